@@ -1,0 +1,79 @@
+"""The graph that runs: sources, computations and sinks are all nodes with key ranges, shards and commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from millwheel.core.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    SinkSpec,
+    StreamSpec,
+)
+
+
+class NodeKind(Enum):
+    """What runs in the shards of a node."""
+
+    SOURCE = "source"
+    COMPUTATION = "computation"
+    SINK = "sink"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node. Its ``name`` is also the name of its range table: ``source.hits``, ``traffic``, ``sink.alerts``."""
+
+    name: str
+    kind: NodeKind
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[str, ...]
+    stream: StreamSpec | None = None
+    computation: ComputationSpec | None = None
+    sink: SinkSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes by name, who consumes each stream, and who feeds each node."""
+
+    nodes: dict[str, Node]
+    consumers: dict[str, tuple[str, ...]]
+    feeders: dict[str, tuple[str, ...]]
+
+
+_BY_RECORD = KeySpec(KeyKind.RECORD)
+
+
+def build_graph(spec: PipelineSpec) -> Graph:
+    """The nodes and edges of a valid pipeline. Every node may produce dead letters; they do not carry watermarks
+    back into the graph unless somebody consumes the stream."""
+    nodes: dict[str, Node] = {}
+    for stream in spec.streams:
+        if stream.source is not None:
+            name = f"source.{stream.name}"
+            nodes[name] = Node(name, NodeKind.SOURCE, (), (stream.name, DEAD_LETTERS), stream=stream)
+    for comp in spec.computations:
+        outputs = (*comp.outputs, DEAD_LETTERS)
+        nodes[comp.name] = Node(comp.name, NodeKind.COMPUTATION, comp.inputs, outputs, computation=comp)
+    for sink in spec.sinks:
+        name = f"sink.{sink.stream}"
+        nodes[name] = Node(name, NodeKind.SINK, (InputSpec(sink.stream, _BY_RECORD),), (), sink=sink)
+    consumers: dict[str, list[str]] = {}
+    for node in nodes.values():
+        for given in node.inputs:
+            consumers.setdefault(given.stream, []).append(node.name)
+    feeders = {
+        name: tuple(
+            feeder.name
+            for feeder in nodes.values()
+            if feeder.name != name and any(given.stream in feeder.outputs for given in node.inputs)
+        )
+        for name, node in nodes.items()
+    }
+    return Graph(nodes, {stream: tuple(names) for stream, names in consumers.items()}, feeders)

@@ -1,0 +1,59 @@
+"""Keys: which values may be one, their canonical bytes and their place in the hash space.
+
+A key is a str, an int, bytes, or a tuple of keys. Floats and booleans are refused, because Python
+holds ``1 == 1.0 == True`` and two keys that are equal in memory but differ on disk lose state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import xxhash
+
+from millwheel.errors import RecordError
+
+Key = Any  # str | int | bytes | tuple[Key, ...]; recursive unions slow mypy down for no gain here
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+_xxh3: Callable[[bytes], int] = xxhash.xxh3_64_intdigest
+_PLAIN = (str, int, bytes)
+
+
+def check_key(key: Any) -> Key:
+    """``key`` itself (lists become tuples), or RecordError saying why it cannot be one."""
+    kind = type(key)
+    if kind is str or kind is int or kind is bytes:
+        return key
+    if kind is tuple or kind is list:
+        return tuple(check_key(part) for part in key)
+    if key is None:
+        raise RecordError("missing key: the record has no value where the key is read from")
+    if isinstance(key, _PLAIN) and kind is not bool:
+        return key
+    raise RecordError(
+        f"a key cannot be {kind.__name__} ({key!r}): use str, int, bytes or a tuple of them, "
+        "for example with a `key: module:function` that converts it"
+    )
+
+
+def key_bytes(key: Key) -> bytes:
+    """The canonical, self-delimiting bytes of a key (msgpack), used on disk and for hashing."""
+    return _encode(key)
+
+
+def key_from_bytes(data: bytes) -> Key:
+    """The key that :func:`key_bytes` wrote."""
+    key = _decode(data)
+    return _tuples(key) if type(key) is list else key
+
+
+def _tuples(parts: list[Any]) -> tuple[Any, ...]:
+    return tuple(_tuples(part) if type(part) is list else part for part in parts)
+
+
+def key_hash(key: Key) -> int:
+    """Where the key lies in the 64-bit space (xxh3 of its canonical bytes)."""
+    return _xxh3(_encode(key))

@@ -1,0 +1,44 @@
+"""Key ranges: half-open intervals of the 64-bit hash of a key. The ranges of a computation tile the space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from millwheel.errors import invariant
+
+SPACE = 2**64
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeyRange:
+    """``[lo, hi)`` with ``0 <= lo < hi <= 2**64``."""
+
+    lo: int
+    hi: int
+
+    def __post_init__(self) -> None:
+        invariant(0 <= self.lo < self.hi <= SPACE, f"key range [{self.lo}, {self.hi}) is empty or outside the space")
+
+    def __contains__(self, key_hash: int) -> bool:
+        return self.lo <= key_hash < self.hi
+
+    def __str__(self) -> str:
+        return f"[{self.lo:016x}, {self.hi - 1:016x}]"
+
+
+def tile(count: int) -> list[KeyRange]:
+    """``count`` ranges of (almost) equal width that cover the whole space."""
+    edges = [SPACE * i // count for i in range(count + 1)]
+    return [KeyRange(lo, hi) for lo, hi in zip(edges, edges[1:], strict=False)]
+
+
+def check_tiling(ranges: Iterable[KeyRange], what: str) -> Sequence[KeyRange]:
+    """The ranges in order, or InvariantError naming ``what`` and the gap or overlap."""
+    ordered = sorted(ranges)
+    edge = 0
+    for piece in ordered:
+        invariant(piece.lo == edge, f"{what}: {piece} does not start where its neighbour ends ({edge:016x})")
+        edge = piece.hi
+    invariant(edge == SPACE, f"{what}: the key space above {edge:016x} belongs to nobody")
+    return ordered

@@ -1,0 +1,40 @@
+"""Time as this project counts it: int64 microseconds since 1970 UTC, and durations in words."""
+
+from __future__ import annotations
+
+import re
+
+MIN_TIME = -(2**63)
+"""Before every record: the watermark of a source that has said nothing yet."""
+MAX_TIME = 2**63 - 1
+"""After every record: the watermark of a bounded source that has ended."""
+
+SECOND = 1_000_000
+_UNITS_US = {"us": 1, "ms": 1_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d)")
+
+
+def duration_us(text: str | int) -> int:
+    """Microseconds of a duration such as ``"500ms"``, ``"2m"`` or ``"1h30m"``; an int is µs already.
+
+    Raises ValueError with the accepted forms when the text is none.
+    """
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    compact = str(text).replace(" ", "")
+    parts = _DURATION.findall(compact)
+    if not parts or "".join(number + unit for number, unit in parts) != compact:
+        raise ValueError(f"{text!r} is no duration; write a number and a unit, such as 500ms, 10s, 2m, 1h30m or 7d")
+    return round(sum(float(number) * _UNITS_US[unit] for number, unit in parts))
+
+
+def duration_text(us: int) -> str:
+    """The shortest words for a duration: ``90_000_000`` is ``1m30s``."""
+    if us <= 0:
+        return f"{us}us" if us else "0s"
+    words = []
+    for unit in ("d", "h", "m", "s", "ms", "us"):
+        count, us = divmod(us, _UNITS_US[unit])
+        if count:
+            words.append(f"{count}{unit}")
+    return "".join(words)

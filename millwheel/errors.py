@@ -1,0 +1,78 @@
+"""Every error of this package, in one tree.
+
+    MillwheelError
+    ├── PipelineError      the pipeline as written cannot run: file, line, field and the fix
+    ├── SetupError         the surroundings are missing or wrong: Java, ports, roots, ZooKeeper
+    ├── RecordError        one record cannot be used: it goes to the dead-letter stream
+    ├── FencedError        somebody newer owns what we write to: this process must exit
+    ├── CorruptionError    stored bytes fail their check: recovery stops, nothing older is used
+    ├── ConflictError      a compare-and-set lost: read again, decide again
+    ├── UnavailableError   an outside system did not answer; the outcome is indeterminate
+    └── InvariantError     a bug of ours; survives ``python -O``
+
+A type exists only where a caller acts differently.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConflictError",
+    "CorruptionError",
+    "FencedError",
+    "InvariantError",
+    "MillwheelError",
+    "PipelineError",
+    "RecordError",
+    "SetupError",
+    "UnavailableError",
+    "invariant",
+]
+
+
+class MillwheelError(Exception):
+    """The root of the tree. Its text says what happened, where, and what to do."""
+
+
+class PipelineError(MillwheelError):
+    """The pipeline definition is wrong; nothing was started.
+
+    ``problems`` holds one sentence per mistake, each already carrying file, line and field.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class SetupError(MillwheelError):
+    """Something outside the pipeline is missing or wrong; the text says what to install or change."""
+
+
+class RecordError(MillwheelError):
+    """One record cannot be processed; the reason travels with it to the dead-letter stream."""
+
+
+class FencedError(MillwheelError):
+    """The store says that a newer owner took over. Nothing more may be acked; the process exits."""
+
+
+class CorruptionError(MillwheelError):
+    """Stored bytes do not match their checksum or form. Recovery must stop here."""
+
+
+class ConflictError(MillwheelError):
+    """A compare-and-set found another version than expected."""
+
+
+class UnavailableError(MillwheelError):
+    """An outside system did not answer in time; whether the call took effect is not known."""
+
+
+class InvariantError(MillwheelError):
+    """The program broke a promise to itself; please report it with the text of this error."""
+
+
+def invariant(condition: bool, text: str) -> None:
+    """Raise :class:`InvariantError` with ``text`` unless ``condition`` holds (also under ``-O``)."""
+    if not condition:
+        raise InvariantError(text)

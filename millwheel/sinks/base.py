@@ -1,0 +1,67 @@
+"""The contract of a sink: write invisibly, then, once the commit is durable, make it visible.
+
+Third parties register a factory under the entry point group ``millwheel.sinks``:
+``name = "package.module:factory"``, where ``factory(options, folder) -> Sink``.
+
+Per shard of the sink the runtime calls, in this order and never concurrently:
+
+1. ``prepare(cut)``: write the records so that they survive a crash but no reader sees them; return a receipt.
+2. the runtime commits receipt and input marks in one journal entry;
+3. ``publish(receipt)``: make them visible. Called again after a crash with the same receipt, by this process
+   or by another one, possibly while a zombie calls it too: it must be idempotent.
+
+A cut that was prepared but never committed is never published; ``sweep`` may delete what it left behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRecord:
+    """One record on its way out."""
+
+    key: Any
+    value: Any
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is written together. ``number`` counts the cuts of a shard from 0, without gaps once committed.
+
+    ``attempt`` is unique to this try (token and counter): two tries of the same number never share a file.
+    """
+
+    number: int
+    attempt: str
+    records: list[SinkRecord]
+
+
+class SinkWriter(Protocol):
+    """Writes the cuts of one shard."""
+
+    def prepare(self, cut: Cut) -> bytes:
+        """Durable but invisible. The receipt (at most a few kB) is all that ``publish`` gets."""
+
+    def publish(self, receipt: bytes) -> None:
+        """Visible. Idempotent. Raises UnavailableError when it should be tried again."""
+
+    def sweep(self, receipts: list[bytes]) -> None:
+        """Called when a shard opens, after ``publish`` of every committed receipt in ``receipts``: remove what
+        older, uncommitted attempts of this shard left behind."""
+
+    def close(self) -> None: ...
+
+
+class Sink(Protocol):
+    """A description of an output, cheap to construct; built on the driver and in every worker."""
+
+    def check(self, identity: str) -> None:
+        """Called once by the driver before anything starts. ``identity`` names the root this run belongs to.
+        Raises SetupError when the output cannot be written or holds the results of another root."""
+
+    def open(self, shard: str) -> SinkWriter:
+        """A writer for one shard (``shard`` is unique in the pipeline and safe in file names)."""

@@ -1,0 +1,76 @@
+"""The contract of a source: partitions, and readers that resume at a position.
+
+Third parties register a factory under the entry point group ``millwheel.sources``:
+``name = "package.module:factory"``, where ``factory(options, folder) -> Source``.
+
+A source is *replayable*: reading a partition again from a position gives the same records with the same
+positions. That is what makes it exactly-once without logging what was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Something read in order by one reader: a file, a share of a generator.
+
+    ``name`` is stable across runs and unique within the source; it decides which shard reads it.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Input that is no record: ``raw`` as read, where it stood, and why it cannot be used."""
+
+    position: int
+    raw: Any
+    reason: str
+
+
+@dataclass(slots=True)
+class Chunk:
+    """What one read returned.
+
+    ``positions[i]`` numbers ``values[i]``; positions of records and rejects rise strictly within a partition,
+    are greater than the position read from and at most ``next_position``, where the next read starts.
+    ``finished`` is True once a bounded partition has nothing more, ever.
+    """
+
+    positions: list[int]
+    values: list[Any]
+    next_position: int
+    rejects: list[Reject] = field(default_factory=list)
+    finished: bool = False
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+class Reader(Protocol):
+    """Reads one partition. Used by one thread."""
+
+    def read(self, position: int, max_records: int) -> Chunk:
+        """Up to about ``max_records`` after ``position`` (0: the start). Never blocks for new input: returns an
+        empty, unfinished chunk when there is none now."""
+
+    def close(self) -> None: ...
+
+
+class Source(Protocol):
+    """A description of input, cheap to construct; it is built on the driver and in every worker."""
+
+    bounded: bool
+    """True when the partitions are fixed at the start and all end."""
+
+    def partitions(self) -> Sequence[Partition]:
+        """What there is to read now. Called once by the driver for a bounded source (the answer is kept in the
+        root), and about once a second by every source shard for an unbounded one."""
+
+    def open(self, partition: Partition) -> Reader:
+        """Raises SetupError, with a sentence, when the partition cannot be read."""
