@@ -1,0 +1,153 @@
+"""What users subclass and declare: computations and their typed, per-key state.
+
+    class Spikes(Computation):
+        stats = ValueState(Stats, default=Stats)
+
+        def process_record(self, ctx, record):
+            stats = self.stats.get()
+            ...
+            self.stats.set(stats)
+            ctx.produce("alerts", {"path": ctx.key}, timestamp=record.timestamp)
+
+A state handle always speaks of the key being processed. Calls for one key are serial, in order, on one
+thread; one instance of the class serves one shard, so plain attributes are scratch space that may vanish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from millwheel.core.records import Domain, Record, Timer
+from millwheel.core.times import duration_us
+
+__all__ = ["Computation", "Context", "ListState", "MapState", "State", "ValueState"]
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+class Context(Protocol):
+    """What a callback may ask and do. Valid only during the call it was passed to."""
+
+    key: Any
+    """The key being processed."""
+    watermark: int
+    """The low watermark of this computation's inputs, µs: no record before it will come."""
+    now: int
+    """The worker's wall clock, µs; not replayed after a crash."""
+
+    def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
+        """Emit ``value`` to ``stream``. ``timestamp`` (µs) defaults to the record's or timer's and may not lie
+        before it; ``key`` (default: the current key) serves consumers that declare no key of their own."""
+
+    def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
+        """Call ``process_timer`` once the watermark (or the wall clock) has passed ``at`` (µs). Replaces the
+        timer with the same tag of this key and domain."""
+
+    def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
+        """Forget a timer; nothing happens when there is none."""
+
+
+class Computation:
+    """A node of the graph in the user's own Python. Options from YAML arrive as keyword arguments."""
+
+    def process_record(self, ctx: Context, record: Record) -> None:
+        """One record of one key."""
+        raise TypeError(f"{type(self).__name__} has an input but no process_record(self, ctx, record) method")
+
+    def process_timer(self, ctx: Context, timer: Timer) -> None:
+        """A timer of one key that has come due."""
+        raise TypeError(f"{type(self).__name__} sets timers but has no process_timer(self, ctx, timer) method")
+
+
+class State:
+    """Base of the declarations. ``ttl`` (duration or µs): an entry not written for so long, by event time of the
+    records that touch the key, reads as absent and is removed."""
+
+    name: str
+
+    def __init__(self, type: Any = Any, *, ttl: str | int | None = None) -> None:
+        self.type = type
+        self.ttl_us = None if ttl is None else duration_us(ttl)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+
+class ValueState(State, Generic[T]):
+    """One value per key.
+
+    ``type`` is anything msgspec can encode: a Struct (fields may be added later, with defaults), int, str,
+    dict[str, float], … ``default`` is a value or a factory called for keys without one (None otherwise).
+    A value obtained by ``get`` and changed in place is saved only by ``set``.
+    """
+
+    def __init__(self, type: type[T] | Any = Any, default: Callable[[], T] | T | None = None, *, ttl: str | int | None = None) -> None:
+        super().__init__(type, ttl=ttl)
+        self.default = default
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> ValueState[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> ValueHandle[T]: ...
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        return self if instance is None else _unbound(self)
+
+
+class ListState(State, Generic[T]):
+    """A list per key that grows at the end; appending costs one write, whatever its length."""
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> ListState[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> ListHandle[T]: ...
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        return self if instance is None else _unbound(self)
+
+
+class MapState(State, Generic[K, T]):
+    """A map per key, each entry stored by itself. Map keys are str, int, bytes or tuples of them."""
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> MapState[K, T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> MapHandle[K, T]: ...
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        return self if instance is None else _unbound(self)
+
+
+def _unbound(state: State) -> Any:
+    raise AttributeError(
+        f"state {state.name!r} can only be used while a record or timer is processed; "
+        "use millwheel.testing to call a computation from a test"
+    )
+
+
+class ValueHandle(Protocol[T]):
+    """What ``self.<value state>`` is inside a callback."""
+
+    def get(self) -> T: ...
+    def set(self, value: T) -> None: ...
+    def clear(self) -> None: ...
+
+
+class ListHandle(Protocol[T]):
+    """What ``self.<list state>`` is inside a callback."""
+
+    def append(self, item: T) -> None: ...
+    def __iter__(self) -> Iterator[T]: ...
+    def __len__(self) -> int: ...
+    def clear(self) -> None: ...
+
+
+class MapHandle(Protocol[K, T]):
+    """What ``self.<map state>`` is inside a callback."""
+
+    def get(self, key: K, default: T | None = None) -> T | None: ...
+    def __getitem__(self, key: K) -> T: ...
+    def __setitem__(self, key: K, value: T) -> None: ...
+    def __delitem__(self, key: K) -> None: ...
+    def __contains__(self, key: K) -> bool: ...
+    def items(self) -> Iterator[tuple[K, T]]: ...
+    def clear(self) -> None: ...
