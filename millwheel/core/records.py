@@ -52,9 +52,10 @@ class Timer:
 class Batch:
     """Records of one stream in order, as parallel columns of equal length.
 
-    ``seqs`` rise strictly and number the records in their channel. ``keys`` are under the extractor of the
-    computation the batch goes to. ``ids`` are external ids (None: the stream has none).
-    ``born_us`` is the wall clock at which the oldest of them entered the system, for latency figures.
+    ``seqs`` rise strictly and number the records in their channel; weak productions are unnumbered (empty).
+    ``keys`` are under the extractor of the computation the batch goes to. ``ids`` are external ids, or those
+    of weak productions (None: there are none). Values that a computation produced are still encoded
+    (``msgspec.Raw``); ``born_us`` is the wall clock at which the oldest record entered the system.
     """
 
     stream: str
@@ -66,7 +67,32 @@ class Batch:
     born_us: int = 0
 
     def __len__(self) -> int:
-        return len(self.seqs)
+        return len(self.timestamps)
+
+    def tail(self, start: int) -> Batch:
+        """The records from ``start`` on."""
+        ids = None if self.ids is None else self.ids[start:]
+        return Batch(
+            self.stream,
+            self.seqs[start:],
+            self.timestamps[start:],
+            self.keys[start:],
+            self.values[start:],
+            ids,
+            self.born_us,
+        )
+
+    def pick(self, places: list[int]) -> Batch:
+        """The records at ``places``, in that order."""
+        return Batch(
+            self.stream,
+            [self.seqs[i] for i in places] if self.seqs else [],
+            [self.timestamps[i] for i in places],
+            [self.keys[i] for i in places],
+            [self.values[i] for i in places],
+            None if self.ids is None else [self.ids[i] for i in places],
+            self.born_us,
+        )
 
 
 @dataclass(slots=True)

@@ -1,0 +1,112 @@
+"""How batches and commits look as bytes: msgpack, with the integer columns packed.
+
+Values inside a batch are kept as they were encoded when they were produced (``msgspec.Raw``), so that a
+production is encoded once for the journal, the store and the wire, and every consumer decodes its own copy.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.core.records import Batch
+from millwheel.errors import CorruptionError
+
+encode_value = msgspec.msgpack.Encoder().encode
+decode_value = msgspec.msgpack.Decoder().decode
+
+
+class _BatchForm(msgspec.Struct, array_like=True):
+    stream: str
+    seqs: bytes
+    timestamps: bytes
+    keys: Any
+    values: list[msgspec.Raw]
+    ids: Any
+    born_us: int
+
+
+class Commit(msgspec.Struct, array_like=True, frozen=True):
+    """One commit of one shard, as it stands in the journal: what changes in the shard's store.
+
+    ``number`` counts the commits of the shard from 1 across all its owners.
+    """
+
+    shard: str
+    token: int
+    number: int
+    puts: list[tuple[bytes, bytes]]
+    deletes: list[bytes]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_batch = msgspec.msgpack.Decoder(_BatchForm).decode
+_decode_commit = msgspec.msgpack.Decoder(Commit).decode
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """A journal entry."""
+    return _encode(commit)
+
+
+def decode_commit(data: bytes) -> Commit:
+    """The inverse of :func:`encode_commit`; CorruptionError when the bytes are no commit."""
+    try:
+        return _decode_commit(data)
+    except msgspec.MsgspecError as ex:
+        raise CorruptionError(f"a journal entry of {len(data)} bytes passed its checksum but is no commit: {ex}") from ex
+
+
+def pack_ints(numbers: Sequence[int]) -> bytes:
+    """int64 values as little-endian bytes (all supported platforms are little-endian)."""
+    return array("q", numbers).tobytes()
+
+
+def unpack_ints(data: bytes) -> list[int]:
+    """The inverse of :func:`pack_ints`."""
+    numbers = array("q")
+    numbers.frombytes(data)
+    return numbers.tolist()
+
+
+def encode_batch(batch: Batch) -> bytes:
+    """A batch for the wire or the store. Values that are not ``Raw`` yet are encoded here."""
+    values = batch.values
+    if values and type(values[0]) is not msgspec.Raw:
+        values = [msgspec.Raw(encode_value(value)) for value in values]
+    return _encode(
+        _BatchForm(
+            batch.stream,
+            pack_ints(batch.seqs),
+            pack_ints(batch.timestamps),
+            batch.keys,
+            values,
+            batch.ids,
+            batch.born_us,
+        )
+    )
+
+
+def decode_batch(data: bytes) -> Batch:
+    """The inverse of :func:`encode_batch`, with values still encoded (``Raw``) and keys as they were.
+
+    Raises CorruptionError when the bytes are no batch or its columns differ in length.
+    """
+    try:
+        form = _decode_batch(data)
+        seqs, timestamps = unpack_ints(form.seqs), unpack_ints(form.timestamps)
+    except (msgspec.MsgspecError, ValueError) as ex:
+        raise CorruptionError(f"a delivery of {len(data)} bytes is no batch: {ex}") from ex
+    keys = [tuple_key(key) for key in form.keys] if type(form.keys) is list else None
+    columns = [keys, timestamps, form.values, seqs or timestamps, timestamps if form.ids is None else form.ids]
+    if len({-1 if type(column) is not list else len(column) for column in columns}) != 1 or keys is None:
+        raise CorruptionError(f"a delivery on stream {form.stream!r} has columns of different lengths")
+    return Batch(form.stream, seqs, timestamps, keys, form.values, form.ids, form.born_us)
+
+
+def tuple_key(key: Any) -> Any:
+    """msgpack has no tuples: lists inside keys become tuples again."""
+    return tuple(tuple_key(part) for part in key) if type(key) is list else key

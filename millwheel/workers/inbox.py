@@ -1,0 +1,101 @@
+"""The receiving side of a shard's channels. Pure.
+
+A channel is one numbering of records: a sender shard, or one partition of a source. Its deliveries carry an
+epoch (a life of the channel; higher epochs replace lower ones) and an index within it. Two rules make the
+hand-over exact:
+
+- within an epoch, only the next index is taken, so nothing is skipped when a message is lost or the shard was
+  reopened; anything else asks the sender to restart;
+- records whose sequence number was taken before are cut off, so nothing is applied twice, however a
+  restarted sender cuts its deliveries.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from millwheel.core.records import Batch
+from millwheel.core.times import MAX_TIME
+
+
+class Verdict(Enum):
+    """What became of a delivery."""
+
+    TAKEN = "taken"
+    STALE = "stale"  # an older life of the channel, or taken already: nothing to answer
+    RESTART = "restart"  # a gap: the sender must begin a new epoch at its first unacked record
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A delivery waiting to be processed. ``route`` is opaque: where the ack goes."""
+
+    channel: str
+    epoch: int
+    index: int
+    batch: Batch
+    route: object
+    min_timestamp: int
+
+
+@dataclass(slots=True)
+class _Channel:
+    accepted: int
+    epoch: int = -1
+    next_index: int = 0
+
+
+class Inbox:
+    """All channels into one shard. ``marks`` are the highest applied numbers, as recovered from the store."""
+
+    def __init__(self, marks: Mapping[str, int]) -> None:
+        self._channels = {name: _Channel(accepted=mark) for name, mark in marks.items()}
+        self._waiting: deque[Arrival] = deque()
+        self.records = 0
+
+    def offer(self, channel: str, epoch: int, index: int, batch: Batch, route: object) -> Verdict:
+        """Take a delivery in, cut off what was taken before, or say why not."""
+        known = self._channels.setdefault(channel, _Channel(accepted=0))
+        if epoch < known.epoch or (epoch == known.epoch and index < known.next_index):
+            return Verdict.STALE
+        if epoch > known.epoch:
+            if index != 0:
+                return Verdict.RESTART
+            known.epoch, known.next_index = epoch, 0
+        if index != known.next_index:
+            return Verdict.RESTART
+        known.next_index += 1
+        if batch.seqs:
+            batch = _fresh(batch, known.accepted)
+            known.accepted = batch.seqs[-1] if batch.seqs else known.accepted
+        earliest = min(batch.timestamps, default=MAX_TIME)
+        self._waiting.append(Arrival(channel, epoch, index, batch, route, earliest))
+        self.records += len(batch)
+        return Verdict.TAKEN
+
+    def take(self, max_records: int) -> list[Arrival]:
+        """Arrivals in order, whole, until ``max_records`` is reached (at least one)."""
+        taken: list[Arrival] = []
+        count = 0
+        while self._waiting and (not taken or count + len(self._waiting[0].batch) <= max_records):
+            taken.append(self._waiting.popleft())
+            count += len(taken[-1].batch)
+        self.records -= count
+        return taken
+
+    def min_timestamp(self) -> int:
+        """The earliest record still waiting (MAX_TIME: none)."""
+        return min((arrival.min_timestamp for arrival in self._waiting), default=MAX_TIME)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+def _fresh(batch: Batch, accepted: int) -> Batch:
+    if batch.seqs[0] > accepted:
+        return batch
+    return batch.tail(bisect_right(batch.seqs, accepted))

@@ -1,0 +1,184 @@
+"""The sending side of a shard: productions until every consumer has applied them. Pure.
+
+What one commit produced is a *chunk*. A chunk is routed to the shards of every consumer as *parts*; when
+all its parts are acked, the chunk is done and its place in the store may go. Until then the chunk holds
+the shard's watermark at its earliest timestamp.
+
+Each (channel, consumer shard) pair is a *lane*: it numbers its deliveries, keeps the unacked ones, and sends
+no more than a window of records ahead of the acks (its credit).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from millwheel.core.records import Batch
+from millwheel.core.times import MAX_TIME
+
+EPOCHS_PER_TOKEN = 1 << 24
+
+
+class Router(Protocol):
+    """Splits the productions of a stream over the shards of its consumers, by the newest table."""
+
+    def route(self, batch: Batch) -> Iterable[tuple[str, str, Batch]]:
+        """(consumer node, target shard, the records for it in order) for every consumer of the stream."""
+
+
+@dataclass(slots=True)
+class Chunk:
+    """What one commit (or one read of a source partition) sends. ``number`` is its key in the store.
+
+    ``commit`` is the commit that must be durable before it is sent (0: none).
+    """
+
+    number: int
+    channel: str
+    batches: list[Batch]
+    min_timestamp: int
+    commit: int = 0
+    open_parts: int = 0
+    sent: bool = False
+    born_us: int = 0
+
+
+@dataclass(slots=True)
+class _Part:
+    chunk: Chunk
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """An effect: hand this delivery to the worker that owns ``target``."""
+
+    channel: str
+    node: str
+    target: str
+    epoch: int
+    index: int
+    batch: Batch
+
+
+@dataclass(slots=True)
+class _Lane:
+    channel: str
+    node: str
+    target: str
+    epoch: int
+    next_index: int = 0
+    waiting: deque[_Part] = field(default_factory=deque)
+    unacked: deque[tuple[int, _Part]] = field(default_factory=deque)
+    unacked_records: int = 0
+
+
+class Outbox:
+    """All lanes out of one shard. ``token`` makes the epochs of a new owner higher than all earlier ones."""
+
+    def __init__(self, token: int, window_records: int) -> None:
+        self._epoch = token * EPOCHS_PER_TOKEN
+        self._window = window_records
+        self._lanes: dict[tuple[str, str], _Lane] = {}
+        self._open: dict[tuple[str, int], Chunk] = {}
+        self._done: list[Chunk] = []
+        self._ready: set[tuple[str, str]] = set()
+        self.pending_records = 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Hold a chunk (and the watermark) until :meth:`release` routes it and the consumers ack it."""
+        self._open[chunk.channel, chunk.number] = chunk
+        self.pending_records += sum(map(len, chunk.batches))
+
+    def release(self, chunk: Chunk, router: Router) -> None:
+        """Route a chunk that may be sent now. A chunk that nobody consumes is done at once."""
+        chunk.sent = True
+        parts = [
+            (node, target, _Part(chunk, batch)) for sent in chunk.batches for node, target, batch in router.route(sent)
+        ]
+        chunk.open_parts = len(parts)
+        for node, target, part in parts:
+            self._lane(chunk.channel, node, target).waiting.append(part)
+            self._ready.add((chunk.channel, target))
+        if not parts:
+            self._finish(chunk)
+
+    def sends(self) -> Iterator[Send]:
+        """Deliveries that the credit of their lanes allows now."""
+        ready, self._ready = self._ready, set()
+        for place in ready:
+            lane = self._lanes.get(place)
+            while lane and lane.waiting and (not lane.unacked or lane.unacked_records < self._window):
+                part = lane.waiting.popleft()
+                lane.unacked.append((lane.next_index, part))
+                lane.unacked_records += len(part.batch)
+                yield Send(lane.channel, lane.node, lane.target, lane.epoch, lane.next_index, part.batch)
+                lane.next_index += 1
+
+    def ack(self, channel: str, target: str, epoch: int, index: int) -> None:
+        """Everything of this epoch up to ``index`` is applied and durable at the consumer."""
+        lane = self._lanes.get((channel, target))
+        if lane is None or lane.epoch != epoch:
+            return
+        while lane.unacked and lane.unacked[0][0] <= index:
+            _, part = lane.unacked.popleft()
+            lane.unacked_records -= len(part.batch)
+            part.chunk.open_parts -= 1
+            if part.chunk.open_parts == 0:
+                self._finish(part.chunk)
+        if lane.waiting:
+            self._ready.add((channel, target))
+
+    def restart(self, channel: str, target: str, epoch: int | None = None) -> None:
+        """Begin a new epoch of a lane at its first unacked part (``epoch``: only if that one is current)."""
+        lane = self._lanes.get((channel, target))
+        if lane is None or (epoch is not None and lane.epoch != epoch):
+            return
+        self._epoch += 1
+        lane.epoch, lane.next_index, lane.unacked_records = self._epoch, 0, 0
+        lane.waiting.extendleft(part for _, part in reversed(lane.unacked))
+        lane.unacked.clear()
+        if lane.waiting:
+            self._ready.add((channel, target))
+
+    def restart_all(self, wanted: Callable[[str], bool]) -> None:
+        """Restart every lane whose target shard is ``wanted`` (its owner changed or its connection broke)."""
+        for channel, target in list(self._lanes):
+            if wanted(target):
+                self.restart(channel, target)
+
+    def take_done(self) -> list[Chunk]:
+        """Chunks that every consumer has applied since the last call."""
+        done, self._done = self._done, []
+        return done
+
+    def min_timestamp(self) -> int:
+        """The earliest production not yet applied by every consumer (MAX_TIME: none)."""
+        return min((chunk.min_timestamp for chunk in self._open.values()), default=MAX_TIME)
+
+    def holder(self) -> str:
+        """Which lane keeps the earliest production, in words."""
+        if not self._open:
+            return ""
+        oldest = min(self._open.values(), key=lambda chunk: chunk.min_timestamp)
+        for lane in self._lanes.values():
+            if any(part.chunk is oldest for _, part in lane.unacked) or any(p.chunk is oldest for p in lane.waiting):
+                return f"production {oldest.channel}#{oldest.number}, not yet applied by {lane.target}"
+        return f"production {oldest.channel}#{oldest.number}, not yet durable"
+
+    def busy(self) -> bool:
+        """True while anything waits for an ack."""
+        return bool(self._open)
+
+    def _lane(self, channel: str, node: str, target: str) -> _Lane:
+        lane = self._lanes.get((channel, target))
+        if lane is None:
+            lane = self._lanes[channel, target] = _Lane(channel, node, target, self._epoch)
+        return lane
+
+    def _finish(self, chunk: Chunk) -> None:
+        del self._open[chunk.channel, chunk.number]
+        self.pending_records -= sum(map(len, chunk.batches))
+        self._done.append(chunk)
