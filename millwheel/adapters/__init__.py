@@ -1,0 +1,1 @@
+"""Adapters: one outside system per file, behind the ports."""

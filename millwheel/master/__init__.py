@@ -1,0 +1,1 @@
+"""The master: the elected service that owns the range tables."""
