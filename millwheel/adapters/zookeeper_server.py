@@ -1,23 +1,19 @@
 """A real ZooKeeper server for one machine, started from the jars that ship inside the pyspark package.
 
-It is the default when no ``--zookeeper`` is given: loopback only, its data under the root. The server is a
-child process that the kernel kills when the thread that started it ends, so start it from a thread that
-lives as long as the run. Whoever starts it supervises it: ``alive`` and ``restart``.
+It is the default when no ``--zookeeper`` is given: loopback only, its data under the root. Whoever starts it
+supervises it: ``alive`` and ``restart``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import importlib.util
 import os
-import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -60,19 +56,29 @@ _START_ATTEMPTS = 3
 _POLL_S = 0.02
 _STOP_S = 5.0
 _LOG_LIMIT_BYTES = 8_000_000
-_PR_SET_PDEATHSIG = 1
 
 
 class EmbeddedZooKeeper:
-    """One ZooKeeper server below ``data_dir``. ``java`` is the path of a Java 17 or newer.
+    """One ZooKeeper server below ``data_dir``.
+
+    ``java`` is the command that runs Java 17 or newer (its path, perhaps behind a wrapper that ends it together
+    with us) and ``env`` its environment, None for ours.
 
     The port is chosen at the first start and kept in ``data_dir``, so that the server comes back at the same
     address; only a new start (not ``restart``) may choose another one when somebody else took it meanwhile.
     """
 
-    def __init__(self, data_dir: str, java: str, port: int = 0, ready_timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        data_dir: str,
+        java: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        port: int = 0,
+        ready_timeout_s: float = 30.0,
+    ) -> None:
         self._dir = Path(data_dir).absolute()
-        self._java = java
+        self._java = tuple(java)
+        self._env = env
         self._wanted_port = port
         self._ready_timeout_s = ready_timeout_s
         self._port = 0
@@ -171,12 +177,22 @@ class EmbeddedZooKeeper:
         config.write_text(_CONFIG.format(data=self._dir / "data", port=self._port))
         logging = self._dir / "log4j2.properties"
         logging.write_text(_LOGGING)
-        command = [self._java, *_JVM, f"-Dlog4j2.configurationFile={logging}", "-cp", _classpath(), _MAIN, str(config)]
+        crash = f"-XX:ErrorFile={self._dir / 'crash.log'}"
+        command = [
+            *self._java,
+            *_JVM,
+            crash,
+            f"-Dlog4j2.configurationFile={logging}",
+            "-cp",
+            _classpath(),
+            _MAIN,
+            str(config),
+        ]
         log_path = self._dir / "zookeeper.log"
         _limit(log_path)
         with log_path.open("ab") as log:
             start = log.tell()
-            self._process = _run(command, log, self._dir, self._lock)
+            self._process = _run(command, self._env, log, self._lock)
         self._await_ready(log_path, start)
 
     def _await_ready(self, log_path: Path, log_start: int) -> None:
@@ -218,7 +234,9 @@ def _classpath() -> str:
     )
 
 
-def _run(command: Sequence[str], log: IO[bytes], folder: Path, lock: IO[str] | None) -> subprocess.Popen[bytes]:
+def _run(
+    command: Sequence[str], env: Mapping[str, str] | None, log: IO[bytes], lock: IO[str] | None
+) -> subprocess.Popen[bytes]:
     # The child inherits the lock: it is free only when the child is gone as well, however we ended.
     kept = () if lock is None else (lock.fileno(),)
     try:
@@ -227,26 +245,12 @@ def _run(command: Sequence[str], log: IO[bytes], folder: Path, lock: IO[str] | N
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            cwd=folder,
+            env=env,
             pass_fds=kept,
             start_new_session=True,  # Ctrl-C must reach the run first, which still needs ZooKeeper to stop cleanly
-            preexec_fn=_die_with_parent(),
         )
     except OSError as error:
         raise SetupError(f"Cannot start Java for ZooKeeper ({command[0]}): {error}") from error
-
-
-def _die_with_parent() -> Callable[[], None] | None:
-    """What the child runs before Java: ask the kernel to kill it when its parent dies (Linux only)."""
-    if not sys.platform.startswith("linux"):
-        return None
-    # Bound before the fork: the child of a program with threads must not load libraries.
-    prctl = ctypes.CDLL(None).prctl
-
-    def ask() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    return ask
 
 
 def _limit(log_path: Path) -> None:

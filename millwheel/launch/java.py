@@ -82,7 +82,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[_Candidate]:
 def _major_version(java: Path) -> int | None:
     """The feature release of a java executable (8 for "1.8.0"), or None when it does not run."""
     try:
-        answer = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S)
+        answer = _ask(java, "-version")
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
@@ -93,14 +93,17 @@ def _usable(candidate: _Candidate, version: int) -> Path:
     if not candidate.trimmed or _has_vector_module(candidate.path):
         return candidate.path
     # One wrapper per installation: two environments must not rewrite each other's.
-    installation = xxhash.xxh32_hexdigest(str(candidate.path))
+    installation = xxhash.xxh32_hexdigest(str(candidate.path).encode())
     home = Path(platformdirs.user_cache_dir("millwheel")) / f"java-{version}-{installation}"
     return _wrapper(candidate.path, home)
 
 
 def _has_vector_module(java: Path) -> bool:
-    answer = subprocess.run([str(java), "--list-modules"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S)
-    return _VECTOR in answer.stdout
+    return _VECTOR in _ask(java, "--list-modules").stdout
+
+
+def _ask(java: Path, question: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(java), question], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=False)
 
 
 def _wrapper(java: Path, home: Path) -> Path:
