@@ -1,0 +1,114 @@
+"""One child process with its log files, and what its last words were."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from millwheel.launch.lifeline import child_environment
+
+_LAST_WORDS_BYTES = 2_000
+_LOG_LIMIT_BYTES = 16_000_000
+
+
+class Child:
+    """A running process. Standard error goes to ``<log>.log``, standard output to ``<log>.out``, both appended.
+
+    It is in a session of its own, so that Ctrl-C in a terminal reaches the driver alone, which then stops the
+    rest in the right order. ``scratch`` is a directory that dies with it.
+    """
+
+    def __init__(
+        self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None, scratch: str = ""
+    ) -> None:
+        self._log = log.with_suffix(".log")
+        self._scratch = scratch
+        _rotate(self._log)
+        with open(self._log, "ab") as err, open(log.with_suffix(".out"), "ab") as out:
+            self._started_at = err.tell()
+            self._process = subprocess.Popen(
+                list(command), env=child_environment(env), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                start_new_session=True,
+            )  # fmt: skip
+        self._born_s = time.monotonic()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """The exit code once it has ended (negative: a signal), None while it runs. Never blocks."""
+        code = self._process.poll()
+        if code is not None and self._scratch:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+        return code
+
+    def lived_s(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self._born_s
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it, whatever it does (a stopped process too)."""
+        self._signal(signal.SIGKILL)
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit code, or None if it still runs after so long."""
+        try:
+            self._process.wait(max(0.0, seconds))
+        except subprocess.TimeoutExpired:
+            return None
+        return self.poll()
+
+    def last_words(self) -> str:
+        """The end of what this process (not an earlier one) wrote to its log."""
+        return tail(self._log, self._started_at)
+
+    def _signal(self, number: int) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
+
+def stop_all(children: Sequence[Child], grace_s: float) -> None:
+    """Ask all of them to stop, wait up to ``grace_s`` seconds in all, kill what is left, and reap it."""
+    for child in children:
+        child.terminate()
+    deadline = time.monotonic() + grace_s
+    for child in children:
+        if child.wait(deadline - time.monotonic()) is None:
+            child.kill()
+            child.wait(10.0)
+
+
+def tail(path: Path, start: int = 0) -> str:
+    """The last lines of a file from ``start`` on, at most 2 kB; "" when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start if start <= size else 0, size - _LAST_WORDS_BYTES))
+            return file.read().decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def fresh_scratch(base: str, slot: int) -> str:
+    """A new, empty directory for one life of a worker; below the machine's temporary folder when ``base`` is ""."""
+    if base:
+        os.makedirs(base, exist_ok=True)
+    return tempfile.mkdtemp(prefix=f"slot-{slot}-", dir=base or None)
+
+
+def _rotate(log: Path) -> None:
+    """Keep one older log of a process that has written much, so that the root does not grow for ever."""
+    if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
+        os.replace(log, log.with_suffix(".log.1"))

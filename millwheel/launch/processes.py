@@ -1,0 +1,41 @@
+"""Workers as plain processes of this machine: for laptops and tests, without a JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from millwheel.launch.base import WorkerExit, WorkerTemplate
+from millwheel.launch.child import Child, fresh_scratch, stop_all
+
+
+class ProcessLauncher:
+    """The `processes` launcher: one child process per slot."""
+
+    def __init__(self, template: WorkerTemplate) -> None:
+        self._template = template
+        self._children: dict[int, Child] = {}
+
+    def start(self, slot: int) -> None:
+        """See :class:`millwheel.launch.base.Launcher`."""
+        scratch = fresh_scratch(self._template.scratch, slot)
+        log = Path(self._template.logs) / f"worker-{slot}"
+        self._children[slot] = Child(self._template.command(slot, scratch), log, scratch=scratch)
+
+    def exits(self) -> list[WorkerExit]:
+        """See :class:`millwheel.launch.base.Launcher`."""
+        ended = [(slot, child, child.poll()) for slot, child in self._children.items()]
+        exits = []
+        for slot, child, code in ended:
+            if code is not None:
+                del self._children[slot]
+                exits.append(WorkerExit(slot, code, child.lived_s(), child.last_words()))
+        return exits
+
+    def pids(self) -> dict[int, int]:
+        """The process id of each slot's living worker."""
+        return {slot: child.pid for slot, child in self._children.items()}
+
+    def stop(self, grace_s: float) -> None:
+        """See :class:`millwheel.launch.base.Launcher`."""
+        stop_all(list(self._children.values()), grace_s)
+        self._children.clear()
