@@ -9,6 +9,7 @@ so that a split is a range of every family.
     p <chunk>                           pending productions
     o <partition>                       source: committed position of a partition
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
+    n                                   sink: number of the next cut
     r <cut>                             sink: receipts of cuts committed and perhaps not yet published
     w …                                 window operator
 """
@@ -21,6 +22,7 @@ from millwheel.core.keys import Key, key_bytes
 from millwheel.core.records import Domain
 
 META = b"m"
+CUTS = b"n"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, RECEIPT = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
 
 _DOMAIN_BYTE = {Domain.EVENT: b"e", Domain.PROCESSING: b"p"}

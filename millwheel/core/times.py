@@ -8,6 +8,8 @@ MIN_TIME = -(2**63)
 """Before every record: the watermark of a source that has said nothing yet."""
 MAX_TIME = 2**63 - 1
 """After every record: the watermark of a bounded source that has ended."""
+IDLE_TIME = MAX_TIME - 1
+"""What a source shard without live input reports: it holds nothing now, but may again later."""
 
 SECOND = 1_000_000
 _UNITS_US = {"us": 1, "ms": 1_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}

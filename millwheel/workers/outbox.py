@@ -11,9 +11,8 @@ no more than a window of records ahead of the acks (its credit).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from millwheel.core.records import Batch
 from millwheel.core.times import MAX_TIME
@@ -21,28 +20,32 @@ from millwheel.core.times import MAX_TIME
 EPOCHS_PER_TOKEN = 1 << 24
 
 
-class Router(Protocol):
-    """Splits the productions of a stream over the shards of its consumers, by the newest table."""
-
-    def route(self, batch: Batch) -> Iterable[tuple[str, str, Batch]]:
-        """(consumer node, target shard, the records for it in order) for every consumer of the stream."""
+Route = Callable[[str, Batch], list[tuple[str, Batch]]]
+"""(consumer node, batch) -> the shards of that node that get any of it, each with its records in order."""
 
 
 @dataclass(slots=True)
 class Chunk:
-    """What one commit (or one read of a source partition) sends. ``number`` is its key in the store.
+    """What one commit (or one read of a source partition) sends, as (consumer node, its records).
 
-    ``commit`` is the commit that must be durable before it is sent (0: none).
+    ``number`` is unique within the channel and rises; for a ``stored`` (checkpointed) chunk it is its place in
+    the store. ``read`` marks what a source read, which is never stored. ``stored_form`` is what a weak
+    production is checkpointed as when a consumer takes too long.
     """
 
     number: int
     channel: str
-    batches: list[Batch]
+    batches: list[tuple[str, Batch]]
     min_timestamp: int
-    commit: int = 0
+    stored: bool = True
+    read: bool = False
+    finished: bool = False
+    stored_form: bytes = b""
     open_parts: int = 0
-    sent: bool = False
-    born_us: int = 0
+    records: int = 0
+
+    def __post_init__(self) -> None:
+        self.records = sum(len(batch) for _, batch in self.batches)
 
 
 @dataclass(slots=True)
@@ -86,17 +89,17 @@ class Outbox:
         self._done: list[Chunk] = []
         self._ready: set[tuple[str, str]] = set()
         self.pending_records = 0
+        self.reads_done = 0
 
     def add(self, chunk: Chunk) -> None:
         """Hold a chunk (and the watermark) until :meth:`release` routes it and the consumers ack it."""
         self._open[chunk.channel, chunk.number] = chunk
-        self.pending_records += sum(map(len, chunk.batches))
+        self.pending_records += chunk.records
 
-    def release(self, chunk: Chunk, router: Router) -> None:
+    def release(self, chunk: Chunk, route: Route) -> None:
         """Route a chunk that may be sent now. A chunk that nobody consumes is done at once."""
-        chunk.sent = True
         parts = [
-            (node, target, _Part(chunk, batch)) for sent in chunk.batches for node, target, batch in router.route(sent)
+            (node, target, _Part(chunk, mine)) for node, batch in chunk.batches for target, mine in route(node, batch)
         ]
         chunk.open_parts = len(parts)
         for node, target, part in parts:
@@ -152,6 +155,7 @@ class Outbox:
     def take_done(self) -> list[Chunk]:
         """Chunks that every consumer has applied since the last call."""
         done, self._done = self._done, []
+        self.reads_done = 0
         return done
 
     def min_timestamp(self) -> int:
@@ -180,5 +184,7 @@ class Outbox:
 
     def _finish(self, chunk: Chunk) -> None:
         del self._open[chunk.channel, chunk.number]
-        self.pending_records -= sum(map(len, chunk.batches))
+        self.pending_records -= chunk.records
+        chunk.finished = True
+        self.reads_done += chunk.read
         self._done.append(chunk)

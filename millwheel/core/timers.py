@@ -1,0 +1,112 @@
+"""The timers of one shard, in the order in which they come due. Pure.
+
+One timer per (key, domain, tag); setting it again moves it. A timer fires once its clock has *passed* its
+time (is greater), so that every record at or before that time has been processed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from millwheel.core.keys import Key
+from millwheel.core.records import Domain
+from millwheel.core.times import MAX_TIME
+
+_Id = tuple[Key, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A timer that fires now."""
+
+    key: Key
+    tag: str
+    at: int
+    domain: Domain
+
+
+class TimerQueue:
+    """The timers of one domain. Changes can be undone back to a savepoint, for a callback that fails."""
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self._at: dict[_Id, int] = {}
+        self._heap: list[tuple[int, int, _Id]] = []
+        self._order = 0
+        self._undo: list[tuple[_Id, int | None]] = []
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def get(self, key: Key, tag: str) -> int | None:
+        """When the timer is set for, or None."""
+        return self._at.get((key, tag))
+
+    def set(self, key: Key, tag: str, at: int) -> None:
+        """Set or move a timer."""
+        place = (key, tag)
+        before = self._at.get(place)
+        self._undo.append((place, before))
+        if before != at:
+            self._at[place] = at
+            self._order += 1
+            heapq.heappush(self._heap, (at, self._order, place))
+
+    def cancel(self, key: Key, tag: str) -> bool:
+        """Forget a timer; False when there was none."""
+        before = self._at.pop((key, tag), None)
+        if before is None:
+            return False
+        self._undo.append(((key, tag), before))
+        return True
+
+    def earliest(self) -> int:
+        """The time of the next timer (MAX_TIME: there is none)."""
+        while self._heap and self._at.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else MAX_TIME
+
+    def first(self) -> Due | None:
+        """The next timer, whether due or not."""
+        at = self.earliest()
+        if not self._heap:
+            return None
+        key, tag = self._heap[0][2]
+        return Due(key, tag, at, self.domain)
+
+    def pop_due(self, clock: int) -> Due | None:
+        """The next timer that ``clock`` has passed, removed."""
+        if self.earliest() >= clock or not self._heap:
+            return None
+        at, _, (key, tag) = heapq.heappop(self._heap)
+        del self._at[key, tag]
+        self._undo.append(((key, tag), at))
+        return Due(key, tag, at, self.domain)
+
+    def items(self) -> Iterator[tuple[Key, str, int]]:
+        """All timers as (key, tag, at), in no order."""
+        for (key, tag), at in self._at.items():
+            yield key, tag, at
+
+    def savepoint(self) -> int:
+        """Where :meth:`undo_to` can return to; forgets nothing."""
+        return len(self._undo)
+
+    def undo_to(self, savepoint: int) -> None:
+        """Take back every change since the savepoint, newest first."""
+        while len(self._undo) > savepoint:
+            place, before = self._undo.pop()
+            if before is None:
+                self._at.pop(place, None)
+            else:
+                self._at[place] = before
+                self._order += 1
+                heapq.heappush(self._heap, (before, self._order, place))
+
+    def take_changes(self) -> dict[_Id, int | None]:
+        """What changed since the last call, as the present time of each touched timer (None: gone)."""
+        changed = {place: self._at.get(place) for place, _ in self._undo}
+        self._undo.clear()
+        return changed

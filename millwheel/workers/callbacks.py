@@ -1,0 +1,245 @@
+"""Runs a user's Computation: one key at a time, records before nothing that is due earlier.
+
+A bundle runs at full speed first. If a callback raises, everything of the bundle is taken back and it runs
+again with a savepoint before each record, so that only the record that fails is retried and, in the end,
+sent to the dead-letter stream, in the same commit as everything else.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from millwheel.api import Computation
+from millwheel.core.keys import Key, check_key
+from millwheel.core.records import Batch, DeadLetter, Domain, Record, Timer
+from millwheel.core.spec import ComputationSpec, Delivery, Productions
+from millwheel.core.times import MAX_TIME
+from millwheel.core.timers import Due
+from millwheel.errors import CorruptionError, FencedError, InvariantError, RecordError
+from millwheel.workers.keyed_state import KeyedState
+from millwheel.workers.overlay import Overlay
+from millwheel.workers.turn import Hold, Turn
+
+Decode = Callable[[str, list[Any]], list[Any]]
+"""(stream, values as they travelled) -> values as the callback sees them."""
+
+_FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
+
+
+class CallbackContext:
+    """The Context of one shard, pointed at the current record or timer."""
+
+    __slots__ = ("_identity", "_made", "_outputs", "_state", "_turn", "floor", "key", "now", "timestamp", "watermark")
+
+    def __init__(self, outputs: frozenset[str], state: KeyedState) -> None:
+        self._outputs = outputs
+        self._state = state
+        self._turn: Turn
+        self._identity: Any = None
+        self._made = 0
+        self.key: Key = None
+        self.timestamp = 0
+        self.watermark = 0
+        self.now = 0
+        self.floor = 0
+
+    def begin(self, turn: Turn) -> None:
+        """Start of a turn."""
+        self._turn, self.watermark, self.now, self.floor = turn, turn.watermark, turn.now, turn.floor
+
+    def point(self, key: Key, timestamp: int, identity: Any = None) -> None:
+        """The next call is about this key; nothing may be produced before ``timestamp``."""
+        self.key = self._state.key = key
+        self.timestamp = self._state.timestamp = timestamp
+        self._identity, self._made = identity, 0
+
+    def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
+        if stream not in self._outputs:
+            raise RecordError(f"produce: {stream!r} is no output of this computation; its outputs: {_names(self._outputs)}")
+        if timestamp is None:
+            timestamp = self.timestamp
+        elif timestamp < self.timestamp:
+            raise RecordError(
+                f"produce to {stream!r}: timestamp {timestamp} lies {self.timestamp - timestamp} µs before the record "
+                f"or timer being processed ({self.timestamp}); a production may not be earlier than its cause"
+            )
+        identity = b""
+        if self._identity is not None:
+            identity = msgspec.msgpack.encode((self._identity, self._made))
+            self._made += 1
+        self._turn.outputs.produce(stream, self.key if key is None else check_key(key), value, timestamp, identity)
+
+    def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
+        self._turn.timers[domain].set(self.key, tag, at)
+
+    def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
+        self._turn.timers[domain].cancel(self.key, tag)
+
+
+def _names(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One record or timer to process, as the careful mode sees it."""
+
+    key: Key
+    timestamp: int
+    record: Record | None
+    timer: Due | None
+    identity: Any
+
+
+class CallbackOperator:
+    """The operator of a computation with a ``callback``."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        pipeline: str,
+        instance: Computation,
+        overlay: Overlay,
+        decode: Decode,
+        cache_entries: int,
+    ) -> None:
+        self._spec = spec
+        self._pipeline = pipeline
+        self._instance = instance
+        self._decode = decode
+        self._state = KeyedState(instance, overlay, cache_entries)
+        self._context = CallbackContext(frozenset(spec.outputs), self._state)
+        self._identified = spec.productions is Productions.WEAK and spec.delivery is Delivery.EXACTLY_ONCE
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        return waiting
+
+    def wakes_at(self, now: int) -> int:
+        return MAX_TIME
+
+    def run(self, turn: Turn) -> None:
+        self._context.begin(turn)
+        turn.overlay.savepoint()
+        marks = {domain: queue.savepoint() for domain, queue in turn.timers.items()}
+        start = turn.overlay.savepoint()
+        fired = list(turn.due)
+        try:
+            self._run_fast(turn)
+        except _FATAL:
+            raise
+        except Exception:  # whatever a callback raises concerns one record: find it
+            turn.overlay.undo_to(start)
+            for domain, queue in turn.timers.items():
+                queue.undo_to(marks[domain])
+            turn.outputs.cut_to({})
+            turn.due[:] = fired
+            self._state.forget()
+            self._run_carefully(turn)
+        self._state.flush()
+
+    def durable(self, number: int, now: int) -> None:
+        pass
+
+    def hold(self, now: int) -> Hold:
+        return Hold()
+
+    def close(self) -> None:
+        pass
+
+    def _run_fast(self, turn: Turn) -> None:
+        context, process = self._context, self._instance.process_record
+        self._fire(turn, Domain.EVENT)
+        for arrival in turn.arrivals:
+            batch = arrival.batch
+            stream = batch.stream
+            values = self._decode(stream, batch.values)
+            if self._identified:
+                for key, value, timestamp, identity in zip(
+                    batch.keys, values, batch.timestamps, _identities(batch, arrival.channel), strict=True
+                ):
+                    context.point(key, timestamp, identity)
+                    process(context, Record(key, value, timestamp, stream))
+                continue
+            point = context.point
+            for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
+                point(key, timestamp)
+                process(context, Record(key, value, timestamp, stream))
+        self._fire(turn, Domain.PROCESSING)
+
+    def _fire(self, turn: Turn, domain: Domain) -> None:
+        for due in turn.due:
+            if due.domain is domain:
+                self._fire_one(due)
+
+    def _fire_one(self, due: Due) -> None:
+        floor = due.at if due.domain is Domain.EVENT else self._context.floor
+        identity = (due.key, due.tag, due.at) if self._identified else None
+        self._context.point(due.key, floor, identity)
+        self._instance.process_timer(self._context, Timer(due.key, due.tag, due.at, due.domain))
+
+    def _run_carefully(self, turn: Turn) -> None:
+        for due in [due for due in turn.due if due.domain is Domain.EVENT]:
+            self._attempt(turn, _Call(due.key, due.at, None, due, None))
+        for arrival in turn.arrivals:
+            batch = arrival.batch
+            values = self._decode(batch.stream, batch.values)
+            identities = _identities(batch, arrival.channel) if self._identified else [None] * len(batch)
+            for key, value, timestamp, identity in zip(batch.keys, values, batch.timestamps, identities, strict=True):
+                self._attempt(turn, _Call(key, timestamp, Record(key, value, timestamp, batch.stream), None, identity))
+        for due in [due for due in turn.due if due.domain is Domain.PROCESSING]:
+            self._attempt(turn, _Call(due.key, due.at, None, due, None))
+
+    def _attempt(self, turn: Turn, call: _Call) -> None:
+        for attempt in range(1, self._spec.max_attempts + 1):
+            self._state.flush()
+            place, produced = turn.overlay.savepoint(), turn.outputs.mark()
+            marks = {domain: queue.savepoint() for domain, queue in turn.timers.items()}
+            try:
+                if call.record is not None:
+                    self._context.point(call.key, call.timestamp, call.identity)
+                    self._instance.process_record(self._context, call.record)
+                elif call.timer is not None:
+                    self._fire_one(call.timer)
+                return
+            except _FATAL:
+                raise
+            except Exception as ex:  # the callback's own failure
+                turn.overlay.undo_to(place)
+                turn.outputs.cut_to(produced)
+                for domain, queue in turn.timers.items():
+                    queue.undo_to(marks[domain])
+                self._state.forget()
+                if attempt == self._spec.max_attempts:
+                    self._give_up(turn, call, ex, attempt)
+
+    def _give_up(self, turn: Turn, call: _Call, ex: Exception, attempts: int) -> None:
+        frames = traceback.extract_tb(ex.__traceback__)
+        last = frames[-1]
+        what = "record" if call.record is not None else "timer"
+        self._state.key = call.key
+        letter = DeadLetter(
+            pipeline=self._pipeline,
+            computation=self._spec.name,
+            stream=call.record.stream if call.record is not None else "",
+            reason=f"{self._spec.callback} failed {attempts} times on this {what}: {type(ex).__name__}: {ex}",
+            key=call.key,
+            value=call.record.value if call.record is not None else repr(call.timer),
+            timestamp=call.timestamp,
+            exception="".join(traceback.format_exception(ex))[-8000:],
+            location=f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name}",
+            attempts=attempts,
+            state=self._state.describe(),
+        )
+        turn.dead_letter(letter, call.timestamp)
+
+
+def _identities(batch: Batch, channel: str) -> list[Any]:
+    """What the ids of weak productions are made of: the channel's number of the record, or its own id."""
+    if batch.seqs:
+        return [(channel, seq) for seq in batch.seqs]
+    return list(batch.ids or [])

@@ -1,0 +1,451 @@
+"""One shard as this worker serves it: the place where receive, dedup, run, commit, ack and send meet.
+
+The order of durability is here and nowhere else:
+
+    run()      → a :class:`Prepared` commit: applied to the local store, not yet durable
+    (journal)  → the runtime makes it durable together with those of other shards
+    durable()  → only now: acks to the senders, productions to the consumers, sink cuts published
+
+Reads of a replayable source need no such wait: they are sent at once and their position is committed after
+every consumer has applied them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from millwheel.core.codec import Commit, decode_batch, encode_batch, encode_commit
+from millwheel.core.keys import key_from_bytes, key_hash
+from millwheel.core.layout import (
+    CHANNEL,
+    META,
+    PENDING,
+    TIMER,
+    Meta,
+    decode_meta,
+    encode_meta,
+    number8,
+    number_from8,
+    pack,
+    parse_timer,
+    timer_key,
+    unpack,
+)
+from millwheel.core.records import Batch, DeadLetter, Domain
+from millwheel.core.spec import DEAD_LETTERS
+from millwheel.core.times import MAX_TIME, MIN_TIME
+from millwheel.core.timers import Due, TimerQueue
+from millwheel.errors import invariant
+from millwheel.ports import StateStore
+from millwheel.workers.inbox import Arrival, Inbox, Verdict
+from millwheel.workers.outbox import Chunk, Outbox, Route
+from millwheel.workers.overlay import Overlay
+from millwheel.workers.routing import Fanout
+from millwheel.workers.seen_ids import SeenIds
+from millwheel.workers.turn import Hold, Operator, Outputs, Produced, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLimits:
+    """What bounds a shard's memory and the size of its commits (records)."""
+
+    bundle: int = 5_000
+    timers: int = 5_000
+    window: int = 20_000
+    pending: int = 100_000
+    in_flight: int = 4
+    weak_in_flight: int = 64
+    straggler_us: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ShardIdentity:
+    """Which shard, under which token, and what its computation's guarantee dial says."""
+
+    node: str
+    shard: str
+    token: int
+    pipeline: str
+    weak: bool = False
+    with_ids: bool = True
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A commit that is applied locally and waits for the journal. ``commit`` is None when nothing changed: then
+    only the acks wait, for the commits before it. ``weak`` productions were sent already, and the commit is
+    not written before the consumers have them, or before they are late enough to be checkpointed."""
+
+    shard: Shard
+    number: int
+    commit: Commit | None
+    arrivals: list[Arrival]
+    chunk: Chunk | None
+    hold: Hold
+    weak: bool = False
+    since: int = 0
+    reads: list[Chunk] = field(default_factory=list)
+
+
+OperatorFactory = Callable[["Shard"], Operator]
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Numbers of commits: made, and known to be durable. ``unsubmitted`` are not with the journal yet."""
+
+    made: int = 0
+    durable: int = 0
+    unsubmitted: deque[Prepared] = field(default_factory=deque)
+    in_flight: deque[Prepared] = field(default_factory=deque)
+
+
+class Shard:
+    """Serves one shard from an open store. ``fanout`` knows the consumers of what it produces."""
+
+    def __init__(
+        self,
+        identity: ShardIdentity,
+        store: StateStore,
+        fanout: Fanout,
+        route: Route,
+        limits: ShardLimits,
+        make_operator: OperatorFactory,
+        id_horizon_us: int | None,
+    ) -> None:
+        self.identity = identity
+        self.store = store
+        self.overlay = Overlay(store)
+        self.input_watermark = MIN_TIME
+        self.meta = _read_meta(store)
+        self.busy_us = 0
+        self._fanout = fanout
+        self._route = route
+        self._limits = limits
+        self._progress = _Progress(self.meta.number, self.meta.number)
+        self._inbox = Inbox(_read_marks(store))
+        self.outbox = Outbox(identity.token, limits.window)
+        self._timers = _read_timers(store)
+        self._seen = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
+        self._floor = MIN_TIME
+        self._unsent: list[Chunk] = []
+        self.operator = make_operator(self)
+        self._recover_productions()
+
+    # --- receiving ---------------------------------------------------------------------------------------
+
+    def offer(self, channel: str, epoch: int, index: int, batch: Batch, route: object) -> Verdict:
+        """A delivery arrived; it is applied by a later :meth:`run`."""
+        return self._inbox.offer(channel, epoch, index, batch, route)
+
+    # --- working -----------------------------------------------------------------------------------------
+
+    def runnable(self, now: int) -> bool:
+        """True when :meth:`run` would find something to do and has room to do it."""
+        limit = self._limits.weak_in_flight if self.identity.weak else self._limits.in_flight
+        if len(self._progress.in_flight) >= limit or self._congested():
+            return False
+        if self.outbox.reads_done:
+            return True
+        if self._timers[Domain.EVENT].earliest() < self.input_watermark or self.operator.wakes_at(now) <= now:
+            return True
+        if self._processing_due(now):
+            return True
+        waiting = len(self._inbox)
+        return bool(waiting) and self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark) > 0
+
+    def wakes_at(self, now: int) -> int:
+        """The wall clock at which it must be looked at again, if nothing else happens."""
+        return min(self.operator.wakes_at(now), self._timers[Domain.PROCESSING].earliest())
+
+    def run(self, now: int) -> Prepared | None:
+        """One turn: due timers, then arrivals; the result is applied to the local store, not durable yet."""
+        hold = self._lowest(now)
+        wanted = self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark)
+        arrivals = self._inbox.take(min(wanted, self._limits.bundle)) if wanted and len(self._inbox) else []
+        turn = Turn(self._progress.made + 1, now, self.input_watermark, arrivals, self.overlay, self._timers, floor=max(self._floor, 0))
+        turn.due = self._due(now)
+        fresh = self._deduplicated(turn)
+        turn.arrivals = fresh
+        turn.done = self._done()
+        self.operator.run(turn)
+        for chunk in turn.chunks:
+            self.outbox.add(chunk)
+            if not turn.commit_before_sending:
+                self.outbox.release(chunk, self._route)
+        prepared = self._prepare(turn, arrivals, hold)
+        if prepared is not None and turn.commit_before_sending:
+            prepared.reads = turn.chunks
+        return prepared
+
+    def _congested(self) -> bool:
+        return self.outbox.pending_records >= self._limits.pending
+
+    def _processing_due(self, now: int) -> bool:
+        queue = self._timers[Domain.PROCESSING]
+        return bool(queue) and (queue.earliest() < now or self.input_watermark == MAX_TIME)
+
+    def _due(self, now: int) -> list[Due]:
+        due: list[Due] = []
+        clocks = {Domain.EVENT: self.input_watermark, Domain.PROCESSING: now}
+        if self.input_watermark == MAX_TIME:
+            clocks[Domain.PROCESSING] = MAX_TIME
+        for domain, clock in clocks.items():
+            while len(due) < self._limits.timers and (timer := self._timers[domain].pop_due(clock)):
+                due.append(timer)
+        return due
+
+    def _deduplicated(self, turn: Turn) -> list[Arrival]:
+        if self._seen is None:
+            return turn.arrivals
+        kept = []
+        for arrival in turn.arrivals:
+            if arrival.batch.ids is not None and len(arrival.batch):
+                places = self._seen.fresh(arrival.batch)
+                dropped = len(arrival.batch) - len(places)
+                if dropped:
+                    turn.count(f"duplicates.{arrival.batch.stream}", dropped)
+                    arrival = _with(arrival, arrival.batch.pick(places))
+            kept.append(arrival)
+        return kept
+
+    # --- committing --------------------------------------------------------------------------------------
+
+    def _prepare(self, turn: Turn, arrivals: list[Arrival], hold: Hold) -> Prepared | None:
+        chunk = self._checkpoint(turn)
+        self._write_timers()
+        for arrival in arrivals:
+            if arrival.batch.seqs:
+                self.overlay.put(CHANNEL + arrival.channel.encode(), pack(arrival.batch.seqs[-1]))
+        if not self.overlay and not turn.counters:
+            if not arrivals:
+                return None
+            return self._enlist(Prepared(self, self._progress.made, None, arrivals, None, hold))
+        for name, by in turn.counters.items():
+            self.meta.counters[name] = self.meta.counters.get(name, 0) + by
+        self._progress.made += 1
+        self.meta.number = self._progress.made
+        self.overlay.put(META, encode_meta(self.meta))
+        puts, deletes = self.overlay.take()
+        self.store.apply(puts, deletes)
+        commit = Commit(self.identity.shard, self.identity.token, self.meta.number, puts, deletes)
+        weak = self.identity.weak and chunk is not None
+        prepared = Prepared(self, self.meta.number, commit, arrivals, chunk, hold, weak, turn.now)
+        if weak and chunk is not None:
+            self.outbox.release(chunk, self._route)
+        return self._enlist(prepared)
+
+    def _enlist(self, prepared: Prepared) -> Prepared:
+        self._progress.in_flight.append(prepared)
+        self._progress.unsubmitted.append(prepared)
+        return prepared
+
+    def submittable(self, now: int) -> Iterator[tuple[Prepared, bytes]]:
+        """Commits that may go to the journal now, in order, with their entry (b"": nothing to write)."""
+        waiting = self._progress.unsubmitted
+        while waiting:
+            prepared = waiting[0]
+            if prepared.weak and prepared.chunk is not None and not prepared.chunk.finished:
+                if now < prepared.since + self._limits.straggler_us:
+                    return
+                self._checkpoint_straggler(prepared)
+            waiting.popleft()
+            yield prepared, b"" if prepared.commit is None else encode_commit(prepared.commit)
+
+    def next_straggler(self) -> int:
+        """When the oldest weak commit must be written even though a consumer has not answered."""
+        waiting = self._progress.unsubmitted
+        return waiting[0].since + self._limits.straggler_us if waiting else MAX_TIME
+
+    def _checkpoint_straggler(self, prepared: Prepared) -> None:
+        chunk, commit = prepared.chunk, prepared.commit
+        invariant(chunk is not None and commit is not None, "a weak commit has productions")
+        assert chunk is not None and commit is not None
+        place = PENDING + number8(chunk.number)
+        commit.puts.append((place, chunk.stored_form))
+        self.store.apply([(place, chunk.stored_form)], [])
+        chunk.stored = True
+
+    def _checkpoint(self, turn: Turn) -> Chunk | None:
+        """Number what was produced, write it into the commit, and hold it until it may be sent."""
+        if not turn.outputs.count:
+            return None
+        born = min((a.batch.born_us for a in turn.arrivals if a.batch.born_us), default=turn.now)
+        batches: list[tuple[str, Batch]] = []
+        stored: list[bytes] = []
+        streams = turn.outputs.streams
+        streams.setdefault(DEAD_LETTERS, Produced())
+        for stream in sorted(streams, key=lambda name: name == DEAD_LETTERS):
+            produced = streams[stream]
+            if not produced.raws:
+                continue
+            if not self._fanout.consumed(stream):
+                turn.count(f"unconsumed.{stream}", len(produced.raws))
+                continue
+            batch = self._numbered(stream, produced, born)
+            stored.append(encode_batch(batch))
+            mine, keyless = self._fanout.split(batch, produced.decoded)
+            batches += mine
+            for bad in keyless:
+                letter = DeadLetter(self.identity.pipeline, bad.node, stream, bad.reason, value=produced.decoded[bad.place])
+                turn.dead_letter(letter, batch.timestamps[bad.place])
+        if not stored:
+            return None
+        number = self.meta.next_chunk
+        self.meta.next_chunk += 1
+        chunk = Chunk(number, self.identity.shard, batches, _earliest(batches), stored=not self.identity.weak)
+        chunk.stored_form = pack([self.identity.shard, stored])
+        if chunk.stored:
+            self.overlay.put(PENDING + number8(number), chunk.stored_form)
+            chunk.stored_form = b""
+        self.outbox.add(chunk)
+        return chunk
+
+    def _numbered(self, stream: str, produced: Produced, born: int) -> Batch:
+        count = len(produced.raws)
+        if self.identity.weak:
+            ids = list(produced.ids) if self.identity.with_ids else None
+            return Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), ids, born)
+        seqs = list(range(self.meta.next_seq, self.meta.next_seq + count))
+        self.meta.next_seq += count
+        return Batch(stream, seqs, produced.timestamps, produced.keys, produced.raws, None, born)
+
+    def _write_timers(self) -> None:
+        for domain, queue in self._timers.items():
+            for (key, tag), at in queue.take_changes().items():
+                place = timer_key(key, key_hash(key), domain, tag)
+                if at is None:
+                    self.overlay.delete(place)
+                else:
+                    self.overlay.put(place, number8(at))
+
+    def _done(self) -> list[Chunk]:
+        """Productions that every consumer has applied leave the store; reads are the operator's to account for."""
+        done = self.outbox.take_done()
+        for chunk in done:
+            if chunk.stored:
+                self.overlay.delete(PENDING + number8(chunk.number))
+        return [chunk for chunk in done if chunk.read]
+
+    # --- after the journal -------------------------------------------------------------------------------
+
+    def durable(self, prepared: Prepared, now: int) -> list[Arrival]:
+        """The commit is durable: route its productions, publish its effects; the arrivals that may be acked."""
+        invariant(self._progress.in_flight[0] is prepared, f"{self.identity.shard}: commits became durable out of order")
+        self._progress.in_flight.popleft()
+        self._progress.durable = max(self._progress.durable, prepared.number)
+        if prepared.chunk is not None and not prepared.weak:
+            self.outbox.release(prepared.chunk, self._route)
+        for chunk in prepared.reads:
+            self.outbox.release(chunk, self._route)
+        self.operator.durable(prepared.number, now)
+        return prepared.arrivals
+
+    @property
+    def durable_number(self) -> int:
+        """The last commit known to be durable."""
+        return self._progress.durable
+
+    @property
+    def made_number(self) -> int:
+        """The last commit applied to the local store."""
+        return self._progress.made
+
+    def settled(self) -> bool:
+        """True when every commit made is durable."""
+        return not self._progress.in_flight
+
+    def forget_old_ids(self) -> None:
+        """Drop duplicate marks that the watermark has left behind."""
+        if self._seen is not None and self.input_watermark > MIN_TIME:
+            self._seen.forget_before(min(self.input_watermark, MAX_TIME - 1))
+
+    # --- the watermark -----------------------------------------------------------------------------------
+
+    def watermark(self, now: int) -> Hold:
+        """No output before this can come any more, and what keeps it from being later."""
+        hold = self._lowest(now)
+        for prepared in self._progress.in_flight:
+            if prepared.hold.at < hold.at:
+                hold = prepared.hold
+        if hold.at < MAX_TIME:
+            self._floor = max(self._floor, hold.at)
+        return Hold(hold.at, self._in_words(hold))
+
+    def _lowest(self, now: int) -> Hold:
+        lowest = min(
+            Hold(self.input_watermark, "input"),
+            Hold(self._inbox.min_timestamp(), "records waiting in the inbox"),
+            Hold(self.outbox.min_timestamp(), "production"),
+            Hold(self._timers[Domain.EVENT].earliest(), "timer"),
+            self.operator.hold(now),
+            key=lambda hold: hold.at,
+        )
+        if lowest.at == MAX_TIME and self._timers[Domain.PROCESSING]:
+            return Hold(self._floor, "processing-time timers that are still to fire")
+        return lowest
+
+    def _in_words(self, hold: Hold) -> str:
+        if hold.holder == "timer" and (first := self._timers[Domain.EVENT].first()):
+            return f"timer {first.tag!r} of key {first.key!r} at {first.at}"
+        if hold.holder == "production":
+            return self.outbox.holder()
+        return hold.holder
+
+    # --- recovery ----------------------------------------------------------------------------------------
+
+    def _recover_productions(self) -> None:
+        """Productions that were checkpointed but perhaps not delivered are sent again under their old numbers."""
+        for place, data in list(self.store.scan(PENDING)):
+            channel, stored = unpack(data)  # type: ignore[misc]
+            batches: list[tuple[str, Batch]] = []
+            for encoded in stored:
+                batch = decode_batch(encoded)
+                batches += self._fanout.split(batch, _decoded(batch))[0]
+            chunk = Chunk(number_from8(place[1:]), channel, batches, _earliest(batches))
+            self.outbox.add(chunk)
+            self._unsent.append(chunk)
+
+    def start(self) -> None:
+        """Begin to send what recovery found; called when this owner may act (its token is known)."""
+        for chunk in self._unsent:
+            self.outbox.release(chunk, self._route)
+        self._unsent.clear()
+
+    def close(self) -> None:
+        """Release the operator's resources and the store."""
+        self.operator.close()
+        self.store.close()
+
+
+def _decoded(batch: Batch) -> list[object]:
+    return [unpack(bytes(raw)) for raw in batch.values]
+
+
+def _earliest(batches: Iterable[tuple[str, Batch]]) -> int:
+    return min((min(batch.timestamps) for _, batch in batches if len(batch)), default=MAX_TIME)
+
+
+def _with(arrival: Arrival, batch: Batch) -> Arrival:
+    return Arrival(arrival.channel, arrival.epoch, arrival.index, batch, arrival.route, arrival.min_timestamp)
+
+
+def _read_meta(store: StateStore) -> Meta:
+    data = store.get(META)
+    return Meta(counters={}) if data is None else decode_meta(data)
+
+
+def _read_marks(store: StateStore) -> dict[str, int]:
+    return {place[1:].decode(): unpack(data) for place, data in store.scan(CHANNEL)}  # type: ignore[misc]
+
+
+def _read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
+    queues = {domain: TimerQueue(domain) for domain in Domain}
+    for place, data in store.scan(TIMER):
+        key, domain, tag = parse_timer(place)
+        queues[domain].set(key_from_bytes(key), tag, number_from8(data))
+    for queue in queues.values():
+        queue.take_changes()
+    return queues

@@ -1,0 +1,310 @@
+"""Reads the partitions of a replayable source that fall into a shard's key range.
+
+Nothing that was read is logged: a partition's channel is numbered by its positions, reads are sent at once,
+and the position is committed when every consumer has applied them. After a crash the partition is read
+again from there, and consumers cut off what they have. So everything that decides about a record here is
+a function of the partition's content; the one thing that is not, "its timestamp lies in the far future", is
+committed before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from millwheel.core.layout import JUDGED, POSITION, Position, decode_position, number8, number_from8, pack
+from millwheel.core.records import Batch, DeadLetter
+from millwheel.core.spec import DEAD_LETTERS, StreamSpec
+from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
+from millwheel.ports import StateStore
+from millwheel.sources.base import Chunk as Read
+from millwheel.sources.base import Partition, Reader, Source
+from millwheel.workers.outbox import Chunk
+from millwheel.workers.routing import Fanout
+from millwheel.workers.timestamps import Timestamps, column_of
+from millwheel.workers.turn import Hold, Turn, plain_letter
+
+_LIST_EVERY_US = SECOND
+
+
+@dataclass(slots=True)
+class _Outstanding:
+    """A read that the consumers have not applied yet, and what it makes true once they have."""
+
+    chunk: Chunk
+    after: Position
+    counters: dict[str, int]
+
+
+@dataclass(slots=True)
+class _Part:
+    """One partition as this shard reads it. ``position`` and ``max_timestamp`` run ahead of ``committed``."""
+
+    partition: Partition
+    channel: str
+    committed: Position
+    position: int
+    max_timestamp: int
+    read_all: bool
+    judged: set[int]
+    heard_at: int
+    reader: Reader | None = None
+    next_poll: int = 0
+    next_chunk: int = 1
+    outstanding: deque[_Outstanding] = field(default_factory=deque)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceParts:
+    """What a source shard is made of. ``partitions`` lists what there is to read, ``mine`` says which of it
+    falls into this shard's range."""
+
+    pipeline: str
+    node: str
+    stream: StreamSpec
+    source: Source
+    partitions: Callable[[], Sequence[Partition]]
+    mine: Callable[[str], bool]
+    fanout: Fanout
+    timestamps: Timestamps
+    max_records: int = 5_000
+
+
+class SourceOperator:
+    """The operator of a ``source.*`` shard."""
+
+    def __init__(self, parts: SourceParts, store: StateStore, now: int) -> None:
+        self._parts = parts
+        self._store = store
+        self._spec = parts.stream
+        self._known: dict[str, _Part] = {}
+        self._listed_at = -_LIST_EVERY_US
+        self._poll_us: int = getattr(parts.source, "poll_us", 50_000)
+        self._awaiting_commit = False
+        self._list(now)
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        return 0
+
+    def wakes_at(self, now: int) -> int:
+        if self._awaiting_commit:
+            return MAX_TIME
+        polls = [part.next_poll for part in self._known.values() if not part.read_all]
+        if not self._parts.source.bounded:
+            polls.append(self._listed_at + _LIST_EVERY_US)
+        return min(polls, default=MAX_TIME)
+
+    def run(self, turn: Turn) -> None:
+        self._settle(turn)
+        if not self._parts.source.bounded and turn.now >= self._listed_at + _LIST_EVERY_US:
+            self._list(turn.now)
+        ready = [part for part in self._known.values() if not part.read_all and part.next_poll <= turn.now]
+        if ready and not self._awaiting_commit:
+            self._read(min(ready, key=lambda part: part.max_timestamp), turn)
+
+    def durable(self, number: int, now: int) -> None:
+        self._awaiting_commit = False
+
+    def hold(self, now: int) -> Hold:
+        holds = [self._hold_of(part, now) for part in self._known.values()]
+        if not holds and not self._parts.source.bounded:
+            return Hold(IDLE_TIME, "no partition yet")
+        return min(holds, key=lambda hold: hold.at, default=Hold())
+
+    def close(self) -> None:
+        for part in self._known.values():
+            if part.reader is not None:
+                part.reader.close()
+
+    # --- partitions and their watermarks -----------------------------------------------------------------
+
+    def _list(self, now: int) -> None:
+        self._listed_at = now
+        for partition in self._parts.partitions():
+            if partition.name not in self._known and self._parts.mine(partition.name):
+                self._known[partition.name] = self._open(partition, now)
+
+    def _open(self, partition: Partition, now: int) -> _Part:
+        data = self._store.get(POSITION + partition.name.encode())
+        at = Position() if data is None else decode_position(data)
+        prefix = JUDGED + pack(partition.name)
+        judged = {number_from8(place[len(prefix) :]) for place, _ in self._store.scan(prefix)}
+        channel = f"{self._parts.node}/{partition.name}"
+        return _Part(partition, channel, at, at.position, at.max_timestamp, at.finished, judged, now)
+
+    def _hold_of(self, part: _Part, now: int) -> Hold:
+        name = part.partition.name
+        if part.read_all:
+            if part.committed.finished:
+                return Hold()
+            return Hold(self._watermark(part), f"partition {name}: its end is not committed yet")
+        idle_after = self._spec.idle_after_us
+        silent = now - part.heard_at
+        idle = not self._parts.source.bounded and idle_after is not None and silent > idle_after and not part.outstanding
+        if part.max_timestamp == MIN_TIME:
+            return Hold(IDLE_TIME if idle else MIN_TIME, f"partition {name}: nothing read from it yet")
+        if idle:
+            return Hold(self._watermark(part) + silent, f"partition {name}, idle for {duration_text(silent)}")
+        return Hold(self._watermark(part), f"partition {name}, read up to position {part.position}")
+
+    def _watermark(self, part: _Part) -> int:
+        return max(part.max_timestamp - self._spec.max_delay_us, MIN_TIME) if part.max_timestamp > MIN_TIME else MIN_TIME
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def _read(self, part: _Part, turn: Turn) -> None:
+        if part.reader is None:
+            part.reader = self._parts.source.open(part.partition)
+        read = part.reader.read(part.position, self._parts.max_records)
+        if not read.positions and not read.rejects and not read.finished and read.next_position == part.position:
+            part.next_poll = turn.now + self._poll_us
+            return
+        part.heard_at = turn.now
+        sorting = _Sorting(self._parts, part.max_timestamp, part.judged, turn.now)
+        batches, counters = sorting.sort(part.partition.name, read)
+        self._commit_judgements(part, sorting.newly_judged, turn)
+        part.position, part.max_timestamp, part.read_all = read.next_position, sorting.max_timestamp, read.finished
+        after = Position(part.position, part.max_timestamp, part.read_all)
+        chunk = Chunk(part.next_chunk, part.channel, batches, sorting.min_timestamp, stored=False, read=True)
+        part.next_chunk += 1
+        part.outstanding.append(_Outstanding(chunk, after, counters))
+        turn.chunks.append(chunk)
+
+    def _commit_judgements(self, part: _Part, positions: list[int], turn: Turn) -> None:
+        for position in positions:
+            turn.overlay.put(JUDGED + pack(part.partition.name) + number8(position), b"")
+            part.judged.add(position)
+        if positions:
+            turn.commit_before_sending = self._awaiting_commit = True
+
+    def _settle(self, turn: Turn) -> None:
+        """Commit the positions up to which all reads, in order, have been applied."""
+        if not turn.done:
+            return
+        for part in self._known.values():
+            moved = False
+            while part.outstanding and part.outstanding[0].chunk.finished:
+                settled = part.outstanding.popleft()
+                part.committed, moved = settled.after, True
+                for name, by in settled.counters.items():
+                    turn.count(name, by)
+            if moved:
+                self._write_position(part, turn)
+
+    def _write_position(self, part: _Part, turn: Turn) -> None:
+        turn.overlay.put(POSITION + part.partition.name.encode(), pack(part.committed))
+        for position in [place for place in part.judged if place <= part.committed.position]:
+            turn.overlay.delete(JUDGED + pack(part.partition.name) + number8(position))
+            part.judged.discard(position)
+        if part.committed.finished and part.reader is not None:
+            part.reader.close()
+            part.reader = None
+
+
+class _Sorting:
+    """Sorts one read into records for the consumers, late ones, and dead letters."""
+
+    def __init__(self, parts: SourceParts, max_timestamp: int, judged: set[int], now: int) -> None:
+        self._parts = parts
+        self._spec = parts.stream
+        self._judged = judged
+        self._now = now
+        self._letters: list[tuple[int, DeadLetter]] = []
+        self.newly_judged: list[int] = []
+        self.max_timestamp = max_timestamp
+        self.min_timestamp = MAX_TIME
+
+    def sort(self, partition: str, read: Read) -> tuple[list[tuple[str, Batch]], dict[str, int]]:
+        """(batches for the consumers, counters), deterministic but for judgements by the clock."""
+        counters = {"records_in": len(read) + len(read.rejects)}
+        for reject in read.rejects:
+            self._letter(reject.position, partition, reject.reason, reject.raw)
+        stamps, problems = self._parts.timestamps.of(read.values)
+        for place, reason in problems.items():
+            self._letter(read.positions[place], partition, reason, read.values[place])
+        bad = set(problems) | self._too_far(partition, read, stamps, problems)
+        floor = self.max_timestamp - self._spec.max_delay_us if self.max_timestamp > MIN_TIME else MIN_TIME
+        late = self._late(stamps, bad)
+        if late:
+            counters["late"] = len(late)
+        batch = self._batch(partition, read, stamps, bad | late)
+        out, keyless = self._parts.fanout.split(batch, batch.values)
+        for missing in keyless:
+            place = missing.place
+            self._letter(batch.seqs[place], partition, missing.reason, batch.values[place], missing.node)
+        if self._letters:
+            counters["dead_letters"] = len(self._letters)
+            out += self._dead_letters(max(floor, 0))
+        self.min_timestamp = min((min(mine.timestamps) for _, mine in out if len(mine)), default=MAX_TIME)
+        return out, counters
+
+    def _too_far(self, partition: str, read: Read, stamps: list[int], problems: dict[int, str]) -> set[int]:
+        if self._spec.max_future_us is None or not stamps:
+            return set()
+        limit = self._now + self._spec.max_future_us
+        if max(stamps) <= limit and not self._judged:
+            return set()
+        far = {
+            place
+            for place, stamp in enumerate(stamps)
+            if place not in problems and (stamp > limit or read.positions[place] in self._judged)
+        }
+        for place in sorted(far):
+            position = read.positions[place]
+            if position not in self._judged:
+                self.newly_judged.append(position)
+            allowed = duration_text(self._spec.max_future_us)
+            reason = f"timestamp {stamps[place]} µs lies more than {allowed} in the future (watermark.max_future)"
+            self._letter(position, partition, reason, read.values[place])
+        return far
+
+    def _late(self, stamps: list[int], bad: set[int]) -> set[int]:
+        good = [stamp for place, stamp in enumerate(stamps) if place not in bad] if bad else stamps
+        if not good:
+            return set()
+        delay, highest = self._spec.max_delay_us, max(self.max_timestamp, max(good))
+        if min(good) >= highest - delay:
+            self.max_timestamp = highest
+            return set()
+        late = set()
+        running = self.max_timestamp
+        for place, stamp in enumerate(stamps):
+            if place in bad:
+                continue
+            if stamp > running:
+                running = stamp
+            elif stamp < running - delay:
+                late.add(place)
+        self.max_timestamp = running
+        return late
+
+    def _batch(self, partition: str, read: Read, stamps: list[int], dropped: set[int]) -> Batch:
+        values, seqs = read.values, read.positions
+        if dropped:
+            kept = [place for place in range(len(values)) if place not in dropped]
+            values, seqs, stamps = [values[i] for i in kept], [seqs[i] for i in kept], [stamps[i] for i in kept]
+        ids = column_of(values, self._spec.id) if self._spec.id else None
+        keys = [partition if given is None else given for given in ids] if ids else [partition] * len(values)
+        return Batch(self._spec.name, seqs, stamps, keys, values, ids, self._now)
+
+    def _letter(self, position: int, partition: str, reason: str, raw: Any, node: str = "") -> None:
+        letter = DeadLetter(
+            self._parts.pipeline,
+            node or self._parts.node,
+            self._spec.name,
+            reason,
+            value=raw,
+            position=f"{partition}@{position}",
+        )
+        self._letters.append((position, letter))
+
+    def _dead_letters(self, timestamp: int) -> list[tuple[str, Batch]]:
+        self._letters.sort(key=lambda pair: pair[0])
+        seqs = [position for position, _ in self._letters]
+        values = [plain_letter(letter) for _, letter in self._letters]
+        count = len(seqs)
+        keys = [self._parts.node] * count
+        batch = Batch(DEAD_LETTERS, seqs, [timestamp] * count, keys, values, None, self._now)
+        return self._parts.fanout.split(batch, values)[0]

@@ -1,0 +1,95 @@
+"""The timestamp of a record from outside, in µs, and what is wrong with it if it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+from millwheel.core.spec import StreamSpec
+from millwheel.errors import RecordError
+
+LIMIT_US = 2**62
+
+
+def field_of(value: Any, name: str) -> Any:
+    """A field of a dict or an attribute of an object; None when there is none."""
+    if type(value) is dict:
+        return value.get(name)
+    return getattr(value, name, None)
+
+
+def column_of(values: list[Any], name: str) -> list[Any]:
+    """One field of many records; None where it is missing."""
+    try:
+        return [value[name] for value in values]
+    except (TypeError, KeyError):
+        return [field_of(value, name) for value in values]
+
+
+class Timestamps:
+    """Reads the timestamps of a stream's records. ``function`` is the loaded ``module:function``, if that is
+    how the stream is declared."""
+
+    def __init__(self, spec: StreamSpec, function: Callable[[Any], Any] | None) -> None:
+        self._field = spec.timestamp
+        self._unit = spec.timestamp_unit_us
+        self._function = function
+
+    def of(self, values: list[Any]) -> tuple[list[int], dict[int, str]]:
+        """(timestamps, {place: what is wrong}); a place with a problem has timestamp 0."""
+        if self._function is not None:
+            return self._by_function(values)
+        raw = column_of(values, self._field)
+        if set(map(type, raw)) <= {int}:
+            stamps = raw if self._unit == 1 else [stamp * self._unit for stamp in raw]
+            if not stamps or (max(stamps) < LIMIT_US and min(stamps) > -LIMIT_US):
+                return stamps, {}
+        return self._one_by_one(raw)
+
+    def _by_function(self, values: list[Any]) -> tuple[list[int], dict[int, str]]:
+        assert self._function is not None
+        raw: list[Any] = []
+        problems: dict[int, str] = {}
+        for place, value in enumerate(values):
+            try:
+                raw.append(self._function(value))
+            except Exception as ex:  # the user's function: whatever it raises is about this record
+                problems[place] = f"the timestamp function failed: {type(ex).__name__}: {ex}"
+                raw.append(0)
+        stamps, more = self._one_by_one(raw)
+        return stamps, {**more, **problems}
+
+    def _one_by_one(self, raw: list[Any]) -> tuple[list[int], dict[int, str]]:
+        stamps: list[int] = []
+        problems: dict[int, str] = {}
+        for place, given in enumerate(raw):
+            try:
+                stamps.append(self._convert(given))
+            except RecordError as ex:
+                problems[place] = str(ex)
+                stamps.append(0)
+        return stamps, problems
+
+    def _convert(self, given: Any) -> int:
+        if given is None:
+            raise RecordError(f"missing timestamp: the record has no field {self._field!r}")
+        if isinstance(given, datetime):
+            aware = given if given.tzinfo else given.replace(tzinfo=timezone.utc)
+            return round(aware.timestamp() * 1_000_000)
+        if isinstance(given, str):
+            return self._from_text(given)
+        if isinstance(given, bool) or not isinstance(given, (int, float)) or given != given:
+            raise RecordError(f"the timestamp {given!r} is neither a number nor ISO 8601 text")
+        stamp = given * self._unit
+        if not -LIMIT_US < stamp < LIMIT_US:
+            raise RecordError(f"the timestamp {given!r} lies outside the years this system can count; check the unit")
+        return round(stamp)
+
+    def _from_text(self, text: str) -> int:
+        try:
+            parsed = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        except ValueError:
+            raise RecordError(f"the timestamp {text[:80]!r} is neither a number nor ISO 8601 text") from None
+        aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)
+        return round(aware.timestamp() * 1_000_000)

@@ -1,0 +1,135 @@
+"""One turn of a shard: what it works on, and what comes out of it, all committed together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from millwheel.core.codec import encode_value
+from millwheel.core.keys import Key
+from millwheel.core.records import DeadLetter, Domain
+from millwheel.core.spec import DEAD_LETTERS
+from millwheel.core.times import MAX_TIME
+from millwheel.core.timers import Due, TimerQueue
+from millwheel.workers.inbox import Arrival
+from millwheel.workers.outbox import Chunk
+from millwheel.workers.overlay import Overlay
+
+
+class Outputs:
+    """What a turn produced, by stream, in order. Values are encoded when they are produced, so that changing
+    an object afterwards changes nothing that was sent."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, Produced] = {}
+        self.count = 0
+
+    def produce(self, stream: str, key: Key, value: Any, timestamp: int, identity: bytes = b"") -> None:
+        """Add one production. ``identity`` is the id of a weak one."""
+        produced = self.streams.get(stream)
+        if produced is None:
+            produced = self.streams[stream] = Produced()
+        raw = msgspec.Raw(encode_value(value))
+        produced.raws.append(raw)
+        produced.decoded.append(value if type(value) is dict else msgspec.msgpack.decode(raw))
+        produced.keys.append(key)
+        produced.timestamps.append(timestamp)
+        produced.ids.append(identity)
+        self.count += 1
+
+    def mark(self) -> dict[str, int]:
+        """Where :meth:`cut_to` can return to."""
+        return {stream: len(produced.raws) for stream, produced in self.streams.items()}
+
+    def cut_to(self, mark: dict[str, int]) -> None:
+        """Take back what was produced since the mark."""
+        for stream, produced in self.streams.items():
+            length = mark.get(stream, 0)
+            self.count -= len(produced.raws) - length
+            for column in (produced.raws, produced.decoded, produced.keys, produced.timestamps, produced.ids):
+                del column[length:]
+
+
+@dataclass(slots=True)
+class Produced:
+    """Productions of one stream as parallel columns. ``decoded`` is what key extractors look at."""
+
+    raws: list[Any] = field(default_factory=list)
+    decoded: list[Any] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
+    timestamps: list[int] = field(default_factory=list)
+    ids: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Turn:
+    """What an operator gets and fills. ``number`` is what its commit will be. ``chunks`` are reads of a source, which need no checkpoint; ``floor`` is
+    the earliest timestamp that something without a record of its own (a processing-time timer) may produce; ``done``
+    are earlier reads that every consumer has applied by now. ``commit_before_sending`` makes the chunks wait
+    for this turn's commit, when what was read was judged by something that a second reading may not repeat."""
+
+    number: int
+    now: int
+    watermark: int
+    arrivals: list[Arrival]
+    overlay: Overlay
+    timers: dict[Domain, TimerQueue]
+    outputs: Outputs = field(default_factory=Outputs)
+    counters: dict[str, int] = field(default_factory=dict)
+    chunks: list[Chunk] = field(default_factory=list)
+    due: list[Due] = field(default_factory=list)
+    floor: int = 0
+    done: list[Chunk] = field(default_factory=list)
+    commit_before_sending: bool = False
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a durable counter of the shard."""
+        self.counters[name] = self.counters.get(name, 0) + by
+
+    def dead_letter(self, letter: DeadLetter, timestamp: int) -> None:
+        """Send a record to the dead-letter stream, with the commit, and count it."""
+        self.count("dead_letters")
+        self.outputs.produce(DEAD_LETTERS, letter.computation, plain_letter(letter), timestamp)
+
+
+def plain_letter(letter: DeadLetter) -> Any:
+    """The letter as plain data; what msgpack cannot carry becomes its repr: a dead letter must never fail."""
+    for name in ("key", "value", "state"):
+        try:
+            encode_value(getattr(letter, name))
+        except (TypeError, ValueError, OverflowError):
+            value = repr(getattr(letter, name))
+            setattr(letter, name, {"repr": value} if name == "state" else value)
+    return msgspec.to_builtins(letter)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What keeps a shard's watermark: no output before ``at`` can come (MAX_TIME: nothing holds it)."""
+
+    at: int = MAX_TIME
+    holder: str = ""
+
+
+class Operator(Protocol):
+    """What runs in a shard: user code, a window aggregation, a source, a sink."""
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        """How many of the ``waiting`` records to take now; 0 leaves them where they are."""
+
+    def wakes_at(self, now: int) -> int:
+        """When it wants a turn without arrivals or due timers (wall clock; MAX_TIME: never; 0: now)."""
+
+    def run(self, turn: Turn) -> None:
+        """Work through arrivals and due timers. Raises only for errors that concern the whole shard."""
+
+    def durable(self, number: int, now: int) -> None:
+        """Commit ``number`` of this shard is durable: effects outside may be released."""
+
+    def hold(self, now: int) -> Hold:
+        """What, besides inbox, timers and productions, keeps the watermark."""
+
+    def close(self) -> None:
+        """Release files and connections."""
