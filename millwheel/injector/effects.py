@@ -1,0 +1,32 @@
+"""What the watermark service does about its events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Tell one new connection all published watermarks (µs, by node), be it none."""
+
+    connection: int
+    watermarks: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Tell every connection the watermarks that rose."""
+
+    watermarks: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TokensKnown:
+    """Tell a reporter that older tokens of these shards are refused from now on: it may ack deliveries."""
+
+    connection: int
+    tokens: Mapping[str, int]
+
+
+Effect = Picture | Broadcast | TokensKnown

@@ -1,0 +1,98 @@
+"""What happens to the watermark service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millwheel.core.table import RangeTable
+from millwheel.core.watermark import ShardReport
+from millwheel.errors import invariant
+
+Longs = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportColumns:
+    """Reports of shards of one node, as columns of equal length.
+
+    ``counters`` holds only those reports that carry totals, by their place in the columns.
+    """
+
+    shards: Sequence[str]
+    tokens: Longs
+    watermarks: Longs
+    holders: NDArray[Any]
+    counters: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.shards), len(self.tokens), len(self.watermarks), len(self.holders)}
+        invariant(len(lengths) == 1, f"report columns differ in length: {sorted(lengths)}")
+
+    @staticmethod
+    def of(reports: Sequence[ShardReport]) -> ReportColumns:
+        """The columns of some rows."""
+        return ReportColumns(
+            [report.shard for report in reports],
+            np.array([report.token for report in reports], np.int64),
+            np.array([report.watermark_us for report in reports], np.int64),
+            np.array([report.holder for report in reports], object),
+            {place: report.counters for place, report in enumerate(reports) if report.counters},
+        )
+
+    def row(self, place: int) -> ShardReport:
+        """One report, without its latencies."""
+        return ShardReport(
+            self.shards[place],
+            int(self.tokens[place]),
+            int(self.watermarks[place]),
+            str(self.holders[place]),
+            self.counters.get(place, {}),
+        )
+
+    def where(self, mask: NDArray[np.bool_]) -> ReportColumns:
+        """The reports that ``mask`` selects, in order."""
+        places = np.flatnonzero(mask).tolist()
+        counters = self.counters
+        if counters:
+            counters = {new: counters[old] for new, old in enumerate(places) if old in counters}
+        shards = self.shards
+        return ReportColumns(
+            [shards[place] for place in places], self.tokens[mask], self.watermarks[mask], self.holders[mask], counters
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A worker opened a stream. ``connection`` is positive and never used again."""
+
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanged:
+    """The range table of a node, in a version that may be old news."""
+
+    table: RangeTable
+
+
+@dataclass(frozen=True, slots=True)
+class ReportsArrived:
+    """A worker reported shards of one node, and the latencies it sampled at sinks."""
+
+    connection: int
+    node: str
+    reports: ReportColumns
+    latencies_ms: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishDue:
+    """The moment to broadcast what has risen. One moment serves all reports that came before it."""
+
+
+Event = Connected | TableChanged | ReportsArrived | PublishDue

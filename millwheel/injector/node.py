@@ -1,0 +1,210 @@
+"""The watermark of one node, from the reports of its shards.
+
+Everything that decides what a report is worth lives here. Three numbers stand for each shard:
+
+- its **table token**, from the newest range table seen here;
+- its **known token**, the highest that a table or a report has named. A report under an older one comes from a
+  zombie, which knows nothing of what its successor holds, and is refused;
+- its **value**, the highest watermark reported. A shard without owner keeps its last one.
+
+The table watch may lag behind the owners. A report under a token that the table here does not have yet makes the
+token known at once, because its owner waits for that before it acks; but the value waits for the table, which
+may also say that the shard lost a part of its range to a neighbour who holds less. A shard that no table here
+has waits with its answer as well: until the table retires the shards it came from, their zombies could still
+raise the watermark over what the new shard has acked.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.times import MIN_TIME
+from millwheel.core.watermark import ShardReport
+from millwheel.injector.events import Longs, ReportColumns
+
+_NOBODY = 0
+_MAX_WAITING = 1_000_000
+
+
+@dataclass(slots=True)
+class Tiles:
+    """The shards of one range table in the order of their ranges, and what is known of each, as columns."""
+
+    entries: tuple[ShardEntry, ...]
+    place: dict[str, int]
+    table_tokens: Longs
+    tokens: Longs
+    values: Longs
+    heard: NDArray[np.bool_]
+    told: Longs
+    """The connection that was told that the known token is known."""
+    holders: NDArray[Any]
+    counters: list[dict[str, int]]
+
+    @staticmethod
+    def silent(entries: tuple[ShardEntry, ...]) -> Tiles:
+        """Tiles of which nobody has reported anything."""
+        entries = tuple(sorted(entries, key=lambda entry: entry.range.lo))
+        count = len(entries)
+        tokens = np.fromiter((entry.token for entry in entries), np.int64, count)
+        return Tiles(
+            entries=entries,
+            place={entry.shard: place for place, entry in enumerate(entries)},
+            table_tokens=tokens,
+            tokens=tokens.copy(),
+            values=np.full(count, MIN_TIME, np.int64),
+            heard=np.zeros(count, np.bool_),
+            told=np.full(count, _NOBODY, np.int64),
+            holders=np.full(count, "", object),
+            counters=[{} for _ in range(count)],
+        )
+
+    def inherit(self, old: Tiles) -> None:
+        """Carry over what was known under an older table: exactly for a range that stays, as a bound otherwise."""
+        first = 0
+        for place, entry in enumerate(self.entries):
+            while first < len(old.entries) and old.entries[first].range.hi <= entry.range.lo:
+                first += 1
+            last = first
+            while last < len(old.entries) and old.entries[last].range.lo < entry.range.hi:
+                last += 1
+            if first < last:
+                self._inherit_value(place, old, first, last)
+            before = old.place.get(entry.shard)
+            if before is not None:
+                self._inherit_name(place, old, before)
+
+    def _inherit_value(self, place: int, old: Tiles, first: int, last: int) -> None:
+        lowest = first + int(old.values[first:last].argmin())
+        self.values[place] = old.values[lowest]
+        self.heard[place] = old.heard[first:last].all()
+        same = old.entries[lowest].shard == self.entries[place].shard
+        self.holders[place] = old.holders[lowest] if same else f"taken over from {old.entries[lowest].shard}"
+
+    def _inherit_name(self, place: int, old: Tiles, before: int) -> None:
+        self.counters[place] = old.counters[before]
+        if old.tokens[before] >= self.tokens[place]:
+            self.tokens[place] = old.tokens[before]
+            self.told[place] = old.told[before]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    connection: int
+    report: ShardReport
+
+
+class NodeState:
+    """All that the service knows of one node."""
+
+    def __init__(self) -> None:
+        self.version = -1
+        self.tiles = Tiles.silent(())
+        self.complete = False
+        self.published: int | None = None
+        self.stale_reports = 0
+        self.lower_reports = 0
+        self._waiting: dict[str, _Waiting] = {}
+        self._touched = False
+
+    def table_changed(self, table: RangeTable) -> dict[int, dict[str, int]]:
+        """Follow the table unless it is old; returns the tokens to answer, by connection."""
+        if table.version <= self.version:
+            return {}
+        self.version = table.version
+        tiles = Tiles.silent(table.shards)
+        tiles.inherit(self.tiles)
+        self.tiles = tiles
+        self._touch()
+        waiting, self._waiting = self._waiting, {}
+        answers: dict[int, dict[str, int]] = {}
+        by_connection: dict[int, list[ShardReport]] = defaultdict(list)
+        for waited in waiting.values():
+            by_connection[waited.connection].append(waited.report)
+        for connection, reports in by_connection.items():
+            answers[connection] = self.reported(connection, ReportColumns.of(reports))
+        return answers
+
+    def reported(self, connection: int, reports: ReportColumns) -> dict[str, int]:
+        """Take reports of one connection; returns the tokens that it must be told are known."""
+        tiles = self.tiles
+        places = np.fromiter((tiles.place.get(shard, -1) for shard in reports.shards), np.int64, len(reports.shards))
+        placed = places >= 0
+        if not placed.all():
+            self._wait(connection, reports.where(~placed))
+            reports, places = reports.where(placed), places[placed]
+        return self._judge(connection, reports, places)
+
+    def _judge(self, connection: int, reports: ReportColumns, places: Longs) -> dict[str, int]:
+        tiles, tokens = self.tiles, reports.tokens
+        tiles.told[places[tokens > tiles.tokens[places]]] = _NOBODY
+        np.maximum.at(tiles.tokens, places, tokens)
+        current = tokens == tiles.tokens[places]
+        ahead = current & (tokens > tiles.table_tokens[places])
+        self.stale_reports += len(tokens) - int(np.count_nonzero(current))
+        if ahead.any():
+            self._wait(connection, reports.where(ahead))
+        answers = self._answers(connection, reports, places, current)
+        settled = current & ~ahead
+        if not settled.all():
+            reports, places = reports.where(settled), places[settled]
+        self._take(reports, places)
+        return answers
+
+    def _wait(self, connection: int, reports: ReportColumns) -> None:
+        for place in range(len(reports.shards)):
+            report = reports.row(place)
+            waited = self._waiting.get(report.shard)
+            if waited is None and len(self._waiting) >= _MAX_WAITING:
+                continue  # only a flood of made-up names gets here: it must not fill the memory
+            if waited is None or waited.report.token <= report.token:
+                self._waiting[report.shard] = _Waiting(connection, report)
+
+    def _answers(
+        self, connection: int, reports: ReportColumns, places: Longs, current: NDArray[np.bool_]
+    ) -> dict[str, int]:
+        unanswered = np.flatnonzero(current & (self.tiles.told[places] != connection))
+        self.tiles.told[places[unanswered]] = connection
+        return {reports.shards[place]: int(reports.tokens[place]) for place in unanswered.tolist()}
+
+    def _take(self, reports: ReportColumns, places: Longs) -> None:
+        if not len(places):
+            return
+        tiles = self.tiles
+        self.lower_reports += int(np.count_nonzero(reports.watermarks < tiles.values[places]))
+        np.maximum.at(tiles.values, places, reports.watermarks)
+        tiles.heard[places] = True
+        tiles.holders[places] = reports.holders
+        for place, totals in reports.counters.items():
+            tiles.counters[places[place]].update(totals)
+        self._touch()
+
+    def _touch(self) -> None:
+        self._touched = True
+        self.complete = self.complete or (len(self.tiles.entries) > 0 and bool(self.tiles.heard.all()))
+
+    def publish(self) -> int | None:
+        """The node's watermark (µs) if it rose since the last call, else None. Silent until the tiling is complete."""
+        if not (self._touched and self.complete):
+            return None
+        self._touched = False
+        lowest = int(self.tiles.values.min())
+        if self.published is not None and lowest <= self.published:
+            return None
+        self.published = lowest
+        return lowest
+
+    def totals(self) -> Mapping[str, int]:
+        """The counters, summed over the shards of the table."""
+        sums: dict[str, int] = defaultdict(int)
+        for counters in self.tiles.counters:
+            for name, total in counters.items():
+                sums[name] += total
+        return sums

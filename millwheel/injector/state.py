@@ -1,0 +1,126 @@
+"""The watermark service as a pure machine: an event in, effects out.
+
+It publishes per node the minimum over the complete tiling of the node's key ranges, and that only rises
+(MillWheel, VLDB 2013, section 5.3). Minima over inputs are the consumers' business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from ddsketch import DDSketch
+
+from millwheel.core.times import MIN_TIME
+from millwheel.injector.effects import Broadcast, Effect, Picture, TokensKnown
+from millwheel.injector.events import Connected, Event, PublishDue, ReportsArrived, TableChanged
+from millwheel.injector.node import NodeState
+
+_NAMED_SILENT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """Where the watermark of a node stands and who holds it.
+
+    ``watermark_us`` is MIN_TIME until something was published. ``silent`` counts the shards that have not
+    reported, and ``silent_shards`` names the first hundred of them.
+    """
+
+    node: str
+    watermark_us: int
+    complete: bool
+    holder_shard: str
+    holder: str
+    counters: dict[str, int]
+    silent: int
+    silent_shards: tuple[str, ...]
+    stale_reports: int
+    lower_reports: int
+
+
+class Latencies:
+    """Sampled latencies (ms) of the whole pipeline, mergeable and of bounded size."""
+
+    def __init__(self) -> None:
+        self._sketch = DDSketch(relative_accuracy=0.01)
+        self._max = 0.0
+
+    def add(self, samples_ms: Iterable[float]) -> None:
+        """Count samples; one that is no latency (negative, not finite) is left out."""
+        for sample in samples_ms:
+            if math.isfinite(sample) and sample >= 0:
+                self._sketch.add(sample)
+                self._max = max(self._max, sample)
+
+    def quantiles_ms(self) -> tuple[float, ...]:
+        """p50, p95, p99 within 1 %, and the maximum; empty without samples."""
+        if not self._sketch.count:
+            return ()
+        marks = [self._sketch.get_quantile_value(q) or 0.0 for q in (0.5, 0.95, 0.99)]
+        return (*marks, self._max)
+
+
+class InjectorState:
+    """All nodes of one pipeline."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeState] = {}
+        self._touched: dict[str, NodeState] = {}
+        self.latencies = Latencies()
+
+    def handle(self, event: Event) -> Sequence[Effect]:
+        """What to do about ``event``. Nothing is broadcast before the next PublishDue."""
+        match event:
+            case ReportsArrived():
+                self.latencies.add(event.latencies_ms)
+                tokens = self._touch(event.node).reported(event.connection, event.reports)
+                return [TokensKnown(event.connection, tokens)] if tokens else []
+            case PublishDue():
+                return self._publish()
+            case TableChanged():
+                answers = self._touch(event.table.computation).table_changed(event.table)
+                return [TokensKnown(connection, tokens) for connection, tokens in answers.items() if tokens]
+            case Connected():
+                return [Picture(event.connection, self.published())]
+
+    def _touch(self, name: str) -> NodeState:
+        node = self._nodes.get(name)
+        if node is None:
+            node = self._nodes[name] = NodeState()
+        self._touched[name] = node
+        return node
+
+    def _publish(self) -> list[Effect]:
+        touched, self._touched = self._touched, {}
+        risen = {name: node.publish() for name, node in touched.items()}
+        watermarks = {name: us for name, us in risen.items() if us is not None}
+        return [Broadcast(watermarks)] if watermarks else []
+
+    def published(self) -> dict[str, int]:
+        """Every watermark published so far (µs), by node."""
+        return {name: node.published for name, node in self._nodes.items() if node.published is not None}
+
+    def view(self) -> list[NodeView]:
+        """The status of every node that has a table, by name."""
+        return [_view(name, node) for name, node in sorted(self._nodes.items()) if node.version >= 0]
+
+
+def _view(name: str, node: NodeState) -> NodeView:
+    tiles = node.tiles
+    holder = int(tiles.values.argmin())
+    silent = np.flatnonzero(~tiles.heard)
+    return NodeView(
+        node=name,
+        watermark_us=MIN_TIME if node.published is None else node.published,
+        complete=node.complete,
+        holder_shard=tiles.entries[holder].shard,
+        holder=str(tiles.holders[holder]) if tiles.heard[holder] else "has not reported yet",
+        counters=dict(node.totals()),
+        silent=len(silent),
+        silent_shards=tuple(tiles.entries[place].shard for place in silent[:_NAMED_SILENT].tolist()),
+        stale_reports=node.stale_reports,
+        lower_reports=node.lower_reports,
+    )
