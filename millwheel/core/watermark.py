@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from millwheel.core.times import MAX_TIME, MIN_TIME
@@ -34,7 +34,7 @@ class ShardReport:
     watermark_us: int
     holder: str = ""
     counters: Mapping[str, int] = field(default_factory=dict)
-    latencies_ms: tuple[float, ...] = ()
+    latencies_ms: Sequence[float] = ()
 
 
 class Watermarks:

@@ -1,0 +1,231 @@
+"""A worker's line to the watermark service: reports out, watermarks and known tokens in, for ever.
+
+One thread keeps the line: it looks the leader up, connects, and listens; gRPC's own thread of the stream sends.
+The newest report of each shard is remembered, and all of them are sent again on every new connection, so that an
+injector that starts from nothing has its tiling complete as soon as every worker has found it.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import grpc
+
+from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_channel
+from millwheel.core.watermark import ShardReport, Watermarks
+from millwheel.errors import UnavailableError
+from millwheel.pb import injector_pb2 as pb
+from millwheel.pb.injector_pb2_grpc import InjectorStub
+
+_SEND_EVERY_S = 0.002
+_MAX_SHARDS_A_FRAME = 10_000
+_MAX_SAMPLES = 1_000
+_BACK_OFF_S = (0.02, 1.0)
+
+
+def fetch_status(address: str, timeout_s: float = CALL_TIMEOUT_S) -> pb.StatusReply:
+    """Where the watermarks stand, asked of the leading injector. Raises UnavailableError when it does not answer."""
+    try:
+        with new_channel(address) as channel:
+            return InjectorStub(channel).Status(pb.StatusRequest(), timeout=timeout_s)
+    except grpc.RpcError as ex:
+        raise UnavailableError(f"the injector at {address} did not answer: {_words(ex)}") from ex
+
+
+def _words(error: grpc.RpcError) -> str:
+    return str(error.details() or error.code()) if isinstance(error, grpc.Call) else str(error)
+
+
+@dataclass(slots=True)
+class _Shard:
+    """The newest report of a shard, as the message that goes out; ``samples`` were not sent yet."""
+
+    node: str
+    token: int
+    message: pb.Report
+    samples: list[float] = field(default_factory=list)
+
+    def take(self, report: ShardReport) -> None:
+        """Replace the report; its totals stay when the newer one brings none."""
+        if report.token > self.token:
+            self.message.ClearField("counters")
+        self.token = self.message.token = report.token
+        self.message.watermark_us = report.watermark_us
+        self.message.holder = report.holder
+        if report.counters:
+            self.message.counters.update(report.counters)
+        self.samples.extend(report.latencies_ms[: _MAX_SAMPLES - len(self.samples)])
+
+    def copy(self) -> pb.Report:
+        """A message of its own for the wire; samples go out once."""
+        message = pb.Report()
+        message.CopyFrom(self.message)
+        message.latencies_ms.extend(self.samples)
+        self.samples.clear()
+        return message
+
+
+class _Desk:
+    """The reports that wait to be sent, and the ones that were. Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._shards: dict[str, _Shard] = {}
+        self._unsent: dict[str, None] = {}
+        self._session = 0
+
+    def put(self, node: str, reports: Sequence[ShardReport]) -> None:
+        with self._changed:
+            for report in reports:
+                shard = self._shards.get(report.shard)
+                if shard is None:
+                    shard = self._shards[report.shard] = _Shard(node, 0, pb.Report(shard=report.shard))
+                if report.token >= shard.token:
+                    shard.take(report)
+                    self._unsent[report.shard] = None
+            self._changed.notify_all()
+
+    def forget(self, shard: str) -> None:
+        with self._changed:
+            self._shards.pop(shard, None)
+            self._unsent.pop(shard, None)
+
+    def open(self) -> int:
+        """A new session, in which everything is to be sent again."""
+        with self._changed:
+            self._session += 1
+            self._unsent = dict.fromkeys(self._shards)
+            return self._session
+
+    def end(self) -> None:
+        """No session: :meth:`frames` of the one before ends."""
+        with self._changed:
+            self._session += 1
+            self._changed.notify_all()
+
+    def frames(self, session: int) -> Iterator[pb.ReportFrame]:
+        """What to send in ``session``, while it lasts. The pause after a frame lets the next one carry more."""
+        while (frame := self._next(session)) is not None:
+            yield frame
+            with self._changed:
+                self._changed.wait_for(lambda: self._session != session, timeout=_SEND_EVERY_S)
+
+    def _next(self, session: int) -> pb.ReportFrame | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._unsent or self._session != session)
+            if self._session != session:
+                return None
+            names = list(self._unsent)[:_MAX_SHARDS_A_FRAME]
+            by_node: dict[str, list[pb.Report]] = defaultdict(list)
+            for name in names:
+                del self._unsent[name]
+                shard = self._shards[name]
+                by_node[shard.node].append(shard.copy())
+        return pb.ReportFrame(nodes=[pb.Reports(node=node, reports=rows) for node, rows in by_node.items()])
+
+
+class InjectorClient:
+    """Reports of this worker's shards, and what the service answers.
+
+    ``find_address`` says where the leader is now (None: nobody leads) and is called on the client's thread before
+    each attempt; it may block shortly. ``on_watermarks`` gets the nodes whose published watermark (µs) rose,
+    ``on_token_known`` (shard, token) once a first report has arrived: from then on its owner may ack deliveries.
+    Both are called on the client's thread, must only enqueue, and may repeat what was said on another connection.
+    """
+
+    def __init__(
+        self,
+        find_address: Callable[[], str | None],
+        on_watermarks: Callable[[dict[str, int]], None],
+        on_token_known: Callable[[str, int], None],
+    ) -> None:
+        self._find_address = find_address
+        self._on_watermarks = on_watermarks
+        self._on_token_known = on_token_known
+        self._desk = _Desk()
+        self._watermarks = Watermarks()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closed = False
+        self._address: str | None = None
+        self._call: grpc.Call | None = None
+        self._thread = threading.Thread(target=self._run, name="injector-client", daemon=True)
+        self._thread.start()
+
+    def report(self, node: str, reports: Sequence[ShardReport]) -> None:
+        """Send these when the line is free; a newer report of a shard replaces one that was not sent yet."""
+        self._desk.put(node, reports)
+
+    def forget(self, shard: str) -> None:
+        """The shard left this worker: do not report it again."""
+        self._desk.forget(shard)
+
+    def leader_changed(self) -> None:
+        """Look the leader up now: ends a pause between attempts, and a connection to somebody who leads no more."""
+        self._wake.set()
+        with self._lock:
+            call, address = self._call, self._address
+        if call is not None and self._find_address() != address:
+            call.cancel()
+
+    def status(self, timeout_s: float = CALL_TIMEOUT_S) -> pb.StatusReply:
+        """Where the watermarks stand. Raises UnavailableError when nobody leads or answers."""
+        address = self._find_address()
+        if address is None:
+            raise UnavailableError("no injector leads at the moment; it is elected within seconds, ask again")
+        return fetch_status(address, timeout_s)
+
+    def close(self) -> None:
+        """Drop the line; reports not sent yet are lost."""
+        with self._lock:
+            self._closed = True
+            call = self._call
+        self._wake.set()
+        self._desk.end()
+        if call is not None:
+            call.cancel()
+        self._thread.join()
+
+    def _run(self) -> None:
+        shortest, longest = _BACK_OFF_S
+        pause_s = shortest
+        while not self._closed:
+            address = self._find_address()
+            served = address is not None and self._serve(address)
+            pause_s = shortest if served else min(2 * pause_s, longest)
+            if not self._closed and self._wake.wait(pause_s * random.uniform(0.5, 1.0)):
+                self._wake.clear()
+                pause_s = shortest
+
+    def _serve(self, address: str) -> bool:
+        """Hold one connection until it breaks; whether the service ever answered on it."""
+        served = False
+        with new_channel(address) as channel:
+            call = InjectorStub(channel).Connect(self._desk.frames(self._desk.open()))
+            if self._hold(call, address):
+                try:
+                    for message in call:
+                        served = True
+                        self._hear(message)
+                except grpc.RpcError:
+                    pass  # whatever broke, the answer is the same: look the leader up and connect again
+            self._hold(None, None)
+            self._desk.end()
+        return served
+
+    def _hold(self, call: grpc.Call | None, address: str | None) -> bool:
+        """Let other threads cancel ``call``; False when the client was closed before."""
+        with self._lock:
+            self._call, self._address = call, address
+            return not self._closed
+
+    def _hear(self, message: pb.Broadcast) -> None:
+        risen = self._watermarks.rise({mark.node: mark.watermark_us for mark in message.watermarks})
+        if risen:
+            self._on_watermarks(risen)
+        for known in message.known:
+            self._on_token_known(known.shard, known.token)

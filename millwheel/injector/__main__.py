@@ -1,0 +1,84 @@
+"""``python -m millwheel.injector``: one watermark service; several may stand by, the elected one serves."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+
+from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.errors import MillwheelError, SetupError
+from millwheel.injector.server import InjectorServer
+from millwheel.launch.exits import Exit
+from millwheel.ports import Coordination
+
+
+class _Ending:
+    """The one reason to end, given by whichever thread sees it first."""
+
+    def __init__(self) -> None:
+        self.won = threading.Event()
+        self._code: int | None = None
+        self._wake = threading.Event()
+
+    def end(self, code: int) -> None:
+        if self._code is None:
+            self._code = code
+        self.won.set()
+        self._wake.set()
+
+    @property
+    def code(self) -> int | None:
+        return self._code
+
+    def wait(self) -> int:
+        self._wake.wait()
+        return self._code or 0
+
+
+def serve(coordination: Coordination, server: InjectorServer, ending: _Ending) -> int:
+    """Stand by, lead when elected, and return the exit code once ``ending`` says so.
+
+    A leader without session ends at once: it may have missed a new token, and a zombie would be believed.
+    """
+    coordination.on_lost(lambda: ending.end(Exit.FENCED))
+    coordination.watch_tables(server.table_changed)
+    server.start()
+    try:
+        coordination.elect("injector", uuid4().hex, server.address.encode(), ending.won.set)
+        ending.won.wait()
+        if ending.code is None:
+            server.lead(coordination.tables().values())
+        return ending.wait()
+    finally:
+        server.stop()
+
+
+def main(
+    zookeeper: Annotated[str, typer.Option(help="hosts of ZooKeeper, with the chroot: host:port,host:port/chroot")],
+    pipeline: Annotated[str, typer.Option(help="name of the pipeline")],
+    root: Annotated[str, typer.Option(help="root of the pipeline; the injector keeps nothing there")] = "",
+    listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
+) -> None:
+    """Aggregate watermark reports of a pipeline and broadcast them."""
+    ending = _Ending()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.end(Exit.STOPPED))
+    try:
+        server = InjectorServer(listen)
+        coordination = ZooKeeperCoordination(zookeeper, pipeline)
+        try:
+            code = serve(coordination, server, ending)
+        finally:
+            coordination.close()
+    except MillwheelError as ex:
+        typer.echo(f"injector: {ex}", err=True)
+        code = Exit.BAD_CONFIG if isinstance(ex, SetupError) else 1
+    raise typer.Exit(code)
+
+
+if __name__ == "__main__":
+    typer.run(main)

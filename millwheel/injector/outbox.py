@@ -1,0 +1,62 @@
+"""What one connection has yet to be told. Only the newest matters, so a slow reader costs bounded memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+
+from millwheel.pb import injector_pb2 as pb
+
+
+class Outbox:
+    """Filled by the service's loop, emptied by the thread that gRPC gives to the stream."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Condition()
+        self._watermarks: dict[str, int] = {}
+        self._tokens: dict[str, int] = {}
+        self._greet = False
+        self._closed = False
+
+    def greet(self, watermarks: Mapping[str, int]) -> None:
+        """Send a first message even if it is empty, so that the worker knows that it is served."""
+        with self._ready:
+            self._watermarks.update(watermarks)
+            self._greet = True
+            self._ready.notify()
+
+    def watermarks(self, watermarks: Mapping[str, int]) -> None:
+        """Published watermarks (µs) that rose."""
+        with self._ready:
+            self._watermarks.update(watermarks)
+            self._ready.notify()
+
+    def tokens(self, tokens: Mapping[str, int]) -> None:
+        """Tokens of shards that are known now."""
+        with self._ready:
+            self._tokens.update(tokens)
+            self._ready.notify()
+
+    def close(self) -> None:
+        """End the stream; what was not sent is dropped."""
+        with self._ready:
+            self._closed = True
+            self._ready.notify()
+
+    def messages(self) -> Iterator[pb.Broadcast]:
+        """Blocks for the next message until the outbox is closed."""
+        while (message := self._next()) is not None:
+            yield message
+
+    def _next(self) -> pb.Broadcast | None:
+        with self._ready:
+            self._ready.wait_for(lambda: self._closed or self._greet or self._watermarks or self._tokens)
+            if self._closed:
+                return None
+            watermarks, self._watermarks = self._watermarks, {}
+            tokens, self._tokens = self._tokens, {}
+            self._greet = False
+        return pb.Broadcast(
+            watermarks=[pb.Watermark(node=node, watermark_us=us) for node, us in watermarks.items()],
+            known=[pb.TokenKnown(shard=shard, token=token) for shard, token in tokens.items()],
+        )

@@ -1,0 +1,191 @@
+"""The shell of the watermark service: gRPC streams in, one loop thread that steps the machine, streams out.
+
+The threads of gRPC and of the coordination adapter only enqueue. The loop drains the queue, hands every event to
+the machine, and lets it publish: at once when it was idle, and at most once per ``PUBLISH_EVERY_S`` when reports
+keep coming, because one broadcast then serves many of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+
+import grpc
+
+from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_server
+from millwheel.core.table import RangeTable
+from millwheel.injector.effects import Broadcast, Effect, Picture, TokensKnown
+from millwheel.injector.events import Connected, Event, PublishDue, TableChanged
+from millwheel.injector.outbox import Outbox
+from millwheel.injector.state import InjectorState
+from millwheel.injector.wire import read_frame, write_status
+from millwheel.pb import injector_pb2 as pb
+from millwheel.pb.injector_pb2_grpc import InjectorServicer, add_InjectorServicer_to_server
+
+PUBLISH_EVERY_S = 0.002
+_MAX_CONNECTIONS = 1_000
+_GRACE_S = 0.5
+
+
+class _Stop:
+    """The last item of the queue."""
+
+
+_Item = Event | Future[pb.StatusReply] | _Stop
+
+
+class Loop:
+    """One step after the other: the machine, and what its effects do to the connections."""
+
+    def __init__(self) -> None:
+        self._state = InjectorState()
+        self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._outboxes: dict[int, Outbox] = {}
+        self._published_s = 0.0
+        self._dirty = False
+
+    def put(self, item: _Item) -> None:
+        """Hand an event or a question to the loop; never blocks."""
+        self._queue.put(item)
+
+    def connect(self, connection: int, outbox: Outbox) -> None:
+        """Serve a connection from now on."""
+        self._outboxes[connection] = outbox
+        self.put(Connected(connection))
+
+    def disconnect(self, connection: int) -> None:
+        """Forget a connection; what its shards reported stays."""
+        outbox = self._outboxes.pop(connection, None)
+        if outbox is not None:
+            outbox.close()
+
+    def run(self) -> None:
+        """Until :meth:`stop`; then every stream is ended."""
+        while not isinstance(item := self._take(), _Stop):
+            if item is not None:
+                self._step(item)
+            if self._dirty and time.monotonic() >= self._published_s + PUBLISH_EVERY_S:
+                self._publish()
+        for connection in list(self._outboxes):
+            self.disconnect(connection)
+
+    def stop(self) -> None:
+        """End :meth:`run` after what is queued already."""
+        self.put(_Stop())
+
+    def _take(self) -> _Item | None:
+        try:
+            return self._queue.get_nowait() if self._dirty else self._queue.get()
+        except queue.Empty:
+            pass
+        try:
+            return self._queue.get(timeout=max(0.0, self._published_s + PUBLISH_EVERY_S - time.monotonic()))
+        except queue.Empty:
+            return None
+
+    def _step(self, item: Event | Future[pb.StatusReply]) -> None:
+        if isinstance(item, Future):
+            item.set_result(write_status(self._state))
+            return
+        for effect in self._state.handle(item):
+            self._perform(effect)
+        self._dirty = self._dirty or not isinstance(item, Connected)
+
+    def _publish(self) -> None:
+        self._dirty = False
+        self._published_s = time.monotonic()
+        for effect in self._state.handle(PublishDue()):
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Broadcast():
+                for outbox in list(self._outboxes.values()):
+                    outbox.watermarks(effect.watermarks)
+            case TokensKnown():
+                if (answered := self._outboxes.get(effect.connection)) is not None:
+                    answered.tokens(effect.tokens)
+            case Picture():
+                if (opened := self._outboxes.get(effect.connection)) is not None:
+                    opened.greet(effect.watermarks)
+
+
+class _Service(InjectorServicer):
+    def __init__(self, loop: Loop, leading: threading.Event) -> None:
+        self._loop = loop
+        self._leading = leading
+        self._connections = itertools.count(1)
+
+    def Connect(
+        self, request_iterator: Iterable[pb.ReportFrame], context: grpc.ServicerContext
+    ) -> Iterator[pb.Broadcast]:
+        self._refuse_standby(context)
+        connection, outbox = next(self._connections), Outbox()
+        self._loop.connect(connection, outbox)
+        if not context.add_callback(lambda: self._loop.disconnect(connection)):
+            self._loop.disconnect(connection)  # it ended before we could ask to be told
+        reader = threading.Thread(
+            target=self._read, args=(connection, outbox, request_iterator), name=f"reports-{connection}", daemon=True
+        )
+        reader.start()
+        yield from outbox.messages()
+
+    def Status(self, request: pb.StatusRequest, context: grpc.ServicerContext) -> pb.StatusReply:
+        self._refuse_standby(context)
+        answer: Future[pb.StatusReply] = Future()
+        self._loop.put(answer)
+        return answer.result(CALL_TIMEOUT_S)
+
+    def _read(self, connection: int, outbox: Outbox, frames: Iterable[pb.ReportFrame]) -> None:
+        try:
+            for frame in frames:
+                for event in read_frame(connection, frame):
+                    self._loop.put(event)
+        except (grpc.RpcError, OverflowError):
+            pass  # the stream broke, or its sender does not speak our language: end it, the worker connects again
+        finally:
+            outbox.close()
+
+    def _refuse_standby(self, context: grpc.ServicerContext) -> None:
+        if not self._leading.is_set():
+            context.abort(grpc.StatusCode.UNAVAILABLE, "this injector stands by; another one leads")
+
+
+class InjectorServer:
+    """The service on one address. It refuses to serve until :meth:`lead`."""
+
+    def __init__(self, listen: str = "127.0.0.1:0") -> None:
+        """Bind ``listen``. Raises SetupError when the port cannot be had."""
+        self._loop = Loop()
+        self._leading = threading.Event()
+        self._server, self.address = new_server(_MAX_CONNECTIONS, listen)
+        add_InjectorServicer_to_server(_Service(self._loop, self._leading), self._server)
+        self._thread = threading.Thread(target=self._loop.run, name="injector", daemon=True)
+
+    def start(self) -> None:
+        """Listen, as a stand-by."""
+        self._thread.start()
+        self._server.start()
+
+    def table_changed(self, table: RangeTable) -> None:
+        """A range table as the coordination adapter reports it; only enqueues."""
+        self._loop.put(TableChanged(table))
+
+    def lead(self, tables: Iterable[RangeTable]) -> None:
+        """Serve from now on. ``tables`` are all of them, read after the election was won: without the tokens in
+        them a zombie would be believed."""
+        for table in tables:
+            self.table_changed(table)
+        self._leading.set()
+
+    def stop(self) -> None:
+        """End every stream and stop listening."""
+        self._leading.clear()
+        self._loop.stop()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._server.stop(_GRACE_S).wait()
