@@ -1,0 +1,63 @@
+"""What the master does about its events. The order in which a death is handled is visible in them: a table
+that names a dead worker's successor is written only after the event that answers ``SealJournal``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millwheel.core.table import RangeTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealJournal:
+    """Close a dead worker's journal, answer with JournalSealed or SealFailed."""
+
+    incarnation: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTable:
+    """Compare-and-set on the version inside; answer with TableChanged, WriteConflicted or WriteFailed."""
+
+    table: RangeTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveMember:
+    """Take a dead worker, which owns nothing any more, out of the membership."""
+
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachWorker:
+    """Keep a line to a living worker open: it reports loads and releases, and breaks when the process dies."""
+
+    incarnation: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetachWorker:
+    """Close the line to a worker that is dead or gone."""
+
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectJournal:
+    """Delete the segments of a sealed journal that no table needs any more. The seal stays."""
+
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerMove:
+    """Answer a MoveRequested: ``refusal`` is empty when the table says so by now."""
+
+    ticket: int
+    refusal: str = ""
+
+
+Effect = SealJournal | WriteTable | RemoveMember | AttachWorker | DetachWorker | CollectJournal | AnswerMove

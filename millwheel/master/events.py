@@ -1,0 +1,157 @@
+"""What happens to the master."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millwheel.core.table import RangeTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A worker as its membership describes it. ``leaving``: it wants to give its shards away and stop."""
+
+    incarnation: str
+    address: str
+    host: str = ""
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardLoad:
+    """What a shard has done since its owner opened it, and how much state it holds."""
+
+    shard: str
+    token: int
+    records: int
+    state_bytes: int
+    busy_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesLoaded:
+    """All range tables as they stand. A master must be told before it hears of members: an owner that it does
+    not find among members that are older than the table would be taken for dead."""
+
+    tables: tuple[RangeTable, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableChanged:
+    """A table in a version that may be our own write, another master's, or old news."""
+
+    table: RangeTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteConflicted:
+    """Our write of a table lost against somebody else's. ``stored`` is what stands there (None: nothing)."""
+
+    node: str
+    stored: RangeTable | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteFailed:
+    """Our write of a table had no effect; it is decided anew at the next tick."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembersChanged:
+    """All workers that ZooKeeper counts as members."""
+
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerUnreachable:
+    """The process of a worker is gone, whatever ZooKeeper still believes."""
+
+    incarnation: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalSealed:
+    """The journal of a dead worker is closed for ever at ``end``."""
+
+    incarnation: str
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealFailed:
+    """A journal could not be sealed; it is tried again at the next tick."""
+
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardReleased:
+    """The owner of a shard has stopped it for good under this token; ``last_commit`` is durable."""
+
+    incarnation: str
+    shard: str
+    token: int
+    last_commit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadReported:
+    """Loads of some shards of one worker."""
+
+    incarnation: str
+    loads: tuple[ShardLoad, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestSeen:
+    """The newest snapshot of a shard holds everything that was committed before ``token``."""
+
+    shard: str
+    token: int
+    last_commit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalsFound:
+    """The journals that exist on the root, of the living and the dead."""
+
+    incarnations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveRequested:
+    """Somebody asks for a planned move. ``ticket`` identifies the question for the answer."""
+
+    ticket: int
+    node: str
+    shard: str
+    worker: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time passes; ``now_us`` is monotonic."""
+
+    now_us: int
+
+
+Event = (
+    TablesLoaded
+    | TableChanged
+    | WriteConflicted
+    | WriteFailed
+    | MembersChanged
+    | WorkerUnreachable
+    | JournalSealed
+    | SealFailed
+    | ShardReleased
+    | LoadReported
+    | ManifestSeen
+    | JournalsFound
+    | MoveRequested
+    | Tick
+)

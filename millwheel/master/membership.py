@@ -1,0 +1,128 @@
+"""Who lives and who is dead, and what must be done about the dead. Pure, as ``state.py`` is.
+
+Dead is for ever: an incarnation is never used again, so a false alarm costs a restart of that worker and
+nothing else. A dead worker goes through seal, removal from the membership, and collection of its journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from millwheel.master.effects import (
+    AttachWorker,
+    CollectJournal,
+    DetachWorker,
+    RemoveMember,
+    SealJournal,
+)
+from millwheel.master.events import Member
+
+
+class Membership:
+    """The workers of one pipeline as the master sees them."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, Member] | None = None
+        self._dead: dict[str, int | None] = {}
+        self._reasons: dict[str, str] = {}
+        self._sealing: set[str] = set()
+        self._removing: set[str] = set()
+        self._attached: set[str] = set()
+        self._collected: set[str] = set()
+        self._strays: frozenset[str] = frozenset()
+
+    @property
+    def known(self) -> bool:
+        """Whether the members were told at all; before that, silence says nothing."""
+        return self._members is not None
+
+    @property
+    def dead(self) -> Mapping[str, int | None]:
+        """The dead, each with the end of its sealed journal or None while that is open."""
+        return self._dead
+
+    def live(self) -> dict[str, Member]:
+        """Members that are not known to be dead."""
+        return {name: member for name, member in (self._members or {}).items() if name not in self._dead}
+
+    def takers(self) -> set[str]:
+        """The workers that may be given shards."""
+        return {name for name, member in self.live().items() if not member.leaving}
+
+    def leaving(self) -> set[str]:
+        """The living that want to give their shards away."""
+        return {name for name, member in self.live().items() if member.leaving}
+
+    def take(self, members: Collection[Member]) -> bool:
+        """The members as of now; whether that changed anything."""
+        before = self._members
+        self._members = {member.incarnation: member for member in members}
+        for gone in (before or {}).keys() - self._members.keys():
+            self.bury(gone, "its membership ended")
+        self._removing &= self._members.keys()
+        return self._members != before
+
+    def bury(self, incarnation: str, reason: str) -> None:
+        """Count a worker as dead from now on."""
+        if incarnation not in self._dead:
+            self._dead[incarnation] = None
+            self._reasons[incarnation] = reason
+
+    def bury_strangers(self, mentioned: Collection[str]) -> None:
+        """Count everybody in ``mentioned`` that is no member as dead."""
+        for incarnation in mentioned:
+            if incarnation not in (self._members or {}) and incarnation not in self._collected:
+                self.bury(incarnation, "a range table names it and it is no member")
+
+    def sealed(self, incarnation: str, end: int) -> None:
+        """The journal of a dead worker is closed."""
+        self._sealing.discard(incarnation)
+        self.bury(incarnation, "its journal is sealed")
+        self._dead[incarnation] = end
+
+    def seal_failed(self, incarnation: str) -> None:
+        """Try again at the next occasion."""
+        self._sealing.discard(incarnation)
+
+    def journals_found(self, incarnations: Collection[str]) -> None:
+        """The journals on the root. One whose worker is unknown twice in a row was left behind by a worker that
+        died before our time; once is not enough, because a worker opens its journal before it joins."""
+        strays = frozenset(incarnations) - (self._members or {}).keys() - self._dead.keys() - self._collected
+        for incarnation in strays & self._strays:
+            self.bury(incarnation, "its journal is left over")
+        self._strays = strays - self._strays
+        self._collected &= set(incarnations)
+
+    # --- effects, each given once
+
+    def lines(self) -> Iterator[AttachWorker | DetachWorker]:
+        """Keep exactly the living attached."""
+        live = self.live()
+        for name in sorted(self._attached - live.keys()):
+            self._attached.discard(name)
+            yield DetachWorker(incarnation=name)
+        for name in sorted(live.keys() - self._attached):
+            self._attached.add(name)
+            yield AttachWorker(incarnation=name, address=live[name].address)
+
+    def seals(self) -> Iterator[SealJournal]:
+        """Seal the journal of everybody who is dead, owner or not."""
+        for name, end in list(self._dead.items()):
+            if end is None and name not in self._sealing:
+                self._sealing.add(name)
+                yield SealJournal(incarnation=name, reason=self._reasons[name])
+
+    def removals(self, owners: Collection[str]) -> Iterator[RemoveMember]:
+        """End the membership of the dead who own nothing any more."""
+        for name, end in list(self._dead.items()):
+            if end is not None and name in (self._members or {}) and name not in owners and name not in self._removing:
+                self._removing.add(name)
+                yield RemoveMember(incarnation=name)
+
+    def collections(self, mentioned: Collection[str]) -> Iterator[CollectJournal]:
+        """Delete what the dead wrote once no table names them, and forget them."""
+        for name, end in list(self._dead.items()):
+            if end is not None and name not in (self._members or {}) and name not in mentioned:
+                del self._dead[name], self._reasons[name]
+                self._collected.add(name)
+                yield CollectJournal(incarnation=name)

@@ -1,0 +1,221 @@
+"""The master as a pure machine: an event in, effects out.
+
+It decides from levels, not from edges: every event first changes what is known, then everything that is known
+is looked at afresh. That makes each step idempotent. A master that is elected in the middle of anything reads
+tables and members and goes on: an owner that is no member is dead, so its journal is sealed, so its shards
+get owners.
+
+The order at a death, which nothing here may shorten: seal the journal; only then write tables with new
+owners, higher tokens and the sealed end in the lineage; only when no table names the dead worker as owner,
+remove it from the membership; only when no lineage names it, delete its journal (never the seal).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from millwheel.core.table import RangeTable
+from millwheel.errors import invariant
+from millwheel.master.effects import Effect, WriteTable
+from millwheel.master.events import (
+    Event,
+    JournalSealed,
+    JournalsFound,
+    LoadReported,
+    ManifestSeen,
+    MembersChanged,
+    MoveRequested,
+    SealFailed,
+    ShardReleased,
+    TableChanged,
+    TablesLoaded,
+    Tick,
+    WorkerUnreachable,
+    WriteConflicted,
+    WriteFailed,
+)
+from millwheel.master.holdings import Holdings
+from millwheel.master.membership import Membership
+from millwheel.master.moves import WantedMoves
+from millwheel.master.planner import Census, NodeDemand, first_table, plan_moves
+from millwheel.master.succession import Situation, successor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterConfig:
+    """What the master is to serve, and its patience.
+
+    While nothing is served, shards are given away only once ``expected_workers`` are there, or ``grace_us``
+    after the first one came. Balance is looked at ``settle_us`` after the last change of membership, with at
+    most ``moves_at_once`` shards on their way.
+    """
+
+    nodes: tuple[NodeDemand, ...]
+    expected_workers: int
+    grace_us: int = 3_000_000
+    settle_us: int = 1_000_000
+    moves_at_once: int = 4
+
+    def __post_init__(self) -> None:
+        invariant(self.expected_workers > 0, f"expected_workers is {self.expected_workers}, must be positive")
+        invariant(self.moves_at_once > 0, f"moves_at_once is {self.moves_at_once}, must be positive")
+
+
+class MasterState:
+    """Everything one elected master knows."""
+
+    def __init__(self, config: MasterConfig) -> None:
+        self._config = config
+        self._now_us = 0
+        self._loaded = False
+        self._membership = Membership()
+        self._holdings = Holdings()
+        self._moves = WantedMoves()
+        self._released: dict[tuple[str, str, int], int] = {}
+        self._manifest_tokens: dict[str, int] = {}
+        self._state_bytes: dict[str, int] = {}
+        self._members_since_us = 0
+        self._takers_since_us: int | None = None
+        self._balanced = False
+
+    @property
+    def tables(self) -> tuple[RangeTable, ...]:
+        """The tables as stored."""
+        return tuple(self._holdings.stored.values())
+
+    @property
+    def live_workers(self) -> tuple[str, ...]:
+        """Members that are not known to be dead."""
+        return tuple(sorted(self._membership.live()))
+
+    def shards_with_lineage(self) -> tuple[str, ...]:
+        """The shards whose snapshots are worth a look: a newer one shortens the lineage."""
+        return tuple(entry.shard for _, entry in self._holdings.entries() if entry.lineage)
+
+    def handle(self, event: Event) -> list[Effect]:
+        """What to do about ``event``, in this order."""
+        self._take(event)
+        if not self._loaded or not self._membership.known:
+            return []
+        self._membership.bury_strangers(self._holdings.mentioned())
+        self._forget_old_news()
+        if isinstance(event, Tick):
+            self._plan()
+        return [
+            *self._membership.lines(),
+            *self._membership.seals(),
+            *self._writes(),
+            *self._membership.removals(self._holdings.owners()),
+            *self._membership.collections(self._holdings.mentioned()),
+            *self._moves.answers(self._holdings, self._membership.takers()),
+        ]
+
+    def _take(self, event: Event) -> None:
+        """Change what is known; decide nothing."""
+        match event:
+            case Tick():
+                self._now_us = max(self._now_us, event.now_us)
+            case TablesLoaded():
+                self._loaded = True
+                for table in event.tables:
+                    self._holdings.take(table)
+            case TableChanged():
+                self._holdings.take(event.table)
+            case WriteConflicted():
+                self._holdings.settled(event.node)
+                if event.stored is not None:
+                    self._holdings.take(event.stored)
+            case WriteFailed():
+                self._holdings.settled(event.node)
+            case ShardReleased():
+                self._released[event.incarnation, event.shard, event.token] = event.last_commit
+            case LoadReported():
+                self._state_bytes.update((load.shard, load.state_bytes) for load in event.loads)
+            case ManifestSeen():
+                known = self._manifest_tokens.get(event.shard, 0)
+                self._manifest_tokens[event.shard] = max(known, event.token)
+            case MoveRequested():
+                self._moves.ask(event)
+            case _:
+                self._take_about_workers(event)
+
+    def _take_about_workers(self, event: Event) -> None:
+        match event:
+            case MembersChanged():
+                if self._membership.take(event.members):
+                    self._members_since_us = self._now_us
+                    self._balanced = False
+            case WorkerUnreachable():
+                self._membership.bury(event.incarnation, event.reason)
+            case JournalSealed():
+                self._membership.sealed(event.incarnation, event.end)
+            case SealFailed():
+                self._membership.seal_failed(event.incarnation)
+            case JournalsFound():
+                self._membership.journals_found(event.incarnations)
+
+    def _forget_old_news(self) -> None:
+        """Drop what stored tables have overtaken, and see since when somebody could take shards."""
+        held = {(entry.owner, entry.shard, entry.token) for _, entry in self._holdings.entries()}
+        self._released = {key: commit for key, commit in self._released.items() if key in held}
+        takers = self._membership.takers()
+        self._moves.forget(self._holdings, takers)
+        if not takers:
+            self._takers_since_us = None
+        elif self._takers_since_us is None:
+            self._takers_since_us = self._now_us
+
+    def _giving(self) -> bool:
+        """Whether shards may be given away: always while something is served, else when enough workers came."""
+        takers = self._membership.takers()
+        if not takers or self._takers_since_us is None:
+            return False
+        if self._holdings.owners() & self._membership.live().keys() or len(takers) >= self._config.expected_workers:
+            return True
+        return self._now_us - self._takers_since_us >= self._config.grace_us
+
+    def _writes(self) -> Iterator[WriteTable]:
+        """Each table of the graph that should change and is not being written."""
+        situation = Situation(
+            takers=self._membership.takers() if self._giving() else (),
+            dead=self._membership.dead,
+            released=self._released,
+            moves=self._moves.takers,
+            manifest_tokens=self._manifest_tokens,
+        )
+        census = Census(situation.takers, self._holdings.expected().values())
+        for demand in self._config.nodes:
+            wanted = None if demand.name in self._holdings.writing else self._wanted(demand, situation, census)
+            if wanted is not None:
+                self._holdings.writing[demand.name] = wanted
+                yield WriteTable(table=wanted)
+
+    def _wanted(self, demand: NodeDemand, situation: Situation, census: Census) -> RangeTable | None:
+        """The table that should be stored next, None when the one that is stored will do."""
+        stored = self._holdings.stored.get(demand.name)
+        if stored is None:
+            return first_table(demand, self._config.expected_workers, census) if situation.takers else None
+        table = successor(stored, situation, census)
+        return None if table == stored else table
+
+    def _plan(self) -> None:
+        """Want a few moves when membership has settled, everything is served and something is uneven."""
+        if self._balanced or self._now_us - self._members_since_us < self._config.settle_us or not self._at_rest():
+            return
+        on_their_way = sum(1 for _, entry in self._holdings.entries() if entry.next_owner) + len(self._moves.takers)
+        room = self._config.moves_at_once - on_their_way
+        if room <= 0:
+            return
+        demanded = [self._holdings.stored[demand.name] for demand in self._config.nodes]
+        moves = plan_moves(demanded, self._membership.takers(), self._membership.leaving(), room, self._state_bytes)
+        self._moves.plan(moves)
+        # A move that somebody asks for later is not taken back: only a change of membership starts this again.
+        self._balanced = not moves and not on_their_way
+
+    def _at_rest(self) -> bool:
+        """Every node has a table that is not being written, and every shard of it has a living owner."""
+        stored, live = self._holdings.stored, self._membership.live()
+        if self._holdings.writing or any(demand.name not in stored for demand in self._config.nodes):
+            return False
+        return all(entry.owner in live for demand in self._config.nodes for entry in stored[demand.name].shards)

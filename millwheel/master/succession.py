@@ -1,0 +1,95 @@
+"""From the stored table of a node to the one that should stand there: releases, deaths, orphans, moves, pruning.
+
+Every step is decided from the stored table alone, so a master that died in the middle of anything leaves
+nothing behind that its successor would not do again. This file is as pure as ``state.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from millwheel.core.table import Ancestor, RangeTable, ShardEntry
+from millwheel.master.planner import Census
+
+SEALED = -1
+"""In a lineage: the number that the other way of ending does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What decides about a shard, apart from its own entry.
+
+    ``takers`` may be given shards now. ``dead`` holds the journal ends of those dead that are sealed and None
+    for those that are not yet. ``released`` maps (owner, shard, token) to the last commit. ``moves`` maps
+    (node, shard) to the wanted next owner. ``manifest_tokens`` says what snapshots have made superfluous.
+    """
+
+    takers: Collection[str]
+    dead: Mapping[str, int | None]
+    released: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
+    moves: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    manifest_tokens: Mapping[str, int] = field(default_factory=dict)
+
+
+def successor(table: RangeTable, now: Situation, census: Census) -> RangeTable:
+    """The table that should follow; equal to ``table`` when nothing is to be done."""
+    return replace(table, shards=tuple(_next(table.computation, entry, now, census) for entry in table.shards))
+
+
+def _next(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
+    entry = _pruned(entry, now)
+    if entry.owner in now.dead:
+        end = now.dead[entry.owner]
+        # Until the seal stands its owner may still commit: nothing about the shard may change.
+        return entry if end is None else _given(node, _ended(entry, end, SEALED), now, census)
+    last_commit = now.released.get((entry.owner, entry.shard, entry.token))
+    if entry.owner and last_commit is not None:
+        return _given(node, _ended(entry, SEALED, last_commit), now, census)
+    if not entry.owner:
+        return _given(node, entry, now, census)
+    return _moving(node, entry, now, census)
+
+
+def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
+    """Nobody owns the shard any more; the lineage says what its last owner left."""
+    ancestor = Ancestor(entry.owner, entry.token, sealed_end, last_commit)
+    return replace(entry, owner="", lineage=(*entry.lineage, ancestor))
+
+
+def _given(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
+    """An orphan under its new owner and token, or still an orphan when nobody can take it."""
+    wanted = entry.next_owner if entry.next_owner in now.takers else census.least(node)
+    if wanted not in now.takers:
+        return replace(entry, next_owner="")
+    if wanted != entry.next_owner:
+        census.add(node, wanted)
+    return entry.assigned(wanted)
+
+
+def _moving(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
+    """A served shard: start a wanted move, or give one whose taker died another taker.
+
+    A move is never taken back: the owner may have stopped the shard already. If nobody else is left it goes
+    to its owner again, under a new token.
+    """
+    if not entry.next_owner:
+        wanted = now.moves.get((node, entry.shard), "")
+        return replace(entry, next_owner=wanted) if wanted in now.takers and wanted != entry.owner else entry
+    if entry.next_owner in now.takers:
+        return entry
+    taker = census.least(node) or entry.owner
+    census.add(node, taker)
+    return replace(entry, next_owner=taker)
+
+
+def _pruned(entry: ShardEntry, now: Situation) -> ShardEntry:
+    """Without the ancestors whose every commit is in the shard's newest snapshot.
+
+    A snapshot that was published under a token holds all that was committed under older ones, because its
+    owner had replayed them before it opened the shard. Commits of that very token may have followed it.
+    """
+    token = now.manifest_tokens.get(entry.shard)
+    if token is None or all(ancestor.token >= token for ancestor in entry.lineage):
+        return entry
+    return replace(entry, lineage=tuple(ancestor for ancestor in entry.lineage if ancestor.token >= token))

@@ -1,0 +1,103 @@
+"""Whatever happens in whatever order: nothing acked is lost, no rule of the tables is broken, and once the trouble
+ends everything is served."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from millwheel.master.planner import NodeDemand
+from millwheel.master.state import MasterConfig
+from tests.fakes.master_world import World
+
+CONFIG = MasterConfig(
+    nodes=(NodeDemand("source.hits", 3), NodeDemand("traffic"), NodeDemand("sink.alerts", 1)), expected_workers=2
+)
+ACTIONS = (
+    *("deliver", "perform") * 6,
+    *("see", "commit", "snapshot", "tick") * 2,
+    *("join", "kill", "cut_off", "expire", "false_alarm", "scan", "move", "second", "crash", "store"),
+)
+
+
+def play(world: World, action: str, pick: int) -> None:
+    """One step; ``pick`` chooses whom it concerns."""
+    workers = list(world.workers.values())
+    worker = workers[-1 - pick % min(4, len(workers))] if workers else None
+    master = world.masters[pick % len(world.masters)] if world.masters else world.start_master()
+    shards = [(table.computation, entry) for table in world.tables.values() for entry in table.shards]
+    match action:
+        case "deliver":
+            world.deliver(master)
+        case "perform":
+            world.perform(master)
+        case "tick":
+            world.now_us += 500_000
+            world.tick(master)
+        case "scan":
+            world.scan(master)
+        case "join":
+            world.join()
+        case "second" if len(world.masters) < 3:
+            world.start_master()
+        case "crash":
+            world.crash_master(master)
+        case "store":
+            world.store_down = not world.store_down
+        case "expire":
+            world.expire_dead()
+        case "move" if shards and worker:
+            node, entry = shards[pick % len(shards)]
+            world.ask_move(master, node, entry.shard, worker.name)
+        case "kill" | "cut_off" | "false_alarm" | "see" if worker:
+            {"kill": world.kill, "cut_off": world.cut_off, "false_alarm": world.false_alarm, "see": world.see_tables}[
+                action
+            ](worker)
+        case "commit" | "snapshot" if worker and worker.open:
+            shard = sorted(worker.open)[pick % len(worker.open)]
+            (world.commit if action == "commit" else world.snapshot)(worker, shard)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), min_size=20, max_size=300))
+def test_no_order_of_events_breaks_the_rules_and_everything_is_served_in_the_end(steps: list[tuple[str, int]]) -> None:
+    world = World(CONFIG)
+    world.start_master()
+    world.join()
+    world.join()
+    world.settle(2)
+    for action, pick in steps:
+        play(world, action, pick)
+
+    world.store_down = False
+    world.expire_dead()
+    world.join()
+    world.masters.clear()
+    master = world.start_master()
+    world.settle()
+    assert {table.computation for table in master.state.tables} == {demand.name for demand in CONFIG.nodes}
+    for table in world.tables.values():
+        for entry in table.shards:
+            owner = world.workers[entry.owner]
+            assert owner.alive and owner.name in world.members
+            assert owner.open[entry.shard] == (entry.token, world.acked.get(entry.shard, 0))
+            assert entry.next_owner == ""
+    counts = sorted(len(worker.open) for worker in world.workers.values() if worker.name in world.members)
+    assert counts[-1] - counts[0] <= 1, f"uneven: {counts}"
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sampled_from(["join", "kill"]), max_size=12))
+def test_plans_end(steps: list[str]) -> None:
+    world = World(CONFIG)
+    world.start_master()
+    world.join()
+    world.settle(30)
+    for step in steps:
+        play(world, step, 0)
+        world.settle(3)
+    world.join()
+    world.settle(60)
+    before = {name: table.version for name, table in world.tables.items()}
+    world.settle(60)
+    assert {name: table.version for name, table in world.tables.items()} == before
