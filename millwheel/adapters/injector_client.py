@@ -42,31 +42,38 @@ def _words(error: grpc.RpcError) -> str:
 
 @dataclass(slots=True)
 class _Shard:
-    """The newest report of a shard, as the message that goes out; ``samples`` were not sent yet."""
+    """The newest report of a shard. Samples go out once, totals once per connection and change."""
 
     node: str
-    token: int
-    message: pb.Report
+    report: ShardReport
+    totals: dict[str, int] = field(default_factory=dict)
+    totals_sent: bool = False
     samples: list[float] = field(default_factory=list)
 
     def take(self, report: ShardReport) -> None:
         """Replace the report; its totals stay when the newer one brings none."""
-        if report.token > self.token:
-            self.message.ClearField("counters")
-        self.token = self.message.token = report.token
-        self.message.watermark_us = report.watermark_us
-        self.message.holder = report.holder
-        if report.counters:
-            self.message.counters.update(report.counters)
+        if report.token != self.report.token:
+            self.totals = {}
+        self.report = report
+        if report.counters and report.counters != self.totals:
+            self.totals = dict(report.counters)
+            self.totals_sent = False
         self.samples.extend(report.latencies_ms[: _MAX_SAMPLES - len(self.samples)])
 
-    def copy(self) -> pb.Report:
-        """A message of its own for the wire; samples go out once."""
-        message = pb.Report()
-        message.CopyFrom(self.message)
-        message.latencies_ms.extend(self.samples)
-        self.samples.clear()
-        return message
+    def message(self) -> pb.Report:
+        """What to send now."""
+        report, samples = self.report, self.samples
+        self.samples = []
+        totals = {} if self.totals_sent else self.totals
+        self.totals_sent = True
+        return pb.Report(
+            shard=report.shard,
+            token=report.token,
+            watermark_us=report.watermark_us,
+            holder=report.holder,
+            counters=totals,
+            latencies_ms=samples,
+        )
 
 
 class _Desk:
@@ -83,8 +90,8 @@ class _Desk:
             for report in reports:
                 shard = self._shards.get(report.shard)
                 if shard is None:
-                    shard = self._shards[report.shard] = _Shard(node, 0, pb.Report(shard=report.shard))
-                if report.token >= shard.token:
+                    shard = self._shards[report.shard] = _Shard(node, report)
+                if report.token >= shard.report.token:
                     shard.take(report)
                     self._unsent[report.shard] = None
             self._changed.notify_all()
@@ -99,6 +106,8 @@ class _Desk:
         with self._changed:
             self._session += 1
             self._unsent = dict.fromkeys(self._shards)
+            for shard in self._shards.values():
+                shard.totals_sent = False
             return self._session
 
     def end(self) -> None:
@@ -124,7 +133,7 @@ class _Desk:
             for name in names:
                 del self._unsent[name]
                 shard = self._shards[name]
-                by_node[shard.node].append(shard.copy())
+                by_node[shard.node].append(shard.message())
         return pb.ReportFrame(nodes=[pb.Reports(node=node, reports=rows) for node, rows in by_node.items()])
 
 

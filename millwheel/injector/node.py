@@ -1,24 +1,21 @@
 """The watermark of one node, from the reports of its shards.
 
-Everything that decides what a report is worth lives here. Three numbers stand for each shard:
+Everything that decides what a report is worth lives here.
 
-- its **table token**, from the newest range table seen here;
-- its **known token**, the highest that a table or a report has named. A report under an older one comes from a
-  zombie, which knows nothing of what its successor holds, and is refused;
-- its **value**, the highest watermark reported. A shard without owner keeps its last one.
-
-The table watch may lag behind the owners. A report under a token that the table here does not have yet makes the
-token known at once, because its owner waits for that before it acks; but the value waits for the table, which
-may also say that the shard lost a part of its range to a neighbour who holds less. A shard that no table here
-has waits with its answer as well: until the table retires the shards it came from, their zombies could still
-raise the watermark over what the new shard has acked.
+- Only the owner under the token of the **range table** is believed. An older token is a zombie's, which knows nothing
+  of what its successor holds, and is refused.
+- A report ahead of the table seen here (the table watch lags behind the owners) **waits** for that table, and so does
+  its answer, without which its owner acks nothing. Until the table says which shards lost their ranges to the new
+  one, zombies of any of them could still raise the watermark over what the new owner has acked.
+- The **value** of a shard is the highest watermark reported. A shard without owner keeps its last one; a shard with a
+  new range starts from the lowest of the shards that had it before.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,12 +36,11 @@ class Tiles:
 
     entries: tuple[ShardEntry, ...]
     place: dict[str, int]
-    table_tokens: Longs
     tokens: Longs
     values: Longs
     heard: NDArray[np.bool_]
     told: Longs
-    """The connection that was told that the known token is known."""
+    """The connection that was told that its token is known."""
     holders: NDArray[Any]
     counters: list[dict[str, int]]
 
@@ -53,12 +49,10 @@ class Tiles:
         """Tiles of which nobody has reported anything."""
         entries = tuple(sorted(entries, key=lambda entry: entry.range.lo))
         count = len(entries)
-        tokens = np.fromiter((entry.token for entry in entries), np.int64, count)
         return Tiles(
             entries=entries,
             place={entry.shard: place for place, entry in enumerate(entries)},
-            table_tokens=tokens,
-            tokens=tokens.copy(),
+            tokens=np.fromiter((entry.token for entry in entries), np.int64, count),
             values=np.full(count, MIN_TIME, np.int64),
             heard=np.zeros(count, np.bool_),
             told=np.full(count, _NOBODY, np.int64),
@@ -90,8 +84,7 @@ class Tiles:
 
     def _inherit_name(self, place: int, old: Tiles, before: int) -> None:
         self.counters[place] = old.counters[before]
-        if old.tokens[before] >= self.tokens[place]:
-            self.tokens[place] = old.tokens[before]
+        if old.tokens[before] == self.tokens[place]:
             self.told[place] = old.told[before]
 
 
@@ -143,20 +136,17 @@ class NodeState:
         return self._judge(connection, reports, places)
 
     def _judge(self, connection: int, reports: ReportColumns, places: Longs) -> dict[str, int]:
-        tiles, tokens = self.tiles, reports.tokens
-        tiles.told[places[tokens > tiles.tokens[places]]] = _NOBODY
-        np.maximum.at(tiles.tokens, places, tokens)
-        current = tokens == tiles.tokens[places]
-        ahead = current & (tokens > tiles.table_tokens[places])
-        self.stale_reports += len(tokens) - int(np.count_nonzero(current))
-        if ahead.any():
+        tokens = self.tiles.tokens[places]
+        current = reports.tokens == tokens
+        if not current.all():
+            ahead = reports.tokens > tokens
             self._wait(connection, reports.where(ahead))
-        answers = self._answers(connection, reports, places, current)
-        settled = current & ~ahead
-        if not settled.all():
-            reports, places = reports.where(settled), places[settled]
+            self.stale_reports += int(np.count_nonzero(reports.tokens < tokens))
+            reports, places = reports.where(current), places[current]
+        if not len(places):
+            return {}
         self._take(reports, places)
-        return answers
+        return self._answers(connection, reports, places)
 
     def _wait(self, connection: int, reports: ReportColumns) -> None:
         for place in range(len(reports.shards)):
@@ -165,18 +155,11 @@ class NodeState:
             if waited is None and len(self._waiting) >= _MAX_WAITING:
                 continue  # only a flood of made-up names gets here: it must not fill the memory
             if waited is None or waited.report.token <= report.token:
+                if waited is not None and waited.report.token == report.token and not report.counters:
+                    report = replace(report, counters=waited.report.counters)
                 self._waiting[report.shard] = _Waiting(connection, report)
 
-    def _answers(
-        self, connection: int, reports: ReportColumns, places: Longs, current: NDArray[np.bool_]
-    ) -> dict[str, int]:
-        unanswered = np.flatnonzero(current & (self.tiles.told[places] != connection))
-        self.tiles.told[places[unanswered]] = connection
-        return {reports.shards[place]: int(reports.tokens[place]) for place in unanswered.tolist()}
-
     def _take(self, reports: ReportColumns, places: Longs) -> None:
-        if not len(places):
-            return
         tiles = self.tiles
         self.lower_reports += int(np.count_nonzero(reports.watermarks < tiles.values[places]))
         np.maximum.at(tiles.values, places, reports.watermarks)
@@ -185,6 +168,11 @@ class NodeState:
         for place, totals in reports.counters.items():
             tiles.counters[places[place]].update(totals)
         self._touch()
+
+    def _answers(self, connection: int, reports: ReportColumns, places: Longs) -> dict[str, int]:
+        unanswered = np.flatnonzero(self.tiles.told[places] != connection)
+        self.tiles.told[places[unanswered]] = connection
+        return {reports.shards[place]: int(reports.tokens[place]) for place in unanswered.tolist()}
 
     def _touch(self) -> None:
         self._touched = True
