@@ -16,7 +16,7 @@ from millwheel.launch.exits import Exit
 from millwheel.ports import Coordination
 
 
-class _Ending:
+class Ending:
     """The one reason to end, given by whichever thread sees it first."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class _Ending:
         return self._code or 0
 
 
-def serve(coordination: Coordination, server: InjectorServer, ending: _Ending) -> int:
+def serve(coordination: Coordination, server: InjectorServer, ending: Ending) -> int:
     """Stand by, lead when elected, and return the exit code once ``ending`` says so.
 
     A leader without session ends at once: it may have missed a new token, and a zombie would be believed.
@@ -64,7 +64,7 @@ def main(
     listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
 ) -> None:
     """Aggregate watermark reports of a pipeline and broadcast them."""
-    ending = _Ending()
+    ending = Ending()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.end(Exit.STOPPED))
     try:
