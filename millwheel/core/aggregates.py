@@ -1,0 +1,77 @@
+"""Aggregators: how many records become one result.
+
+An accumulator is plain data that msgpack can carry (numbers, text, bytes, lists, dicts), because it *is* the state
+of a window. ``add`` and ``merge`` return the accumulator to use from then on and may change the one they
+got. Merging must be associative, and must not depend on how records were cut into bundles: the built-in ones give
+the same accumulator for every order of the same records (but ``collect``, and equal timestamps in ``first`` and
+``last``), which is what lets slices, sessions, columns and recovery all end at the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from millwheel.errors import RecordError
+
+Acc = TypeVar("Acc")
+
+
+class Aggregator(Generic[Acc]):
+    """Base of the built-in aggregators and of a user's own.
+
+    Only ``create``, ``add``, ``merge`` and ``result`` are needed. One that can also ``subtract`` sets
+    ``subtracts = True``; without it, a computation that receives retractions keeps its windows' records.
+    """
+
+    subtracts = False
+    """True when :meth:`subtract` exactly undoes :meth:`add`."""
+    needs_argument = True
+    """False for aggregators that only look at the record's existence (``count``)."""
+
+    def check(self, value: Any, name: str) -> Any:
+        """The argument in the form ``add`` expects, or RecordError naming the field ``name`` and the value."""
+        return value
+
+    def create(self) -> Acc:
+        """The accumulator of no records."""
+        raise NotImplementedError(f"{type(self).__name__} must define create(self)")
+
+    def add(self, acc: Acc, value: Any, timestamp: int) -> Acc:
+        """One more record, of which ``value`` is the argument (µs ``timestamp``)."""
+        raise NotImplementedError(f"{type(self).__name__} must define add(self, acc, value, timestamp)")
+
+    def add_many(self, acc: Acc, values: Sequence[Any], timestamps: Sequence[int]) -> Acc:
+        """Several records in order; worth defining where a bundle is cheaper than its records."""
+        add = self.add
+        for value, timestamp in zip(values, timestamps, strict=True):
+            acc = add(acc, value, timestamp)
+        return acc
+
+    def merge(self, acc: Acc, other: Acc) -> Acc:
+        """Both together, ``other`` being of later records where that matters. ``other`` is not changed."""
+        raise NotImplementedError(f"{type(self).__name__} must define merge(self, acc, other)")
+
+    def subtract(self, acc: Acc, value: Any, timestamp: int) -> Acc:
+        """Without one record that was added before."""
+        raise NotImplementedError(f"{type(self).__name__} cannot subtract; the window's records must be kept")
+
+    def result(self, acc: Acc) -> Any:
+        """What the pane says. Does not change the accumulator."""
+        return acc
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A built-in aggregate function: ``make(options)`` builds its aggregator, ``options`` are the settings it has."""
+
+    make: Callable[[Mapping[str, Any]], Aggregator[Any]]
+    options: tuple[str, ...] = ()
+
+
+def wrong(function: str, name: str, value: Any, wanted: str) -> RecordError:
+    """The error of a value that a function cannot use."""
+    where = f"of field {name!r} " if name else ""
+    shown = repr(value) if len(repr(value)) <= 100 else repr(value)[:97] + "..."
+    return RecordError(f"{function} {where}needs {wanted}, not {type(value).__name__} {shown}")

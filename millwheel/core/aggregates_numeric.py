@@ -1,0 +1,238 @@
+"""count, sum, mean, variance, stddev: exact, so that neither order nor grouping of the records can be seen.
+
+Floats are summed without any rounding: an accumulator holds the exact sum as floats of falling size (as Python's
+``math.fsum`` would round it, what that left over, and so on). Two ways to the same records give the same bits,
+records can be subtracted again, and the result is the correctly rounded sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from millwheel.core.aggregates import Aggregator, Function, wrong
+from millwheel.errors import RecordError
+
+Exact = list[Any]
+"""``[int part, float, float, ...]``: their sum is exact. Whole numbers stay in the int part while it fits 64 bits."""
+
+_INT64 = 2**63
+_SPLIT = 134217729.0
+_SQUARABLE = 1e150
+_fsum = math.fsum
+
+
+def exact_floats(parts: Sequence[float]) -> list[float]:
+    """The canonical floats whose sum is exactly that of ``parts``: each is what rounding the rest leaves."""
+    try:
+        total = _fsum(parts)
+    except (OverflowError, ValueError) as ex:
+        raise RecordError("the sum has left the range of floating point numbers") from ex
+    if total == 0.0:
+        return []
+    found = [total]
+    rest = [*parts, -total]
+    while (left := _fsum(rest)) != 0.0:
+        found.append(left)
+        rest.append(-left)
+    return found
+
+
+def _int_floats(number: int) -> list[float]:
+    found = []
+    while number:
+        found.append(float(number))
+        number -= int(found[-1])
+    return found
+
+
+def exact_add(acc: Exact, values: Sequence[Any]) -> Exact:
+    """``acc`` with the values added."""
+    try:
+        whole = acc[0] + sum(value for value in values if type(value) is int)
+        floats = [value for value in values if type(value) is not int]
+    except TypeError as ex:  # pragma: no cover - values were checked
+        raise RecordError(f"cannot add {values!r}") from ex
+    if not -_INT64 <= whole < _INT64:
+        floats += _int_floats(whole)
+        whole = 0
+    if not floats:
+        return [whole, *acc[1:]]
+    return [whole, *exact_floats(acc[1:] + floats)]
+
+
+def exact_value(acc: Exact) -> int | float:
+    """The sum: an int when only whole numbers went in, else the nearest float."""
+    if len(acc) == 1:
+        return int(acc[0])
+    return _fsum([*_int_floats(acc[0]), *acc[1:]])
+
+
+def _fraction(acc: Exact) -> Fraction:
+    return sum((Fraction(part) for part in acc[1:]), Fraction(acc[0]))
+
+
+def check_number(function: str, value: Any, name: str) -> Any:
+    """``value`` if it is a finite number, else RecordError."""
+    kind = type(value)
+    if kind is int or (kind is float and value - value == 0.0):
+        return value
+    if isinstance(value, (int, float)) and kind is not bool and math.isfinite(value):
+        return float(value) if isinstance(value, float) else int(value)
+    raise wrong(function, name, value, "a finite number")
+
+
+def _negated(value: Any) -> Any:
+    return -value
+
+
+class CountRecords(Aggregator[int]):
+    """How many records; with an argument, how many whose argument is there (not None)."""
+
+    subtracts = True
+    needs_argument = False
+
+    def create(self) -> int:
+        return 0
+
+    def add(self, acc: int, value: Any, timestamp: int) -> int:
+        return acc if value is None else acc + 1
+
+    def add_many(self, acc: int, values: Sequence[Any], timestamps: Sequence[int]) -> int:
+        return acc + len(values) - values.count(None)
+
+    def merge(self, acc: int, other: int) -> int:
+        return acc + other
+
+    def subtract(self, acc: int, value: Any, timestamp: int) -> int:
+        return acc if value is None else acc - 1
+
+
+class Sum(Aggregator[Exact]):
+    """The sum; 0 for no records."""
+
+    subtracts = True
+
+    def check(self, value: Any, name: str) -> Any:
+        return check_number("sum", value, name)
+
+    def create(self) -> Exact:
+        return [0]
+
+    def add(self, acc: Exact, value: Any, timestamp: int) -> Exact:
+        if type(value) is int and -_INT64 <= acc[0] + value < _INT64:
+            acc[0] += value
+            return acc
+        return exact_add(acc, (value,))
+
+    def add_many(self, acc: Exact, values: Sequence[Any], timestamps: Sequence[int]) -> Exact:
+        return exact_add(acc, values)
+
+    def merge(self, acc: Exact, other: Exact) -> Exact:
+        return exact_add(acc, other)
+
+    def subtract(self, acc: Exact, value: Any, timestamp: int) -> Exact:
+        return exact_add(acc, (-value,))
+
+    def result(self, acc: Exact) -> Any:
+        return exact_value(acc)
+
+
+class Mean(Aggregator[list[Any]]):
+    """The mean; None for no records. Accumulator: [count, exact sum]."""
+
+    subtracts = True
+
+    def check(self, value: Any, name: str) -> Any:
+        return check_number("mean", value, name)
+
+    def create(self) -> list[Any]:
+        return [0, [0]]
+
+    def add(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
+        return [acc[0] + 1, exact_add(acc[1], (value,))]
+
+    def add_many(self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]) -> list[Any]:
+        return [acc[0] + len(values), exact_add(acc[1], values)]
+
+    def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:
+        return [acc[0] + other[0], exact_add(acc[1], other[1])]
+
+    def subtract(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
+        return [acc[0] - 1, exact_add(acc[1], (-value,))]
+
+    def result(self, acc: list[Any]) -> float | None:
+        return exact_value(acc[1]) / acc[0] if acc[0] else None
+
+
+class Variance(Aggregator[list[Any]]):
+    """The variance, or its root: [count, exact sum, exact sum of squares]. None for too few records.
+
+    ``sample`` divides by n - 1 (the default), otherwise by n.
+    """
+
+    subtracts = True
+
+    def __init__(self, function: str, sample: bool) -> None:
+        self._function = function
+        self._sample = sample
+
+    def check(self, value: Any, name: str) -> Any:
+        value = check_number(self._function, value, name)
+        if abs(value) > _SQUARABLE:
+            raise wrong(self._function, name, value, "a number that can be squared (at most 1e150)")
+        return value
+
+    def create(self) -> list[Any]:
+        return [0, [0], [0]]
+
+    def add(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
+        return [acc[0] + 1, exact_add(acc[1], (value,)), exact_add(acc[2], _square(value))]
+
+    def add_many(self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]) -> list[Any]:
+        squares = [part for value in values for part in _square(value)]
+        return [acc[0] + len(values), exact_add(acc[1], values), exact_add(acc[2], squares)]
+
+    def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:
+        return [acc[0] + other[0], exact_add(acc[1], other[1]), exact_add(acc[2], other[2])]
+
+    def subtract(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
+        squares = [_negated(part) for part in _square(value)]
+        return [acc[0] - 1, exact_add(acc[1], (-value,)), exact_add(acc[2], squares)]
+
+    def result(self, acc: list[Any]) -> float | None:
+        count = acc[0]
+        divisor = count - 1 if self._sample else count
+        if divisor < 1:
+            return None
+        total = _fraction(acc[1])
+        variance = (_fraction(acc[2]) - total * total / count) / divisor
+        return math.sqrt(variance) if self._function == "stddev" else float(variance)
+
+
+def _square(value: Any) -> tuple[Any, ...]:
+    """Numbers whose exact sum is the exact square (Dekker's product for floats)."""
+    square = value * value
+    if type(value) is int:
+        return (square,)
+    high = value * _SPLIT - (value * _SPLIT - value)
+    low = value - high
+    return (square, ((high * high - square) + 2.0 * high * low) + low * low)
+
+
+def _sample(options: Mapping[str, Any], function: str) -> bool:
+    of = options.get("of", "sample")
+    if of not in ("sample", "population"):
+        raise ValueError(f"{function}: `of` must be sample or population, not {of!r}")
+    return bool(of == "sample")
+
+
+FUNCTIONS = {
+    "count": Function(lambda options: CountRecords()),
+    "sum": Function(lambda options: Sum()),
+    "mean": Function(lambda options: Mean()),
+    "variance": Function(lambda options: Variance("variance", _sample(options, "variance")), ("of",)),
+    "stddev": Function(lambda options: Variance("stddev", _sample(options, "stddev")), ("of",)),
+}

@@ -1,0 +1,203 @@
+"""The machine of windows that merge: sessions, and custom windows with a merge of their own.
+
+A key has one index, ``"open"``, and one state entry per open window under a number that stays while the window grows:
+so a record that lengthens a session rewrites two small entries and sets no timer. The timer asked for
+the first end is early by then; it looks and asks again.
+
+A record is judged by the window it would have alone: if that is gone the record is late, even if an open
+window lies nearby. Closed windows (their trigger has finished) do not merge; records inside of them are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from millwheel.core.aggregation import Aggregation
+from millwheel.core.keys import Key
+from millwheel.core.panes import OutputTime
+from millwheel.core.records import Domain
+from millwheel.core.window_machine import Call, Taken, TriggeredMachine
+from millwheel.core.window_state import CLOSED, SPOKEN, WindowState, as_state
+from millwheel.core.windowing import Effects, KeyState, Slot, Times, Windowing
+from millwheel.core.windows import Window
+
+INDEX = "open"
+
+Entry = list[Any]
+"""[start, end, number, closed] of one window of the key."""
+
+
+class Merging(Protocol):
+    """A window function whose windows merge."""
+
+    def assign(self, timestamp: int) -> Sequence[Window]: ...
+
+    def merge(self, windows: Sequence[Window]) -> Sequence[Sequence[Window]]: ...
+
+
+class Index:
+    """The windows of one key: ``[next number, [entry, ...]]`` as stored."""
+
+    def __init__(self, state: KeyState) -> None:
+        self._state = state
+        stored = state.get(INDEX)
+        self.next: int = stored[0] if stored else 1
+        self.entries: list[Entry] = stored[1] if stored else []
+
+    def add(self, window: Window) -> Entry:
+        """A new window with a number of its own."""
+        entry: Entry = [window.start, window.end, self.next, False]
+        self.next += 1
+        self.entries.append(entry)
+        return entry
+
+    def find(self, number: int) -> Entry | None:
+        """The entry of a number."""
+        return next((entry for entry in self.entries if entry[2] == number), None)
+
+    def save(self) -> None:
+        """Write it back; an index without windows disappears."""
+        if self.entries:
+            self._state[INDEX] = [self.next, self.entries]
+        elif self._state.get(INDEX) is not None:
+            del self._state[INDEX]
+
+
+class MergingMachine(TriggeredMachine):
+    """Windows of one key that become one when records join them."""
+
+    def __init__(self, windowing: Windowing, aggregation: Aggregation, function: Merging) -> None:
+        super().__init__(windowing, aggregation)
+        self._function = function
+
+    def on_records(
+        self, state: KeyState, key: Key, records: Sequence[tuple[Any, int]], times: Times, effects: Effects
+    ) -> None:
+        call = Call(state, key, times, effects)
+        index = Index(state)
+        groups: dict[Window, Taken] = {}
+        for place, (value, timestamp) in enumerate(records):
+            self._sort_in(call, index, place, value, timestamp, groups)
+        if not groups:
+            return
+        for entry, taken in self._join(call, index, groups):
+            own = as_state(state.get(entry[2])) or self._born(_window(entry), times.watermark)
+            self._take(own, _window(entry), taken, call)
+            self._settle_entry(index, entry, own, call)
+        index.save()
+
+    def on_timer(
+        self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
+    ) -> None:
+        number = tag.partition("%")[0]
+        index = Index(state)
+        entry = index.find(int(number)) if number.isdigit() else None
+        own = as_state(state.get(entry[2])) if entry is not None else None
+        if entry is None or own is None:
+            return
+        call = Call(state, key, self._rung(own, tag, domain, at, times), effects)
+        self._settle_entry(index, entry, own, call)
+        index.save()
+
+    def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        found = [_window(entry) for entry in Index(state).entries if not entry[3]]
+        return sorted(found, key=lambda window: (window.end, window.start))
+
+    # --- records to windows -------------------------------------------------------------------------------
+
+    def _sort_in(
+        self, call: Call, index: Index, place: int, value: Any, timestamp: int, groups: dict[Window, Taken]
+    ) -> None:
+        prepared = self._prepare(call, value, timestamp)
+        if prepared is None:
+            return
+        windows = self._function.assign(timestamp)
+        live = [window for window in windows if not self.expired(window, call.times.watermark)]
+        if not live:
+            reason = "the watermark has passed the end of its window and the allowed lateness"
+            self._too_late(call, value, timestamp, windows, reason)
+        elif any(entry[3] and entry[0] <= timestamp < entry[1] for entry in index.entries):
+            self._too_late(call, value, timestamp, windows, "the trigger of its window has finished")
+        else:
+            for window in live:
+                groups.setdefault(window, Taken()).append(place, prepared, timestamp, value)
+
+    def _join(self, call: Call, index: Index, groups: dict[Window, Taken]) -> list[tuple[Entry, Taken]]:
+        """Merge the records' own windows with the open ones; each changed window with its new records."""
+        opened = {_window(entry): entry for entry in index.entries if not entry[3]}
+        changed = []
+        for members in self._function.merge(sorted({*opened, *groups})):
+            new = [groups[window] for window in members if window in groups]
+            if not new:
+                parts = [opened[window] for window in members]
+                if len(parts) > 1:
+                    self._merge(call, index, parts, _span(members))
+                continue
+            parts = [opened[window] for window in members if window in opened]
+            entry = self._merge(call, index, parts, _span(members)) if parts else index.add(_span(members))
+            changed.append((entry, _together(new)))
+        return changed
+
+    def _merge(self, call: Call, index: Index, parts: list[Entry], window: Window) -> Entry:
+        """Several windows become the first of them, which then spans ``window``."""
+        entry = parts[0]
+        if len(parts) == 1 and (entry[0], entry[1]) == window:
+            return entry
+        states = [self._stored(call, part) for part in parts]
+        own = states[0]
+        if not self._plain:
+            own.trigger = self._trigger.merge([state.trigger for state in states], call.moment(window))
+        for part, state in zip(parts[1:], states[1:], strict=True):
+            self._absorb(own, state)
+            self._forget(part[2], state, call)
+            index.entries.remove(part)
+        if call.times.watermark < window.end:
+            own.flags &= ~SPOKEN
+        entry[0], entry[1] = window
+        call.state[entry[2]] = own
+        return entry
+
+    def _absorb(self, own: WindowState, other: WindowState) -> None:
+        own.acc = self.aggregation.merge(own.acc, other.acc)
+        own.flags |= other.flags & SPOKEN
+        own.fresh += other.fresh
+        own.count += other.count
+        own.index += other.index
+        own.nonspeculative += other.nonspeculative
+        own.said = own.said + other.said
+        own.kept = own.kept + other.kept
+        times = [at for at in (own.output_at, other.output_at) if at is not None]
+        earliest = self.windowing.output_time is OutputTime.EARLIEST
+        own.output_at = None if not times else min(times) if earliest else max(times)
+
+    def _stored(self, call: Call, entry: Entry) -> WindowState:
+        found = as_state(call.state.get(entry[2]))
+        return found if found is not None else self._born(_window(entry), call.times.watermark)
+
+    def _settle_entry(self, index: Index, entry: Entry, own: WindowState, call: Call) -> None:
+        window = _window(entry)
+        self._settle(entry[2], own, window, call)
+        entry[3] = bool(own.flags & CLOSED)
+        if self.expired(window, call.times.watermark):
+            index.entries.remove(entry)
+
+
+def _window(entry: Entry) -> Window:
+    return Window(entry[0], entry[1])
+
+
+def _span(windows: Sequence[Window]) -> Window:
+    return Window(min(window.start for window in windows), max(window.end for window in windows))
+
+
+def _together(parts: Sequence[Taken]) -> Taken:
+    if len(parts) == 1:
+        return parts[0]
+    rows = [
+        row for part in parts for row in zip(part.places, part.prepared, part.timestamps, part.values, strict=True)
+    ]
+    whole = Taken()
+    for row in sorted(rows, key=lambda row: row[0]):
+        whole.append(*row)
+    return whole
