@@ -7,7 +7,7 @@ production is encoded once for the journal, the store and the wire, and every co
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -110,3 +110,16 @@ def decode_batch(data: bytes) -> Batch:
 def tuple_key(key: Any) -> Any:
     """msgpack has no tuples: lists inside keys become tuples again."""
     return tuple(tuple_key(part) for part in key) if type(key) is list else key
+
+
+def stream_decoder(decoders: Mapping[str, Callable[[Any], Any]]) -> Callable[[str, list[Any]], list[Any]]:
+    """(stream, values as they travelled) -> values as a consumer sees them: ``Raw`` ones are decoded, by the
+    stream's own decoder where it has a schema, others (from a source in the same process) are as they are."""
+
+    def decode(stream: str, values: list[Any]) -> list[Any]:
+        if not values or type(values[0]) is not msgspec.Raw:
+            return values
+        one = decoders.get(stream, decode_value)
+        return [one(value) for value in values]
+
+    return decode

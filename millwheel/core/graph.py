@@ -59,7 +59,8 @@ def build_graph(spec: PipelineSpec) -> Graph:
             name = f"source.{stream.name}"
             nodes[name] = Node(name, NodeKind.SOURCE, (), (stream.name, DEAD_LETTERS), stream=stream)
     for comp in spec.computations:
-        outputs = (*comp.outputs, DEAD_LETTERS)
+        side = comp.late.partition(":")[2]
+        outputs = (*comp.outputs, *((side,) if side else ()), DEAD_LETTERS)
         nodes[comp.name] = Node(comp.name, NodeKind.COMPUTATION, comp.inputs, outputs, computation=comp)
     for sink in spec.sinks:
         name = f"sink.{sink.stream}"

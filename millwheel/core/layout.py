@@ -11,7 +11,8 @@ so that a split is a range of every family.
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
     n                                   sink: number of the next cut
     r <cut>                             sink: receipts of cuts committed and perhaps not yet published
-    w …                                 window operator
+    w <hash> <key> <slot>               windows of an aggregation
+    h <hash> <key> e <tag>              where its windows hold the watermark
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from millwheel.core.records import Domain
 
 META = b"m"
 CUTS = b"n"
+WINDOW, HOLD = b"w", b"h"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, RECEIPT = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
 
 _DOMAIN_BYTE = {Domain.EVENT: b"e", Domain.PROCESSING: b"p"}

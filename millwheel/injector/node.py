@@ -9,6 +9,8 @@ Everything that decides what a report is worth lives here.
   one, zombies of any of them could still raise the watermark over what the new owner has acked.
 - The **value** of a shard is the highest watermark reported. A shard without owner keeps its last one; a shard with a
   new range starts from the lowest of the shards that had it before.
+- A shard of a source that has no live input reports IDLE_TIME: it counts for nothing until it reports a time again,
+  which may then be lower. What was published never falls.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millwheel.core.table import RangeTable, ShardEntry
-from millwheel.core.times import MIN_TIME
+from millwheel.core.times import IDLE_TIME, MIN_TIME
 from millwheel.core.watermark import ShardReport
 from millwheel.injector.events import Longs, ReportColumns
 
@@ -161,6 +163,8 @@ class NodeState:
 
     def _take(self, reports: ReportColumns, places: Longs) -> None:
         tiles = self.tiles
+        idle = places[tiles.values[places] == IDLE_TIME]
+        tiles.values[idle] = MIN_TIME
         self.lower_reports += int(np.count_nonzero(reports.watermarks < tiles.values[places]))
         np.maximum.at(tiles.values, places, reports.watermarks)
         tiles.heard[places] = True
@@ -183,7 +187,10 @@ class NodeState:
         if not (self._touched and self.complete):
             return None
         self._touched = False
-        lowest = int(self.tiles.values.min())
+        live = self.tiles.values[self.tiles.values != IDLE_TIME]
+        if not len(live):
+            return None
+        lowest = int(live.min())
         if self.published is not None and lowest <= self.published:
             return None
         self.published = lowest

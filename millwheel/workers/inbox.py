@@ -40,6 +40,7 @@ class Arrival:
     batch: Batch
     route: object
     min_timestamp: int
+    duplicates: int = 0
 
 
 @dataclass(slots=True)
@@ -76,6 +77,11 @@ class Inbox:
         self._waiting.append(Arrival(channel, epoch, index, batch, route, earliest))
         self.records += len(batch)
         return Verdict.TAKEN
+
+    def push(self, arrival: Arrival) -> None:
+        """Take in something that belongs to no channel (an injection)."""
+        self._waiting.append(arrival)
+        self.records += len(arrival.batch)
 
     def take(self, max_records: int) -> list[Arrival]:
         """Arrivals in order, whole, until ``max_records`` is reached (at least one)."""

@@ -11,7 +11,7 @@ no more than a window of records ahead of the acks (its credit).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
 from millwheel.core.records import Batch
@@ -151,6 +151,14 @@ class Outbox:
         for channel, target in list(self._lanes):
             if wanted(target):
                 self.restart(channel, target)
+
+    def sends_on(self, channel: str) -> bool:
+        """True when this shard numbers ``channel``."""
+        return any(mine == channel for mine, _ in self._lanes)
+
+    def lanes_to(self, targets: Container[str]) -> list[tuple[str, str]]:
+        """(channel, target) of the lanes to any of these shards."""
+        return [lane for lane in self._lanes if lane[1] in targets]
 
     def take_done(self) -> list[Chunk]:
         """Chunks that every consumer has applied since the last call."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from millwheel.core.codec import Commit, decode_batch, encode_batch, encode_commit
 from millwheel.core.keys import key_from_bytes, key_hash
@@ -140,6 +140,10 @@ class Shard:
         """A delivery arrived; it is applied by a later :meth:`run`."""
         return self._inbox.offer(channel, epoch, index, batch, route)
 
+    def inject(self, batch: Batch, route: object) -> None:
+        """Records from outside; ``route`` is answered once they are durable."""
+        self._inbox.push(Arrival("", 0, 0, batch, route, MAX_TIME))
+
     # --- working -----------------------------------------------------------------------------------------
 
     def runnable(self, now: int) -> bool:
@@ -207,7 +211,7 @@ class Shard:
                 dropped = len(arrival.batch) - len(places)
                 if dropped:
                     turn.count(f"duplicates.{arrival.batch.stream}", dropped)
-                    arrival = _with(arrival, arrival.batch.pick(places))
+                    arrival = replace(arrival, batch=arrival.batch.pick(places), duplicates=dropped)
             kept.append(arrival)
         return kept
 
@@ -426,10 +430,6 @@ def _decoded(batch: Batch) -> list[object]:
 
 def _earliest(batches: Iterable[tuple[str, Batch]]) -> int:
     return min((min(batch.timestamps) for _, batch in batches if len(batch)), default=MAX_TIME)
-
-
-def _with(arrival: Arrival, batch: Batch) -> Arrival:
-    return Arrival(arrival.channel, arrival.epoch, arrival.index, batch, arrival.route, arrival.min_timestamp)
 
 
 def _read_meta(store: StateStore) -> Meta:

@@ -6,7 +6,7 @@ import pytest
 
 from millwheel.core.ranges import SPACE, KeyRange
 from millwheel.core.table import RangeTable, ShardEntry
-from millwheel.core.times import MAX_TIME, MIN_TIME
+from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.watermark import ShardReport
 from millwheel.injector.effects import Broadcast, Picture, TokensKnown
 from millwheel.injector.events import Connected, PublishDue, ReportColumns, ReportsArrived, TableChanged
@@ -296,3 +296,23 @@ def test_latency_quantiles_are_over_the_whole_pipeline(injector: Injector) -> No
     assert p95 == pytest.approx(95, rel=0.03)
     assert p99 == pytest.approx(99, rel=0.03)
     assert largest == 100.0
+
+
+def test_an_idle_shard_counts_for_nothing_and_may_come_back_lower(injector: Injector) -> None:
+    injector.table(a=(LEFT, 1), b=(RIGHT, 1))
+    injector.report(("a", 1, 100), ("b", 1, IDLE_TIME))
+    assert injector.publish() == {"n": 100}
+    injector.report(("b", 1, 120), ("a", 1, 150))
+    assert injector.publish() == {"n": 120}
+    injector.report(("b", 1, IDLE_TIME))
+    assert injector.publish() == {"n": 150}
+    injector.report(("b", 1, 130), ("a", 1, 200))
+    assert injector.publish() == {}
+    injector.report(("b", 1, 160))
+    assert injector.publish() == {"n": 160}
+
+
+def test_a_node_whose_shards_are_all_idle_publishes_nothing(injector: Injector) -> None:
+    injector.table(a=(ALL, 1))
+    injector.report(("a", 1, IDLE_TIME))
+    assert injector.publish() == {}

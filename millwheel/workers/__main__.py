@@ -1,0 +1,76 @@
+"""``python -m millwheel.workers``: one worker process, for as long as it lives."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from millwheel.adapters.clock import SystemClock
+from millwheel.adapters.journal_files import FileJournals
+from millwheel.adapters.rocksdb_store import RocksStores
+from millwheel.adapters.snapshot_files import FileSnapshots
+from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
+from millwheel.launch.exits import Exit
+from millwheel.launch.lifeline import die_with_parent
+from millwheel.launch.shipping import PARAMS_FILE, PIPELINE_FILE
+from millwheel.spec import load_pipeline
+from millwheel.workers.assembly import Assembly
+from millwheel.workers.process import WorkerProcess, WorkerSettings, WorkerStorage, clean_scratch
+
+
+def main(
+    root: Annotated[str, typer.Option(help="root of the pipeline, shared by all workers")],
+    zookeeper: Annotated[str, typer.Option(help="hosts of ZooKeeper, with the chroot: host:port/chroot")],
+    pipeline: Annotated[str, typer.Option(help="name of the pipeline")],
+    slot: Annotated[int, typer.Option(help="number of this worker's slot")],
+    scratch: Annotated[str, typer.Option(help="folder for local stores; may vanish at any time")],
+    listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
+) -> None:
+    """Serve the shards that the master assigns, until stopped, fenced or killed."""
+    die_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    os._exit(_run(root, zookeeper, pipeline, WorkerSettings(slot, clean_scratch(scratch), listen)))
+
+
+def _run(root: str, zookeeper: str, pipeline: str, settings: WorkerSettings) -> int:
+    code = 1
+    try:
+        shipped = Path(root) / "pipeline"
+        params = msgspec.json.decode((shipped / PARAMS_FILE).read_bytes(), type=dict[str, str])
+        assembly = Assembly(load_pipeline(str(shipped / PIPELINE_FILE), params), root, SystemClock())
+        coordination = ZooKeeperCoordination(zookeeper, pipeline)
+        storage = WorkerStorage(FileJournals(root), FileSnapshots(root), RocksStores(settings.scratch))
+        process = WorkerProcess(settings, assembly, coordination, storage)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: process.stop())
+        process.run()
+        coordination.close()
+        code = Exit.STOPPED
+    except FencedError as ex:
+        _say(f"fenced: {ex}")
+        code = Exit.FENCED
+    except (SetupError, PipelineError, CorruptionError) as ex:
+        _say(str(ex))
+        code = Exit.BAD_CONFIG
+    except MillwheelError as ex:
+        _say(str(ex))
+    except Exception:
+        logging.exception("worker of slot %d ends", settings.slot)
+    return int(code)
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"worker: {sentence}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    typer.run(main)

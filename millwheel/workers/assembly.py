@@ -1,0 +1,155 @@
+"""Builds the machine of each shard from the pipeline: which operator, with which code, source or sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from millwheel.api import Computation
+from millwheel.core.codec import stream_decoder
+from millwheel.core.graph import Node, NodeKind, build_graph
+from millwheel.core.keys import key_hash
+from millwheel.core.spec import ComputationSpec, Delivery, PipelineSpec, Productions, SinkSpec, StreamSpec
+from millwheel.core.table import ShardEntry
+from millwheel.errors import SetupError
+from millwheel.ports import Clock, StateStore
+from millwheel.sinks import build_sink
+from millwheel.sources import build_source
+from millwheel.sources.base import Partition, Source
+from millwheel.spec.loading import load_extractor, load_object
+from millwheel.workers.callbacks import CallbackOperator
+from millwheel.workers.injection import InjectionOperator
+from millwheel.workers.routing import Fanout, TableRouter
+from millwheel.workers.shard import Shard, ShardIdentity, ShardLimits
+from millwheel.workers.sink import SinkOperator
+from millwheel.workers.source import SourceOperator, SourceParts
+from millwheel.workers.timestamps import Timestamps
+from millwheel.workers.turn import Operator
+from millwheel.workers.windowed import WindowedOperator
+
+_CACHE_ENTRIES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a shard is built: its entry, store and machine, as an operator's maker sees them."""
+
+    entry: ShardEntry
+    store: StateStore
+    shard: Shard
+
+
+class Assembly:
+    """Makes shards of one pipeline. ``root`` holds the partition lists of bounded sources."""
+
+    def __init__(self, spec: PipelineSpec, root: str, clock: Clock, limits: ShardLimits | None = None) -> None:
+        self.spec = spec
+        self.graph = build_graph(spec)
+        self._root = Path(root)
+        self._clock = clock
+        self._limits = limits or ShardLimits()
+        self._fanout = Fanout(self.graph, lambda key: load_extractor(key, spec.folder))
+        self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
+        self._decode = stream_decoder(
+            {name: msgspec.msgpack.Decoder(kind).decode for name, kind in self._schemas.items()}
+        )
+
+    def make_shard(self, node_name: str, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
+        """The machine of one shard, recovered from its open store."""
+        node = self.graph.nodes[node_name]
+        computation = node.computation
+        weak = computation is not None and computation.productions is Productions.WEAK
+        exact = computation is None or computation.delivery is Delivery.EXACTLY_ONCE
+        identity = ShardIdentity(node_name, entry.shard, entry.token, self.spec.name, weak, exact)
+
+        def make_operator(shard: Shard) -> Operator:
+            return self._operator(node, _Place(entry, store, shard))
+
+        horizon = self._id_horizon_us(node) if exact else None
+        return Shard(identity, store, self._fanout, router.route, self._limits_of(node), make_operator, horizon)
+
+    def _limits_of(self, node: Node) -> ShardLimits:
+        if node.kind is NodeKind.SINK:
+            return ShardLimits(bundle=50_000, window=self._limits.window)
+        return self._limits
+
+    def _id_horizon_us(self, node: Node) -> int:
+        if node.kind is NodeKind.SOURCE:
+            return node.stream.id_horizon_us if node.stream is not None else 0
+        horizons = [self.spec.stream(given.stream).id_horizon_us for given in node.inputs]
+        return max(horizons, default=0)
+
+    def _operator(self, node: Node, place: _Place) -> Operator:
+        if node.stream is not None:
+            return self._source(node, node.stream, place)
+        if node.sink is not None:
+            return self._sink(node.sink, place)
+        assert node.computation is not None
+        return self._computation(node.computation, place)
+
+    # --- computations ------------------------------------------------------------------------------------
+
+    def _computation(self, spec: ComputationSpec, place: _Place) -> Operator:
+        overlay = place.shard.overlay
+        if spec.callback:
+            instance = self._instance(spec)
+            return CallbackOperator(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES)
+        return WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
+
+    def _instance(self, spec: ComputationSpec) -> Computation:
+        kind = load_object(spec.callback, self.spec.folder)
+        try:
+            instance = kind(**dict(spec.options))
+        except TypeError as ex:
+            raise SetupError(f"{spec.where}: {spec.callback}({dict(spec.options)}) cannot be constructed: {ex}") from ex
+        if not isinstance(instance, Computation):
+            raise SetupError(f"{spec.where}: {spec.callback} is no millwheel.Computation; derive the class from it")
+        return instance
+
+    # --- sources -----------------------------------------------------------------------------------------
+
+    def _source(self, node: Node, stream: StreamSpec, place: _Place) -> Operator:
+        assert stream.source is not None
+        function = load_object(stream.timestamp, self.spec.folder) if ":" in stream.timestamp else None
+        timestamps = Timestamps(stream, function)
+        schema = self._schemas.get(stream.name)
+        now = self._clock.now_us()
+        if stream.source.kind == "injection":
+            return InjectionOperator(self.spec.name, node.name, stream, timestamps, schema, place.store, now)
+        source = build_source(stream.source, self.spec.folder, schema, stream.fields)
+        parts = SourceParts(
+            pipeline=self.spec.name,
+            node=node.name,
+            stream=stream,
+            source=source,
+            partitions=self._partitions(stream, source),
+            mine=lambda name: key_hash(name) in place.entry.range,
+            fanout=self._fanout,
+            timestamps=timestamps,
+            max_records=self._limits.bundle,
+        )
+        return SourceOperator(parts, place.store, now)
+
+    def _partitions(self, stream: StreamSpec, source: Source) -> Callable[[], Sequence[Partition]]:
+        if not source.bounded:
+            return source.partitions
+        kept = self._root / "inputs" / f"{stream.name}.json"
+        names = msgspec.json.decode(kept.read_bytes(), type=list[Partition])
+        return lambda: names
+
+    def _schema(self, stream: StreamSpec) -> Any:
+        return load_object(stream.schema, self.spec.folder)
+
+    # --- sinks -------------------------------------------------------------------------------------------
+
+    def _sink(self, spec: SinkSpec, place: _Place) -> Operator:
+        sink = build_sink(spec, self.spec.folder)
+        token = place.entry.token
+        writer = sink.open(place.entry.shard, token)
+        return SinkOperator(writer, token, place.store, self._decode, sink.flush_us, sink.cut_records)
+
+

@@ -1,0 +1,161 @@
+"""What reaches a worker's loop. Ports and servers only enqueue these; the loop does everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millwheel.core.records import Batch
+from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.ports import StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryCame:
+    """A peer sent records for one of our shards. ``route`` is where answers go."""
+
+    channel: str
+    node: str
+    target: str
+    target_token: int
+    epoch: int
+    index: int
+    batch: Batch
+    route: object
+
+
+@dataclass(frozen=True, slots=True)
+class AckCame:
+    """A consumer has applied everything of an epoch up to ``index``."""
+
+    channel: str
+    target: str
+    epoch: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalCame:
+    """A consumer wants a lane restarted; ``moved`` says that the table must be looked at first."""
+
+    channel: str
+    target: str
+    epoch: int
+    moved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """The connection to a peer broke: what was sent over it may not have arrived."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanged:
+    """A newer version of a range table."""
+
+    table: RangeTable
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersChanged:
+    """Incarnation to address of every live worker."""
+
+    addresses: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarksRose:
+    """Published watermarks by node."""
+
+    watermarks: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenKnown:
+    """The injector knows our token of a shard: it may ack deliveries and send."""
+
+    shard: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDurable:
+    """The oldest submitted group of commits is durable, in this segment of the journal."""
+
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFailed:
+    """The journal refused a commit: nothing more may be acked by this process."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRecovered:
+    """The store of a shard is open and holds everything its lineage committed."""
+
+    entry: ShardEntry
+    node: str
+    store: StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryFailed:
+    """A shard could not be recovered."""
+
+    entry: ShardEntry
+    node: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPublished:
+    """A snapshot of a shard covers its commits up to ``last_commit``."""
+
+    shard: str
+    token: int
+    last_commit: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFailed:
+    """A snapshot could not be published; it is tried again later."""
+
+    shard: str
+    token: int
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """Records from outside for an injection source. ``answer`` takes (moved, accepted, duplicates, rejected)
+    once they are durable."""
+
+    stream: str
+    target: str
+    values: Sequence[bytes]
+    ids: Sequence[str]
+    answer: Callable[[bool, int, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class MasterAttached:
+    """A master has opened its line; it must hear of releases that were told to an earlier one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLost:
+    """Our membership is gone; the journal's seal decides, but there is no point in going on."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """Finish what is in flight and leave."""
+
+
+Event = Any

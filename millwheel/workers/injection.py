@@ -1,0 +1,88 @@
+"""A stream whose records are sent in from outside: each is deduplicated by its id and checkpointed before the
+client is told that it was taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from millwheel.core.layout import POSITION, Position, decode_position, pack
+from millwheel.core.records import DeadLetter
+from millwheel.core.spec import StreamSpec
+from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text
+from millwheel.ports import StateStore
+from millwheel.workers.timestamps import Timestamps
+from millwheel.workers.turn import Hold, Turn
+
+_PLACE = POSITION + b"injection"
+
+
+class InjectionOperator:
+    """The operator of a ``source.*`` shard of kind ``injection``."""
+
+    def __init__(self, pipeline: str, node: str, spec: StreamSpec, timestamps: Timestamps, schema: Any, store: StateStore, now: int) -> None:
+        self._pipeline = pipeline
+        self._node = node
+        self._spec = spec
+        self._timestamps = timestamps
+        self._decode = msgspec.json.Decoder(schema if schema is not None else Any).decode
+        data = store.get(_PLACE)
+        self._max_timestamp = Position().max_timestamp if data is None else decode_position(data).max_timestamp
+        self._heard_at = now
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        return waiting
+
+    def wakes_at(self, now: int) -> int:
+        return MAX_TIME
+
+    def run(self, turn: Turn) -> None:
+        floor = max(self.hold(turn.now).at, MIN_TIME)
+        for arrival in turn.arrivals:
+            self._heard_at = turn.now
+            route: Any = arrival.route
+            route.duplicates = arrival.duplicates
+            for key, raw in zip(arrival.batch.keys, arrival.batch.values, strict=True):
+                reason = self._take(turn, key, raw, floor)
+                route.rejected += bool(reason)
+                route.accepted += not reason
+                if reason:
+                    letter = DeadLetter(self._pipeline, self._node, self._spec.name, reason, key, bytes(raw).decode("utf-8", "replace"))
+                    turn.dead_letter(letter, max(floor, 0) if floor < IDLE_TIME else turn.now)
+        if turn.arrivals:
+            turn.overlay.put(_PLACE, pack(Position(0, self._max_timestamp, False)))
+
+    def _take(self, turn: Turn, key: Any, raw: bytes, floor: int) -> str:
+        """Why the record cannot be used ("": it was produced, or it is late and counted)."""
+        turn.count("records_in")
+        try:
+            value = self._decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as ex:
+            return f"no valid JSON record: {ex}"
+        stamps, problems = self._timestamps.of([value])
+        if problems:
+            return problems[0]
+        limit = self._spec.max_future_us
+        if limit is not None and stamps[0] > turn.now + limit:
+            return f"timestamp {stamps[0]} µs lies more than {duration_text(limit)} in the future (watermark.max_future)"
+        if stamps[0] < floor and floor < IDLE_TIME:
+            turn.count("late")
+            return ""
+        self._max_timestamp = max(self._max_timestamp, stamps[0])
+        turn.outputs.produce(self._spec.name, key, value, stamps[0])
+        return ""
+
+    def durable(self, number: int, now: int) -> None:
+        pass
+
+    def hold(self, now: int) -> Hold:
+        silent = now - self._heard_at
+        idle = self._spec.idle_after_us is not None and silent > self._spec.idle_after_us
+        if self._max_timestamp == MIN_TIME:
+            return Hold(IDLE_TIME if idle else MIN_TIME, "nothing injected yet")
+        watermark = self._max_timestamp - self._spec.max_delay_us
+        return Hold(watermark + silent if idle else watermark, f"injection, newest record at {self._max_timestamp}")
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,86 @@
+"""What a worker's loop calls and never waits for: each answers with an event, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from millwheel.core.table import ShardEntry
+from millwheel.core.watermark import ShardReport
+from millwheel.ports import Clock
+from millwheel.workers.outbox import Send
+
+
+class Transport(Protocol):
+    """Messages to peers. Delivery is in order per peer while its connection lives; PeerLost when it breaks."""
+
+    def send(self, address: str, token: int, send: Send) -> None:
+        """Queue a delivery."""
+
+    def ack(self, route: object, channel: str, target: str, epoch: int, index: int) -> None:
+        """Queue an answer to where a delivery came from."""
+
+    def refuse(self, route: object, channel: str, target: str, epoch: int, moved: bool) -> None:
+        """Queue a refusal to where a delivery came from."""
+
+    def flush(self) -> None:
+        """Hand over everything queued since the last call, in as few messages as possible."""
+
+
+class GroupCommits(Protocol):
+    """The journal behind a queue: GroupDurable or JournalFailed for each group, in order."""
+
+    def submit(self, entries: Sequence[bytes]) -> None: ...
+
+    def segments(self) -> Sequence[int]:
+        """Existing segments, oldest first."""
+
+    def delete_segment(self, segment: int) -> None: ...
+
+
+class Recoveries(Protocol):
+    """Opens stores in the background: ShardRecovered or RecoveryFailed."""
+
+    def recover(self, node: str, entry: ShardEntry) -> None: ...
+
+
+class SnapshotQueue(Protocol):
+    """Publishes checkpoints in the background: SnapshotPublished or SnapshotFailed."""
+
+    def checkpoint_path(self, shard: str, token: int, number: int) -> str:
+        """Where the loop writes the next checkpoint of a shard."""
+
+    def publish(self, shard: str, token: int, last_commit: int, path: str) -> None: ...
+
+
+class Reports(Protocol):
+    """The line to the injector: WatermarksRose and TokenKnown come back."""
+
+    def report(self, node: str, reports: Sequence[ShardReport]) -> None: ...
+
+    def forget(self, shard: str) -> None:
+        """The shard left this worker."""
+
+
+class MasterLine(Protocol):
+    """The line to the master."""
+
+    def released(self, shard: str, token: int, last_commit: int) -> None:
+        """A planned move: our last commit of the shard is durable."""
+
+    def load(self, loads: Sequence[tuple[str, int, int, int]]) -> None:
+        """(shard, token, records processed here, µs spent) of every shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPorts:
+    """Everything outside the loop."""
+
+    clock: Clock
+    transport: Transport
+    journal: GroupCommits
+    recoveries: Recoveries
+    snapshots: SnapshotQueue
+    reports: Reports
+    master: MasterLine

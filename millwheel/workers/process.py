@@ -1,0 +1,129 @@
+"""One life of a worker: build the ports, join, and run the loop until it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from millwheel.adapters.clock import SystemClock
+from millwheel.adapters.injector_client import InjectorClient
+from millwheel.ports import Coordination, Journals, Snapshots, StateStores
+from millwheel.workers import events as ev
+from millwheel.workers.assembly import Assembly
+from millwheel.workers.background import JournalThread, RecoveryThread, SnapshotThread
+from millwheel.workers.ports import WorkerPorts
+from millwheel.workers.runtime import RuntimeLimits, WorkerRuntime
+from millwheel.workers.server import GrpcTransport, MasterReports, WorkerService, serve
+
+_MAX_EVENTS = 2_000
+_SWITCH_INTERVAL_S = 0.0005
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """Where a worker lives."""
+
+    slot: int
+    scratch: str
+    listen: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStorage:
+    """The durable store and the local one."""
+
+    journals: Journals
+    snapshots: Snapshots
+    stores: StateStores
+
+
+class WorkerProcess:
+    """Everything of one worker process. The loop runs on the thread that calls :meth:`run`."""
+
+    def __init__(
+        self, settings: WorkerSettings, assembly: Assembly, coordination: Coordination, storage: WorkerStorage
+    ) -> None:
+        self.incarnation = f"w{settings.slot}-{uuid4().hex[:12]}"
+        self._settings = settings
+        self._coordination = coordination
+        self._events: queue.SimpleQueue[ev.Event] = queue.SimpleQueue()
+        self._injector_address: str | None = None
+        self._clock = SystemClock()
+        self._journal = JournalThread(storage.journals.create(self.incarnation), self._events.put)
+        self._service = WorkerService(self._events.put)
+        self._transport = GrpcTransport(self._events.put)
+        self._injector = InjectorClient(
+            lambda: self._injector_address,
+            lambda watermarks: self._events.put(ev.WatermarksRose(watermarks)),
+            lambda shard, token: self._events.put(ev.TokenKnown(shard, token)),
+        )
+        scratch, post = settings.scratch, self._events.put
+        ports = WorkerPorts(
+            clock=self._clock,
+            transport=self._transport,
+            journal=self._journal,
+            recoveries=RecoveryThread(storage.stores, storage.snapshots, storage.journals, scratch, post),
+            snapshots=SnapshotThread(storage.snapshots, scratch, self._journal.check, post),
+            reports=self._injector,
+            master=MasterReports(self._service),
+        )
+        self._runtime = WorkerRuntime(self.incarnation, assembly.graph, assembly.make_shard, ports, RuntimeLimits())
+
+    def stop(self) -> None:
+        """Ask the loop to finish what is in flight and end (any thread, or a signal handler)."""
+        self._events.put(ev.StopAsked())
+
+    def run(self) -> None:
+        """Join and work until stopped. Raises what ends a worker: FencedError, CorruptionError, SetupError."""
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        server, address = serve(self._service, self._settings.listen)
+        self._coordination.on_lost(lambda: self._events.put(ev.SessionLost()))
+        self._coordination.watch_members("injector-leader", self._injector_moved)
+        self._coordination.watch_members("workers", self._workers_changed)
+        self._coordination.watch_tables(lambda table: self._events.put(ev.TableChanged(table)))
+        data = {"address": address, "host": socket.gethostname(), "slot": self._settings.slot, "pid": os.getpid()}
+        self._coordination.join("workers", self.incarnation, json.dumps(data).encode())
+        try:
+            self._loop()
+        finally:
+            server.stop(grace=None)
+            self._transport.close()
+
+    def _loop(self) -> None:
+        events: list[ev.Event] = []
+        while not self._runtime.finished():
+            wake_at = self._runtime.step(events)
+            events = self._take(wake_at - self._clock.now_us())
+
+    def _take(self, wait_us: int) -> list[ev.Event]:
+        """The events there are; waits for the first one, but not beyond ``wait_us``."""
+        events: list[ev.Event] = []
+        try:
+            if wait_us > 0:
+                events.append(self._events.get(timeout=wait_us / 1e6))
+            while len(events) < _MAX_EVENTS:
+                events.append(self._events.get_nowait())
+        except queue.Empty:
+            pass
+        return events
+
+    def _injector_moved(self, members: Mapping[str, bytes]) -> None:
+        self._injector_address = next((data.decode() for data in members.values()), None)
+        self._injector.leader_changed()
+
+    def _workers_changed(self, members: Mapping[str, bytes]) -> None:
+        self._events.put(ev.WorkersChanged({name: json.loads(data)["address"] for name, data in members.items()}))
+
+
+def clean_scratch(folder: str) -> str:
+    """The scratch folder of one life, created; local stores are a cache and start empty."""
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    return str(path)

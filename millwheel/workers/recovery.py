@@ -1,0 +1,74 @@
+"""Brings a shard's store to the state its lineage committed: newest snapshot, then the journals of its ancestors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from millwheel.core.codec import Commit, decode_commit
+from millwheel.core.layout import META, decode_meta
+from millwheel.core.table import Ancestor, ShardEntry
+from millwheel.errors import CorruptionError
+from millwheel.ports import Journals, Snapshots, StateStore, StateStores
+
+_ARRAY_OF_5 = b"\x95"
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def recover(entry: ShardEntry, stores: StateStores, snapshots: Snapshots, journals: Journals, scratch: str) -> StateStore:
+    """An open store with every commit of ``entry``'s lineage, and nothing else.
+
+    Raises CorruptionError when a commit is missing or unreadable: recovery never skips.
+    """
+    manifest = snapshots.latest(entry.shard)
+    checkpoint = None
+    if manifest is not None:
+        checkpoint = str(Path(scratch) / f"restore-{entry.shard}-{entry.token}")
+        snapshots.restore(manifest, checkpoint)
+    store = stores.open(f"{entry.shard}-{entry.token}", checkpoint)
+    have = _last_commit(store)
+    if manifest is not None and have != manifest.last_commit:
+        raise CorruptionError(
+            f"shard {entry.shard}: snapshot {manifest.number} says it ends with commit {manifest.last_commit}, "
+            f"its store with {have}"
+        )
+    for ancestor in entry.lineage:
+        have = _replay(entry.shard, ancestor, journals, store, have)
+    return store
+
+
+def _replay(shard: str, ancestor: Ancestor, journals: Journals, store: StateStore, have: int) -> int:
+    for commit in _commits(shard, ancestor, journals):
+        if commit.number <= have:
+            continue
+        if commit.number != have + 1:
+            raise CorruptionError(
+                f"shard {shard}: journal of {ancestor.incarnation} continues with commit {commit.number}, "
+                f"but the shard stands at {have}: {commit.number - have - 1} commits are missing"
+            )
+        store.apply(commit.puts, commit.deletes)
+        have = commit.number
+    if ancestor.last_commit > have:
+        raise CorruptionError(
+            f"shard {shard}: {ancestor.incarnation} released it after commit {ancestor.last_commit}, "
+            f"but its journal ends with {have}"
+        )
+    return have
+
+
+def _commits(shard: str, ancestor: Ancestor, journals: Journals) -> Iterator[Commit]:
+    prefix = _ARRAY_OF_5 + _pack(shard) + _pack(ancestor.token)
+    for entry in journals.read(ancestor.incarnation, ancestor.sealed_end):
+        if not entry.startswith(prefix):
+            continue
+        commit = decode_commit(entry)
+        if 0 <= ancestor.last_commit < commit.number:
+            return
+        yield commit
+
+
+def _last_commit(store: StateStore) -> int:
+    data = store.get(META)
+    return 0 if data is None else decode_meta(data).number

@@ -1,0 +1,446 @@
+"""The worker's loop as a step: take events, run shards, commit, ack, send, report. One thread, never blocks.
+
+    events ──> shards ──run──> prepared commits ──journal──> durable ──> acks, sends, reports
+
+Everything that waits for something outside waits as data in here; whoever calls :meth:`WorkerRuntime.step`
+sleeps until the returned time or the next event.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from millwheel.core.graph import Graph
+from millwheel.core.records import Batch
+from millwheel.core.table import ShardEntry
+from millwheel.core.times import MAX_TIME, MIN_TIME, SECOND
+from millwheel.core.watermark import ShardReport, Watermarks
+from millwheel.errors import FencedError, SetupError
+from millwheel.workers import events as ev
+from millwheel.workers.inbox import Arrival, Verdict
+from millwheel.workers.outbox import Send
+from millwheel.workers.ports import WorkerPorts
+from millwheel.workers.routing import TableRouter
+from millwheel.workers.shard import Prepared, Shard
+from millwheel.workers.snapshots import SnapshotPolicy
+
+MakeShard = Callable[[str, ShardEntry, Any, TableRouter], Shard]
+"""(node, entry, open store, router) -> the shard's machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeLimits:
+    """How often things are done (µs)."""
+
+    report_us: int = 10_000
+    retry_lane_us: int = 20_000
+    load_us: int = SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRoute:
+    """A delivery from a shard of this worker: its ack needs no wire."""
+
+    sender: str
+
+
+@dataclass(slots=True)
+class InjectRoute:
+    """Answers a client once what it injected is durable; the operator fills in the figures."""
+
+    answer: Callable[[bool, int, int, int], None]
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+
+    def __call__(self) -> None:
+        self.answer(False, self.accepted, self.duplicates, self.rejected)
+
+
+@dataclass(slots=True)
+class _Served:
+    """A shard in this worker. ``live`` once the injector knows its token; ``leaving`` when a move is planned."""
+
+    shard: Shard
+    node: str
+    live: bool = False
+    leaving: bool = False
+    released: bool = False
+    reported: tuple[int, int] = (MIN_TIME, -1)
+    records: int = 0
+    stalled: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
+class WorkerRuntime:
+    """All shards of one worker and their traffic."""
+
+    def __init__(
+        self, incarnation: str, graph: Graph, make_shard: MakeShard, ports: WorkerPorts, limits: RuntimeLimits
+    ) -> None:
+        self.incarnation = incarnation
+        self._graph = graph
+        self._make_shard = make_shard
+        self._ports = ports
+        self._limits = limits
+        self._router = TableRouter()
+        self._served: dict[str, _Served] = {}
+        self._opening: dict[str, int] = {}
+        self._entries: dict[str, ShardEntry] = {}
+        self._addresses: dict[str, str] = {}
+        self._watermarks = Watermarks()
+        self._groups: deque[tuple[bool, list[Prepared]]] = deque()
+        self._snapshots = SnapshotPolicy(ports.snapshots, ports.journal)
+        self._stopping = False
+        self._next_report = 0
+        self._next_load = 0
+        self._unreported = True
+        self._handlers: dict[type, Callable[[Any, int], None]] = {
+            ev.DeliveryCame: self._on_delivery,
+            ev.AckCame: self._on_ack,
+            ev.RefusalCame: self._on_refusal,
+            ev.PeerLost: self._on_peer_lost,
+            ev.TableChanged: self._on_table,
+            ev.WorkersChanged: self._on_workers,
+            ev.WatermarksRose: self._on_watermarks,
+            ev.TokenKnown: self._on_token_known,
+            ev.GroupDurable: self._on_group_durable,
+            ev.JournalFailed: self._on_journal_failed,
+            ev.ShardRecovered: self._on_recovered,
+            ev.RecoveryFailed: self._on_recovery_failed,
+            ev.SnapshotPublished: self._on_snapshot,
+            ev.SnapshotFailed: self._on_snapshot_failed,
+            ev.Injected: self._on_injected,
+            ev.MasterAttached: self._on_master_attached,
+            ev.SessionLost: self._on_session_lost,
+            ev.StopAsked: self._on_stop,
+        }
+
+    # --- the step ----------------------------------------------------------------------------------------
+
+    def step(self, events: Sequence[ev.Event]) -> int:
+        """Handle ``events``, let every shard take a turn; the wall clock (µs) of the next step without events.
+
+        Raises FencedError when this incarnation has been replaced, CorruptionError or SetupError when it
+        cannot go on; the process then exits and nothing unacked is lost.
+        """
+        now = self._ports.clock.now_us()
+        for event in events:
+            self._handlers[type(event)](event, now)
+        if not self._stopping:
+            self._retry_lanes(now)
+            self._run_shards(now)
+        self._submit(now)
+        self._send_all(now)
+        self._report(now)
+        self._snapshots.step(now, [(s.shard, s.leaving) for s in self._served.values()])
+        self._release_leaving()
+        self._ports.transport.flush()
+        return self._next_wake(now)
+
+    def finished(self) -> bool:
+        """True once a requested stop is complete: everything made is durable and acked."""
+        return self._stopping and not self._groups
+
+    def _run_shards(self, now: int) -> None:
+        clock = self._ports.clock
+        for served in self._served.values():
+            if served.leaving or not served.live or not served.shard.runnable(now):
+                continue
+            started = clock.monotonic_us()
+            prepared = served.shard.run(now)
+            served.shard.busy_us += clock.monotonic_us() - started
+            self._unreported = True
+            if prepared is not None:
+                served.records += sum(len(arrival.batch) for arrival in prepared.arrivals)
+
+    def _submit(self, now: int) -> None:
+        group: list[Prepared] = []
+        entries: list[bytes] = []
+        for served in self._served.values():
+            for prepared, entry in served.shard.submittable(now):
+                group.append(prepared)
+                if entry:
+                    entries.append(entry)
+                    self._snapshots.journaled(served.shard, len(entry))
+        if entries:
+            self._groups.append((True, group))
+            self._ports.journal.submit(entries)
+        elif group:
+            self._groups.append((False, group))
+            self._settle_unwritten(now)
+
+    def _settle_unwritten(self, now: int) -> None:
+        """Groups without entries are as durable as the groups before them."""
+        while self._groups and not self._groups[0][0]:
+            self._complete(self._groups.popleft()[1], now)
+
+    def _complete(self, group: list[Prepared], now: int) -> None:
+        self._unreported = True
+        for prepared in group:
+            for arrival in prepared.shard.durable(prepared, now):
+                self._ack(arrival, prepared.shard.identity.shard)
+
+    def _ack(self, arrival: Arrival, target: str) -> None:
+        if isinstance(arrival.route, LocalRoute):
+            sender = self._served.get(arrival.route.sender)
+            if sender is not None:
+                sender.shard.outbox.ack(arrival.channel, target, arrival.epoch, arrival.index)
+        elif isinstance(arrival.route, InjectRoute):
+            arrival.route()
+        else:
+            self._ports.transport.ack(arrival.route, arrival.channel, target, arrival.epoch, arrival.index)
+
+    # --- sending -----------------------------------------------------------------------------------------
+
+    def _send_all(self, now: int) -> None:
+        for name, served in list(self._served.items()):
+            if served.leaving or not served.live:
+                continue
+            for send in served.shard.outbox.sends():
+                lane = (send.channel, send.target)
+                if lane not in served.stalled and not self._send(name, send, now):
+                    served.stalled[lane] = now + self._limits.retry_lane_us
+
+    def _send(self, sender: str, send: Send, now: int) -> bool:
+        entry = self._entries.get(send.target)
+        if entry is None or not entry.owner:
+            return False
+        if entry.owner == self.incarnation:
+            local = self._served.get(send.target)
+            if local is None or local.leaving or not local.live:
+                return False
+            taken = local.shard.offer(send.channel, send.epoch, send.index, send.batch, LocalRoute(sender))
+            return taken is not Verdict.RESTART
+        address = self._addresses.get(entry.owner)
+        if address is None:
+            return False
+        self._ports.transport.send(address, entry.token, send)
+        return True
+
+    def _retry_lanes(self, now: int) -> None:
+        for served in self._served.values():
+            if not served.stalled:
+                continue
+            for lane in [lane for lane, at in served.stalled.items() if at <= now]:
+                del served.stalled[lane]
+                served.shard.outbox.restart(*lane)
+
+    # --- events: traffic ---------------------------------------------------------------------------------
+
+    def _on_delivery(self, event: ev.DeliveryCame, now: int) -> None:
+        served = self._served.get(event.target)
+        refuse = self._ports.transport.refuse
+        if served is None or served.leaving or not served.live or event.target_token > served.shard.identity.token:
+            refuse(event.route, event.channel, event.target, event.epoch, True)
+            return
+        verdict = served.shard.offer(event.channel, event.epoch, event.index, event.batch, event.route)
+        if verdict is Verdict.RESTART:
+            refuse(event.route, event.channel, event.target, event.epoch, False)
+
+    def _on_ack(self, event: ev.AckCame, now: int) -> None:
+        for served in self._senders(event.channel):
+            served.shard.outbox.ack(event.channel, event.target, event.epoch, event.index)
+        self._unreported = True
+
+    def _on_refusal(self, event: ev.RefusalCame, now: int) -> None:
+        for served in self._senders(event.channel):
+            if event.moved:
+                served.stalled.setdefault((event.channel, event.target), now + self._limits.retry_lane_us)
+            else:
+                served.shard.outbox.restart(event.channel, event.target, event.epoch)
+
+    def _senders(self, channel: str) -> list[_Served]:
+        direct = self._served.get(channel)
+        if direct is not None:
+            return [direct]
+        return [served for served in self._served.values() if served.shard.outbox.sends_on(channel)]
+
+    def _on_peer_lost(self, event: ev.PeerLost, now: int) -> None:
+        lost = {name for name, entry in self._entries.items() if self._addresses.get(entry.owner) == event.address}
+        for served in self._served.values():
+            for lane in served.shard.outbox.lanes_to(lost):
+                served.stalled.setdefault(lane, now + self._limits.retry_lane_us)
+
+    def _on_injected(self, event: ev.Injected, now: int) -> None:
+        served = self._served.get(event.target)
+        if served is None or served.leaving or not served.live:
+            event.answer(True, 0, 0, 0)
+            return
+        batch = Batch(event.stream, [], [now] * len(event.ids), list(event.ids), list(event.values), list(event.ids), now)
+        served.shard.inject(batch, InjectRoute(event.answer))
+
+    # --- events: ranges ----------------------------------------------------------------------------------
+
+    def _on_workers(self, event: ev.WorkersChanged, now: int) -> None:
+        self._addresses = dict(event.addresses)
+
+    def _on_table(self, event: ev.TableChanged, now: int) -> None:
+        table = event.table
+        changed = set()
+        for entry in table.shards:
+            before = self._entries.get(entry.shard)
+            if before is not None and before.token > entry.token:
+                return
+            if before is None or (before.owner, before.token) != (entry.owner, entry.token):
+                changed.add(entry.shard)
+        self._router.update(table)
+        self._entries.update({entry.shard: entry for entry in table.shards})
+        for entry in table.shards:
+            self._follow(table.computation, entry)
+        for served in self._served.values():
+            served.shard.outbox.restart_all(changed.__contains__)
+            for lane in [lane for lane in served.stalled if lane[1] in changed]:
+                del served.stalled[lane]
+
+    def _follow(self, node: str, entry: ShardEntry) -> None:
+        served = self._served.get(entry.shard)
+        if entry.owner != self.incarnation:
+            if served is not None and not served.leaving:
+                raise FencedError(
+                    f"shard {entry.shard} belongs to {entry.owner or 'nobody'} under token {entry.token}, "
+                    f"taken from {self.incarnation} without a release: this incarnation was declared dead"
+                )
+            if served is not None:
+                self._drop(entry.shard)
+            return
+        if served is not None and served.shard.identity.token == entry.token:
+            if entry.next_owner and entry.next_owner != self.incarnation:
+                served.leaving = True
+            return
+        if served is not None:
+            self._drop(entry.shard)
+        if self._opening.get(entry.shard) != entry.token and not self._stopping:
+            self._opening[entry.shard] = entry.token
+            self._ports.recoveries.recover(node, entry)
+
+    def _drop(self, shard: str) -> None:
+        served = self._served.pop(shard)
+        self._ports.reports.forget(shard)
+        self._snapshots.forget(shard)
+        served.shard.close()
+
+    def _release_leaving(self) -> None:
+        """A planned move: once the last commit is durable and in a snapshot, the master may hand the shard on."""
+        for name, served in self._served.items():
+            shard = served.shard
+            if served.leaving and not served.released and shard.settled() and self._snapshots.covers(shard):
+                served.released = True
+                self._ports.master.released(name, shard.identity.token, shard.made_number)
+
+    def _on_master_attached(self, event: ev.MasterAttached, now: int) -> None:
+        for served in self._served.values():
+            served.released = False
+
+    def _on_recovered(self, event: ev.ShardRecovered, now: int) -> None:
+        name, token = event.entry.shard, event.entry.token
+        if self._opening.get(name) != token or self._entries[name].token != token:
+            event.store.close()
+            return
+        del self._opening[name]
+        shard = self._make_shard(event.node, event.entry, event.store, self._router)
+        shard.input_watermark = self._input_watermark(event.node)
+        self._served[name] = _Served(shard, event.node)
+        self._snapshots.opened(shard, now)
+        self._next_report = 0
+        self._unreported = True
+
+    def _on_recovery_failed(self, event: ev.RecoveryFailed, now: int) -> None:
+        raise event.error
+
+    def _on_token_known(self, event: ev.TokenKnown, now: int) -> None:
+        served = self._served.get(event.shard)
+        ready = self._router.knows(self._graph.nodes)
+        if served is not None and served.shard.identity.token == event.token and not served.live and ready:
+            served.live = True
+            served.shard.start()
+
+    # --- events: time and durability ---------------------------------------------------------------------
+
+    def _on_watermarks(self, event: ev.WatermarksRose, now: int) -> None:
+        self._watermarks.rise(event.watermarks)
+        for served in self._served.values():
+            fresh = self._input_watermark(served.node)
+            if fresh > served.shard.input_watermark:
+                served.shard.input_watermark = fresh
+                served.shard.forget_old_ids()
+                self._unreported = True
+
+    def _input_watermark(self, node: str) -> int:
+        return self._watermarks.lowest_of(self._graph.feeders[node])
+
+    def _on_group_durable(self, event: ev.GroupDurable, now: int) -> None:
+        _, group = self._groups.popleft()
+        for prepared in group:
+            self._snapshots.written(event.segment, prepared)
+        self._complete(group, now)
+        self._settle_unwritten(now)
+
+    def _on_journal_failed(self, event: ev.JournalFailed, now: int) -> None:
+        raise event.error
+
+    def _on_snapshot(self, event: ev.SnapshotPublished, now: int) -> None:
+        self._snapshots.published(event.shard, event.token, event.last_commit)
+
+    def _on_snapshot_failed(self, event: ev.SnapshotFailed, now: int) -> None:
+        if isinstance(event.error, FencedError | SetupError):
+            raise event.error
+        self._snapshots.failed(event.shard, event.token, now)
+
+    def _on_session_lost(self, event: ev.SessionLost, now: int) -> None:
+        raise FencedError(f"{self.incarnation} lost its ZooKeeper session: its ranges are being given to others")
+
+    def _on_stop(self, event: ev.StopAsked, now: int) -> None:
+        self._stopping = True
+
+    # --- reporting ---------------------------------------------------------------------------------------
+
+    def _report(self, now: int) -> None:
+        if now >= self._next_load:
+            self._next_load = now + self._limits.load_us
+            loads = [(n, s.shard.identity.token, s.records, s.shard.busy_us) for n, s in self._served.items()]
+            self._ports.master.load(loads)
+        if not self._unreported or now < self._next_report:
+            return
+        self._next_report, self._unreported = now + self._limits.report_us, False
+        by_node: dict[str, list[ShardReport]] = {}
+        for served in self._served.values():
+            report = self._report_of(served, now)
+            if report is not None:
+                by_node.setdefault(served.node, []).append(report)
+        for node, reports in by_node.items():
+            self._ports.reports.report(node, reports)
+
+    def _report_of(self, served: _Served, now: int) -> ShardReport | None:
+        shard = served.shard
+        hold = shard.watermark(now)
+        latencies: list[float] = getattr(shard.operator, "latencies_ms", [])
+        state = (hold.at, shard.durable_number)
+        if served.live and state == served.reported and not latencies:
+            return None
+        served.reported = state
+        counters = dict(shard.meta.counters)
+        report = ShardReport(shard.identity.shard, shard.identity.token, hold.at, hold.holder, counters, list(latencies))
+        latencies.clear()
+        return report
+
+    def _next_wake(self, now: int) -> int:
+        wakes = [self._next_load]
+        if self._unreported:
+            wakes.append(self._next_report)
+        for served in self._served.values():
+            wakes += served.stalled.values()
+            if not served.live:
+                continue
+            shard = served.shard
+            if not self._stopping and not served.leaving:
+                wakes.append(now if shard.runnable(now) else _later(shard.wakes_at(now), now))
+            wakes.append(shard.next_straggler())
+        return min(wakes)
+
+
+def _later(at: int, now: int) -> int:
+    """A wake-up that is due but cannot run yet (its commits are in flight) waits for their event."""
+    return at if at > now else MAX_TIME

@@ -1,0 +1,299 @@
+"""Runs a declarative aggregation: windows, triggers and aggregates of a computation, a bundle at a time.
+
+The records of a bundle are grouped by key, and each key's windows are touched once per bundle. What a window says
+becomes a record on every output of the computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from millwheel.core.aggregation import compile_aggregation
+from millwheel.core.expressions import compile_expression
+from millwheel.core.keys import Key, key_from_bytes, key_hash
+from millwheel.core.layout import HOLD, WINDOW, key_prefix, number8, number_from8, pack, parse_timer, unpack
+from millwheel.core.machines import make_machine
+from millwheel.core.panes import Accumulation, OutputTime, Pane, pane_row
+from millwheel.core.records import DeadLetter, Domain
+from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.times import MAX_TIME
+from millwheel.core.timers import Due, TimerQueue
+from millwheel.core.triggers import Default, from_tree
+from millwheel.core.windowing import Effects, LatePolicy, LateRecord, Times, Windowing
+from millwheel.core.windows import from_spec
+from millwheel.errors import CorruptionError, FencedError, InvariantError
+from millwheel.spec.loading import load_object
+from millwheel.workers.callbacks import Decode
+from millwheel.workers.overlay import Overlay
+from millwheel.workers.turn import Hold, Turn
+
+_FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
+_ABSENT: Any = object()
+
+
+class WindowCells:
+    """The cache over the window state of all keys: (key, slot) to plain data, written through at the end of a turn."""
+
+    def __init__(self, overlay: Overlay, limit: int) -> None:
+        self._overlay = overlay
+        self._limit = limit
+        self._cells: dict[tuple[Key, Any], Any] = {}
+        self._dirty: dict[tuple[Key, Any], None] = {}
+        self._prefixes: dict[Key, bytes] = {}
+
+    def of(self, key: Key) -> KeyCells:
+        """The slots of one key, as a window machine uses them."""
+        return KeyCells(self, key)
+
+    def load(self, key: Key, slot: Any) -> Any:
+        place = (key, slot)
+        value = self._cells.get(place, _ABSENT)
+        if value is _ABSENT:
+            data = self._overlay.get(self._store_key(key, slot))
+            value = self._cells[place] = None if data is None else unpack(data)
+        return value
+
+    def save(self, key: Key, slot: Any, value: Any) -> None:
+        self._cells[key, slot] = value
+        self._dirty[key, slot] = None
+
+    def flush(self) -> None:
+        """Write what changed into the overlay; trims the cache."""
+        for key, slot in self._dirty:
+            value = self._cells[key, slot]
+            if value is None:
+                self._overlay.delete(self._store_key(key, slot))
+                del self._cells[key, slot]
+            else:
+                self._overlay.put(self._store_key(key, slot), pack(value))
+        self._dirty.clear()
+        if len(self._cells) > self._limit:
+            for place in list(self._cells)[: len(self._cells) - self._limit // 2]:
+                del self._cells[place]
+        if len(self._prefixes) > self._limit:
+            self._prefixes.clear()
+
+    def drop(self, key: Key) -> None:
+        """Forget what is cached of a key since the last flush: it may be half changed."""
+        for place in [place for place in self._cells if place[0] == key]:
+            del self._cells[place]
+            self._dirty.pop(place, None)
+
+    def _store_key(self, key: Key, slot: Any) -> bytes:
+        prefix = self._prefixes.get(key)
+        if prefix is None:
+            prefix = self._prefixes[key] = key_prefix(WINDOW, key, key_hash(key))
+        return prefix + pack(slot)
+
+
+class KeyCells:
+    """The KeyState of one key."""
+
+    __slots__ = ("_cells", "_key")
+
+    def __init__(self, cells: WindowCells, key: Key) -> None:
+        self._cells = cells
+        self._key = key
+
+    def get(self, slot: Any, default: Any = None) -> Any:
+        value = self._cells.load(self._key, slot)
+        return default if value is None else value
+
+    def __setitem__(self, slot: Any, value: Any) -> None:
+        self._cells.save(self._key, slot, value)
+
+    def __delitem__(self, slot: Any) -> None:
+        self._cells.save(self._key, slot, None)
+
+
+class WindowedOperator:
+    """The operator of a computation with ``window`` and ``aggregate``."""
+
+    def __init__(
+        self, spec: ComputationSpec, pipeline: PipelineSpec, overlay: Overlay, decode: Decode, cache_entries: int
+    ) -> None:
+        self._spec = spec
+        self._pipeline = pipeline.name
+        self._decode = decode
+        self._overlay = overlay
+        self._cells = WindowCells(overlay, cache_entries)
+        self._key_names = _key_names(spec)
+        self._machine = make_machine(*windowing_of(spec, pipeline))
+        self._holds = TimerQueue(Domain.EVENT)
+        for place, data in overlay.scan(HOLD):
+            key, _, tag = parse_timer(place)
+            self._holds.set(key_from_bytes(key), tag, number_from8(data))
+        self._holds.take_changes()
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        return waiting
+
+    def wakes_at(self, now: int) -> int:
+        return MAX_TIME
+
+    def run(self, turn: Turn) -> None:
+        times = Times(turn.watermark, turn.now)
+        self._fire((due for due in turn.due if due.domain is Domain.EVENT), times, turn)
+        self._take(turn, times)
+        self._fire((due for due in turn.due if due.domain is Domain.PROCESSING), times, turn)
+        self._write_holds()
+
+    def durable(self, number: int, now: int) -> None:
+        pass
+
+    def hold(self, now: int) -> Hold:
+        first = self._holds.first()
+        if first is None:
+            return Hold()
+        return Hold(first.at, f"window {first.tag} of key {first.key!r}, which outputs at {first.at}")
+
+    def close(self) -> None:
+        pass
+
+    # --- timers ------------------------------------------------------------------------------------------
+
+    def _fire(self, due: Iterable[Due], times: Times, turn: Turn) -> None:
+        for timer in due:
+            effects = Effects()
+            cells = self._cells.of(timer.key)
+            try:
+                self._machine.on_timer(cells, timer.key, timer.tag, timer.domain, timer.at, times, effects)
+            except _FATAL:
+                raise
+            except Exception as ex:  # the user's aggregator: its window cannot speak, the others can
+                self._cells.drop(timer.key)
+                reason = f"window {timer.tag} could not fire: {type(ex).__name__}: {ex}"
+                self._letter(turn, timer.key, None, max(timer.at, turn.floor), reason)
+            else:
+                self._perform(effects, turn)
+                self._cells.flush()
+
+    # --- records -----------------------------------------------------------------------------------------
+
+    def _take(self, turn: Turn, times: Times) -> None:
+        by_key: dict[Key, list[tuple[Any, int]]] = {}
+        for arrival in turn.arrivals:
+            batch = arrival.batch
+            values = self._decode(batch.stream, batch.values)
+            for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
+                records = by_key.get(key)
+                if records is None:
+                    by_key[key] = [(value, timestamp)]
+                else:
+                    records.append((value, timestamp))
+        shared = Effects()
+        for key, records in by_key.items():
+            effects = Effects()
+            try:
+                self._machine.on_records(self._cells.of(key), key, records, times, effects)
+            except _FATAL:
+                raise
+            except Exception:  # some record of this key: find it
+                self._cells.drop(key)
+                self._take_one_by_one(key, records, times, turn)
+            else:
+                _join(shared, effects)
+        self._perform(shared, turn)
+        self._cells.flush()
+
+    def _take_one_by_one(self, key: Key, records: list[tuple[Any, int]], times: Times, turn: Turn) -> None:
+        for value, timestamp in records:
+            effects = Effects()
+            try:
+                self._machine.on_records(self._cells.of(key), key, [(value, timestamp)], times, effects)
+            except _FATAL:
+                raise
+            except Exception as ex:  # the user's aggregator on this record
+                self._cells.drop(key)
+                self._letter(turn, key, value, timestamp, f"aggregation failed: {type(ex).__name__}: {ex}")
+            else:
+                self._perform(effects, turn)
+                self._cells.flush()
+
+    # --- effects -----------------------------------------------------------------------------------------
+
+    def _perform(self, effects: Effects, turn: Turn) -> None:
+        for timer in effects.timers:
+            if timer.share is not None:
+                continue
+            queue = turn.timers[timer.domain]
+            if timer.at is None:
+                queue.cancel(timer.key, timer.tag)
+            else:
+                queue.set(timer.key, timer.tag, timer.at)
+        for hold in effects.holds:
+            if hold.at is None:
+                self._holds.cancel(hold.key, hold.tag)
+            else:
+                self._holds.set(hold.key, hold.tag, hold.at)
+        for pane in effects.panes:
+            self._emit(pane, turn)
+        for late in effects.late:
+            self._late(late, turn)
+        for bad in effects.rejected:
+            self._letter(turn, bad.key, bad.value, bad.timestamp, bad.reason)
+
+    def _emit(self, pane: Pane, turn: Turn) -> None:
+        row = pane_row(pane, self._key_names)
+        for stream in self._spec.outputs:
+            turn.outputs.produce(stream, pane.key, row, pane.timestamp)
+
+    def _late(self, late: LateRecord, turn: Turn) -> None:
+        turn.count("late")
+        policy, _, side = self._spec.late.partition(":")
+        if policy == "side":
+            turn.outputs.produce(side, late.key, late.value, max(late.timestamp, turn.floor))
+
+    def _letter(self, turn: Turn, key: Key, value: Any, timestamp: int, reason: str) -> None:
+        letter = DeadLetter(self._pipeline, self._spec.name, "", reason, key=key, value=value, timestamp=timestamp)
+        turn.dead_letter(letter, max(timestamp, turn.floor))
+
+    def _write_holds(self) -> None:
+        for (key, tag), at in self._holds.take_changes().items():
+            place = key_prefix(HOLD, key, key_hash(key)) + b"e" + tag.encode()
+            if at is None:
+                self._overlay.delete(place)
+            else:
+                self._overlay.put(place, number8(at))
+
+
+def _join(into: Effects, more: Effects) -> None:
+    into.panes += more.panes
+    into.timers += more.timers
+    into.holds += more.holds
+    into.late += more.late
+    into.rejected += more.rejected
+
+
+def _key_names(spec: ComputationSpec) -> tuple[str, ...]:
+    key = spec.inputs[0].key
+    return key.names if key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
+
+
+def windowing_of(spec: ComputationSpec, pipeline: PipelineSpec) -> tuple[Windowing, Any]:
+    """The window machine's two parts from a computation's spec."""
+    assert spec.window is not None
+
+    def load(name: str) -> Any:
+        return load_object(name, pipeline.folder)
+
+    aggregation = compile_aggregation(spec.aggregates, compile_expression, load, spec.condition)
+    windowing = Windowing(
+        window=from_spec(spec.window),
+        trigger=Default() if spec.trigger is None else from_tree(spec.trigger),
+        accumulation=Accumulation(spec.accumulation),
+        allowed_lateness=spec.allowed_lateness_us,
+        output_time=OutputTime(spec.output_time),
+        late=LatePolicy.REFIRE if spec.late == "refire" else LatePolicy.DROP,
+        takes_retractions=_may_retract(spec, pipeline),
+    )
+    return windowing, aggregation
+
+
+def _may_retract(spec: ComputationSpec, pipeline: PipelineSpec) -> bool:
+    inputs = {given.stream for given in spec.inputs}
+    return any(
+        upstream.accumulation == Accumulation.RETRACTING.value and inputs & set(upstream.outputs)
+        for upstream in pipeline.computations
+    )
