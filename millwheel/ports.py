@@ -49,7 +49,7 @@ class StateStores(Protocol):
     """Opens local stores below one worker's scratch directory."""
 
     def open(self, shard: str, checkpoint: str | None) -> StateStore:
-        """A fresh store for ``shard``: empty, or a copy of a checkpoint directory."""
+        """A fresh store for ``shard``: empty, or a checkpoint directory, which is moved into place."""
 
 
 class JournalWriter(Protocol):

@@ -1,0 +1,226 @@
+"""The local store of a shard on RocksDB: one database per shard, one cache and one write budget for all of them.
+
+RocksDB's own write-ahead log is off, because the journal is the log: a database is a cache of snapshot + journal and
+is thrown away with its process. Flushed files (SSTs) never change, which is what makes a checkpoint a set of links.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import cast
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    Checkpoint,
+    DbClosedError,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteBufferManager,
+    WriteOptions,
+)
+
+from millwheel.adapters.files import child, setup_error
+from millwheel.errors import CorruptionError, InvariantError, MillwheelError, UnavailableError
+
+CACHE_BYTES = 192 << 20
+"""Blocks, filters, indexes and unflushed writes of all stores of a process together."""
+WRITE_BYTES = 64 << 20
+"""Of which unflushed writes."""
+_SHARD_WRITE_BYTES = 16 << 20
+_IDENTITY = b"\x00"
+_FORMAT = b"millwheel state 1"
+_CHUNK = 512
+
+Entry = tuple[bytes, bytes]
+
+
+class RocksStore:
+    """A :class:`millwheel.ports.StateStore`. The key ``b"\\x00"`` is taken: it says that this is a store of ours."""
+
+    def __init__(self, db: Rdict, path: str) -> None:
+        self._db = db
+        self._path = path
+        self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
+        self.get = db.get
+        """The value of a key or None."""
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return cast("list[bytes | None]", self._db.get(keys if type(keys) is list else list(keys)))
+
+    def apply(self, puts: Iterable[Entry], deletes: Iterable[bytes]) -> None:
+        batch = WriteBatch(True)
+        put = batch.put
+        for key, value in puts:
+            put(key, value)
+        delete = batch.delete
+        for key in deletes:
+            delete(key)
+        self._write(batch)
+
+    def delete_range(self, begin: bytes, end: bytes) -> None:
+        if begin >= end:
+            return
+        batch = WriteBatch(True)
+        batch.delete_range(begin, end)
+        if begin <= _IDENTITY < end:
+            batch.put(_IDENTITY, _FORMAT)
+        self._write(batch)
+
+    def _write(self, batch: WriteBatch) -> None:
+        try:
+            self._db.write(batch)
+        except Exception as ex:
+            raise _translated(ex, self._path) from ex
+
+    def scan(self, prefix: bytes) -> Iterator[Entry]:
+        """The first entries are read at once, which is all of most scans; longer ones go on over RocksDB's iterator,
+        which sees the store as of this call and ends with :meth:`close`."""
+        items = _items(self._db, prefix)
+        head = [entry for entry in islice(items, _CHUNK) if entry[0] != _IDENTITY]
+        if len(head) < _CHUNK - 1:
+            return iter(head)
+        rest = _Scan(items, self._path)
+        self._scans.add(rest)
+        return chain(head, rest)
+
+    def checkpoint(self, path: str) -> None:
+        """The flush comes first and lets other threads run; the checkpoint itself is then a few links."""
+        try:
+            self._db.flush()
+            Checkpoint(self._db).create_checkpoint(path)
+        except Exception as ex:
+            raise _translated(ex, self._path) from ex
+
+    def close(self) -> None:
+        """Idempotent. Scans that are still open end with InvariantError, since they would keep the store open."""
+        for scan in list(self._scans):
+            scan.stop()
+        with contextlib.suppress(DbClosedError):
+            self._db.close()
+
+
+class _Scan:
+    """The only holder of a RocksDB iterator, so that dropping it here closes it."""
+
+    def __init__(self, items: Iterator[Entry], path: str) -> None:
+        self._items: Iterator[Entry] | None = items
+        self._path = path
+
+    def __iter__(self) -> _Scan:
+        return self
+
+    def __next__(self) -> Entry:
+        if self._items is None:
+            raise InvariantError(f"a scan of {self._path} went on after the store was closed; scan before closing")
+        return next(self._items)
+
+    def stop(self) -> None:
+        self._items = None
+
+
+def _items(db: Rdict, prefix: bytes) -> Iterator[Entry]:
+    options = ReadOptions()
+    end = _after(prefix)
+    if end:
+        options.set_iterate_upper_bound(end)
+    return cast("Iterator[Entry]", db.items(from_key=prefix, read_opt=options))
+
+
+def _after(prefix: bytes) -> bytes:
+    """The first key that no longer starts with ``prefix``; empty when there is none."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else b""
+
+
+class RocksStores:
+    """A :class:`millwheel.ports.StateStores` below ``folder``, which must be this process' own."""
+
+    def __init__(self, folder: str, cache_bytes: int = CACHE_BYTES, write_bytes: int = WRITE_BYTES) -> None:
+        self._folder = Path(folder)
+        self._cache = Cache(cache_bytes)
+        self._budget = WriteBufferManager.new_write_buffer_manager_with_cache(write_bytes, False, self._cache)
+
+    def open(self, shard: str, checkpoint: str | None) -> RocksStore:
+        """``checkpoint`` is moved into place: it is gone afterwards. What ``shard`` had here before is deleted.
+
+        Raises CorruptionError when the directory is no store of ours, SetupError when the folder cannot be used.
+        """
+        path = child(self._folder, shard)
+        try:
+            shutil.rmtree(path, ignore_errors=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if checkpoint is not None:
+                _move(checkpoint, path)
+        except OSError as ex:
+            raise setup_error(ex, f"preparing the local store of {shard}", path) from ex
+        return RocksStore(self._open(path, checkpoint is None), str(path))
+
+    def _open(self, path: Path, fresh: bool) -> Rdict:
+        try:
+            db = Rdict(str(path), _options(self._cache, self._budget, fresh))
+            write = WriteOptions()
+            write.disable_wal = True  # type: ignore[method-assign,assignment]  # a property; the stubs say method
+            db.set_write_options(write)
+            if fresh:
+                db.put(_IDENTITY, _FORMAT)
+        except Exception as ex:
+            raise _translated(ex, str(path)) from ex
+        found = db.get(_IDENTITY)
+        if found != _FORMAT:
+            db.close()
+            raise CorruptionError(
+                f"{path} is no shard store of this version (its identity is {found!r}, expected {_FORMAT!r}); "
+                "it was restored from an incomplete snapshot, or the path is wrong"
+            )
+        return db
+
+
+def _move(source: str, target: Path) -> None:
+    try:
+        os.rename(source, target)
+    except OSError:
+        shutil.copytree(source, target)
+        shutil.rmtree(source, ignore_errors=True)
+
+
+def _options(cache: Cache, budget: WriteBufferManager, fresh: bool) -> Options:
+    table = BlockBasedOptions()
+    table.set_block_cache(cache)
+    table.set_bloom_filter(10, False)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    options = Options(raw_mode=True)
+    options.create_if_missing(fresh)
+    options.set_error_if_exists(fresh)
+    options.set_block_based_table_factory(table)
+    options.set_write_buffer_manager(budget)
+    options.set_write_buffer_size(_SHARD_WRITE_BYTES)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_max_open_files(256)
+    options.set_bytes_per_sync(1 << 20)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    options.set_keep_log_file_num(1)
+    options.set_max_log_file_size(4 << 20)
+    return options
+
+
+def _translated(ex: Exception, path: str) -> MillwheelError:
+    text = str(ex)
+    if isinstance(ex, MillwheelError):
+        return ex
+    if isinstance(ex, DbClosedError):
+        return InvariantError(f"the store {path} was used after it was closed")
+    if text.startswith("Corruption"):
+        return CorruptionError(f"the local store {path} is damaged: {text}; a restart rebuilds it from the snapshot")
+    return UnavailableError(f"the local store {path} failed: {text}; look at disk space and permissions there")
