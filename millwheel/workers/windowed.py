@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from millwheel.core.aggregation import compile_aggregation
 from millwheel.core.expressions import compile_expression
 from millwheel.core.keys import Key, key_from_bytes, key_hash
 from millwheel.core.layout import HOLD, WINDOW, key_prefix, number8, number_from8, pack, parse_timer, unpack
-from millwheel.core.machines import make_machine
-from millwheel.core.panes import Accumulation, OutputTime, Pane, pane_row
+from millwheel.core.panes import Accumulation, Pane, pane_row
 from millwheel.core.records import DeadLetter, Domain
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec
 from millwheel.core.times import MAX_TIME
 from millwheel.core.timers import Due, TimerQueue
-from millwheel.core.triggers import Default, from_tree
-from millwheel.core.windowing import Effects, LatePolicy, LateRecord, Times, Windowing
-from millwheel.core.windows import from_spec
+from millwheel.core.window_specs import machine_from_spec
+from millwheel.core.windowing import Effects, LateRecord, Times
 from millwheel.errors import CorruptionError, FencedError, InvariantError
 from millwheel.spec.loading import load_object
 from millwheel.workers.callbacks import Decode
@@ -119,7 +116,9 @@ class WindowedOperator:
         self._overlay = overlay
         self._cells = WindowCells(overlay, cache_entries)
         self._key_names = _key_names(spec)
-        self._machine = make_machine(*windowing_of(spec, pipeline))
+        self._machine = machine_from_spec(
+            spec, compile_expression, lambda name: load_object(name, pipeline.folder), _may_retract(spec, pipeline)
+        )
         self._holds = TimerQueue(Domain.EVENT)
         for place, data in overlay.scan(HOLD):
             key, _, tag = parse_timer(place)
@@ -269,26 +268,6 @@ def _join(into: Effects, more: Effects) -> None:
 def _key_names(spec: ComputationSpec) -> tuple[str, ...]:
     key = spec.inputs[0].key
     return key.names if key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
-
-
-def windowing_of(spec: ComputationSpec, pipeline: PipelineSpec) -> tuple[Windowing, Any]:
-    """The window machine's two parts from a computation's spec."""
-    assert spec.window is not None
-
-    def load(name: str) -> Any:
-        return load_object(name, pipeline.folder)
-
-    aggregation = compile_aggregation(spec.aggregates, compile_expression, load, spec.condition)
-    windowing = Windowing(
-        window=from_spec(spec.window),
-        trigger=Default() if spec.trigger is None else from_tree(spec.trigger),
-        accumulation=Accumulation(spec.accumulation),
-        allowed_lateness=spec.allowed_lateness_us,
-        output_time=OutputTime(spec.output_time),
-        late=LatePolicy.REFIRE if spec.late == "refire" else LatePolicy.DROP,
-        takes_retractions=_may_retract(spec, pipeline),
-    )
-    return windowing, aggregation
 
 
 def _may_retract(spec: ComputationSpec, pipeline: PipelineSpec) -> bool:
