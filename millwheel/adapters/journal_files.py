@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from millwheel.adapters.files import create_if_absent, in_words, sync_folder, write_all
+from millwheel.adapters.files import create_if_absent, setup_error, sync_folder
 from millwheel.core.segment import decode_group, encode_group, next_valid
 from millwheel.errors import CorruptionError, FencedError, UnavailableError
 
@@ -69,10 +69,12 @@ class FileJournal:
 
     def _append(self, data: bytes) -> None:
         try:
-            write_all(self._fd, data)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._fd, view) :]
             os.fdatasync(self._fd)
         except OSError as ex:
-            self._broken = in_words(ex, f"writing the journal {self._folder.name}")
+            self._broken = setup_error(ex, "writing the journal", self._folder)
             self._cut_back()
             raise self._broken from ex
         self._size += len(data)
@@ -91,7 +93,7 @@ class FileJournal:
             fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644)
             sync_folder(self._folder)
         except OSError as ex:
-            self._broken = in_words(ex, f"creating the journal segment {path}")
+            self._broken = setup_error(ex, "creating a journal segment", path)
             raise self._broken from ex
         self.close()
         self._fd, self._size = fd, 0
@@ -115,7 +117,7 @@ class FileJournals:
         except FileExistsError:
             raise FencedError(f"the journal {incarnation} exists or is sealed; an incarnation is never used twice") from None
         except OSError as ex:
-            raise in_words(ex, f"creating the journal {folder}") from ex
+            raise setup_error(ex, "creating the journal", folder) from ex
         return FileJournal(folder, self._segment_bytes)
 
     def seal(self, incarnation: str) -> int:
@@ -129,7 +131,7 @@ class FileJournals:
                 create_if_absent(end, str(self._valid_end(incarnation)).encode())
             return int(end.read_bytes())
         except OSError as ex:
-            raise in_words(ex, f"sealing the journal {folder}") from ex
+            raise setup_error(ex, "sealing the journal", folder) from ex
 
     def read(self, incarnation: str, upto: int) -> Iterator[bytes]:
         """See :class:`millwheel.ports.Journals`."""
@@ -181,7 +183,7 @@ class FileJournals:
         try:
             return path.read_bytes()
         except OSError as ex:
-            raise in_words(ex, f"reading the journal segment {path}") from ex
+            raise setup_error(ex, "reading a journal segment", path) from ex
 
     def _valid_end(self, incarnation: str) -> int:
         """How far the journal is valid: all its segments but the last in full, the last up to a torn group."""

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import xxhash
 
-from millwheel.adapters.files import create_if_absent, in_words, sync_folder
+from millwheel.adapters.files import create_if_absent, setup_error, sync_folder
 from millwheel.errors import ConflictError, CorruptionError
 from millwheel.ports import Manifest
 
@@ -55,7 +55,7 @@ class FileSnapshots:
                 if create_if_absent(folder / f"manifest-{number:010d}.json", _encode(manifest)):
                     return manifest
         except OSError as ex:
-            raise in_words(ex, f"publishing a snapshot of {shard}") from ex
+            raise setup_error(ex, f"publishing a snapshot of {shard}", folder) from ex
 
     def restore(self, manifest: Manifest, path: str) -> None:
         """See :class:`millwheel.ports.Snapshots`."""
