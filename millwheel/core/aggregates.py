@@ -27,6 +27,8 @@ class Aggregator(Generic[Acc]):
 
     subtracts = False
     """True when :meth:`subtract` exactly undoes :meth:`add`."""
+    linear = False
+    """True when the results of parts add up to the result of the whole, so that panes may hold differences."""
     needs_argument = True
     """False for aggregators that only look at the record's existence (``count``)."""
 
@@ -50,7 +52,8 @@ class Aggregator(Generic[Acc]):
         return acc
 
     def merge(self, acc: Acc, other: Acc) -> Acc:
-        """Both together, ``other`` being of later records where that matters. ``other`` is not changed."""
+        """Both together, ``other`` being of later records where that matters. ``other`` is neither changed nor kept:
+        what is returned shares no list or dict with it."""
         raise NotImplementedError(f"{type(self).__name__} must define merge(self, acc, other)")
 
     def subtract(self, acc: Acc, value: Any, timestamp: int) -> Acc:

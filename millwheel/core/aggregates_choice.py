@@ -8,6 +8,7 @@ from typing import Any
 
 from millwheel.core.aggregates import Aggregator, Function, wrong
 
+
 def _check_ordered(function: str, value: Any, name: str) -> Any:
     kind = type(value)
     if kind is str or kind is int or (kind is float and not math.isnan(value)):

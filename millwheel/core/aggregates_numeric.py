@@ -92,6 +92,7 @@ class CountRecords(Aggregator[int]):
     """How many records; with an argument, how many whose argument is there (not None)."""
 
     subtracts = True
+    linear = True
     needs_argument = False
 
     def create(self) -> int:
@@ -114,6 +115,7 @@ class Sum(Aggregator[Exact]):
     """The sum; 0 for no records."""
 
     subtracts = True
+    linear = True
 
     def check(self, value: Any, name: str) -> Any:
         return check_number("sum", value, name)

@@ -57,7 +57,8 @@ class ApproxCountDistinct(Aggregator[bytes]):
             return 0
         union = datasketches.hll_union(self._lg_k)
         union.update(datasketches.hll_sketch.deserialize(acc))
-        return int(round(union.get_estimate()))
+        estimate: float = union.get_estimate()
+        return round(estimate)
 
     def _union(self, acc: bytes, sketch: datasketches.hll_sketch) -> bytes:
         # Always through a union: its estimate does not depend on the order in which values came.

@@ -33,6 +33,9 @@ class Aggregation(Protocol):
     """What a window does with its records."""
 
     subtracts: bool
+    """A record can be taken out of an accumulator."""
+    linear: bool
+    """Panes may hold differences (see :class:`Aggregator`)."""
 
     def prepare(self, value: Any) -> Prepared | None:
         """What is needed of a record; None when its filter leaves it out. RecordError for unusable values."""
@@ -70,6 +73,7 @@ class NamedAggregation:
     def __init__(self, parts: Sequence[Named], condition: Evaluate | None = None) -> None:
         self.parts = tuple(parts)
         self.subtracts = all(part.aggregator.subtracts for part in parts)
+        self.linear = all(part.aggregator.linear for part in parts)
         self._condition = condition
         self._conditional = any(part.condition for part in parts)
         self._arguments = [_Argument(part) for part in parts]
@@ -92,6 +96,8 @@ class NamedAggregation:
             for i, argument in enumerate(prepared[0]):
                 if argument is not _SKIP:
                     acc[i] = self.parts[i].aggregator.add(acc[i], argument, timestamp)
+            return acc
+        if not prepared:
             return acc
         for i, (part, column) in enumerate(zip(self.parts, zip(*prepared, strict=True), strict=True)):
             times = timestamps
@@ -121,19 +127,20 @@ _ONES = tuple((1,) * n for n in range(17))
 class _Argument:
     """Evaluates and checks the argument of one aggregate; equal texts are evaluated once per record."""
 
-    __slots__ = ("_check", "_condition", "_evaluate", "_name")
+    __slots__ = ("_check", "_condition", "_evaluate", "_name", "_needed")
 
     def __init__(self, part: Named) -> None:
         self._name = part.argument
         self._evaluate = part.evaluate
         self._condition = part.condition
         self._check = part.aggregator.check
+        self._needed = part.aggregator.needs_argument
 
     def of(self, value: Any, known: dict[str, Any]) -> Any:
         if self._condition is not None and not self._condition(value):
             return _SKIP
         if self._evaluate is None:
-            return 1 if not self._name else self._check(value, self._name)
+            return self._check(value, self._name) if self._needed else 1
         name = self._name
         if name in known:
             return self._check(known[name], name)
@@ -147,6 +154,7 @@ class SingleAggregation:
     def __init__(self, aggregator: Aggregator[Any], evaluate: Evaluate | None = None, name: str = "") -> None:
         self.aggregator = aggregator
         self.subtracts = aggregator.subtracts
+        self.linear = aggregator.linear
         self._evaluate = evaluate
         self._name = name
         self.create = aggregator.create

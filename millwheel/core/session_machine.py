@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from millwheel.core.aggregation import Aggregation
 from millwheel.core.keys import Key
-from millwheel.core.panes import OutputTime
+from millwheel.core.panes import OutputTime, Retraction
 from millwheel.core.records import Domain
-from millwheel.core.window_machine import Call, Taken, TriggeredMachine
+from millwheel.core.window_machine import Call, Gone, Taken, TriggeredMachine
 from millwheel.core.window_state import CLOSED, SPOKEN, WindowState, as_state
 from millwheel.core.windowing import Effects, KeyState, Slot, Times, Windowing
 from millwheel.core.windows import Window
@@ -77,15 +77,28 @@ class MergingMachine(TriggeredMachine):
         call = Call(state, key, times, effects)
         index = Index(state)
         groups: dict[Window, Taken] = {}
+        gone: list[Gone] = []
         for place, (value, timestamp) in enumerate(records):
-            self._sort_in(call, index, place, value, timestamp, groups)
-        if not groups:
+            self._sort_in(call, index, place, value, timestamp, groups, gone)
+        if not groups and not gone:
             return
-        for entry, taken in self._join(call, index, groups):
-            own = as_state(state.get(entry[2])) or self._born(_window(entry), times.watermark)
-            self._take(own, _window(entry), taken, call)
-            self._settle_entry(index, entry, own, call)
+        changed = self._join(call, index, groups)
+        for entry, taken in changed:
+            own = self._stored(call, entry)
+            self._take(own, window_at(entry), taken, call)
+            call.state[entry[2]] = own
+        entries = [entry for entry, _ in changed]
+        for entry in self._unmerge(call, index, gone):
+            if not any(entry is other for other in entries):
+                entries.append(entry)
+        for entry in entries:
+            if any(entry is other for other in index.entries):
+                self._settle_entry(index, entry, self._stored(call, entry), call)
         index.save()
+
+    def _unmerge(self, call: Call, index: Index, gone: Sequence[Gone]) -> list[Entry]:
+        """Take records back out; the windows that changed. Only for input with retractions."""
+        return []
 
     def on_timer(
         self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
@@ -101,14 +114,22 @@ class MergingMachine(TriggeredMachine):
         index.save()
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
-        found = [_window(entry) for entry in Index(state).entries if not entry[3]]
+        found = [window_at(entry) for entry in Index(state).entries if not entry[3]]
         return sorted(found, key=lambda window: (window.end, window.start))
 
     # --- records to windows -------------------------------------------------------------------------------
 
     def _sort_in(
-        self, call: Call, index: Index, place: int, value: Any, timestamp: int, groups: dict[Window, Taken]
+        self,
+        call: Call,
+        index: Index,
+        place: int,
+        value: Any,
+        timestamp: int,
+        groups: dict[Window, Taken],
+        gone: list[Gone],
     ) -> None:
+        value, back = self._split(value)
         prepared = self._prepare(call, value, timestamp)
         if prepared is None:
             return
@@ -116,26 +137,29 @@ class MergingMachine(TriggeredMachine):
         live = [window for window in windows if not self.expired(window, call.times.watermark)]
         if not live:
             reason = "the watermark has passed the end of its window and the allowed lateness"
-            self._too_late(call, value, timestamp, windows, reason)
+            self._too_late(call, Retraction(value) if back else value, timestamp, windows, reason)
         elif any(entry[3] and entry[0] <= timestamp < entry[1] for entry in index.entries):
-            self._too_late(call, value, timestamp, windows, "the trigger of its window has finished")
+            reason = "the trigger of its window has finished"
+            self._too_late(call, Retraction(value) if back else value, timestamp, windows, reason)
+        elif back:
+            gone.append(Gone(prepared, timestamp, value))
         else:
             for window in live:
                 groups.setdefault(window, Taken()).append(place, prepared, timestamp, value)
 
     def _join(self, call: Call, index: Index, groups: dict[Window, Taken]) -> list[tuple[Entry, Taken]]:
         """Merge the records' own windows with the open ones; each changed window with its new records."""
-        opened = {_window(entry): entry for entry in index.entries if not entry[3]}
+        opened = {window_at(entry): entry for entry in index.entries if not entry[3]}
         changed = []
         for members in self._function.merge(sorted({*opened, *groups})):
             new = [groups[window] for window in members if window in groups]
             if not new:
                 parts = [opened[window] for window in members]
                 if len(parts) > 1:
-                    self._merge(call, index, parts, _span(members))
+                    self._merge(call, index, parts, span(members))
                 continue
             parts = [opened[window] for window in members if window in opened]
-            entry = self._merge(call, index, parts, _span(members)) if parts else index.add(_span(members))
+            entry = self._merge(call, index, parts, span(members)) if parts else index.add(span(members))
             changed.append((entry, _together(new)))
         return changed
 
@@ -173,21 +197,23 @@ class MergingMachine(TriggeredMachine):
 
     def _stored(self, call: Call, entry: Entry) -> WindowState:
         found = as_state(call.state.get(entry[2]))
-        return found if found is not None else self._born(_window(entry), call.times.watermark)
+        return found if found is not None else self._born(window_at(entry), call.times.watermark)
 
     def _settle_entry(self, index: Index, entry: Entry, own: WindowState, call: Call) -> None:
-        window = _window(entry)
+        window = window_at(entry)
         self._settle(entry[2], own, window, call)
         entry[3] = bool(own.flags & CLOSED)
         if self.expired(window, call.times.watermark):
             index.entries.remove(entry)
 
 
-def _window(entry: Entry) -> Window:
+def window_at(entry: Entry) -> Window:
+    """The window of an entry."""
     return Window(entry[0], entry[1])
 
 
-def _span(windows: Sequence[Window]) -> Window:
+def span(windows: Sequence[Window]) -> Window:
+    """From the earliest start to the latest end."""
     return Window(min(window.start for window in windows), max(window.end for window in windows))
 
 

@@ -11,13 +11,14 @@ What all machines with triggers share is in :class:`TriggeredMachine`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from millwheel.core.aggregation import Aggregation, Prepared
 from millwheel.core.keys import Key
-from millwheel.core.panes import Accumulation, OutputTime, Pane, Timing
+from millwheel.core.panes import Accumulation, OutputTime, Pane, Retraction, Timing, as_retraction
 from millwheel.core.records import Domain
 from millwheel.core.times import MAX_TIME
 from millwheel.core.triggers import Default, Moment
@@ -40,12 +41,22 @@ from millwheel.errors import RecordError
 _encode = msgspec.msgpack.Encoder().encode
 
 
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A record that its producer has taken back."""
+
+    prepared: Prepared
+    timestamp: int
+    value: Any
+
+
 class Taken:
     """Records of one bundle that go to the same window, as parallel lists in order of arrival."""
 
-    __slots__ = ("places", "prepared", "timestamps", "values")
+    __slots__ = ("gone", "places", "prepared", "timestamps", "values")
 
     def __init__(self) -> None:
+        self.gone: list[Gone] = []
         self.places: list[int] = []
         self.prepared: list[Prepared] = []
         self.timestamps: list[int] = []
@@ -85,6 +96,8 @@ class TriggeredMachine:
         self._plain = isinstance(windowing.trigger, Default)
         self._shares = windowing.trigger.shares()
         self._sized = windowing.trigger.needs_bytes
+        self._undoes = windowing.takes_retractions
+        self._keeps = windowing.takes_retractions and not aggregation.subtracts
 
     # --- records ------------------------------------------------------------------------------------------
 
@@ -103,9 +116,14 @@ class TriggeredMachine:
             call.effects.rejected.append(RejectedRecord(call.key, value, timestamp, str(ex)))
             return None
 
+    def _split(self, value: Any) -> tuple[Any, bool]:
+        """What a record is about, and whether it takes that back."""
+        back = as_retraction(value) if self._undoes else None
+        return (value, False) if back is None else (back.value, True)
+
     def _too_late(self, call: Call, value: Any, timestamp: int, windows: Iterable[Window], reason: str) -> None:
         """A record that no window takes."""
-        if self.windowing.late is LatePolicy.DROP:
+        if self.windowing.late is LatePolicy.DROP or type(value) is Retraction:
             call.effects.late.append(LateRecord(call.key, value, timestamp, reason))
             return
         prepared = self.aggregation.prepare(value)
@@ -132,14 +150,48 @@ class TriggeredMachine:
     def _take(self, own: WindowState, window: Window, taken: Taken, call: Call) -> None:
         """Add records to a window; nothing is said yet."""
         count = len(taken.prepared)
-        own.acc = self.aggregation.add_many(own.acc, taken.prepared, taken.timestamps)
-        own.fresh += count
-        own.count += count
+        if count:
+            own.acc = self.aggregation.add_many(own.acc, taken.prepared, taken.timestamps)
+            own.fresh += count
+            own.count += count
+            if self._keeps:
+                own.kept = [*own.kept, *([t, v] for t, v in zip(taken.timestamps, taken.values, strict=True))]
+        if taken.gone:
+            count += self._take_out(own, taken.gone, call)
         if self.windowing.output_time is not OutputTime.END_OF_WINDOW:
-            own.output_at = self._output_at(own.output_at, taken.timestamps, call.times.watermark)
+            times = [*taken.timestamps, *(gone.timestamp for gone in taken.gone)]
+            own.output_at = self._output_at(own.output_at, times, call.times.watermark)
         if not self._plain:
             size = sum(len(_encode(value)) for value in taken.values) if self._sized else 0
             own.trigger = self._trigger.add(own.trigger, count, size, call.moment(window))
+
+    def _take_out(self, own: WindowState, gone: Sequence[Gone], call: Call) -> int:
+        """Take records back out of a window; how many there were."""
+        found = [record for record in gone if not self._keeps or self._drop_kept(own, record, call)]
+        if self._keeps:
+            own.acc = self._again(own.kept)
+        else:
+            for record in found:
+                own.acc = self.aggregation.subtract(own.acc, record.prepared, record.timestamp)
+        own.count -= len(found)
+        own.fresh += len(found)
+        return len(found)
+
+    def _drop_kept(self, own: WindowState, gone: Gone, call: Call) -> bool:
+        if [gone.timestamp, gone.value] in own.kept:
+            own.kept.remove([gone.timestamp, gone.value])
+            return True
+        self._not_held(gone, call)
+        return False
+
+    def _not_held(self, gone: Gone, call: Call) -> None:
+        reason = "a retraction of a record that its window does not hold"
+        call.effects.rejected.append(RejectedRecord(call.key, Retraction(gone.value), gone.timestamp, reason))
+
+    def _again(self, kept: Sequence[Sequence[Any]]) -> Any:
+        """The accumulator of kept records."""
+        prepared = [self.aggregation.prepare(value) for _, value in kept]
+        return self.aggregation.add_many(self.aggregation.create(), prepared, [timestamp for timestamp, _ in kept])
 
     def _output_at(self, known: int | None, timestamps: Iterable[int | None], watermark: int) -> int | None:
         """The output time with more records. Those behind the watermark cannot hold it, so they do not count."""
@@ -298,6 +350,7 @@ class AlignedMachine(TriggeredMachine):
 
     def _sort_in(self, call: Call, place: int, value: Any, timestamp: int, groups: dict[Window, Taken]) -> None:
         """Put a record with the others of its windows."""
+        value, back = self._split(value)
         prepared = self._prepare(call, value, timestamp)
         if prepared is None:
             return
@@ -309,10 +362,13 @@ class AlignedMachine(TriggeredMachine):
                 if not self._open(call, window):
                     continue
                 taken = groups[window] = Taken()
-            taken.append(place, prepared, timestamp, value)
+            if back:
+                taken.gone.append(Gone(prepared, timestamp, value))
+            else:
+                taken.append(place, prepared, timestamp, value)
             found = True
         if not found:
-            self._too_late(call, value, timestamp, windows, self._why_late(call, windows))
+            self._too_late(call, Retraction(value) if back else value, timestamp, windows, self._why_late(call, windows))
 
     def _open(self, call: Call, window: Window) -> bool:
         if self.expired(window, call.times.watermark):

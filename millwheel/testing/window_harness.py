@@ -60,7 +60,7 @@ class WindowHarness:
         takes_retractions: bool = False,
         stored: bool = False,
     ) -> None:
-        windowing = Windowing(
+        self.windowing = Windowing(
             window=window,
             trigger=trigger or Default(),
             accumulation=Accumulation(accumulation),
@@ -69,7 +69,8 @@ class WindowHarness:
             late=LatePolicy(late),
             takes_retractions=takes_retractions,
         )
-        self.machine = make_machine(windowing, _aggregation(aggregate))
+        self.aggregation = _aggregation(aggregate)
+        self.machine = make_machine(self.windowing, self.aggregation)
         self.watermark = MIN_TIME
         self.now = 0
         self.percentiles: dict[float, int] = {}

@@ -1,0 +1,90 @@
+"""Sessions whose input may be taken back: a retraction can shorten a session, split it, or end it.
+
+To know what a session is without one of its records, the records themselves are kept. When a session falls apart, what
+it had said is retracted at once, so that no moment shows both the whole and its parts; the parts then speak as
+their trigger says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from millwheel.core.aggregation import Aggregation
+from millwheel.core.session_machine import Entry, Index, Merging, MergingMachine, span
+from millwheel.core.window_machine import Call, Gone
+from millwheel.core.window_state import SPOKEN, WindowState
+from millwheel.core.windowing import Windowing
+from millwheel.core.windows import Window
+
+
+class UnmergingMachine(MergingMachine):
+    """Merging windows over input with retractions."""
+
+    def __init__(self, windowing: Windowing, aggregation: Aggregation, function: Merging) -> None:
+        super().__init__(windowing, aggregation, function)
+        self._keeps = True
+
+    def _unmerge(self, call: Call, index: Index, gone: Sequence[Gone]) -> list[Entry]:
+        touched: list[Entry] = []
+        for record in gone:
+            entry = self._holder(call, index, record)
+            if entry is not None and not any(entry is other for other in touched):
+                touched.append(entry)
+        return [part for entry in touched for part in self._parts(call, index, entry)]
+
+    def _holder(self, call: Call, index: Index, record: Gone) -> Entry | None:
+        """Take the record out of the window that holds it; that window."""
+        for entry in index.entries:
+            if entry[3] or not entry[0] <= record.timestamp < entry[1]:
+                continue
+            own = self._stored(call, entry)
+            if [record.timestamp, record.value] in own.kept:
+                own.kept.remove([record.timestamp, record.value])
+                own.count -= 1
+                own.fresh += 1
+                call.state[entry[2]] = own
+                return entry
+        self._not_held(record, call)
+        return None
+
+    def _parts(self, call: Call, index: Index, entry: Entry) -> list[Entry]:
+        """The windows that are left of one that lost records."""
+        own = self._stored(call, entry)
+        groups = self._regroup(own.kept)
+        if len(groups) != 1:
+            self._take_back(own, call)
+        if not groups:
+            self._forget(entry[2], own, call)
+            index.entries.remove(entry)
+            return []
+        kept = own.kept
+        first, *others = [(window, [record for record in kept if _inside(record, window)]) for window in groups]
+        self._become(own, *first, call)
+        entry[0], entry[1] = first[0]
+        call.state[entry[2]] = own
+        return [entry, *(self._split_off(call, index, window, records) for window, records in others)]
+
+    def _regroup(self, kept: Sequence[Sequence[Any]]) -> list[Window]:
+        windows = sorted({window for timestamp, _ in kept for window in self._function.assign(timestamp)})
+        return [span(members) for members in self._function.merge(windows)]
+
+    def _split_off(self, call: Call, index: Index, window: Window, records: list[Any]) -> Entry:
+        entry = index.add(window)
+        own = self._born(window, call.times.watermark)
+        self._become(own, window, records, call)
+        own.fresh = len(records)
+        own.trigger = self._trigger.add(own.trigger, len(records), 0, call.moment(window))
+        call.state[entry[2]] = own
+        return entry
+
+    def _become(self, own: WindowState, window: Window, records: list[Any], call: Call) -> None:
+        """From here on the window holds these records."""
+        own.kept, own.count = records, len(records)
+        own.acc = self._again(records)
+        if call.times.watermark >= window.end:
+            own.flags |= SPOKEN
+
+
+def _inside(record: Sequence[Any], window: Window) -> bool:
+    return window.start <= record[0] < window.end
