@@ -15,6 +15,7 @@ class Holdings:
     def __init__(self) -> None:
         self.stored: dict[str, RangeTable] = {}
         self.writing: dict[str, RangeTable] = {}
+        self._failed: set[str] = set()
 
     def take(self, table: RangeTable) -> None:
         """A table as the store has it; older versions than the known one are old news."""
@@ -28,9 +29,24 @@ class Holdings:
         if writing is not None and table.version > writing.version:
             del self.writing[table.computation]
 
-    def settled(self, node: str) -> None:
-        """Our write of this table did not succeed."""
-        self.writing.pop(node, None)
+    def lost(self, node: str, stored: RangeTable | None) -> None:
+        """Somebody else's write of this table came first. Without news of it another try waits for its time."""
+        known = self.stored.get(node)
+        if stored is None or (known is not None and stored.version <= known.version):
+            self.failed(node)
+        else:
+            self.writing.pop(node, None)
+            self.take(stored)
+
+    def failed(self, node: str) -> None:
+        """Our write of this table had no effect; it counts as on its way until it is time for another try."""
+        self._failed.add(node)
+
+    def try_again(self) -> None:
+        """The time for another try has come."""
+        for node in self._failed:
+            self.writing.pop(node, None)
+        self._failed.clear()
 
     def expected(self) -> dict[str, RangeTable]:
         """The tables as if every write on its way had succeeded."""

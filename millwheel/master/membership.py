@@ -26,6 +26,7 @@ class Membership:
         self._dead: dict[str, int | None] = {}
         self._reasons: dict[str, str] = {}
         self._sealing: set[str] = set()
+        self._seal_failed: set[str] = set()
         self._removing: set[str] = set()
         self._attached: set[str] = set()
         self._collected: set[str] = set()
@@ -81,8 +82,13 @@ class Membership:
         self._dead[incarnation] = end
 
     def seal_failed(self, incarnation: str) -> None:
-        """Try again at the next occasion."""
-        self._sealing.discard(incarnation)
+        """It counts as being sealed until it is time for another try."""
+        self._seal_failed.add(incarnation)
+
+    def try_again(self) -> None:
+        """The time for another try has come."""
+        self._sealing -= self._seal_failed
+        self._seal_failed.clear()
 
     def journals_found(self, incarnations: Collection[str]) -> None:
         """The journals on the root. One whose worker is unknown twice in a row was left behind by a worker that

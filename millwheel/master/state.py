@@ -116,6 +116,8 @@ class MasterState:
         match event:
             case Tick():
                 self._now_us = max(self._now_us, event.now_us)
+                self._holdings.try_again()
+                self._membership.try_again()
             case TablesLoaded():
                 self._loaded = True
                 for table in event.tables:
@@ -123,11 +125,9 @@ class MasterState:
             case TableChanged():
                 self._holdings.take(event.table)
             case WriteConflicted():
-                self._holdings.settled(event.node)
-                if event.stored is not None:
-                    self._holdings.take(event.stored)
+                self._holdings.lost(event.node, event.stored)
             case WriteFailed():
-                self._holdings.settled(event.node)
+                self._holdings.failed(event.node)
             case ShardReleased():
                 self._released[event.incarnation, event.shard, event.token] = event.last_commit
             case LoadReported():

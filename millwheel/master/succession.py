@@ -90,6 +90,6 @@ def _pruned(entry: ShardEntry, now: Situation) -> ShardEntry:
     owner had replayed them before it opened the shard. Commits of that very token may have followed it.
     """
     token = now.manifest_tokens.get(entry.shard)
-    if token is None or all(ancestor.token >= token for ancestor in entry.lineage):
+    if token is None:
         return entry
     return replace(entry, lineage=tuple(ancestor for ancestor in entry.lineage if ancestor.token >= token))

@@ -14,9 +14,9 @@ CONFIG = MasterConfig(
     nodes=(NodeDemand("source.hits", 3), NodeDemand("traffic"), NodeDemand("sink.alerts", 1)), expected_workers=2
 )
 ACTIONS = (
-    *("deliver", "perform") * 6,
-    *("see", "commit", "snapshot", "tick") * 2,
-    *("join", "kill", "cut_off", "expire", "false_alarm", "scan", "move", "second", "crash", "store"),
+    *("deliver", "perform", "catch_up") * 3,
+    *("work", "see", "snapshot", "tick", "scan") * 2,
+    *("join", "kill", "cut_off", "expire", "false_alarm", "move", "second", "crash", "store"),
 )
 
 
@@ -31,6 +31,9 @@ def play(world: World, action: str, pick: int) -> None:
             world.deliver(master)
         case "perform":
             world.perform(master)
+        case "catch_up":
+            while world.deliver(master) or world.perform(master):
+                pass
         case "tick":
             world.now_us += 500_000
             world.tick(master)
@@ -49,17 +52,24 @@ def play(world: World, action: str, pick: int) -> None:
         case "move" if shards and worker:
             node, entry = shards[pick % len(shards)]
             world.ask_move(master, node, entry.shard, worker.name)
-        case "kill" | "cut_off" | "false_alarm" | "see" if worker:
-            {"kill": world.kill, "cut_off": world.cut_off, "false_alarm": world.false_alarm, "see": world.see_tables}[
-                action
-            ](worker)
-        case "commit" | "snapshot" if worker and worker.open:
-            shard = sorted(worker.open)[pick % len(worker.open)]
-            (world.commit if action == "commit" else world.snapshot)(worker, shard)
+        case "kill" if worker:
+            world.kill(worker)
+        case "cut_off" if worker:
+            world.cut_off(worker)
+        case "false_alarm" if worker:
+            world.false_alarm(worker)
+        case "see" if worker:
+            world.see_tables(worker)
+        case "work" if worker:
+            for shard in sorted(worker.open):
+                world.commit(worker, shard)
+        case "snapshot" if worker:
+            for shard in sorted(worker.open)[: 1 + pick]:
+                world.snapshot(worker, shard)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), min_size=20, max_size=300))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), min_size=50, max_size=300))
 def test_no_order_of_events_breaks_the_rules_and_everything_is_served_in_the_end(steps: list[tuple[str, int]]) -> None:
     world = World(CONFIG)
     world.start_master()
