@@ -21,8 +21,10 @@ from millwheel.errors import CorruptionError, FencedError, MillwheelError, Pipel
 from millwheel.launch.exits import Exit
 from millwheel.launch.lifeline import die_with_parent
 from millwheel.launch.shipping import PARAMS_FILE, PIPELINE_FILE
+from millwheel.sinks import build_sink
+from millwheel.sources import build_source
 from millwheel.spec import load_pipeline
-from millwheel.workers.assembly import Assembly
+from millwheel.workers.assembly import Assembly, Outside
 from millwheel.workers.process import WorkerProcess, WorkerSettings, WorkerStorage, clean_scratch
 
 
@@ -45,7 +47,7 @@ def _run(root: str, zookeeper: str, pipeline: str, settings: WorkerSettings) -> 
     try:
         shipped = Path(root) / "pipeline"
         params = msgspec.json.decode((shipped / PARAMS_FILE).read_bytes(), type=dict[str, str])
-        assembly = Assembly(load_pipeline(str(shipped / PIPELINE_FILE), params), root, SystemClock())
+        assembly = Assembly(load_pipeline(str(shipped / PIPELINE_FILE), params), root, SystemClock(), Outside(build_source, build_sink))
         coordination = ZooKeeperCoordination(zookeeper, pipeline)
         storage = WorkerStorage(FileJournals(root), FileSnapshots(root), RocksStores(settings.scratch))
         process = WorkerProcess(settings, assembly, coordination, storage)

@@ -17,8 +17,6 @@ from millwheel.core.spec import ComputationSpec, Delivery, PipelineSpec, Product
 from millwheel.core.table import ShardEntry
 from millwheel.errors import SetupError
 from millwheel.ports import Clock, StateStore
-from millwheel.sinks import build_sink
-from millwheel.sources import build_source
 from millwheel.sources.base import Partition, Source
 from millwheel.spec.loading import load_extractor, load_object
 from millwheel.workers.callbacks import CallbackOperator
@@ -43,10 +41,23 @@ class _Place:
     shard: Shard
 
 
-class Assembly:
-    """Makes shards of one pipeline. ``root`` holds the partition lists of bounded sources."""
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Factories of sources and sinks, and the loader of user code."""
 
-    def __init__(self, spec: PipelineSpec, root: str, clock: Clock, limits: ShardLimits | None = None) -> None:
+    source: Callable[..., Source]
+    sink: Callable[..., Any]
+    load: Callable[[str, str], Any] = load_object
+
+
+class Assembly:
+    """Makes shards of one pipeline. ``root`` holds the partition lists of bounded sources; ``outside`` builds what
+    reaches out of the process."""
+
+    def __init__(
+        self, spec: PipelineSpec, root: str, clock: Clock, outside: Outside, limits: ShardLimits | None = None
+    ) -> None:
+        self._outside = outside
         self.spec = spec
         self.graph = build_graph(spec)
         self._root = Path(root)
@@ -101,7 +112,7 @@ class Assembly:
         return WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
 
     def _instance(self, spec: ComputationSpec) -> Computation:
-        kind = load_object(spec.callback, self.spec.folder)
+        kind = self._outside.load(spec.callback, self.spec.folder)
         try:
             instance = kind(**dict(spec.options))
         except TypeError as ex:
@@ -114,13 +125,13 @@ class Assembly:
 
     def _source(self, node: Node, stream: StreamSpec, place: _Place) -> Operator:
         assert stream.source is not None
-        function = load_object(stream.timestamp, self.spec.folder) if ":" in stream.timestamp else None
+        function = self._outside.load(stream.timestamp, self.spec.folder) if ":" in stream.timestamp else None
         timestamps = Timestamps(stream, function)
         schema = self._schemas.get(stream.name)
         now = self._clock.now_us()
         if stream.source.kind == "injection":
             return InjectionOperator(self.spec.name, node.name, stream, timestamps, schema, place.store, now)
-        source = build_source(stream.source, self.spec.folder, schema, stream.fields)
+        source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         parts = SourceParts(
             pipeline=self.spec.name,
             node=node.name,
@@ -142,12 +153,12 @@ class Assembly:
         return lambda: names
 
     def _schema(self, stream: StreamSpec) -> Any:
-        return load_object(stream.schema, self.spec.folder)
+        return self._outside.load(stream.schema, self.spec.folder)
 
     # --- sinks -------------------------------------------------------------------------------------------
 
     def _sink(self, spec: SinkSpec, place: _Place) -> Operator:
-        sink = build_sink(spec, self.spec.folder)
+        sink = self._outside.sink(spec, self.spec.folder)
         token = place.entry.token
         writer = sink.open(place.entry.shard, token)
         return SinkOperator(writer, token, place.store, self._decode, sink.flush_us, sink.cut_records)

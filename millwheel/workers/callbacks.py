@@ -235,7 +235,8 @@ class CallbackOperator:
             attempts=attempts,
             state=self._state.describe(),
         )
-        turn.dead_letter(letter, call.timestamp)
+        cause = call.identity if call.timer is None else (call.timer.key, call.timer.tag, call.timer.at)
+        turn.dead_letter(letter, call.timestamp, cause)
 
 
 def _identities(batch: Batch, channel: str) -> list[Any]:

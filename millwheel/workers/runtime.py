@@ -62,10 +62,11 @@ class InjectRoute:
 
 @dataclass(slots=True)
 class _Served:
-    """A shard in this worker. ``live`` once the injector knows its token; ``leaving`` when a move is planned."""
+    """A shard in this worker. It is ``live`` when it may act; ``leaving`` when a move is planned."""
 
     shard: Shard
     node: str
+    token_known: bool = False
     live: bool = False
     leaving: bool = False
     released: bool = False
@@ -89,6 +90,7 @@ class WorkerRuntime:
         self._served: dict[str, _Served] = {}
         self._opening: dict[str, int] = {}
         self._entries: dict[str, ShardEntry] = {}
+        self._versions: dict[str, int] = {}
         self._addresses: dict[str, str] = {}
         self._watermarks = Watermarks()
         self._groups: deque[tuple[bool, list[Prepared]]] = deque()
@@ -279,17 +281,19 @@ class WorkerRuntime:
 
     def _on_table(self, event: ev.TableChanged, now: int) -> None:
         table = event.table
+        if table.version <= self._versions.get(table.computation, -1):
+            return
+        self._versions[table.computation] = table.version
         changed = set()
         for entry in table.shards:
             before = self._entries.get(entry.shard)
-            if before is not None and before.token > entry.token:
-                return
             if before is None or (before.owner, before.token) != (entry.owner, entry.token):
                 changed.add(entry.shard)
         self._router.update(table)
         self._entries.update({entry.shard: entry for entry in table.shards})
         for entry in table.shards:
             self._follow(table.computation, entry)
+        self._go_live()
         for served in self._served.values():
             served.shard.outbox.restart_all(changed.__contains__)
             for lane in [lane for lane in served.stalled if lane[1] in changed]:
@@ -352,10 +356,17 @@ class WorkerRuntime:
 
     def _on_token_known(self, event: ev.TokenKnown, now: int) -> None:
         served = self._served.get(event.shard)
-        ready = self._router.knows(self._graph.nodes)
-        if served is not None and served.shard.identity.token == event.token and not served.live and ready:
-            served.live = True
-            served.shard.start()
+        if served is not None and served.shard.identity.token == event.token:
+            served.token_known = True
+            self._go_live()
+
+    def _go_live(self) -> None:
+        """Shards whose token the injector knows start to work once it is known where their productions go."""
+        if self._router.knows(self._graph.nodes):
+            for served in self._served.values():
+                if served.token_known and not served.live:
+                    served.live = True
+                    served.shard.start()
 
     # --- events: time and durability ---------------------------------------------------------------------
 

@@ -294,7 +294,7 @@ class Shard:
             batches += mine
             for bad in keyless:
                 letter = DeadLetter(self.identity.pipeline, bad.node, stream, bad.reason, value=produced.decoded[bad.place])
-                turn.dead_letter(letter, batch.timestamps[bad.place])
+                turn.dead_letter(letter, batch.timestamps[bad.place], (bad.node, produced.ids[bad.place]))
         if not stored:
             return None
         number = self.meta.next_chunk
@@ -310,7 +310,7 @@ class Shard:
     def _numbered(self, stream: str, produced: Produced, born: int) -> Batch:
         count = len(produced.raws)
         if self.identity.weak:
-            ids = list(produced.ids) if self.identity.with_ids else None
+            ids = [given or None for given in produced.ids] if self.identity.with_ids else None
             return Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), ids, born)
         seqs = list(range(self.meta.next_seq, self.meta.next_seq + count))
         self.meta.next_seq += count

@@ -27,7 +27,7 @@ class Outputs:
         self.count = 0
 
     def produce(self, stream: str, key: Key, value: Any, timestamp: int, identity: bytes = b"") -> None:
-        """Add one production. ``identity`` is the id of a weak one."""
+        """Add one production. ``identity`` is the id of a weak one; without it, duplicates are not noticed."""
         produced = self.streams.get(stream)
         if produced is None:
             produced = self.streams[stream] = Produced()
@@ -88,10 +88,12 @@ class Turn:
         """Add to a durable counter of the shard."""
         self.counters[name] = self.counters.get(name, 0) + by
 
-    def dead_letter(self, letter: DeadLetter, timestamp: int) -> None:
-        """Send a record to the dead-letter stream, with the commit, and count it."""
+    def dead_letter(self, letter: DeadLetter, timestamp: int, identity: object = None) -> None:
+        """Send a record to the dead-letter stream, with the commit, and count it. ``identity`` is what a weak
+        production's id is made of."""
         self.count("dead_letters")
-        self.outputs.produce(DEAD_LETTERS, letter.computation, plain_letter(letter), timestamp)
+        key = b"" if identity is None else encode_value(("dead", identity))
+        self.outputs.produce(DEAD_LETTERS, letter.computation, plain_letter(letter), timestamp, key)
 
 
 def plain_letter(letter: DeadLetter) -> Any:

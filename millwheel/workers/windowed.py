@@ -235,8 +235,9 @@ class WindowedOperator:
 
     def _emit(self, pane: Pane, turn: Turn) -> None:
         row = pane_row(pane, self._key_names)
+        identity = pack((pane.key, pane.window.start, pane.window.end, pane.index, pane.retraction))
         for stream in self._spec.outputs:
-            turn.outputs.produce(stream, pane.key, row, pane.timestamp)
+            turn.outputs.produce(stream, pane.key, row, pane.timestamp, identity)
 
     def _late(self, late: LateRecord, turn: Turn) -> None:
         turn.count("late")
