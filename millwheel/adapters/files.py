@@ -1,111 +1,191 @@
-"""Durable files: what ``file://`` roots are made of.
+"""The file system calls that the durable store is made of, one method per call.
 
-``link()`` is the one primitive that both refuses an existing name and never shows a half-written file; after it
-the directory is synced, or the name itself could vanish with the power.
+They are a seam: tests put a disk in memory here that forgets what was not synced, or one that fails at a chosen
+call. Everything above is built from these calls alone, so what is true of the order of calls on that disk is true
+on a real one. Errors are those of :mod:`os`; the layer above turns them into sentences.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import re
-import uuid
-from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Protocol
 
 from millwheel.errors import MillwheelError, SetupError, UnavailableError
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-_SURROUNDINGS = {
-    errno.EACCES: "give this user permission to write there",
-    errno.EPERM: "give this user permission to write there, or use a file system that supports hard links",
-    errno.EROFS: "the file system is mounted read-only; mount it writable or choose another root",
-    errno.ENOTDIR: "a part of the path is a file; choose another root",
-    errno.ENAMETOOLONG: "the path is too long; choose a shorter root",
-}
-_TROUBLE = {
-    errno.ENOSPC: "the disk is full; free some space",
-    errno.EDQUOT: "the disk quota is used up; raise it or free some space",
-    errno.EIO: "the disk reports an I/O error; look at the system log and replace it",
-    errno.ESTALE: "the network file system lost the file; check the mount",
-}
-
-TEMPORARY = ".tmp-"
-"""How the names of unfinished files begin. They mean nothing and may be deleted by their directory's collector."""
+_FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
-def child(folder: Path, name: str) -> Path:
-    """``folder/name``; SetupError unless ``name`` is a plain name that cannot lead out of ``folder``."""
-    if not _NAME.fullmatch(name):
-        raise SetupError(f"{name!r} cannot be a name below {folder}: use letters, digits, '_', '.' and '-'")
-    return folder / name
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """What tells whether an immutable file is the one seen before, without reading it."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
 
 
-def setup_error(ex: OSError, doing: str, path: str | os.PathLike[str]) -> MillwheelError:
-    """The error of ours for a failed system call: SetupError where a person must change something first,
-    UnavailableError where a later retry may work."""
-    number = ex.errno or 0
-    where = f"{doing} at {os.fspath(path)} failed: {ex.strerror or ex}"
-    if number in _SURROUNDINGS:
-        return SetupError(f"{where}; {_SURROUNDINGS[number]}")
-    return UnavailableError(f"{where}; {_TROUBLE.get(number, 'try again, and look at the file system if it stays')}")
+class Files(Protocol):
+    """Paths are strings, ``fd`` is an int that only the same object understands."""
+
+    def make_dir(self, path: str) -> None: ...
+
+    def list_dir(self, path: str) -> list[str]: ...
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory."""
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+
+    def exists(self, path: str) -> bool:
+        """Raises OSError when that cannot be told: an error is never taken for "no"."""
+
+    def identity(self, path: str) -> FileIdentity: ...
+
+    def link(self, source: str, target: str) -> None:
+        """A second name for a file. FileExistsError when ``target`` exists: the primitive of every claim."""
+
+    def unlink(self, path: str) -> None: ...
+
+    def create(self, path: str) -> int:
+        """A new, empty file, open for writing. FileExistsError when there is one."""
+
+    def open_write(self, path: str) -> int:
+        """An existing file, for writing at offsets."""
+
+    def open_read(self, path: str) -> int: ...
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> int:
+        """How many bytes were written: perhaps fewer than asked for."""
+
+    def read_at(self, fd: int, size: int, offset: int) -> bytes: ...
+
+    def size(self, fd: int) -> int: ...
+
+    def truncate(self, fd: int, size: int) -> None: ...
+
+    def sync_data(self, fd: int) -> None:
+        """Make the content durable, and as much of the metadata as reading it back takes."""
+
+    def sync(self, fd: int) -> None: ...
+
+    def close(self, fd: int) -> None: ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def kind(self, path: str) -> str:
+        """The type of the file system ("ext4", "nfs4", ...), "" when it cannot be told."""
 
 
-def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Make the names in a directory durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+class PosixFiles:
+    """:class:`Files` on the operating system."""
 
+    def make_dir(self, path: str) -> None:
+        os.mkdir(path)
 
-def make_folder(folder: Path) -> bool:
-    """Create a directory and its missing parents, durably; False when it was there."""
-    if folder.is_dir():
-        return False
-    make_folder(folder.parent)
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return False
-    sync_folder(folder.parent)
-    return True
+    def list_dir(self, path: str) -> list[str]:
+        return os.listdir(path)
 
+    def remove_dir(self, path: str) -> None:
+        os.rmdir(path)
 
-def create_if_absent(path: Path, data: bytes) -> bool:
-    """Publish ``data`` as ``path`` durably and all at once; False, and nothing changed, when the name is taken."""
-    with temporary(path.parent) as temp:
-        write_synced(temp, data)
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY)
         try:
-            os.link(temp, path)
-        except FileExistsError:
-            # The winner may have crashed before it synced the directory; whoever relies on the name makes it last.
-            sync_folder(path.parent)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.stat(path)
+        except FileNotFoundError:
             return False
-        sync_folder(path.parent)
         return True
 
+    def identity(self, path: str) -> FileIdentity:
+        found = os.stat(path)
+        return FileIdentity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
-@contextlib.contextmanager
-def temporary(folder: Path) -> Iterator[Path]:
-    """A fresh name in ``folder`` whose file, if any, is removed at the end."""
-    temp = folder / f"{TEMPORARY}{uuid.uuid4().hex}"
-    try:
-        yield temp
-    finally:
-        with contextlib.suppress(OSError):
-            temp.unlink()
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
 
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
 
-def write_synced(path: Path, data: bytes) -> None:
-    """A new file with ``data``, on disk when this returns."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
+    def create(self, path: str) -> int:
+        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)
+
+    def open_write(self, path: str) -> int:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def open_read(self, path: str) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> int:
+        return os.pwrite(fd, data, offset)
+
+    def read_at(self, fd: int, size: int, offset: int) -> bytes:
+        return os.pread(fd, size, offset)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def sync_data(self, fd: int) -> None:
+        _fdatasync(fd)
+
+    def sync(self, fd: int) -> None:
         os.fsync(fd)
-    finally:
+
+    def close(self, fd: int) -> None:
         os.close(fd)
+
+    def free_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
+
+    def kind(self, path: str) -> str:
+        return mounted_kind(os.path.realpath(path), _mounts())
+
+
+def _mounts() -> str:
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def mounted_kind(path: str, mountinfo: str) -> str:
+    """The file system type of the innermost mount that holds ``path``; "" when none does.
+
+    ``mountinfo`` is the text of ``/proc/self/mountinfo`` (proc(5)); of two mounts on one place the later counts.
+    """
+    best, kind = -1, ""
+    for line in mountinfo.splitlines():
+        fields, separator, rest = line.partition(" - ")
+        if not separator:
+            continue
+        point = fields.split(" ")[4].encode().decode("unicode_escape")
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= best:
+            best, kind = len(point), rest.split(" ")[0]
+    return kind
+
+
+def explained(ex: OSError, doing: str) -> MillwheelError:
+    """An OSError as the error to raise: what failed, why, and what to do about it."""
+    reason = ex.strerror or str(ex)
+    if ex.errno in _FORBIDDEN:
+        return SetupError(f"cannot {doing}: {reason}. Make the root writable for every worker and the master")
+    if ex.errno in _FULL:
+        return UnavailableError(f"cannot {doing}: {reason}. Free some space on the file system of the root")
+    return UnavailableError(f"cannot {doing}: {reason}. Check the disk and the mount of the root")

@@ -1,211 +1,155 @@
-"""Journals in files, append form: for local disks and shared file systems with strong consistency.
+"""Journals as files below ``root/journal``: one folder for each incarnation, in one of two forms.
 
-    journal/<incarnation>/00000001.log …   segments: group commits, one checksummed append each
-    journal/<incarnation>/SEAL             created by the sealer, never deleted
-    journal/<incarnation>/SEALED_END       what counts, decided once: segment and offset
+    append   few large segments; a commit is one write and one fdatasync. For local disks and for shared file
+             systems on which all hosts see a write at once.
+    create   every commit is a file of its own, created if absent. For NFS and whatever is unknown.
 
-A commit is one write, one fdatasync, and then, before anything is acked, one look for the seal. The sealer
-creates the seal and only then reads how far the journal is valid. So a commit either was complete before the
-seal, and is inside the valid length, or its writer sees the seal and acks nothing.
+The form is a property of the root: the first to open it decides (by the type of its file system, unless told),
+and the file ``journal/FORM`` tells everybody else. A seal of one form would not fence a writer of the other.
 """
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
+from typing import Protocol
 
-from millwheel.adapters.files import create_if_absent, setup_error, sync_folder
-from millwheel.core.segment import decode_group, encode_group, next_valid
-from millwheel.errors import CorruptionError, FencedError, UnavailableError
+from millwheel.adapters.durable import create_if_absent, make_dirs, read_whole
+from millwheel.adapters.files import Files, PosixFiles, explained
+from millwheel.adapters.journal_append import AppendForm
+from millwheel.adapters.journal_create import CreateForm
+from millwheel.adapters.journal_folder import COLLECTED, JournalFolder, segments_in
+from millwheel.errors import CorruptionError, SetupError
+from millwheel.ports import JournalWriter
 
 SEGMENT_BYTES = 64 << 20
-_OFFSET_BITS = 40
-_SEAL, _END = "SEAL", "SEALED_END"
+
+_FORM = "FORM"
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+# One host, or all hosts see a write as soon as it returns (strong consistency).
+_COHERENT = {
+    *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "jfs", "overlay", "tmpfs", "ramfs"),
+    *("ceph", "lustre", "gpfs", "beegfs", "ocfs2", "gfs2"),
+}
 
 
-class FileJournal:
-    """The writer of one incarnation."""
+class JournalForm(str, Enum):
+    """How journals are stored. AUTO asks the root, then its file system."""
 
-    def __init__(self, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self._folder = folder
-        self._seal = str(folder / _SEAL)
-        self._segment_bytes = segment_bytes
-        self._group = 0
-        self._segments: list[int] = []
-        self._broken: Exception | None = None
-        self._fd = -1
-        self._size = 0
-        self._roll()
+    AUTO = "auto"
+    APPEND = "append"
+    CREATE = "create"
 
-    def commit(self, entries: Sequence[bytes]) -> int:
-        """See :class:`millwheel.ports.JournalWriter`."""
-        if self._broken is not None:
-            raise self._broken
-        if entries:
-            self._append(encode_group(self._group + 1, entries))
-            self._group += 1
-        if os.access(self._seal, os.F_OK):
-            self._broken = FencedError(f"the journal {self._folder.name} is sealed: its ranges belong to others")
-            raise self._broken
-        segment = self._segments[-1]
-        if self._size >= self._segment_bytes:
-            self._roll()
-        return segment
 
-    def segments(self) -> Sequence[int]:
-        return list(self._segments)
+class _Form(Protocol):
+    """What differs between the forms."""
 
-    def delete_segment(self, segment: int) -> None:
-        """Forget a finished segment."""
-        if segment in self._segments[:-1]:
-            self._segments.remove(segment)
-            (self._folder / _segment_name(segment)).unlink(missing_ok=True)
+    def create(self, folder: JournalFolder) -> JournalWriter: ...
 
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    def seal(self, folder: JournalFolder) -> int: ...
 
-    def _append(self, data: bytes) -> None:
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(self._fd, view) :]
-            os.fdatasync(self._fd)
-        except OSError as ex:
-            self._broken = setup_error(ex, "writing the journal", self._folder)
-            self._cut_back()
-            raise self._broken from ex
-        self._size += len(data)
+    def read(self, folder: JournalFolder, upto: int) -> Iterator[bytes]: ...
 
-    def _cut_back(self) -> None:
-        """A failed write may have left half a group; what cannot be cut off is torn, which readers expect."""
-        try:
-            os.ftruncate(self._fd, self._size)
-        except OSError:
-            pass
-
-    def _roll(self) -> None:
-        number = self._segments[-1] + 1 if self._segments else 1
-        path = self._folder / _segment_name(number)
-        try:
-            fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644)
-            sync_folder(self._folder)
-        except OSError as ex:
-            self._broken = setup_error(ex, "creating a journal segment", path)
-            raise self._broken from ex
-        self.close()
-        self._fd, self._size = fd, 0
-        self._segments.append(number)
+    def collect(self, folder: JournalFolder) -> None: ...
 
 
 class FileJournals:
-    """All journals below ``<root>/journal``."""
+    """The journals port on a directory that all workers and masters share.
 
-    def __init__(self, root: str, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self._folder = Path(root) / "journal"
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._segment_bytes = segment_bytes
+    ``form`` is "auto", "append" or "create"; a segment of the append form is closed once it has ``segment_bytes``.
+    Raises SetupError when the root cannot be used, or holds journals of another form than asked for.
+    """
 
-    def create(self, incarnation: str) -> FileJournal:
+    def __init__(
+        self,
+        root: str,
+        form: JournalForm | str = JournalForm.AUTO,
+        segment_bytes: int = SEGMENT_BYTES,
+        files: Files | None = None,
+    ) -> None:
+        self._files = files or PosixFiles()
+        self._path = f"{Path(root).absolute()}/journal"
+        with _explained(f"open the journals below {self._path}"):
+            make_dirs(self._files, self._path)
+            self.form = self._settle(JournalForm(form))
+        self._form = self._made(segment_bytes)
+
+    def _made(self, segment_bytes: int) -> _Form:
+        return AppendForm(segment_bytes) if self.form is JournalForm.APPEND else CreateForm()
+
+    def _settle(self, asked: JournalForm) -> JournalForm:
+        """The form of this root: what its file says, else ours, published for everybody."""
+        path = f"{self._path}/{_FORM}"
+        if not self._files.exists(path):
+            chosen = self._suited() if asked is JournalForm.AUTO else asked
+            create_if_absent(self._files, self._path, _FORM, f"{chosen.value}\n".encode())
+        text = read_whole(self._files, path).decode(errors="replace").strip()
+        if text not in (JournalForm.APPEND.value, JournalForm.CREATE.value):
+            raise CorruptionError(f"{path} says {text!r}; write the form of the journals there: append or create")
+        if asked not in (JournalForm.AUTO, text):
+            raise SetupError(
+                f"{self._path} holds journals of the {text} form, but {asked.value} was asked for: "
+                f"leave the form on auto, or use a new root"
+            )
+        return JournalForm(text)
+
+    def _suited(self) -> JournalForm:
+        return JournalForm.APPEND if self._files.kind(self._path) in _COHERENT else JournalForm.CREATE
+
+    def create(self, incarnation: str) -> JournalWriter:
         """See :class:`millwheel.ports.Journals`."""
-        folder = self._folder / incarnation
-        try:
-            folder.mkdir()
-            sync_folder(self._folder)
-        except FileExistsError:
-            raise FencedError(f"the journal {incarnation} exists or is sealed; an incarnation is never used twice") from None
-        except OSError as ex:
-            raise setup_error(ex, "creating the journal", folder) from ex
-        return FileJournal(folder, self._segment_bytes)
+        folder = self._folder(incarnation)
+        with _explained(f"create the journal {folder.path}"):
+            folder.claim()
+            return self._form.create(folder)
 
     def seal(self, incarnation: str) -> int:
-        """See :class:`millwheel.ports.Journals`."""
-        folder = self._folder / incarnation
-        end = folder / _END
-        try:
-            folder.mkdir(exist_ok=True)
-            create_if_absent(folder / _SEAL, b"sealed\n")
-            if not end.exists():
-                create_if_absent(end, str(self._valid_end(incarnation)).encode())
-            return int(end.read_bytes())
-        except OSError as ex:
-            raise setup_error(ex, "sealing the journal", folder) from ex
+        """See :class:`millwheel.ports.Journals`. Raises CorruptionError, after sealing, when the end is damaged."""
+        folder = self._folder(incarnation)
+        with _explained(f"seal the journal {folder.path}"):
+            folder.ensure()
+            return self._form.seal(folder)
 
     def read(self, incarnation: str, upto: int) -> Iterator[bytes]:
-        """See :class:`millwheel.ports.Journals`."""
-        last, end = (upto >> _OFFSET_BITS, upto & ((1 << _OFFSET_BITS) - 1)) if upto >= 0 else (-1, -1)
-        expected = 0
-        segments = self._segments(incarnation)
-        for number in segments:
-            if upto >= 0 and number > last:
-                return
-            data = self._load(incarnation, number)
-            is_last = number == (last if upto >= 0 else segments[-1])
-            limit = end if upto >= 0 and is_last else len(data)
-            offset = 0
-            while offset < limit:
-                group = decode_group(data, offset)
-                if group is None or group.end > limit:
-                    if is_last and upto < 0 and next_valid(data, offset) < 0:
-                        return
-                    raise self._damaged(incarnation, number, offset)
-                if expected and group.number != expected:
-                    raise self._damaged(incarnation, number, offset)
-                expected, offset = group.number + 1, group.end
-                yield from group.entries
-        if upto >= 0 and end > 0 and last not in segments:
-            raise self._damaged(incarnation, last, 0)
+        """See :class:`millwheel.ports.Journals`. Raises FencedError when the journal was collected meanwhile."""
+        folder = self._folder(incarnation)
+        with _explained(f"read the journal {folder.path}"):
+            if not self._files.exists(folder.path):
+                raise CorruptionError(
+                    f"there is no journal {folder.path}, but the range table names it. Restore the folder, or "
+                    "start the pipeline on a new root and replay its input"
+                )
+            yield from self._form.read(folder, upto)
 
     def incarnations(self) -> Sequence[str]:
-        return sorted(path.name for path in self._folder.iterdir() if path.is_dir())
+        """Whoever has a journal, except those that are sealed, collected and gone."""
+        with _explained(f"list {self._path}"):
+            return [name for name in sorted(self._files.list_dir(self._path)) if self._is_kept(name)]
+
+    def _is_kept(self, name: str) -> bool:
+        if not _NAME.fullmatch(name) or name == _FORM:
+            return False
+        names = self._files.list_dir(f"{self._path}/{name}")
+        return COLLECTED not in names or len(segments_in(names)) > 1
 
     def collect(self, incarnation: str) -> None:
-        """Delete the segments of a sealed journal; the seal stays."""
-        folder = self._folder / incarnation
-        if not (folder / _END).exists():
-            raise UnavailableError(f"the journal {incarnation} is not sealed; only sealed journals are collected")
-        for number in self._segments(incarnation):
-            (folder / _segment_name(number)).unlink(missing_ok=True)
+        """See :class:`millwheel.ports.Journals`. A crash in the middle is finished by the next call."""
+        folder = self._folder(incarnation)
+        with _explained(f"collect the journal {folder.path}"):
+            self._form.collect(folder)
 
-    def _segments(self, incarnation: str) -> list[int]:
-        """Existing segments in order; they may start late (collected), but have no gaps."""
-        folder = self._folder / incarnation
-        numbers = sorted(int(path.stem) for path in folder.glob("*.log"))
-        for before, after in zip(numbers, numbers[1:], strict=False):
-            if after != before + 1:
-                raise self._damaged(incarnation, before + 1, 0)
-        return numbers
-
-    def _load(self, incarnation: str, number: int) -> bytes:
-        path = self._folder / incarnation / _segment_name(number)
-        try:
-            return path.read_bytes()
-        except OSError as ex:
-            raise setup_error(ex, "reading a journal segment", path) from ex
-
-    def _valid_end(self, incarnation: str) -> int:
-        """How far the journal is valid: all its segments but the last in full, the last up to a torn group."""
-        segments = self._segments(incarnation)
-        end = 0
-        for number in segments:
-            data, offset = self._load(incarnation, number), 0
-            while (group := decode_group(data, offset)) is not None:
-                offset = group.end
-            torn = offset < len(data)
-            if torn and (number != segments[-1] or next_valid(data, offset) >= 0):
-                raise self._damaged(incarnation, number, offset)
-            end = number << _OFFSET_BITS | offset
-        return end
-
-    def _damaged(self, incarnation: str, segment: int, offset: int) -> CorruptionError:
-        path = self._folder / incarnation / _segment_name(segment)
-        return CorruptionError(
-            f"journal segment {path} is damaged or missing at byte {offset}: recovery stops rather than skip commits. "
-            "Restore the file from a copy; if there is none, start from a savepoint with a new root"
-        )
+    def _folder(self, incarnation: str) -> JournalFolder:
+        if not _NAME.fullmatch(incarnation) or incarnation == _FORM:
+            raise SetupError(f"{incarnation!r} cannot name a worker: use letters, digits, '_', '-' and '.'")
+        return JournalFolder(self._files, f"{self._path}/{incarnation}", incarnation)
 
 
-def _segment_name(number: int) -> str:
-    return f"{number:08d}.log"
+@contextmanager
+def _explained(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as ex:
+        raise explained(ex, doing) from ex

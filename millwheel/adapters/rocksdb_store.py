@@ -29,7 +29,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from millwheel.adapters.files import child, setup_error
+from millwheel.adapters.durable_files import child, setup_error
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError, UnavailableError
 
 CACHE_BYTES = 192 << 20

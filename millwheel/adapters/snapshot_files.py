@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import xxhash
 
-from millwheel.adapters.files import create_if_absent, setup_error, sync_folder
+from millwheel.adapters.durable_files import create_if_absent, setup_error, sync_folder
 from millwheel.errors import ConflictError, CorruptionError
 from millwheel.ports import Manifest
 

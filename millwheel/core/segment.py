@@ -1,13 +1,16 @@
 """How a journal looks as bytes.
 
-    segment  =  header group*                       one file of the append form
-    header   =  magic "MWSG", length u32, segment u64, number of its first group u64, check u64, journal's name
-    group    =  magic "MWGR", entries u32, number u64, body length u64, body check u64, check u64, body
-    body     =  entry lengths u32*, entries
+    segment  = header, group, group, ...
+    header   = magic, kind, segment number, first group number, put-id, name of the incarnation, checksum
+    group    = magic, length of the body, group number, checksum, body
+    body     = count, count lengths, the entries one after the other
 
-Integers are little-endian; checks are xxh3-64, the last one of a head covering everything before it. Groups are
-numbered from 1 through the whole journal without a gap. A group is complete or it is nothing: the bytes of a write that
-was cut off fail a check, and decoding stops in front of them.
+Groups are numbered from 1 through the whole journal, so that a missing one is seen. The checksum of a group is
+seeded with the header's, which holds a put-id nobody else has: bytes of another segment or of an older file in
+the same blocks never pass for a group of this one.
+
+A writer makes a group durable before it starts the next. Therefore only the last group of the last segment can
+be torn, and an invalid group with a valid one behind it is damage, never a torn tail.
 """
 
 from __future__ import annotations
@@ -16,156 +19,202 @@ import struct
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from itertools import accumulate, pairwise
 
-import xxhash
+from xxhash import xxh3_64_intdigest
 
-from millwheel.errors import CorruptionError, InvariantError
+from millwheel.errors import CorruptionError, invariant
 
-_check = xxhash.xxh3_64_intdigest
-_GROUP_MAGIC, _HEADER_MAGIC = b"MWGR", b"MWSG"
-_GROUP = struct.Struct("<4sIQQQ")
-_HEADER = struct.Struct("<4sIQQ")
-_CHECK = struct.Struct("<Q")
-GROUP_HEAD = _GROUP.size + _CHECK.size
-"""Bytes of a group in front of its body."""
+MAX_BODY = 1 << 30
+PUT_ID_BYTES = 16
+MAX_NAME = 255
+
+_HEADER_MAGIC = b"MWJRNL1\n"
+_HEADER = struct.Struct(f"<8sBQQ{PUT_ID_BYTES}sH")
+_GROUP_MAGIC = b"\xf7MWg"
+_GROUP = struct.Struct("<4sIQQ")
+_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
+_MASK = (1 << 64) - 1
+_SPREAD = 0x9E3779B97F4A7C15
 _OFFSET_BITS = 40
-MAX_SEGMENT_BYTES = 1 << _OFFSET_BITS
-_MAX_ENTRY_BYTES = (1 << 32) - 1
+
+GROUP_HEADER_BYTES = _GROUP.size
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One group commit, and the offset behind it."""
+class SegmentKind(IntEnum):
+    """What a file of a journal is."""
 
-    entries: list[bytes]
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """There is no complete group here. ``size`` is how many bytes it would have, as far as its head is here and right;
-    0 when the bytes that are here are wrong."""
-
-    size: int
-    reason: str
+    DATA = 0
+    SEAL = 1
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """What a segment says about itself, and the offset of its first group."""
+    """The head of a file. ``put_id`` is unique to one attempt to create it; ``first_group`` is the number of
+    the first group in it."""
 
-    journal: str
+    incarnation: str
     segment: int
     first_group: int
+    put_id: bytes
+    kind: SegmentKind = SegmentKind.DATA
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSegment:
+    """A header as read: groups start at ``start`` and are checked with ``seed``."""
+
+    header: SegmentHeader
+    start: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The valid groups at the start of a segment: the spans of their bodies, where they end, and which group
+    number comes next."""
+
+    bodies: Sequence[tuple[int, int]]
     end: int
+    next_group: int
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Position:
-    """A place in a journal. Segments count from 1; (0, 0) is the end of a journal that never had one."""
+class JournalEnd:
+    """A place in a journal: everything before ``offset`` of ``segment``, and all earlier segments."""
 
     segment: int
     offset: int
 
-    def pack(self) -> int:
-        """As one number in the same order."""
+    def packed(self) -> int:
+        """One int that orders as places do, for ``upto`` of the journals port."""
         return self.segment << _OFFSET_BITS | self.offset
 
 
-def unpack_position(packed: int) -> Position:
-    """The inverse of :meth:`Position.pack`."""
-    return Position(packed >> _OFFSET_BITS, packed & (MAX_SEGMENT_BYTES - 1))
+def unpack_end(packed: int) -> JournalEnd:
+    """The inverse of :meth:`JournalEnd.packed`."""
+    return JournalEnd(packed >> _OFFSET_BITS, packed & ((1 << _OFFSET_BITS) - 1))
 
 
-def encode_group(number: int, entries: Sequence[bytes]) -> list[bytes]:
-    """A group as two pieces to be written one after the other, so that large bodies are copied only once."""
-    lengths = array("I", map(len, entries))
-    body = b"".join((lengths.tobytes(), *entries))
-    head = _GROUP.pack(_GROUP_MAGIC, len(entries), number, len(body), _check(body))
-    return [head + _CHECK.pack(_check(head)), body]
+# --- headers
 
 
-def check_entries(entries: Sequence[bytes]) -> None:
-    """InvariantError for an entry that is too long for its length field."""
-    for entry in entries:
-        if len(entry) > _MAX_ENTRY_BYTES:
-            raise InvariantError(f"one commit of {len(entry)} bytes is more than a journal entry can hold (4 GiB)")
+def encode_header(header: SegmentHeader) -> bytes:
+    """The bytes a segment starts with."""
+    name = header.incarnation.encode()
+    invariant(len(header.put_id) == PUT_ID_BYTES and len(name) <= MAX_NAME, f"{header} cannot head a segment")
+    fixed = _HEADER.pack(_HEADER_MAGIC, header.kind, header.segment, header.first_group, header.put_id, len(name))
+    return fixed + name + _U64.pack(xxh3_64_intdigest(fixed + name))
 
 
-def decode_group(data: bytes, offset: int, number: int) -> Group | Cut:
-    """The group that must have ``number`` and begin at ``offset``. Pure: more ``data`` may complete what was cut."""
-    start = offset + GROUP_HEAD
-    if len(data) < start:
-        return Cut(GROUP_HEAD, f"{len(data) - offset} bytes are less than a group's head")
-    magic, count, found, length, body_check = _GROUP.unpack_from(data, offset)
-    if magic != _GROUP_MAGIC or _CHECK.unpack_from(data, start - 8)[0] != _check(data[offset : start - 8]):
-        return Cut(0, "the head of a group fails its check")
-    if found != number:
-        return Cut(0, f"group {found} stands where group {number} must be")
-    end = start + length
-    if len(data) < end:
-        return Cut(end - offset, f"group {number} has only {len(data) - offset} of its {end - offset} bytes")
-    body = memoryview(data)[start:end]
-    if _check(body) != body_check:
-        return Cut(0, f"the body of group {number} fails its check")
-    entries = _entries(data, start, count, end)
-    return Cut(0, f"the entries of group {number} do not fill it") if entries is None else Group(entries, end)
+def decode_header(data: bytes) -> OpenedSegment:
+    """The header at the start of ``data``; CorruptionError with the reason when there is none.
 
-
-def _entries(data: bytes, start: int, count: int, end: int) -> list[bytes] | None:
-    begin = start + 4 * count
-    if begin > end:
-        return None
-    entries = []
-    for length in array("I", data[start:begin]):
-        entries.append(data[begin : begin + length])
-        begin += length
-    return entries if begin == end else None
-
-
-def find_group(data: bytes, offset: int, number: int) -> int:
-    """Where, from ``offset`` on, a complete group with ``number`` or a higher one begins; -1 if nowhere.
-
-    One behind damaged bytes proves that they were durable once: a group is written only after the one before it.
+    A header is written before its file gets its name, so it is never torn.
     """
-    while (offset := data.find(_GROUP_MAGIC, offset)) >= 0:
-        if len(data) >= offset + GROUP_HEAD:
-            found = _GROUP.unpack_from(data, offset)[2]
-            if found >= number and isinstance(decode_group(data, offset, found), Group):
-                return offset
-        offset += 1
+    if len(data) < _HEADER.size + _U64.size:
+        raise CorruptionError(f"only {len(data)} bytes, too few for a header")
+    magic, kind, segment, first_group, put_id, name_length = _HEADER.unpack_from(data)
+    if magic != _HEADER_MAGIC:
+        raise CorruptionError(f"it starts with {magic!r}, which is no journal of this version")
+    end = _HEADER.size + name_length
+    if len(data) < end + _U64.size:
+        raise CorruptionError("its header is cut off")
+    (seed,) = _U64.unpack_from(data, end)
+    if seed != xxh3_64_intdigest(data[:end]):
+        raise CorruptionError("its header fails its checksum")
+    name = data[_HEADER.size : end].decode()
+    return OpenedSegment(
+        SegmentHeader(name, segment, first_group, put_id, SegmentKind(kind)), end + _U64.size, seed
+    )
+
+
+# --- groups
+
+
+def encode_group(seed: int, number: int, entries: Sequence[bytes]) -> bytes:
+    """One group commit. ``seed`` is that of the segment's header."""
+    lengths = array("I", map(len, entries))
+    body = b"".join((_U32.pack(len(entries)), lengths.tobytes(), *entries))
+    invariant(
+        len(body) <= MAX_BODY,
+        f"a group commit of {len(body)} bytes is over the {MAX_BODY} that a journal takes: make bundles smaller",
+    )
+    return _GROUP.pack(_GROUP_MAGIC, len(body), number, _checksum(body, seed, number)) + body
+
+
+def _checksum(body: bytes | memoryview, seed: int, number: int) -> int:
+    return xxh3_64_intdigest(body, (seed + number * _SPREAD + len(body)) & _MASK)
+
+
+def valid_prefix(data: bytes, opened: OpenedSegment, stop: int | None = None) -> Prefix:
+    """The groups from the start of the segment up to the first that is not whole (or to byte ``stop``)."""
+    view = memoryview(data)
+    limit = len(data) if stop is None else min(stop, len(data))
+    bodies: list[tuple[int, int]] = []
+    at, number = opened.start, opened.header.first_group
+    while (end := _group_end(view, at, limit, opened.seed, number)) > 0:
+        bodies.append((at + _GROUP.size, end))
+        at, number = end, number + 1
+    return Prefix(bodies, at, number)
+
+
+def _group_end(view: memoryview, at: int, limit: int, seed: int, number: int) -> int:
+    """Where the group at ``at`` ends if it is whole and has this number, else -1."""
+    body = at + _GROUP.size
+    if body > limit:
+        return -1
+    magic, length, found, checksum = _GROUP.unpack_from(view, at)
+    end = body + length
+    if magic != _GROUP_MAGIC or found != number or length > MAX_BODY or end > limit:
+        return -1
+    return end if _checksum(view[body:end], seed, number) == checksum else -1
+
+
+def find_later_group(data: bytes, opened: OpenedSegment, prefix: Prefix) -> int:
+    """The offset of a whole group behind the valid prefix, or -1. If there is one, what lies between is damage."""
+    view, limit = memoryview(data), len(data)
+    at = data.find(_GROUP_MAGIC, prefix.end)
+    while 0 <= at <= limit - _GROUP.size:
+        number = _GROUP.unpack_from(view, at)[2]
+        # A group takes at least its header, which bounds the numbers that can be found here.
+        plausible = prefix.next_group <= number <= prefix.next_group + (at - prefix.end) // _GROUP.size + 1
+        if plausible and _group_end(view, at, limit, opened.seed, number) > 0:
+            return at
+        at = data.find(_GROUP_MAGIC, at + 1)
     return -1
 
 
-def encode_header(journal: str, segment: int, first_group: int) -> bytes:
-    """The first bytes of a segment. The name says whose it is, so that a file moved by hand is not taken for another."""
-    name = journal.encode()
-    fields = _HEADER.pack(_HEADER_MAGIC, len(name), segment, first_group)
-    return fields + _CHECK.pack(_check(fields + name)) + name
+def decode_entries(data: bytes, body: tuple[int, int]) -> list[bytes]:
+    """The entries of one group of a :class:`Prefix`, in order."""
+    start, end = body
+    if end - start < _U32.size:
+        raise CorruptionError(f"a group of {end - start} bytes at offset {start} holds no entry count")
+    (count,) = _U32.unpack_from(data, start)
+    first = start + _U32.size + 4 * count
+    lengths = array("I")
+    if first <= end:
+        lengths.frombytes(data[start + _U32.size : first])
+    edges = list(accumulate(lengths, initial=first))
+    if edges[-1] != end:
+        raise CorruptionError(f"the {count} entries of the group at offset {start} do not fill it")
+    return [data[low:high] for low, high in pairwise(edges)]
 
 
-def decode_header(data: bytes) -> SegmentHeader:
-    """The inverse of :func:`encode_header`; CorruptionError when the bytes do not begin with a header."""
-    start = _HEADER.size + _CHECK.size
-    if len(data) < start:
-        raise CorruptionError(f"{len(data)} bytes are less than a segment's header")
-    magic, length, segment, first_group = _HEADER.unpack_from(data)
-    name = data[start : start + length]
-    check = _CHECK.unpack_from(data, _HEADER.size)[0]
-    if magic != _HEADER_MAGIC or len(name) != length or check != _check(data[: _HEADER.size] + name):
-        raise CorruptionError("the header of the segment fails its check")
-    return SegmentHeader(name.decode(), segment, first_group, start + length)
+# --- the published end of a sealed journal
 
 
-def encode_end(packed: int) -> bytes:
-    """The published end of a sealed journal, readable for people too."""
-    text = b"%d" % packed
-    return b"%b %016x\n" % (text, _check(text))
+def encode_sealed_end(incarnation: str, end: JournalEnd) -> bytes:
+    """The content of the file that publishes where a sealed journal ends: one line of text."""
+    text = f"{incarnation} ends at segment {end.segment} offset {end.offset}"
+    return f"{text} {xxh3_64_intdigest(text.encode()):016x}\n".encode()
 
 
-def decode_end(data: bytes) -> int:
-    """The inverse of :func:`encode_end`; CorruptionError when the bytes are something else."""
-    text, _, rest = data.partition(b" ")
-    if not text.isdigit() or rest != b"%016x\n" % _check(text):
-        raise CorruptionError("the published end of the sealed journal fails its check")
-    return int(text)
+def decode_sealed_end(data: bytes) -> JournalEnd:
+    """The inverse of :func:`encode_sealed_end`; CorruptionError when the text fails its checksum."""
+    text, _, checksum = data.rstrip(b"\n").rpartition(b" ")
+    words = text.split(b" ")
+    if f"{xxh3_64_intdigest(text):016x}".encode() != checksum or len(words) != 7:
+        raise CorruptionError("it fails its checksum")
+    return JournalEnd(int(words[4]), int(words[6]))

@@ -1,0 +1,148 @@
+"""The create form: group commit *n* is the file *n*, created if absent; the seal is the next free number.
+
+The writer has one create on its way at a time, so the numbers have no holes, and the number that the sealer takes
+is the one the writer would take next: one of the two creates fails. Nothing is ever written in place.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from millwheel.adapters.durable import read_whole
+from millwheel.adapters.files import explained
+from millwheel.adapters.journal_folder import COLLECTED, JournalFolder, segment_name
+from millwheel.core.segment import (
+    PUT_ID_BYTES,
+    JournalEnd,
+    OpenedSegment,
+    SegmentHeader,
+    SegmentKind,
+    decode_entries,
+    decode_header,
+    encode_group,
+    encode_header,
+    unpack_end,
+    valid_prefix,
+)
+from millwheel.errors import CorruptionError, InvariantError, MillwheelError
+
+
+class CreateForm:
+    """One file for each group commit."""
+
+    def create(self, folder: JournalFolder) -> CreateWriter:
+        return CreateWriter(folder)
+
+    def seal(self, folder: JournalFolder) -> int:
+        """Take the next free number. If a writer takes it first, its commit counts and we try the one after."""
+        if (number := _found_seal(folder)) is None:
+            number = max(folder.segments(), default=0) + 1
+            while not _create_seal(folder, number):
+                number += 1
+        return JournalEnd(number, 0).packed()
+
+    def read(self, folder: JournalFolder, upto: int) -> Iterator[bytes]:
+        """Entries of all groups before the seal; of a live journal those that exist now."""
+        numbers = folder.segments()
+        end = unpack_end(upto).segment if upto >= 0 else (numbers[-1] + 1 if numbers else 1)
+        first = numbers[0] if numbers else end
+        if upto >= 0 and first >= end > 1:
+            folder.refuse_gap(end - 1)
+        for number in range(first, end):
+            data, opened = _load(folder, number)
+            if opened.header.kind is SegmentKind.SEAL:
+                if upto < 0:
+                    return
+                raise folder.damaged(number, 0, f"it is the seal, but the journal goes on to {end}")
+            prefix = valid_prefix(data, opened)
+            if len(prefix.bodies) != 1 or prefix.end != len(data):
+                raise folder.damaged(number, prefix.end, "its group fails its checksum")
+            yield from decode_entries(data, prefix.bodies[0])
+
+    def collect(self, folder: JournalFolder) -> None:
+        seal = _found_seal(folder)
+        if seal is None:
+            raise InvariantError(f"{folder.path} is not sealed: only the journals of the dead are collected")
+        folder.create(COLLECTED, b"")
+        for name in folder.files.list_dir(folder.path):
+            if name not in (COLLECTED, segment_name(seal)):
+                with suppress(FileNotFoundError):
+                    folder.files.unlink(f"{folder.path}/{name}")
+
+
+def _load(folder: JournalFolder, number: int) -> tuple[bytes, OpenedSegment]:
+    try:
+        data = read_whole(folder.files, folder.segment_path(number))
+    except FileNotFoundError:
+        folder.refuse_gap(number)
+    try:
+        opened = decode_header(data)
+    except CorruptionError as ex:
+        raise folder.damaged(number, 0, str(ex)) from ex
+    if (opened.header.incarnation, opened.header.segment) != (folder.incarnation, number):
+        raise folder.damaged(number, 0, f"it is number {opened.header.segment} of {opened.header.incarnation}")
+    return data, opened
+
+
+def _found_seal(folder: JournalFolder) -> int | None:
+    numbers = folder.segments()
+    if numbers and _load(folder, numbers[-1])[1].header.kind is SegmentKind.SEAL:
+        return numbers[-1]
+    return None
+
+
+def _create_seal(folder: JournalFolder, number: int) -> bool:
+    """True when ``number`` is a seal, ours or another's; False when a group has it."""
+    header = SegmentHeader(folder.incarnation, number, number, os.urandom(PUT_ID_BYTES), SegmentKind.SEAL)
+    if folder.create(segment_name(number), encode_header(header)):
+        return True
+    return _load(folder, number)[1].header.kind is SegmentKind.SEAL
+
+
+class CreateWriter:
+    """The writer of one incarnation. ``commit`` is for one thread, the rest for any."""
+
+    def __init__(self, folder: JournalFolder) -> None:
+        self._folder = folder
+        self._files = folder.files
+        self._put_id = os.urandom(PUT_ID_BYTES)
+        self._lock = threading.Lock()  # guards the two collections of groups
+        self._groups: list[int] = []
+        self._forgotten: set[int] = set()
+        self._broken: MillwheelError | None = None
+        self._next = 1
+        self.commit(())
+
+    def commit(self, entries: Sequence[bytes]) -> int:
+        """See :class:`millwheel.ports.JournalWriter`. A group that may have been created is tried again by the
+        next call with the same entries: the same bytes under the same number are the same group."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            if not entries:
+                self._look_for_seal()
+            else:
+                self._create(entries)
+        except OSError as ex:
+            raise explained(ex, f"create {self._folder.segment_path(self._next)}") from ex
+        return self._next - 1
+
+    def _look_for_seal(self) -> None:
+        if self._files.exists(self._folder.segment_path(self._next)):
+            self._fence()
+
+    def _create(self, entries: Sequence[bytes]) -> None:
+        head = encode_header(SegmentHeader(self._folder.incarnation, self._next, self._next, self._put_id))
+        group = encode_group(decode_header(head).seed, self._next, entries)
+        if not self._folder.create(segment_name(self._next), head + group):
+            self._fence()
+        with self._lock:
+            self._groups.append(self._next)
+            self._next += 1
+
+    def _fence(self) -> None:
+        self._broken = self._folder.fenced()
+        raise self._broken

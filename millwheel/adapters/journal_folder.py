@@ -1,0 +1,96 @@
+"""The folder of one journal: which names mean what, and its seal.
+
+    <incarnation>/00000001.log ...     segments (append form) or group commits (create form)
+    <incarnation>/SEAL                 append form: no commit may be acked once it exists
+    <incarnation>/SEALED_END           append form: where the journal ends; the first one to publish it decides
+    <incarnation>/COLLECTED            the segments are being deleted, or were
+    <incarnation>/.tmp-...             being written
+
+A folder is claimed by making it, once and for ever: by its writer or by whoever seals a journal that was never
+written. It is never removed, nor is a seal: a zombie may come back after any time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from millwheel.adapters.durable import create_if_absent, make_dirs
+from millwheel.adapters.files import Files
+from millwheel.errors import CorruptionError, FencedError
+
+SEAL, SEALED_END, COLLECTED = "SEAL", "SEALED_END", "COLLECTED"
+_SUFFIX = ".log"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalFolder:
+    """Where the journal of ``incarnation`` lies."""
+
+    files: Files
+    path: str
+    incarnation: str
+
+    def segment_path(self, segment: int) -> str:
+        return f"{self.path}/{segment_name(segment)}"
+
+    def segments(self) -> list[int]:
+        """The segments that exist, in order."""
+        return sorted(segments_in(self.files.list_dir(self.path)))
+
+    def claim(self) -> None:
+        """Make the folder. Raises FencedError when there is one: incarnations are never reused."""
+        parent = self.path.rpartition("/")[0]
+        try:
+            self.files.make_dir(self.path)
+        except FileExistsError:
+            raise FencedError(
+                f"the journal {self.path} exists: this incarnation was used or sealed before. "
+                "Start the worker again, under a new name"
+            ) from None
+        self.files.sync_dir(parent)
+
+    def ensure(self) -> None:
+        """Make the folder unless it exists."""
+        make_dirs(self.files, self.path)
+
+    def exists(self, name: str) -> bool:
+        return self.files.exists(f"{self.path}/{name}")
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Make a file durable unless the name is taken; True when it is ours."""
+        return create_if_absent(self.files, self.path, name, data)
+
+    def fenced(self) -> FencedError:
+        return FencedError(
+            f"the journal of {self.incarnation} is sealed: its shards belong to others. This process must exit; "
+            "a new one takes its place"
+        )
+
+    def damaged(self, segment: int, offset: int, what: str) -> CorruptionError:
+        return CorruptionError(
+            f"{self.segment_path(segment)}: damaged at offset {offset}: {what}. Nothing behind it can be trusted. "
+            "Restore the file from a copy of the disk, or start the pipeline on a new root and replay its input"
+        )
+
+    def refuse_gap(self, missing: int) -> NoReturn:
+        """Segment ``missing`` is not there: say whether that is our being late or somebody's loss."""
+        if self.exists(COLLECTED):
+            raise FencedError(
+                f"the journal of {self.incarnation} was collected: whoever still needs it works from an old range "
+                "table, and newer snapshots exist. Start again from the table as it is now"
+            )
+        raise CorruptionError(
+            f"{self.segment_path(missing)} is missing, but what comes before or behind it is there or was sealed. "
+            "Restore the file from a copy of the disk, or start the pipeline on a new root and replay its input"
+        )
+
+
+def segment_name(segment: int) -> str:
+    return f"{segment:08d}{_SUFFIX}"
+
+
+def segments_in(names: list[str]) -> list[int]:
+    """The segment numbers among the names in a folder."""
+    found = (name[: -len(_SUFFIX)] for name in names if name.endswith(_SUFFIX))
+    return [int(number) for number in found if number.isdecimal()]
