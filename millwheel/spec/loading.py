@@ -1,62 +1,188 @@
-"""User code by name: classes, functions and key extractors, from the pipeline's own folder or what is installed."""
+"""From names in YAML to Python objects: ``module:name``, and extractors of keys.
+
+The modules of a pipeline's own folder are imported under their plain names, as if the folder were the place Python
+was started in, so that they may import each other. One pipeline at a time owns that place: asking for another
+folder puts the first one's modules out of ``sys.modules`` (objects made from them live on), so that two pipelines with
+a ``callbacks.py`` each never see the other's.
+"""
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
+import threading
+import traceback
 from collections.abc import Callable
+from operator import itemgetter
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from millwheel.core.fields import field_reader, missing_field
 from millwheel.core.keys import Key
 from millwheel.core.spec import KeyKind, KeySpec
-from millwheel.errors import RecordError, SetupError
+from millwheel.errors import PipelineError, RecordError, invariant
+
+OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+"""What ``module:name`` looks like; ``name`` may have dots (an attribute of a class)."""
+
+_lock = threading.RLock()
+_owner: list[str] = []
+"""The folder whose modules are importable now (at most one)."""
 
 
 def load_object(name: str, folder: str) -> Any:
-    """What ``module:name`` refers to. Modules in ``folder`` come before installed ones.
+    """The object that ``module:name`` names, looked for in the pipeline's ``folder`` first.
 
-    Raises SetupError saying whether the module, or the name in it, is missing, and what it does have.
+    Raises PipelineError with one sentence: no such module (and where it was looked for), the module's own error
+    (with file and line), or no such name in it (with the names that are there).
     """
-    module_name, _, attribute = name.partition(":")
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as ex:
-        if ex.name != module_name.split(".")[0] and ex.name != module_name:
-            raise SetupError(f"{name}: {module_name} imports {ex.name!r}, which is not installed here") from ex
-        raise SetupError(
-            f"{name}: no module {module_name!r}, neither in the pipeline's folder ({folder}) nor installed"
-        ) from ex
-    except Exception as ex:  # the user's module runs code when imported
-        raise SetupError(f"{name}: importing {module_name} failed: {type(ex).__name__}: {ex}") from ex
-    found = module
-    for part in attribute.split("."):
+    if not OBJECT_NAME.fullmatch(name):
+        raise PipelineError(f"{name!r} names no Python object; write module:name, such as callbacks:Detector")
+    module_name, _, path = name.partition(":")
+    with _lock:
+        module = _import(module_name, str(Path(folder).resolve()))
+    found: Any = module
+    for part in path.split("."):
         if not hasattr(found, part):
-            there = ", ".join(sorted(entry for entry in vars(module) if not entry.startswith("_")))
-            raise SetupError(f"{name}: {module_name} has no {attribute!r}; it has: {there}")
+            raise PipelineError(_no_such_name(name, part, found, module))
         found = getattr(found, part)
     return found
 
 
-def load_extractor(key: KeySpec, folder: str) -> Callable[[Any], Key]:
-    """The function that takes a consumer's key from a value. RecordError when a field is missing."""
-    if key.kind is KeyKind.FUNCTION:
-        function: Callable[[Any], Key] = load_object(key.names[0], folder)
-        return function
-    if key.kind is KeyKind.FIELD:
-        return field_reader(key.names[0])
-    readers = [field_reader(name) for name in key.names]
-    return lambda value: tuple([read(value) for read in readers])
+def _import(module_name: str, folder: str) -> ModuleType:
+    _own(folder)
+    _refuse_hiding(module_name.partition(".")[0], folder)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(module_name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as ex:  # whatever the user's module raises while it is imported, SystemExit included
+        raise PipelineError(_import_failure(module_name, folder, ex)) from ex
 
 
-def field_reader(name: str) -> Callable[[Any], Any]:
-    """Reads one field of a dict or attribute of an object."""
+def _own(folder: str) -> None:
+    """Make ``folder`` the one pipeline folder that imports see."""
+    if _owner == [folder] and sys.path[:1] == [folder]:
+        return
+    for former in _owner:
+        if former != folder:
+            _forget(former)
+    _owner[:] = [folder]
+    if folder in sys.path:
+        sys.path.remove(folder)
+    sys.path.insert(0, folder)
 
-    def read(value: Any) -> Any:
+
+def _forget(folder: str) -> None:
+    if folder in sys.path:
+        sys.path.remove(folder)
+    for name in [name for name, module in sys.modules.items() if _lies_in(module, folder)]:
+        del sys.modules[name]
+
+
+def _lies_in(module: Any, folder: str) -> bool:
+    """True for what was imported from the folder itself, but not from an environment that lies below it."""
+    file = getattr(module, "__file__", None)
+    if not isinstance(file, str):
+        return False
+    path = Path(file)
+    return path.is_relative_to(folder) and "site-packages" not in path.parts and not _is_ours(module)
+
+
+def _is_ours(module: Any) -> bool:
+    return str(getattr(module, "__name__", "")).partition(".")[0] == "millwheel"
+
+
+def _refuse_hiding(top: str, folder: str) -> None:
+    """A file of the folder that has the name of another module would be ignored, or would break that one."""
+    here = Path(folder)
+    if not ((here / f"{top}.py").is_file() or (here / top / "__init__.py").is_file()):
+        return
+    loaded = sys.modules.get(top)
+    elsewhere = loaded is not None and not _lies_in(loaded, folder)
+    if top in sys.stdlib_module_names or elsewhere:
+        raise PipelineError(f"{here / top} has the name of another module that Python has loaded already; rename the file")
+
+
+def _import_failure(module_name: str, folder: str, ex: BaseException) -> str:
+    top = module_name.partition(".")[0]
+    if isinstance(ex, ModuleNotFoundError) and ex.name in (module_name, top):
+        there = ", ".join(sorted(path.stem for path in Path(folder).glob("*.py"))[:20]) or "none"
+        return (
+            f"there is no module {module_name!r}: neither {module_name.replace('.', '/')}.py beside the pipeline "
+            f"(modules there: {there}) nor an installed package"
+        )
+    cause = f"{type(ex).__name__}: {ex}"
+    if isinstance(ex, SyntaxError):
+        cause = f"SyntaxError: {ex.msg} in {Path(ex.filename or '?').name}, line {ex.lineno}"
+    elif place := _place(ex, folder):
+        cause = f"{cause} ({place})"
+    hint = "; install it where the workers run" if isinstance(ex, ModuleNotFoundError) else ""
+    return f"importing {module_name!r} failed with {cause}{hint}"
+
+
+def _place(ex: BaseException, folder: str) -> str:
+    frames = [frame for frame in traceback.extract_tb(ex.__traceback__) if Path(frame.filename).is_relative_to(folder)]
+    return f"{Path(frames[-1].filename).relative_to(folder)}, line {frames[-1].lineno}" if frames else ""
+
+
+def _no_such_name(name: str, part: str, holder: Any, module: ModuleType) -> str:
+    own = [
+        known
+        for known, thing in vars(holder).items()
+        if not known.startswith("_") and getattr(thing, "__module__", None) == module.__name__
+    ]
+    where = f" ({module.__file__})" if getattr(module, "__file__", None) else ""
+    return f"module {module.__name__!r}{where} has no {part!r} for {name!r}; it defines {', '.join(sorted(own)[:30]) or 'nothing'}"
+
+
+def load_extractor(spec: KeySpec, folder: str) -> Callable[[Any], Key]:
+    """A function from a record's value to its key, for every kind but ``RECORD`` (which reads no value).
+
+    A missing field, or one that holds None, raises RecordError ("missing key: …"). What it returns is not checked to be
+    a possible key. Raises PipelineError if the user's function cannot be loaded.
+    """
+    invariant(spec.kind is not KeyKind.RECORD, "the key of a record that its producer gave is not extracted")
+    if spec.kind is KeyKind.FUNCTION:
+        function = load_object(spec.names[0], folder)
+        if not callable(function):
+            raise PipelineError(f"{spec.names[0]} is a {type(function).__name__}, not a function of a record's value")
+        return function  # type: ignore[no-any-return]
+    if spec.kind is KeyKind.FIELD:
+        return _field_key(spec.names[0])
+    return _fields_key(spec.names)
+
+
+def _field_key(name: str) -> Callable[[Any], Key]:
+    read = field_reader(name)
+
+    def extract(value: Any) -> Key:
         try:
-            return value[name] if isinstance(value, dict) else getattr(value, name)
-        except (KeyError, AttributeError):
-            raise RecordError(f"missing key: the record has no field {name!r}") from None
+            key = value[name] if type(value) is dict else read(value)
+        except (KeyError, RecordError):
+            raise missing_field(name, value, "key") from None
+        if key is None:
+            raise RecordError(f"missing key: the field {name!r} is empty (null)")
+        return key
 
-    return read
+    return extract
+
+
+def _fields_key(names: tuple[str, ...]) -> Callable[[Any], Key]:
+    parts = [_field_key(name) for name in names]
+    pick: Callable[[Any], Any] = itemgetter(*names) if len(names) > 1 else lambda value: (value[names[0]],)
+
+    def extract(value: Any) -> Key:
+        if type(value) is dict:
+            try:
+                key = pick(value)
+            except KeyError:
+                key = None
+            if key is not None and None not in key:
+                return key
+        return tuple([part(value) for part in parts])
+
+    return extract

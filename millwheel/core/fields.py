@@ -1,0 +1,55 @@
+"""Reading a field of a record's value: a key of a dict, or an attribute of an object (a msgspec Struct)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millwheel.errors import RecordError
+
+Read = Callable[[Any], Any]
+
+
+def field_reader(name: str) -> Read:
+    """A function from a value to its field ``name``. It raises RecordError, naming the field, without it."""
+
+    def read(value: Any) -> Any:
+        if type(value) is dict:
+            try:
+                return value[name]
+            except KeyError:
+                raise missing_field(name, value) from None
+        return _slow(name, value)
+
+    return read
+
+
+def field_or_none(name: str, value: Any) -> Any:
+    """The field, or None when there is none."""
+    if isinstance(value, dict):
+        return value.get(name)
+    return getattr(value, name, None)
+
+
+def missing_field(name: str, value: Any, what: str = "") -> RecordError:
+    """The error of a record without a field; ``what`` is what the field was needed for ("key")."""
+    if isinstance(value, dict):
+        there = ", ".join(sorted(map(str, value))[:30]) or "no fields"
+    else:
+        there = ", ".join(getattr(value, "__struct_fields__", ())) or f"no fields, being {type(value).__name__}"
+    lead = f"missing {what}: " if what else ""
+    return RecordError(f"{lead}the record has no field {name!r}; it has {there}")
+
+
+def _slow(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        if name in value:
+            return value[name]
+    else:
+        found = getattr(value, name, _ABSENT)
+        if found is not _ABSENT:
+            return found
+    raise missing_field(name, value)
+
+
+_ABSENT: Any = object()
