@@ -1,0 +1,55 @@
+"""Sources: where records come from. ``base`` is the contract, the other modules are the built-in kinds.
+
+A third party's kind is an entry point of the group ``millwheel.sources``, called as ``factory(options, folder)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+
+from millwheel.core.spec import SourceSpec
+from millwheel.errors import SetupError
+from millwheel.options import did_you_mean
+from millwheel.sources.base import Source
+
+_GROUP = "millwheel.sources"
+_BUILT_IN = ("files", "generator", "injection")
+
+
+def known_sources() -> list[str]:
+    """The names that may stand below ``source:``, sorted."""
+    return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=_GROUP))})
+
+
+def build_source(
+    spec: SourceSpec, folder: str, schema: type | None = None, fields: Mapping[str, str] | None = None
+) -> Source:
+    """The source that a spec describes. Relative paths are relative to ``folder``.
+
+    Values are decoded into ``schema`` if one is given, else they are dicts. ``fields`` maps names to "int", "float",
+    "str" or "bool": a record in which one of them has another type is rejected.
+    Raises ValueError, with a sentence, for options that cannot work.
+    """
+    if spec.kind == "files":
+        from millwheel.sources.files import build_files
+
+        return build_files(spec.options, folder, schema, fields or {})
+    if spec.kind == "generator":
+        from millwheel.sources.generator import build_generator
+
+        return build_generator(spec.options, folder, schema)
+    if spec.kind == "injection":
+        raise ValueError("the source 'injection' has no partitions to read: records are sent to the workers")
+    return _third_party(spec, folder)
+
+
+def _third_party(spec: SourceSpec, folder: str) -> Source:
+    for point in entry_points(group=_GROUP, name=spec.kind):
+        try:
+            factory = point.load()
+        except Exception as ex:  # a broken package may raise anything when it is imported
+            raise SetupError(f"the source {spec.kind!r} ({point.value}) cannot be loaded: {type(ex).__name__}: {ex}") from ex
+        source: Source = factory(dict(spec.options), folder)
+        return source
+    raise ValueError(f"there is no source {spec.kind!r}{did_you_mean(spec.kind, known_sources())}")

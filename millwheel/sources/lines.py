@@ -1,0 +1,224 @@
+"""Reads files of lines: a block of whole lines at a time, decoded together.
+
+The position of a record is where its line ends. How much is read at once never changes what is read: a line is
+the same record, or the same reject, whatever block it arrived in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.errors import RecordError
+from millwheel.sources.base import Chunk, Reject
+from millwheel.sources.inputs import Input
+
+MAX_RAW_BYTES = 65_536
+"""How much of a rejected line is kept."""
+_SCAN_BYTES = 1 << 20
+_BOM = b"\xef\xbb\xbf"
+_NEWLINE = 10
+Ends = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines. ``ends[i]`` is where line i ends in ``data``, after its newline if it has one; ``base`` is the
+    position of the block's first byte. ``last`` is True when no line will ever follow."""
+
+    data: bytes
+    ends: Ends
+    base: int
+    last: bool = True
+
+    def lines(self) -> list[bytes]:
+        """The lines, with their newlines."""
+        start, found = 0, []
+        for end in self.ends.tolist():
+            found.append(self.data[start:end])
+            start = end
+        return found
+
+    def positions(self) -> list[int]:
+        """The position of each line."""
+        positions: list[int] = (self.ends + self.base).tolist()
+        return positions
+
+
+@dataclass(slots=True)
+class Decoded:
+    """What a block became. ``used`` of its lines were decoded; the others wait for what follows them."""
+
+    positions: list[int]
+    values: list[Any]
+    rejects: list[Reject] = field(default_factory=list)
+    used: int = -1
+
+
+class LineFormat(Protocol):
+    """How lines become values."""
+
+    has_header: bool
+    """True when the first line of a file is no record."""
+
+    def begin(self, header: bytes) -> None:
+        """Called with the header of a file (empty without one) before any of its lines are decoded."""
+
+    def decode(self, block: Block) -> Decoded:
+        """Blank lines are nothing; lines that are no record become rejects."""
+
+
+@dataclass(slots=True)
+class _Window:
+    """What could be read at an offset: whole lines, or the head of a line that is too long."""
+
+    data: bytes
+    ends: Ends
+    at_end: bool
+    too_long: bool = False
+
+
+class LineReader:
+    """A reader of one file of lines."""
+
+    def __init__(self, source: Input, form: LineFormat, max_line_bytes: int, follow: bool) -> None:
+        self._input = source
+        self._format = form
+        self._max_line = max_line_bytes
+        self._follow = follow
+        self._line_bytes = 200.0
+        self._begun_base = -1
+        self._first = 0
+        self._scanned = 0
+
+    def read(self, position: int, max_records: int) -> Chunk:
+        """See :class:`millwheel.sources.base.Reader`."""
+        base, offset = self._input.locate(position)
+        if base != self._begun_base and not self._begin(base):
+            return self._nothing(position, b"", offset)
+        offset = max(offset, self._first)
+        wanted = max(int(self._line_bytes * max_records * 1.05), 4096)
+        while True:
+            window = self._window(offset, wanted)
+            if window.too_long:
+                return self._skip_line(position, base, offset, window.data)
+            ends = window.ends[:max_records]
+            if not len(ends):
+                return self._nothing(position, window.data, base + offset)
+            last = window.at_end and len(ends) == len(window.ends) and self._input.ended()
+            block = Block(window.data, ends, base + offset, last)
+            decoded = self._format.decode(block)
+            if decoded.used:
+                return self._chunk(decoded, block, window)
+            if window.at_end and len(ends) == len(window.ends):
+                return Chunk([], [], position)
+            wanted, max_records = wanted * 2, max_records * 2
+
+    def close(self) -> None:
+        self._input.close()
+
+    def _begin(self, base: int) -> bool:
+        """Look at the start of the file; False when there is not enough of it yet."""
+        head = self._input.read_at(0, self._max_line)
+        ended = len(head) < self._max_line and self._input.ended()
+        if not ended and (not head or _BOM.startswith(head)):
+            return False
+        first = len(_BOM) if head.startswith(_BOM) else 0
+        header = b""
+        if self._format.has_header:
+            end = head.find(b"\n", first) + 1
+            if not end and not ended:
+                return False
+            header = head[first : end or len(head)]
+            first = end or len(head)
+        self._format.begin(header)
+        self._begun_base, self._first, self._scanned = base, first, 0
+        return True
+
+    def _window(self, offset: int, wanted: int) -> _Window:
+        while True:
+            data = self._input.read_at(offset, wanted)
+            at_end = len(data) < wanted
+            ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+            whole = int(ends[-1]) if len(ends) else 0
+            if whole < len(data) and at_end and self._input.ended() and not self._input.damage():
+                ends = np.append(ends, len(data))
+            if len(ends) or at_end or len(data) > self._max_line:
+                break
+            wanted = max(wanted * 2, self._max_line + 1)
+        return self._without_long_lines(_Window(data, ends, at_end))
+
+    def _without_long_lines(self, window: _Window) -> _Window:
+        """Cut the window before its first overlong line; if that is all there is, say so."""
+        if len(window.data) <= self._max_line:
+            return window
+        if not len(window.ends):
+            return _Window(window.data, window.ends, False, too_long=True)
+        long = np.flatnonzero(np.diff(window.ends, prepend=0) > self._max_line)
+        if not len(long):
+            return window
+        return _Window(window.data, window.ends[: long[0]], False, too_long=bool(long[0] == 0))
+
+    def _skip_line(self, position: int, base: int, offset: int, head: bytes) -> Chunk:
+        """Reject an overlong line, having looked for its end without keeping it."""
+        at = max(offset, self._scanned)
+        while True:
+            data = self._input.read_at(at, _SCAN_BYTES)
+            newline = data.find(b"\n")
+            at += newline + 1 if newline >= 0 else len(data)
+            if newline >= 0 or (len(data) < _SCAN_BYTES and self._input.ended()):
+                break
+            if len(data) < _SCAN_BYTES:
+                self._scanned = at
+                return Chunk([], [], position)
+        reason = f"the line has {at - offset} bytes, more than max_line_bytes: {self._max_line} allows"
+        return Chunk([], [], base + at, [Reject(base + at, raw_text(head), reason)])
+
+    def _nothing(self, position: int, tail: bytes, at: int) -> Chunk:
+        """Nothing whole to read now; for a bounded file, ever."""
+        if self._follow:
+            return Chunk([], [], position)
+        if reason := self._input.damage():
+            place = at + len(tail) + 1
+            return Chunk([], [], place, [Reject(place, raw_text(tail), reason)], finished=True)
+        return Chunk([], [], position, finished=True)
+
+    def _chunk(self, decoded: Decoded, block: Block, window: _Window) -> Chunk:
+        used = len(block.ends) if decoded.used < 0 else decoded.used
+        end = int(block.ends[used - 1])
+        self._line_bytes = max(end / used, 1.0)
+        finished = not self._follow and window.at_end and end == len(window.data) and not self._input.damage()
+        return Chunk(decoded.positions, decoded.values, block.base + end, decoded.rejects, finished)
+
+
+def decode_each(block: Block, one: Callable[[bytes], Any]) -> Decoded:
+    """Line by line, for blocks in which something is wrong. ``one`` gets a line without its end."""
+    decoded = Decoded([], [])
+    for line, position in zip(block.lines(), block.positions(), strict=True):
+        if not line.strip():
+            continue
+        try:
+            value = one(line.rstrip(b"\r\n"))
+        except (ValueError, msgspec.MsgspecError, RecordError) as ex:
+            decoded.rejects.append(Reject(position, raw_text(line), reason_of(ex)))
+            continue
+        decoded.positions.append(position)
+        decoded.values.append(value)
+    return decoded
+
+
+def raw_text(line: bytes) -> str:
+    """A rejected line as text that loses nothing (bytes that are no UTF-8 are escaped), cut at 64 kB."""
+    return line[:MAX_RAW_BYTES].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
+
+
+def reason_of(error: Exception) -> str:
+    """Why a line is no record."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8: {error.reason} in column {error.start + 1} of the text"
+    return str(error)
