@@ -27,7 +27,7 @@ from millwheel.core.segment import (
     unpack_end,
     valid_prefix,
 )
-from millwheel.errors import CorruptionError, InvariantError, MillwheelError
+from millwheel.errors import CorruptionError, InvariantError, MillwheelError, invariant
 
 
 class CreateForm:
@@ -146,3 +146,31 @@ class CreateWriter:
     def _fence(self) -> None:
         self._broken = self._folder.fenced()
         raise self._broken
+
+    def segments(self) -> Sequence[int]:
+        """See :class:`millwheel.ports.JournalWriter`. Every group is a segment of its own."""
+        with self._lock:
+            return [group for group in self._groups if group not in self._forgotten]
+
+    def delete_segment(self, segment: int) -> None:
+        """See :class:`millwheel.ports.JournalWriter`. A group stays on disk while an older one is needed."""
+        with self._lock:
+            invariant(segment < self._next - 1, f"group {segment} is the newest one and stays")
+            if segment in self._groups:
+                self._forgotten.add(segment)
+            while self._groups and self._groups[0] in self._forgotten:
+                self._unlink(self._groups[0])
+                self._forgotten.discard(self._groups.pop(0))
+
+    def _unlink(self, group: int) -> None:
+        path = self._folder.segment_path(group)
+        try:
+            self._files.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as ex:
+            raise explained(ex, f"delete {path}") from ex
+
+    def close(self) -> None:
+        """See :class:`millwheel.ports.JournalWriter`."""
+        self._broken = self._broken or InvariantError(f"the journal {self._folder.path} is closed")

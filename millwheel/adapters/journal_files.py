@@ -133,7 +133,8 @@ class FileJournals:
         if not _NAME.fullmatch(name) or name == _FORM:
             return False
         names = self._files.list_dir(f"{self._path}/{name}")
-        return COLLECTED not in names or len(segments_in(names)) > 1
+        left = 1 if self.form is JournalForm.CREATE else 0  # the seal
+        return COLLECTED not in names or len(segments_in(names)) > left
 
     def collect(self, incarnation: str) -> None:
         """See :class:`millwheel.ports.Journals`. A crash in the middle is finished by the next call."""
