@@ -87,7 +87,7 @@ class Outbox:
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._open: dict[tuple[str, int], Chunk] = {}
         self._done: list[Chunk] = []
-        self._ready: set[tuple[str, str]] = set()
+        self._ready: dict[tuple[str, str], None] = {}
         self.pending_records = 0
         self.reads_done = 0
 
@@ -104,13 +104,13 @@ class Outbox:
         chunk.open_parts = len(parts)
         for node, target, part in parts:
             self._lane(chunk.channel, node, target).waiting.append(part)
-            self._ready.add((chunk.channel, target))
+            self._ready[chunk.channel, target] = None
         if not parts:
             self._finish(chunk)
 
     def sends(self) -> Iterator[Send]:
         """Deliveries that the credit of their lanes allows now."""
-        ready, self._ready = self._ready, set()
+        ready, self._ready = self._ready, {}
         for place in ready:
             lane = self._lanes.get(place)
             while lane and lane.waiting and (not lane.unacked or lane.unacked_records < self._window):
@@ -132,7 +132,7 @@ class Outbox:
             if part.chunk.open_parts == 0:
                 self._finish(part.chunk)
         if lane.waiting:
-            self._ready.add((channel, target))
+            self._ready[channel, target] = None
 
     def restart(self, channel: str, target: str, epoch: int | None = None) -> None:
         """Begin a new epoch of a lane at its first unacked part (``epoch``: only if that one is current)."""
@@ -144,7 +144,7 @@ class Outbox:
         lane.waiting.extendleft(part for _, part in reversed(lane.unacked))
         lane.unacked.clear()
         if lane.waiting:
-            self._ready.add((channel, target))
+            self._ready[channel, target] = None
 
     def restart_all(self, wanted: Callable[[str], bool]) -> None:
         """Restart every lane whose target shard is ``wanted`` (its owner changed or its connection broke)."""
