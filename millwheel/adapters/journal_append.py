@@ -26,6 +26,7 @@ from millwheel.core.segment import (
     encode_group,
     encode_header,
     encode_sealed_end,
+    unpack_end,
 )
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError, UnavailableError, invariant
 
@@ -42,7 +43,8 @@ class AppendForm:
     def seal(self, folder: JournalFolder) -> int:
         """Seal, then measure, then publish; whoever publishes first decides for everybody."""
         if (end := _published_end(folder)) is None:
-            folder.create(SEAL, encode_header(_header(folder, 0, 0, SegmentKind.SEAL)))
+            seal = SegmentHeader(folder.incarnation, 0, 0, os.urandom(PUT_ID_BYTES), SegmentKind.SEAL)
+            folder.create(SEAL, encode_header(seal))
             folder.create(SEALED_END, encode_sealed_end(folder.incarnation, _measured_end(folder)))
             end = _published_end(folder)
         invariant(end is not None, f"{folder.path} has no sealed end after it was published")
@@ -52,9 +54,12 @@ class AppendForm:
     def read(self, folder: JournalFolder, upto: int) -> Iterator[bytes]:
         """Entries up to a sealed end; for a live journal those that are durable when reading starts."""
         end = _published_end(folder)
-        if upto >= 0:
-            invariant(end is not None and end.packed() == upto, f"{folder.path} ends at {end}, not at {upto}")
-        yield from read_segments(folder, end)
+        if upto >= 0 and end is not None and end.packed() != upto:
+            raise CorruptionError(
+                f"{folder.path}/{SEALED_END} says {end}, the range table {unpack_end(upto)}: one of them is of another "
+                "run. Point the pipeline at the root and the ZooKeeper path that belong together"
+            )
+        yield from read_segments(folder, end if upto < 0 else unpack_end(upto))
 
     def collect(self, folder: JournalFolder) -> None:
         end = _published_end(folder)
@@ -65,10 +70,6 @@ class AppendForm:
             if name not in (SEAL, SEALED_END, COLLECTED):
                 with suppress(FileNotFoundError):
                     folder.files.unlink(f"{folder.path}/{name}")
-
-
-def _header(folder: JournalFolder, segment: int, first_group: int, kind: SegmentKind) -> SegmentHeader:
-    return SegmentHeader(folder.incarnation, segment, first_group, os.urandom(PUT_ID_BYTES), kind)
 
 
 def _published_end(folder: JournalFolder) -> JournalEnd | None:
@@ -111,10 +112,10 @@ class AppendWriter:
         self._segments: tuple[int, ...] = ()
         self._forgotten: set[int] = set()
         self._broken: MillwheelError | None = None
-        self._segment = 0
-        self._group = 1
+        self._put_id = os.urandom(PUT_ID_BYTES)
         self._fd = -1
-        self._seed = self._offset = 0
+        self._segment = self._seed = self._offset = 0
+        self._group = 1
         self._roll()
         if self._files.exists(self._seal):
             raise folder.fenced()
@@ -179,12 +180,12 @@ class AppendWriter:
             raise explained(ex, f"create {self._folder.segment_path(self._segment + 1)}") from ex
 
     def _roll(self) -> None:
-        """Start the next segment. Its name is durable before anything is written to it."""
+        """Start the next segment. Its name is durable before anything is written to it; a second try after a
+        failure finds its own bytes there."""
         segment = self._segment + 1
-        head = encode_header(_header(self._folder, segment, self._group, SegmentKind.DATA))
-        if not self._folder.create(segment_name(segment), head) and not self._adopts(segment):
+        head = encode_header(SegmentHeader(self._folder.incarnation, segment, self._group, self._put_id))
+        if not self._folder.create(segment_name(segment), head):
             raise self._break(self._folder.fenced())
-        head = read_whole(self._files, self._folder.segment_path(segment))
         fd = self._files.open_write(self._folder.segment_path(segment))
         if self._fd >= 0:
             self._files.close(self._fd)
@@ -192,11 +193,6 @@ class AppendWriter:
         self._fd, self._segment, self._seed, self._offset = fd, segment, opened.seed, opened.start
         with self._lock:
             self._segments = (*self._segments, segment)
-
-    def _adopts(self, segment: int) -> bool:
-        """An earlier try of ours may have created it before it failed; nobody else could write here."""
-        opened = decode_header(read_whole(self._files, self._folder.segment_path(segment)))
-        return opened.header.first_group == self._group
 
     def segments(self) -> Sequence[int]:
         """See :class:`millwheel.ports.JournalWriter`."""

@@ -59,9 +59,8 @@ def valid_part(folder: JournalFolder, segment: LoadedSegment, fd: int) -> Prefix
     again = valid_prefix(data, segment.opened)
     later = find_later_group(data, segment.opened, again)
     if again.end == prefix.end and later >= 0:
-        raise folder.damaged(
-            segment.number, prefix.end, f"group {prefix.next_group} fails its checksum, and at {later} a whole one follows"
-        )
+        what = f"group {prefix.next_group} fails its checksum, and a whole one follows at {later}"
+        raise folder.damaged(segment.number, prefix.end, what)
     return prefix
 
 
@@ -83,6 +82,7 @@ def open_segments(folder: JournalFolder) -> dict[int, int]:
 
 
 def close_all(folder: JournalFolder, fds: Iterable[int]) -> None:
+    """Close what :func:`open_segments` opened."""
     for fd in list(fds):
         with suppress(OSError):
             folder.files.close(fd)
@@ -106,8 +106,9 @@ def read_segments(folder: JournalFolder, end: JournalEnd | None) -> Iterator[byt
         group = 0
         for number in numbers:
             segment = load_segment(folder, number, opened[number])
-            if group and segment.opened.header.first_group != group:
-                raise folder.damaged(number, 0, f"it starts with group {segment.opened.header.first_group}, not {group}")
+            first = segment.opened.header.first_group
+            if group and first != group:
+                raise folder.damaged(number, 0, f"it starts with group {first}, the segment before ends before {group}")
             prefix = _expected_part(folder, segment, opened[number], end, number == numbers[-1])
             for body in prefix.bodies:
                 yield from decode_entries(segment.data, body)
@@ -125,7 +126,6 @@ def _expected_part(
     stop = end.offset if is_last and end is not None else len(segment.data)
     prefix = valid_prefix(segment.data, segment.opened, stop)
     if prefix.end != stop:
-        raise folder.damaged(
-            segment.number, prefix.end, f"group {prefix.next_group} is not whole, but the journal goes on to offset {stop}"
-        )
+        what = f"group {prefix.next_group} is not whole, but the journal goes on to offset {stop}"
+        raise folder.damaged(segment.number, prefix.end, what)
     return prefix
