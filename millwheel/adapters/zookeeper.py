@@ -72,7 +72,8 @@ class ZooKeeperCoordination:
 
     def tables(self) -> dict[str, RangeTable]:
         """See the port."""
-        folder = f"{self._base}/tables"
+        folder = self._folder("tables")
+        self._session.catch_up(folder)
         nodes = {name: self._session.read(f"{folder}/{name}") for name in self._session.children(folder) or ()}
         return {name: RangeTable.decode(node.data, node.version) for name, node in nodes.items() if node is not None}
 

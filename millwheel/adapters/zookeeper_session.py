@@ -130,6 +130,10 @@ class ZooKeeperSession:
             return None
         return Znode(data, stat.version, stat.ephemeralOwner)
 
+    def catch_up(self, path: str) -> None:
+        """Make the server we talk to know everything that was written anywhere before this call."""
+        self._settle(lambda: self._client.sync_async(path))
+
     # --- writes: an unsettled one is repeated, and then what stands there decides
 
     def ensure(self, path: str) -> None:

@@ -48,7 +48,7 @@ def _next(node: str, entry: ShardEntry, now: Situation, census: Census) -> Shard
         return _given(node, _ended(entry, SEALED, last_commit), now, census)
     if not entry.owner:
         return _given(node, entry, now, census)
-    return _moving(node, entry, now, census)
+    return _moving(node, entry, now)
 
 
 def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
@@ -67,20 +67,15 @@ def _given(node: str, entry: ShardEntry, now: Situation, census: Census) -> Shar
     return entry.assigned(wanted)
 
 
-def _moving(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
-    """A served shard: start a wanted move, or give one whose taker died another taker.
+def _moving(node: str, entry: ShardEntry, now: Situation) -> ShardEntry:
+    """A served shard: start a wanted move.
 
-    A move is never taken back: the owner may have stopped the shard already. If nobody else is left it goes
-    to its owner again, under a new token.
+    A move is never taken back, because the owner may have stopped the shard already. When its taker dies the
+    release is awaited all the same, and whoever is best then takes the shard: perhaps its owner again, under
+    a new token.
     """
-    if not entry.next_owner:
-        wanted = now.moves.get((node, entry.shard), "")
-        return replace(entry, next_owner=wanted) if wanted in now.takers and wanted != entry.owner else entry
-    if entry.next_owner in now.takers:
-        return entry
-    taker = census.least(node) or entry.owner
-    census.add(node, taker)
-    return replace(entry, next_owner=taker)
+    wanted = "" if entry.next_owner else now.moves.get((node, entry.shard), "")
+    return replace(entry, next_owner=wanted) if wanted in now.takers and wanted != entry.owner else entry
 
 
 def _pruned(entry: ShardEntry, now: Situation) -> ShardEntry:

@@ -1,0 +1,82 @@
+"""``python -m millwheel.master``: one master; several may stand by, the elected one owns the range tables."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from millwheel.adapters.clock import SystemClock
+from millwheel.adapters.journal_files import FileJournals
+from millwheel.adapters.snapshot_files import FileSnapshots
+from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.core.graph import build_graph
+from millwheel.errors import FencedError, MillwheelError, PipelineError, SetupError
+from millwheel.launch.exits import Exit
+from millwheel.launch.lifeline import die_with_parent
+from millwheel.launch.shipping import PARAMS_FILE, PIPELINE_FILE
+from millwheel.master.planner import NodeDemand
+from millwheel.master.runtime import MasterPace
+from millwheel.master.server import MasterOutside, MasterProcess
+from millwheel.master.state import MasterConfig
+from millwheel.spec import load_pipeline
+
+
+def main(
+    root: Annotated[str, typer.Option(help="root of the pipeline, shared by all workers")],
+    zookeeper: Annotated[str, typer.Option(help="hosts of ZooKeeper, with the chroot: host:port,host:port/chroot")],
+    pipeline: Annotated[str, typer.Option(help="name of the pipeline")],
+    workers: Annotated[int, typer.Option(min=1, help="how many workers are expected")] = 1,
+    listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
+) -> None:
+    """Assign key ranges to workers, and the ranges of dead workers to others."""
+    die_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    code: int = Exit.STOPPED
+    try:
+        nodes = demands(Path(root))
+        _run(root, ZooKeeperCoordination(zookeeper, pipeline), nodes, workers, listen)
+    except MillwheelError as error:
+        typer.echo(f"master: {error}", err=True)
+        code = _exit_code(error)
+    raise typer.Exit(code)
+
+
+def _exit_code(error: MillwheelError) -> int:
+    if isinstance(error, SetupError | PipelineError):
+        return Exit.BAD_CONFIG
+    return Exit.FENCED if isinstance(error, FencedError) else 1
+
+
+def demands(root: Path) -> tuple[NodeDemand, ...]:
+    """The nodes of the pipeline that the driver shipped to the root."""
+    shipped = root / "pipeline"
+    try:
+        params = msgspec.json.decode((shipped / PARAMS_FILE).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError) as error:
+        raise SetupError(f"{shipped} holds no pipeline that `millwheel run` shipped: {error}") from error
+    graph = build_graph(load_pipeline(str(shipped / PIPELINE_FILE), params))
+    nodes = graph.nodes.values()
+    return tuple(NodeDemand(node.name, node.computation.shards if node.computation else None) for node in nodes)
+
+
+def _run(
+    root: str, coordination: ZooKeeperCoordination, nodes: tuple[NodeDemand, ...], workers: int, listen: str
+) -> None:
+    try:
+        outside = MasterOutside(SystemClock(), coordination, FileJournals(root), FileSnapshots(root))
+        process = MasterProcess(MasterConfig(nodes=nodes, expected_workers=workers), outside, listen, MasterPace())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: process.stop())
+        process.run()
+    finally:
+        coordination.close()
+
+
+if __name__ == "__main__":
+    typer.run(main)

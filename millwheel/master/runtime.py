@@ -1,0 +1,265 @@
+"""The master's loop as a step: take events, ask the pure machine, perform its effects. One thread.
+
+A step performs seals and writes of tables itself, in the order in which the machine gave them, and feeds the
+outcome back before it returns. What may take long and hurries nobody (looking at snapshots, deleting
+journals) goes to ``background``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from millwheel.core.table import RangeTable
+from millwheel.errors import ConflictError, MillwheelError, UnavailableError
+from millwheel.master.effects import (
+    AnswerMove,
+    AttachWorker,
+    CollectJournal,
+    DetachWorker,
+    Effect,
+    RemoveMember,
+    SealJournal,
+    WriteTable,
+)
+from millwheel.master.events import (
+    Event,
+    JournalSealed,
+    JournalsFound,
+    ManifestSeen,
+    Member,
+    MembersChanged,
+    MoveRequested,
+    SealFailed,
+    TableChanged,
+    TablesLoaded,
+    Tick,
+    WriteConflicted,
+    WriteFailed,
+)
+from millwheel.master.state import MasterState
+from millwheel.ports import Clock, Coordination, Journals, Snapshots
+
+log = logging.getLogger("millwheel.master")
+
+WORKERS = "workers"
+LEAVING = "leaving"
+"""Workers that are members of this role as well want to give their shards away."""
+
+
+class Lines(Protocol):
+    """The master's lines to its workers."""
+
+    def attach(self, incarnation: str, address: str) -> None: ...
+
+    def detach(self, incarnation: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MasterPorts:
+    """The outside world. ``post`` enqueues an event from any thread; ``background`` runs something elsewhere."""
+
+    clock: Clock
+    coordination: Coordination
+    journals: Journals
+    snapshots: Snapshots
+    lines: Lines
+    post: Callable[[Event], None]
+    background: Callable[[Callable[[], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class MasterPace:
+    """How often things are done (µs): ``scan_us`` looks at snapshots and journals."""
+
+    tick_us: int = 200_000
+    scan_us: int = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class MasterView:
+    """What the master knows, for those who ask: live workers and stored tables."""
+
+    workers: tuple[str, ...] = ()
+    tables: tuple[RangeTable, ...] = ()
+
+
+class MasterRuntime:
+    """One elected master."""
+
+    def __init__(self, state: MasterState, ports: MasterPorts, pace: MasterPace) -> None:
+        self._state = state
+        self._ports = ports
+        self._pace = pace
+        self._next_tick_us = 0
+        self._next_scan_us = 0
+        self._workers: Mapping[str, bytes] | None = None
+        self._leaving: Mapping[str, bytes] = {}
+        self._answers: dict[int, Callable[[str], None]] = {}
+        self._tickets = 0
+        self.view = MasterView()
+
+    def begin(self) -> None:
+        """Read the tables, then follow members and tables. Called once, by the thread that steps.
+
+        Raises UnavailableError when ZooKeeper does not answer.
+        """
+        # In this order: an owner that is missing among members older than the table would be taken for dead.
+        tables = tuple(self._ports.coordination.tables().values())
+        self._ports.post(Tick(now_us=self._ports.clock.monotonic_us()))
+        self._ports.post(TablesLoaded(tables=tables))
+        self._ports.coordination.watch_members(LEAVING, self._leaving_changed)
+        self._ports.coordination.watch_members(WORKERS, self._workers_changed)
+        self._ports.coordination.watch_tables(lambda table: self._ports.post(TableChanged(table=table)))
+
+    def ask_move(self, node: str, shard: str, worker: str, answer: Callable[[str], None]) -> None:
+        """Ask for a planned move, on the thread that steps. ``answer`` gets a refusal, or "" once the table
+        says so."""
+        self._tickets += 1
+        self._answers[self._tickets] = answer
+        self._ports.post(MoveRequested(ticket=self._tickets, node=node, shard=shard, worker=worker))
+
+    def step(self, events: Sequence[Event]) -> int:
+        """Handle ``events`` and everything that follows from them; the monotonic time (µs) of the next step."""
+        now_us = self._ports.clock.monotonic_us()
+        pending = deque(events)
+        if now_us >= self._next_tick_us:
+            self._next_tick_us = now_us + self._pace.tick_us
+            pending.append(Tick(now_us=now_us))
+        while pending:
+            for effect in self._state.handle(pending.popleft()):
+                outcome = self._perform(effect)
+                if outcome is not None:
+                    pending.append(outcome)
+        self._scan_when_due(now_us)
+        self.view = MasterView(self._state.live_workers, self._state.tables)
+        return self._next_tick_us
+
+    # --- effects
+
+    def _perform(self, effect: Effect) -> Event | None:
+        match effect:
+            case SealJournal():
+                return self._seal(effect)
+            case WriteTable():
+                return self._write(effect.table)
+            case RemoveMember():
+                self._remove(effect.incarnation)
+            case AttachWorker():
+                self._ports.lines.attach(effect.incarnation, effect.address)
+            case DetachWorker():
+                self._ports.lines.detach(effect.incarnation)
+            case CollectJournal():
+                self._ports.background(lambda: self._collect(effect.incarnation))
+            case AnswerMove():
+                self._answers.pop(effect.ticket)(effect.refusal)
+        return None
+
+    def _seal(self, effect: SealJournal) -> Event:
+        began_us = self._ports.clock.monotonic_us()
+        try:
+            end = self._ports.journals.seal(effect.incarnation)
+        except MillwheelError as error:
+            log.error("The journal of %s cannot be sealed, its shards wait: %s", effect.incarnation, error)
+            return SealFailed(incarnation=effect.incarnation)
+        took_ms = (self._ports.clock.monotonic_us() - began_us) / 1000
+        log.info(
+            "Worker %s counts as dead (%s); its journal was sealed at %d in %.1f ms.",
+            *(effect.incarnation, effect.reason, end, took_ms),
+        )
+        return JournalSealed(incarnation=effect.incarnation, end=end)
+
+    def _write(self, table: RangeTable) -> Event:
+        try:
+            version = self._ports.coordination.write_table(table)
+        except ConflictError:
+            return self._reread(table.computation)
+        except UnavailableError as error:
+            log.warning("The range table of %s was not written: %s", table.computation, error)
+            return WriteFailed(node=table.computation)
+        log.info("The range table of %s is written, version %d: %s.", table.computation, version, _owners(table))
+        return TableChanged(table=replace(table, version=version))
+
+    def _reread(self, node: str) -> Event:
+        log.warning("Somebody else wrote the range table of %s; deciding again.", node)
+        try:
+            return WriteConflicted(node=node, stored=self._ports.coordination.tables().get(node))
+        except UnavailableError:
+            return WriteFailed(node=node)
+
+    def _remove(self, incarnation: str) -> None:
+        try:
+            self._ports.coordination.leave(WORKERS, incarnation)
+        except UnavailableError as error:
+            # Its membership ends with its session in any case.
+            log.warning("The dead worker %s stays a member for now: %s", incarnation, error)
+
+    # --- in the background
+
+    def _collect(self, incarnation: str) -> None:
+        """Delete a dead worker's journal. The tables are read once more: if we have been replaced without
+        knowing it yet, our successor may have given shards to a worker that we never saw own any."""
+        try:
+            if any(_mentions(table, incarnation) for table in self._ports.coordination.tables().values()):
+                return
+            self._ports.journals.collect(incarnation)
+            log.info("The journal of %s is no longer needed and was deleted.", incarnation)
+        except MillwheelError as error:
+            log.warning("The journal of %s was not deleted: %s", incarnation, error)
+
+    def _scan_when_due(self, now_us: int) -> None:
+        if now_us >= self._next_scan_us:
+            self._next_scan_us = now_us + self._pace.scan_us
+            shards = self._state.shards_with_lineage()
+            self._ports.background(lambda: self._scan(shards))
+
+    def _scan(self, shards: Sequence[str]) -> None:
+        """Look for snapshots that shorten lineages, and for journals that nobody knows."""
+        try:
+            for shard in shards:
+                found = self._ports.snapshots.latest(shard)
+                if found is not None:
+                    self._ports.post(ManifestSeen(shard=shard, token=found.token, last_commit=found.last_commit))
+            self._ports.post(JournalsFound(incarnations=tuple(self._ports.journals.incarnations())))
+        except MillwheelError as error:
+            log.error("Looking for what can be deleted failed; nothing was: %s", error)
+
+    # --- membership
+
+    def _workers_changed(self, members: Mapping[str, bytes]) -> None:
+        self._workers = members
+        self._post_members()
+
+    def _leaving_changed(self, members: Mapping[str, bytes]) -> None:
+        self._leaving = members
+        self._post_members()
+
+    def _post_members(self) -> None:
+        if self._workers is None:  # not told yet, which must not read as "there are none"
+            return
+        found = (_member(name, data, name in self._leaving) for name, data in self._workers.items())
+        self._ports.post(MembersChanged(members=tuple(found)))
+
+
+def _member(incarnation: str, data: bytes, leaving: bool) -> Member:
+    facts = json.loads(data)
+    return Member(incarnation=incarnation, address=facts["address"], host=facts.get("host", ""), leaving=leaving)
+
+
+def _mentions(table: RangeTable, incarnation: str) -> bool:
+    return any(
+        entry.owner == incarnation or any(ancestor.incarnation == incarnation for ancestor in entry.lineage)
+        for entry in table.shards
+    )
+
+
+def _owners(table: RangeTable) -> str:
+    """ "w1 has 2 shards, nobody has 1", the most laden first."""
+    counts: dict[str, int] = {}
+    for entry in table.shards:
+        counts[entry.owner or "nobody"] = counts.get(entry.owner or "nobody", 0) + 1
+    return ", ".join(f"{owner} has {n}" for owner, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])))

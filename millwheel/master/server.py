@@ -1,0 +1,218 @@
+"""The master process: stands for election, and while it leads steps the runtime and answers questions by gRPC."""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from uuid import uuid4
+
+import grpc
+
+from millwheel.adapters.grpc_attach import WorkerLines
+from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_server
+from millwheel.errors import FencedError, InvariantError
+from millwheel.master.events import Event, LoadReported, ShardLoad, ShardReleased, WorkerUnreachable
+from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime, MasterView
+from millwheel.master.state import MasterConfig, MasterState
+from millwheel.pb import master_pb2 as pb
+from millwheel.pb import worker_pb2
+from millwheel.pb.master_pb2_grpc import MasterServicer, add_MasterServicer_to_server
+from millwheel.ports import Clock, Coordination, Journals, Snapshots
+
+log = logging.getLogger("millwheel.master")
+
+ROLE = "masters"
+_MAX_THREADS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _MoveAsked:
+    """A question for the loop; ``answer`` may be called on its thread."""
+
+    request: pb.MoveRequest
+    answer: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Won:
+    """We lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """The process ends; ``lost`` when its session is gone."""
+
+    lost: bool
+
+
+_Item = Event | _MoveAsked | _Won | _Ending
+
+
+@dataclass(frozen=True, slots=True)
+class MasterOutside:
+    """The systems that a master works with."""
+
+    clock: Clock
+    coordination: Coordination
+    journals: Journals
+    snapshots: Snapshots
+
+
+class MasterService(MasterServicer):
+    """Answers from the newest view, and passes requests to the loop."""
+
+    def __init__(self, put: Callable[[_Item], None]) -> None:
+        self._put = put
+        self.view: Callable[[], MasterView] | None = None
+
+    def Describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:
+        view = self._leading(context)()
+        return pb.DescribeReply(workers=view.workers, tables=[table.encode() for table in view.tables])
+
+    def Move(self, request: pb.MoveRequest, context: grpc.ServicerContext) -> pb.MoveReply:
+        self._leading(context)
+        answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._put(_MoveAsked(request, answers.put))
+        try:
+            refusal = answers.get(timeout=CALL_TIMEOUT_S)
+        except queue.Empty:
+            context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the table does not say so yet; look again later")
+            raise
+        return pb.MoveReply(accepted=not refusal, reason=refusal)
+
+    def _leading(self, context: grpc.ServicerContext) -> Callable[[], MasterView]:
+        """The view of a master that leads; ends the call of one that stands by."""
+        if self.view is None:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this master stands by; ask the one that leads")
+            raise InvariantError("gRPC went on after an abort")
+        return self.view
+
+
+class MasterProcess:
+    """One master, leading or standing by. :meth:`run` uses the thread that calls it."""
+
+    def __init__(self, config: MasterConfig, outside: MasterOutside, listen: str, pace: MasterPace) -> None:
+        self._outside = outside
+        self._pace = pace
+        self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._name = f"m-{uuid4().hex[:12]}"
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="background")
+        self._lines = WorkerLines(self._name, self._on_report, self._on_dead)
+        ports = MasterPorts(
+            outside.clock,
+            outside.coordination,
+            outside.journals,
+            outside.snapshots,
+            self._lines,
+            self._items.put,
+            self._in_background,
+        )
+        self._runtime = MasterRuntime(MasterState(config), ports, pace)
+        self._service = MasterService(self._items.put)
+        self._server, self.address = new_server(_MAX_THREADS, listen)
+        add_MasterServicer_to_server(self._service, self._server)
+
+    def stop(self) -> None:
+        """Let :meth:`run` return soon (any thread, or a signal handler)."""
+        self._items.put(_Ending(lost=False))
+
+    def run(self) -> None:
+        """Stand for election, lead when elected, until stopped.
+
+        Raises FencedError when the session is lost, because another master may lead by now, and
+        UnavailableError when ZooKeeper fails while the lead is taken.
+        """
+        coordination = self._outside.coordination
+        coordination.on_lost(lambda: self._items.put(_Ending(lost=True)))
+        self._server.start()
+        try:
+            coordination.elect(ROLE, self._name, self._facts(), lambda: self._items.put(_Won()))
+            log.info("Master %s stands by at %s.", self._name, self.address)
+            self._loop()
+        finally:
+            self._server.stop(grace=None)
+            self._lines.close()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _facts(self) -> bytes:
+        return json.dumps({"address": self.address}).encode()
+
+    def _loop(self) -> None:
+        wake_us: int | None = None
+        while True:
+            items = self._take(wake_us)
+            ending = next((item for item in items if isinstance(item, _Ending)), None)
+            if ending is not None and ending.lost:
+                raise FencedError("the master's session with ZooKeeper is lost: another one may lead by now")
+            if ending is not None:
+                return
+            if any(isinstance(item, _Won) for item in items):
+                self._lead()
+                wake_us = 0
+            if wake_us is not None:
+                wake_us = self._step(items)
+
+    def _lead(self) -> None:
+        log.info("Master %s leads.", self._name)
+        self._runtime.begin()
+        self._service.view = lambda: self._runtime.view
+
+    def _step(self, items: Sequence[_Item]) -> int:
+        events: list[Event] = []
+        for item in items:
+            if isinstance(item, _MoveAsked):
+                asked = item.request
+                self._runtime.ask_move(asked.node, asked.shard, asked.worker, item.answer)
+            elif not isinstance(item, _Won | _Ending):
+                events.append(item)
+        return self._runtime.step(events)
+
+    def _take(self, wake_us: int | None) -> list[_Item]:
+        """What there is; waits for the first, but not beyond ``wake_us``."""
+        items: list[_Item] = []
+        try:
+            wait_s = None if wake_us is None else max(0.0, (wake_us - self._outside.clock.monotonic_us()) / 1e6)
+            items.append(self._items.get(timeout=wait_s))
+            while True:
+                items.append(self._items.get_nowait())
+        except queue.Empty:
+            return items
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                work()
+            except Exception:
+                log.exception("Work in the background failed; it is tried again later.")
+
+        self._pool.submit(guarded)
+
+    def _on_dead(self, incarnation: str, reason: str) -> None:
+        self._items.put(WorkerUnreachable(incarnation=incarnation, reason=reason))
+
+    def _on_report(self, incarnation: str, report: worker_pb2.WorkerReport) -> None:
+        for released in report.released:
+            self._items.put(
+                ShardReleased(
+                    incarnation=incarnation,
+                    shard=released.shard,
+                    token=released.token,
+                    last_commit=released.last_commit,
+                )
+            )
+        if report.loads:
+            loads = tuple(
+                ShardLoad(
+                    shard=load.shard,
+                    token=load.token,
+                    records=load.records,
+                    state_bytes=load.state_bytes,
+                    busy_us=load.busy_us,
+                )
+                for load in report.loads
+            )
+            self._items.put(LoadReported(incarnation=incarnation, loads=loads))
