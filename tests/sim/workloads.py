@@ -231,12 +231,15 @@ class Numbers:
         return good, records, dead
 
     def check(self) -> None:
-        """Raises Failure unless every sink holds exactly what it must."""
+        """Raises Failure unless every sink holds exactly what it must. Weak productions promise each record once, but not
+        that a computation which is not idempotent numbers it the same when it runs again after a crash."""
         good, records, dead = self.expected()
         numbered = self.sinks.rows("numbered")
-        self._equal("numbered", Counter((r["key"], r["number"]) for r in numbered), Counter({(k, i + 1): 1 for k, c in good.items() for i in range(c)}))
+        if self.productions is Productions.STRONG:
+            self._equal("numbered", Counter((r["key"], r["number"]) for r in numbered), Counter({(k, i + 1): 1 for k, c in good.items() for i in range(c)}))
         self._equal("records", Counter((r["p"], r["n"]) for r in numbered), Counter((p, n) for p, n, _ in records))
-        self._in_order(numbered)
+        if self.productions is Productions.STRONG:
+            self._in_order(numbered)
         rung = Counter((r["key"], r["tag"]) for r in self.sinks.rows("rung"))
         self._equal("rung", rung, Counter({(k, f"t{i}"): 1 for k, c in good.items() for i in range(10, c + 1, 10)}))
         windows: dict[tuple[int, int], list[int]] = defaultdict(list)
