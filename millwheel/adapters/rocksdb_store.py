@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,8 +30,8 @@ from rocksdict import (
     WriteOptions,
 )
 
-from millwheel.adapters.durable_files import child, setup_error
-from millwheel.errors import CorruptionError, InvariantError, MillwheelError, UnavailableError
+from millwheel.adapters.files import explained
+from millwheel.errors import CorruptionError, InvariantError, MillwheelError, SetupError, UnavailableError
 
 CACHE_BYTES = 192 << 20
 """Blocks, filters, indexes and unflushed writes of all stores of a process together."""
@@ -40,6 +41,7 @@ _SHARD_WRITE_BYTES = 16 << 20
 _IDENTITY = b"\x00"
 _FORMAT = b"millwheel state 1"
 _CHUNK = 512
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,191}")
 
 Entry = tuple[bytes, bytes]
 
@@ -155,14 +157,16 @@ class RocksStores:
 
         Raises CorruptionError when the directory is no store of ours, SetupError when the folder cannot be used.
         """
-        path = child(self._folder, shard)
+        if not _NAME.fullmatch(shard):
+            raise SetupError(f"{shard!r} cannot name a shard: use letters, digits, '_', '-' and '.'")
+        path = self._folder / shard
         try:
             shutil.rmtree(path, ignore_errors=True)
             self._folder.mkdir(parents=True, exist_ok=True)
             if checkpoint is not None:
                 _move(checkpoint, path)
         except OSError as ex:
-            raise setup_error(ex, f"preparing the local store of {shard}", path) from ex
+            raise explained(ex, f"prepare the local store {path}") from ex
         return RocksStore(self._open(path, checkpoint is None), str(path))
 
     def _open(self, path: Path, fresh: bool) -> Rdict:
@@ -221,6 +225,6 @@ def _translated(ex: Exception, path: str) -> MillwheelError:
         return ex
     if isinstance(ex, DbClosedError):
         return InvariantError(f"the store {path} was used after it was closed")
-    if text.startswith("Corruption"):
+    if text.startswith(("Corruption", "Invalid argument")):
         return CorruptionError(f"the local store {path} is damaged: {text}; a restart rebuilds it from the snapshot")
     return UnavailableError(f"the local store {path} failed: {text}; look at disk space and permissions there")

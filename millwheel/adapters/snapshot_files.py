@@ -1,180 +1,267 @@
-"""Snapshots in files: blobs, and manifests that name them.
+"""Snapshots as files below ``root/snapshots``: one folder for each shard, with manifests and the blobs they name.
 
-    snapshots/<shard>/<token>-<commit>-<file>     blobs; owner-qualified, so that a zombie's collection can
-                                                  only reach what it could have made itself
-    snapshots/<shard>/manifest-<number>.json      created if absent: the next number is a compare-and-set
-
-SSTs never change once written: those that a parent manifest has already are referred to, not copied.
+The number of a manifest is a compare-and-set: it is created if absent, one above all there are. Whoever loses looks
+again, so a manifest never has a newer one as its past, and tokens never fall from one number to the next. Therefore
+a blob that the newest manifest does not reach, and that is older than it, can never be referred to again.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+import errno
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-import msgspec
-import xxhash
+from xxhash import xxh3_128
 
-from millwheel.adapters.durable_files import create_if_absent, setup_error, sync_folder
-from millwheel.errors import ConflictError, CorruptionError
+from millwheel.adapters.durable import chunks, copy_file, create_if_absent, make_dirs, read_whole, remove_tree
+from millwheel.adapters.files import FileIdentity, Files, PosixFiles, explained
+from millwheel.adapters.snapshot_manifest import (
+    Rank,
+    blob_prefix,
+    blob_rank,
+    decode_manifest,
+    encode_manifest,
+    manifest_name,
+    manifest_number,
+    rank,
+)
+from millwheel.errors import ConflictError, CorruptionError, InvariantError, SetupError, UnavailableError
 from millwheel.ports import Manifest
 
 KEPT_MANIFESTS = 2
+_TRIES = 20
+_REMEMBERED = 10_000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _IMMUTABLE = ".sst"
+_NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
+
+Blob = tuple[str, int, str]
 
 
 class FileSnapshots:
-    """All snapshots below ``<root>/snapshots``."""
+    """The snapshots port on a directory that all workers share. For any thread."""
 
-    def __init__(self, root: str) -> None:
-        self._folder = Path(root) / "snapshots"
-        self._folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, root: str, files: Files | None = None) -> None:
+        self._files = files or PosixFiles()
+        self._path = f"{Path(root).absolute()}/snapshots"
+        # SSTs never change, and a checkpoint links the ones the last checkpoint had: read each of them only once.
+        self._digests: dict[FileIdentity, str] = {}
+
+    # --- manifests
 
     def latest(self, shard: str) -> Manifest | None:
         """See :class:`millwheel.ports.Snapshots`."""
-        found = [self._read(path) for path in self._manifests(shard)]
-        return max(found, key=lambda manifest: (manifest.token, manifest.last_commit, manifest.number), default=None)
+        folder = self._folder(shard)
+        with _explained(f"read the snapshots of {shard} in {folder}"):
+            return max(self._manifests(folder, shard), key=rank, default=None)
+
+    def _manifests(self, folder: str, shard: str) -> list[Manifest]:
+        for _ in range(_TRIES):
+            with suppress(FileNotFoundError):  # collected between the listing and the reading: list again
+                return [self._manifest(folder, name, shard) for name in self._names(folder) if manifest_number(name)]
+        raise UnavailableError(f"the manifests in {folder} vanish while they are read; look at the file system")
+
+    def _names(self, folder: str) -> list[str]:
+        return sorted(self._files.list_dir(folder)) if self._files.exists(folder) else []
+
+    def _manifest(self, folder: str, name: str, shard: str) -> Manifest:
+        data = read_whole(self._files, f"{folder}/{name}")
+        try:
+            manifest = decode_manifest(data)
+            if (manifest.shard, manifest.number) != (shard, manifest_number(name)):
+                raise CorruptionError(f"it is number {manifest.number} of {manifest.shard}")
+        except CorruptionError as ex:
+            raise CorruptionError(
+                f"the manifest {folder}/{name} cannot be used: {ex}. Bring it back from a copy; an older snapshot would "
+                "lose what was committed since, so none is taken"
+            ) from ex
+        return manifest
+
+    # --- publishing
 
     def publish(self, shard: str, token: int, last_commit: int, checkpoint: str, guard: Callable[[], None]) -> Manifest:
-        """See :class:`millwheel.ports.Snapshots`."""
-        folder = self._folder / shard
-        try:
-            folder.mkdir(exist_ok=True)
-            parent = self.latest(shard)
-            files = self._upload(folder, Path(checkpoint), f"{token}-{last_commit}", parent)
-            while True:
-                parent = self.latest(shard)
-                if parent is not None and parent.token > token:
-                    raise ConflictError(f"shard {shard}: a snapshot under token {parent.token} exists, ours is {token}")
-                number = max((_number(path) for path in self._manifests(shard)), default=0) + 1
+        """See :class:`millwheel.ports.Snapshots`. Publishing the same commit again returns what was published."""
+        folder = self._folder(shard)
+        mine = Rank(token, last_commit)
+        prefix = blob_prefix(mine)
+        with _explained(f"publish a snapshot of {shard} in {folder}"):
+            make_dirs(self._files, folder)
+            uploaded: dict[str, Blob] = {}
+            for _ in range(_TRIES):
+                manifests = self._manifests(folder, shard)
+                parent = max(manifests, key=rank, default=None)
+                if parent is not None and rank(parent) >= mine:
+                    return _published_already(parent, mine)
+                files = self._upload(folder, prefix, checkpoint, parent, uploaded)
+                number = max((manifest.number for manifest in manifests), default=0) + 1
                 manifest = Manifest(shard, number, parent.number if parent else 0, token, last_commit, files)
                 guard()
-                if create_if_absent(folder / f"manifest-{number:010d}.json", _encode(manifest)):
+                if self._create(folder, prefix, manifest):
                     return manifest
-        except OSError as ex:
-            raise setup_error(ex, f"publishing a snapshot of {shard}", folder) from ex
+        raise UnavailableError(f"{_TRIES} others published snapshots of {shard} while we tried; try again")
 
-    def restore(self, manifest: Manifest, path: str) -> None:
-        """See :class:`millwheel.ports.Snapshots`."""
-        target = Path(path)
-        if target.exists():
-            shutil.rmtree(target)
-        target.mkdir(parents=True)
-        for name, (blob, size, checksum) in manifest.files.items():
-            source = self._folder / manifest.shard / blob
-            _place(source, target / name)
-            if _size(source) != size or _digest(target / name) != checksum:
-                raise CorruptionError(
-                    f"snapshot {manifest.number} of {manifest.shard}: {source} is missing or damaged; restore the file "
-                    "from a copy, recovery does not fall back to an older snapshot"
-                )
-
-    def collect(self, shard: str) -> int:
-        """See :class:`millwheel.ports.Snapshots`."""
-        paths = self._manifests(shard)
-        manifests = sorted((self._read(path) for path in paths), key=lambda m: (m.token, m.last_commit, m.number))
-        kept = manifests[-KEPT_MANIFESTS:]
-        if not kept:
-            return 0
-        used = {blob for manifest in kept for blob, _, _ in manifest.files.values()}
-        newest = (kept[-1].token, kept[-1].last_commit)
-        gone = [self._folder / shard / f"manifest-{m.number:010d}.json" for m in manifests[:-KEPT_MANIFESTS]]
-        gone += [
-            path
-            for path in (self._folder / shard).iterdir()
-            if path.name not in used and (made := _made(path.name)) is not None and made <= newest
-        ]
-        for path in gone:
-            path.unlink(missing_ok=True)
-        return len(gone)
+    def _create(self, folder: str, prefix: str, manifest: Manifest) -> bool:
+        data = encode_manifest(manifest)
+        return create_if_absent(self._files, folder, manifest_name(manifest.number), data, f"{prefix}manifest")
 
     def _upload(
-        self, folder: Path, checkpoint: Path, prefix: str, parent: Manifest | None
-    ) -> Mapping[str, tuple[str, int, str]]:
-        files: dict[str, tuple[str, int, str]] = {}
-        for path in sorted(checkpoint.iterdir()):
-            size, checksum = path.stat().st_size, _digest(path)
-            before = parent.files.get(path.name) if parent is not None else None
-            if before is not None and before[1:] == (size, checksum):
-                files[path.name] = before
-                continue
-            blob = f"{prefix}-{path.name}"
-            _place(path, folder / blob)
-            _sync(folder / blob)
-            files[path.name] = (blob, size, checksum)
-        sync_folder(folder)
+        self, folder: str, prefix: str, checkpoint: str, parent: Manifest | None, uploaded: dict[str, Blob]
+    ) -> Mapping[str, Blob]:
+        """Every file of the checkpoint as a durable blob: the parent's where it has the same, else one of ours.
+
+        Only the parent's, because everything older may be collected at any time. ``uploaded`` is what was made so far.
+        """
+        files: dict[str, Blob] = {}
+        made = False
+        for name in sorted(self._files.list_dir(checkpoint)):
+            known = self._known(f"{checkpoint}/{name}", parent.files.get(name) if parent else None)
+            if known is None and name not in uploaded:
+                uploaded[name] = self._uploaded(f"{checkpoint}/{name}", folder, f"{prefix}{name}")
+                made = True
+            files[name] = known or uploaded[name]
+        if made:
+            self._files.sync_dir(folder)
         return files
 
-    def _manifests(self, shard: str) -> Sequence[Path]:
-        folder = self._folder / shard
-        return sorted(folder.glob("manifest-*.json")) if folder.is_dir() else []
+    def _known(self, path: str, blob: Blob | None) -> Blob | None:
+        if blob is None or not path.endswith(_IMMUTABLE):
+            return None
+        identity = self._files.identity(path)
+        return blob if identity.size == blob[1] and self._digest(path, identity) == blob[2] else None
 
-    @staticmethod
-    def _read(path: Path) -> Manifest:
+    def _uploaded(self, source: str, folder: str, name: str) -> Blob:
+        target = f"{folder}/{name}"
+        if source.endswith(_IMMUTABLE) and self._linked(source, target):
+            self._sync(target)
+        else:
+            copy_file(self._files, source, target, _ignore)
+        # What counts is what the folder holds, so the checksum is taken of the blob.
+        identity = self._files.identity(target)
+        return name, identity.size, self._digest(target, identity)
+
+    def _linked(self, source: str, target: str) -> bool:
         try:
-            body = msgspec.json.decode(path.read_bytes())
-            checksum = body.pop("checksum")
-            if xxhash.xxh3_128_hexdigest(msgspec.json.encode(body)) != checksum:
-                raise ValueError("its checksum does not match")
-            return msgspec.convert(body, Manifest)
-        except (ValueError, KeyError, AttributeError, msgspec.MsgspecError) as ex:
-            raise CorruptionError(f"manifest {path} is damaged ({ex}); restore the file from a copy") from ex
+            self._files.link(source, target)
+        except OSError as ex:
+            if ex.errno in _NO_LINKS:
+                return False
+            raise
+        return True
 
-
-def _encode(manifest: Manifest) -> bytes:
-    body: dict[str, Any] = msgspec.to_builtins(manifest)
-    body = msgspec.json.decode(msgspec.json.encode(body))
-    return msgspec.json.encode({**body, "checksum": xxhash.xxh3_128_hexdigest(msgspec.json.encode(body))})
-
-
-def _number(path: Path) -> int:
-    return int(path.stem.rpartition("-")[2])
-
-
-def _made(name: str) -> tuple[int, int] | None:
-    """(token, commit) of a blob's name; None for anything else in the folder."""
-    parts = name.split("-", 2)
-    return (int(parts[0]), int(parts[1])) if len(parts) == 3 and parts[0].isdigit() and parts[1].isdigit() else None
-
-
-def _place(source: Path, target: Path) -> None:
-    """Link what never changes, copy everything else (and across file systems)."""
-    if source.suffix == _IMMUTABLE or source.name.endswith(_IMMUTABLE):
+    def _sync(self, path: str) -> None:
+        fd = self._files.open_read(path)
         try:
-            target.unlink(missing_ok=True)
-            os.link(source, target)
-            return
-        except OSError:
-            pass  # another file system, or one without links
-    if source.exists():
-        shutil.copyfile(source, target)
+            self._files.sync(fd)
+        finally:
+            self._files.close(fd)
+
+    def _digest(self, path: str, identity: FileIdentity) -> str:
+        if not path.endswith(_IMMUTABLE):
+            return self._read_digest(path)
+        known = self._digests.get(identity)
+        if known is None:
+            known = self._digests[identity] = self._read_digest(path)
+            if len(self._digests) > _REMEMBERED:
+                self._digests.pop(next(iter(self._digests)))
+        return known
+
+    def _read_digest(self, path: str) -> str:
+        digest = xxh3_128()
+        for part in chunks(self._files, path):
+            digest.update(part)
+        return digest.hexdigest()
+
+    # --- restoring
+
+    def restore(self, manifest: Manifest, path: str) -> None:
+        """See :class:`millwheel.ports.Snapshots`. What an interrupted restore left at ``path`` is removed first."""
+        folder = self._folder(manifest.shard)
+        with _explained(f"restore a snapshot of {manifest.shard} to {path}"):
+            remove_tree(self._files, path)
+            make_dirs(self._files, path)
+            try:
+                for name, blob in manifest.files.items():
+                    self._restore(f"{folder}/{blob[0]}", f"{path}/{name}", blob)
+            except (CorruptionError, FileNotFoundError) as ex:
+                remove_tree(self._files, path)
+                self._refuse_collected(folder, manifest)
+                raise CorruptionError(
+                    f"snapshot {manifest.number} of {manifest.shard} cannot be used: {ex}. Bring the file back from a "
+                    "copy; an older snapshot would lose what was committed since, so none is taken"
+                ) from ex
+
+    def _refuse_collected(self, folder: str, manifest: Manifest) -> None:
+        """Manifests are deleted before their blobs, so a manifest that stands should have them all."""
+        if not self._files.exists(f"{folder}/{manifest_name(manifest.number)}"):
+            raise UnavailableError(
+                f"snapshot {manifest.number} of {manifest.shard} was collected while it was restored; take the newest one"
+            )
+
+    def _restore(self, source: str, target: str, blob: Blob) -> None:
+        """SSTs are linked, because nobody ever writes to them; RocksDB does write to its other files."""
+        if not self._files.exists(source):
+            raise FileNotFoundError(errno.ENOENT, "it is missing", source)
+        if not (target.endswith(_IMMUTABLE) and self._linked(source, target)):
+            copy_file(self._files, source, target, _ignore)
+        size, digest = self._files.identity(target).size, self._read_digest(target)
+        if (size, digest) != blob[1:]:
+            raise CorruptionError(f"{source} has {size} bytes with checksum {digest}, not {blob[1]} with {blob[2]}")
+
+    # --- collecting
+
+    def collect(self, shard: str) -> int:
+        """See :class:`millwheel.ports.Snapshots`. Keeps the newest manifests, what they reach, and every blob that is
+        not older than the newest manifest, for that may be an upload on its way."""
+        folder = self._folder(shard)
+        with _explained(f"collect the snapshots of {shard} in {folder}"):
+            names = self._names(folder)
+            manifests = sorted(self._manifests(folder, shard), key=rank)
+            if not manifests:
+                return 0
+            kept = manifests[-KEPT_MANIFESTS:]
+            keep = {manifest_name(manifest.number) for manifest in kept}
+            keep.update(blob for manifest in kept for blob, _, _ in manifest.files.values())
+            gone = [name for name in names if name not in keep and _is_older(name, kept[-1])]
+            # Manifests go first: one that stands always finds its blobs.
+            for name in sorted(gone, key=lambda name: not manifest_number(name)):
+                with suppress(FileNotFoundError):
+                    self._files.unlink(f"{folder}/{name}")
+            return len(gone)
+
+    def _folder(self, shard: str) -> str:
+        if not _NAME.fullmatch(shard):
+            raise SetupError(f"{shard!r} cannot name a shard: use letters, digits, '_', '-' and '.'")
+        return f"{self._path}/{shard}"
 
 
-def _size(path: Path) -> int:
+def _published_already(parent: Manifest, mine: Rank) -> Manifest:
+    """The outcome when the newest snapshot is not older than ours."""
+    if rank(parent) == mine:
+        return parent
+    if parent.token == mine.token:
+        raise InvariantError(
+            f"shard {parent.shard}: its owner publishes commit {mine.last_commit} after commit {parent.last_commit}"
+        )
+    raise ConflictError(
+        f"shard {parent.shard}: snapshot {parent.number} was published under token {parent.token}, ours is {mine.token}: "
+        "the shard has a newer owner"
+    )
+
+
+def _is_older(name: str, newest: Manifest) -> bool:
+    number, made_for = manifest_number(name), blob_rank(name)
+    return 0 < number < newest.number or (made_for is not None and made_for < rank(newest))
+
+
+def _ignore(part: bytes) -> None:
+    """For a copy whose checksum is taken afterwards, from the copy."""
+
+
+@contextmanager
+def _explained(doing: str) -> Iterator[None]:
     try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return -1
-
-
-def _digest(path: Path) -> str:
-    """xxh3-128 of a file, "" when there is none."""
-    digest = xxhash.xxh3_128()
-    try:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    except FileNotFoundError:
-        return ""
-    return digest.hexdigest()
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        yield
+    except OSError as ex:
+        raise explained(ex, doing) from ex
