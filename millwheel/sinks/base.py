@@ -11,6 +11,10 @@ Per shard of the sink the runtime calls, in this order and never concurrently:
    or by another one, possibly while a zombie calls it too: it must be idempotent.
 
 A cut that was prepared but never committed is never published; ``sweep`` may delete what it left behind.
+
+Receipts are part of commits, so a few hundred bytes are right and a megabyte is the limit of what is wise. A sink
+that has nowhere to hide data may put the data itself into the receipt. Then nothing is ever lost, but a
+crash between ``publish`` and the next commit publishes it twice: such a sink is at-least-once, and says so.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class SinkRecord:
-    """One record on its way out."""
+    """One record on its way out. ``value`` is plain data: dicts, lists, text, bytes, numbers, booleans, None."""
 
     key: Any
     value: Any
@@ -32,7 +36,7 @@ class SinkRecord:
 class Cut:
     """What is written together. ``number`` counts the cuts of a shard from 0, without gaps once committed.
 
-    ``attempt`` is unique to this try (token and counter): two tries of the same number never share a file.
+    ``attempt`` is unique to this try, ``<token>-<counter>``: two tries of the same number never share a file.
     """
 
     number: int
@@ -44,14 +48,15 @@ class SinkWriter(Protocol):
     """Writes the cuts of one shard."""
 
     def prepare(self, cut: Cut) -> bytes:
-        """Durable but invisible. The receipt (at most a few kB) is all that ``publish`` gets."""
+        """Durable but invisible. The receipt is all that ``publish`` gets."""
 
     def publish(self, receipt: bytes) -> None:
         """Visible. Idempotent. Raises UnavailableError when it should be tried again."""
 
     def sweep(self, receipts: list[bytes]) -> None:
         """Called when a shard opens, after ``publish`` of every committed receipt in ``receipts``: remove what
-        older, uncommitted attempts of this shard left behind."""
+        older, uncommitted attempts of this shard left behind. Attempts with a newer token than this writer's
+        belong to a living successor and must stay."""
 
     def close(self) -> None: ...
 
@@ -59,9 +64,15 @@ class SinkWriter(Protocol):
 class Sink(Protocol):
     """A description of an output, cheap to construct; built on the driver and in every worker."""
 
+    flush_us: int
+    """How long a record may wait for its cut to fill up, µs."""
+    cut_records: int
+    """A cut is written once it has so many records."""
+
     def check(self, identity: str) -> None:
         """Called once by the driver before anything starts. ``identity`` names the root this run belongs to.
         Raises SetupError when the output cannot be written or holds the results of another root."""
 
-    def open(self, shard: str) -> SinkWriter:
-        """A writer for one shard (``shard`` is unique in the pipeline and safe in file names)."""
+    def open(self, shard: str, token: int) -> SinkWriter:
+        """A writer for one shard (``shard`` is unique in the pipeline and safe in file names) under the lease
+        ``token`` with which the attempts of its cuts begin."""

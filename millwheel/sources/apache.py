@@ -12,7 +12,7 @@ from millwheel.errors import RecordError
 from millwheel.sources.fields import FieldTypes
 from millwheel.sources.lines import Block, Decoded, decode_each
 
-_QUOTED = r'"((?:[^"\\]|\\.)*)"'
+_QUOTED = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
 _LINE = re.compile(
     rf"(\S+) (\S+) (.+?) \[([^\]]+)\] {_QUOTED} (\d{{3}}) (\d+|-)(?: {_QUOTED} {_QUOTED})?(?: .*)?\s*", re.DOTALL
 )

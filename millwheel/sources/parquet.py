@@ -105,7 +105,7 @@ class ParquetReader:
             problems = {}
             for place, row in enumerate(rows):
                 try:
-                    values.append(msgspec.convert(row, self._schema))  # type: ignore[type-var]
+                    values.append(msgspec.convert(row, self._schema))
                 except msgspec.ValidationError as ex:
                     values.append(None)
                     problems[place] = str(ex)

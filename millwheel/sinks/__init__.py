@@ -1,0 +1,48 @@
+"""Sinks: where results go. ``base`` is the contract, the other modules are the built-in kinds.
+
+A third party's kind is an entry point of the group ``millwheel.sinks``, called as ``factory(options, folder)``.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from millwheel.core.spec import SinkSpec
+from millwheel.errors import SetupError
+from millwheel.options import did_you_mean
+from millwheel.sinks.base import Sink
+
+_GROUP = "millwheel.sinks"
+_BUILT_IN = ("files", "stdout")
+
+
+def known_sinks() -> list[str]:
+    """The names that may stand below a stream in ``sinks:``, sorted."""
+    return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=_GROUP))})
+
+
+def build_sink(spec: SinkSpec, folder: str) -> Sink:
+    """The sink that a spec describes. Relative paths are relative to ``folder``.
+
+    Raises ValueError, with a sentence, for options that cannot work.
+    """
+    if spec.kind == "files":
+        from millwheel.sinks.files import build_files
+
+        return build_files(spec.options, folder)
+    if spec.kind == "stdout":
+        from millwheel.sinks.stdout import build_stdout
+
+        return build_stdout(spec.options)
+    return _third_party(spec, folder)
+
+
+def _third_party(spec: SinkSpec, folder: str) -> Sink:
+    for point in entry_points(group=_GROUP, name=spec.kind):
+        try:
+            factory = point.load()
+        except Exception as ex:  # a broken package may raise anything when it is imported
+            raise SetupError(f"the sink {spec.kind!r} ({point.value}) cannot be loaded: {type(ex).__name__}: {ex}") from ex
+        sink: Sink = factory(dict(spec.options), folder)
+        return sink
+    raise ValueError(f"there is no sink {spec.kind!r}{did_you_mean(spec.kind, known_sinks())}")

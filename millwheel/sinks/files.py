@@ -1,0 +1,197 @@
+"""Files of results that a plain glob may read at any moment: every visible file is whole, committed, and final.
+
+A cut is written under a hidden name, ``.part-<shard>-<number>-<attempt>.tmp``, and gets its visible name,
+``part-<shard>-<number>.jsonl``, by a hard link once its commit is durable. A link cannot overwrite, so a zombie
+that publishes the same cut again changes nothing. The order is: link, make the name durable, remove the hidden
+name. So if the hidden file of a committed cut is gone, the visible one is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import xxhash
+
+from millwheel.core.times import duration_us
+from millwheel.errors import CorruptionError, SetupError
+from millwheel.options import one_of, read_options
+from millwheel.sinks.base import Cut
+from millwheel.sinks.disk import Disk, in_words
+from millwheel.sinks.marker import claim
+from millwheel.sinks.parquet_rows import ParquetRows
+from millwheel.sinks.rows import json_lines, rows_of
+
+_FORMATS = ("jsonl", "parquet")
+_EXAMPLES = {
+    "path": "path: results/alerts",
+    "format": "format: jsonl",
+    "with_key": "with_key: true",
+    "with_timestamp": "with_timestamp: true",
+    "flush": "flush: 1s",
+    "cut_records": "cut_records: 50000",
+    "fields": "fields: {ad_id: int, spend: float}",
+}
+
+
+class FilesOptions(msgspec.Struct, frozen=True):
+    """What may stand below ``files:`` in a sink. A file is written once its first record has waited for ``flush``,
+    or once there are ``cut_records``. ``fields`` fixes the columns and types of Parquet files; without it they
+    follow from the rows."""
+
+    path: str
+    format: str = "jsonl"
+    with_key: bool = False
+    with_timestamp: bool = False
+    flush: str | int = "1s"
+    cut_records: int = 50_000
+    fields: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        one_of("format", self.format, _FORMATS)
+        if not self.path or "://" in self.path or "\0" in self.path:
+            raise ValueError(f"option 'path' is {self.path!r}; write a folder, for example path: results/alerts")
+        flush_us(self.flush)
+        if not 1 <= self.cut_records <= 1_000_000:
+            raise ValueError(f"option 'cut_records' is {self.cut_records}; write how many rows a file may have, up to 1000000")
+        if self.fields and self.format != "parquet":
+            raise ValueError("option 'fields' fixes the columns of format: parquet; remove it")
+        for name, kind in self.fields.items():
+            if kind not in ParquetRows.TYPES:
+                raise ValueError(f"option 'fields': {name!r} is {kind!r}; write one of {', '.join(ParquetRows.TYPES)}")
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True):
+    """What publishing a cut takes. ``checksum`` is the xxh3-64 of the ``size`` bytes of the file."""
+
+    temp: str
+    final: str
+    rows: int
+    size: int
+    checksum: int
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Receipt).decode
+
+
+def flush_us(text: str | int) -> int:
+    """The option ``flush`` in µs. Raises ValueError, with a sentence."""
+    try:
+        flush = duration_us(text)
+    except ValueError as ex:
+        raise ValueError(f"option 'flush': {ex}") from None
+    if flush < 0:
+        raise ValueError(f"option 'flush' is {text}; write a duration, for example flush: 1s")
+    return flush
+
+
+def build_files(options: Mapping[str, Any], folder: str, disk: Disk | None = None) -> FilesSink:
+    """Raises ValueError, with a sentence, for options that cannot work."""
+    checked = read_options("the sink 'files'", options, FilesOptions, _EXAMPLES)
+    return FilesSink(checked, Path(folder, checked.path), disk or Disk())
+
+
+class FilesSink:
+    """A folder of part files."""
+
+    def __init__(self, options: FilesOptions, folder: Path, disk: Disk) -> None:
+        self._options = options
+        self._folder = folder
+        self._disk = disk
+        self.flush_us = flush_us(options.flush)
+        self.cut_records = options.cut_records
+
+    def check(self, identity: str) -> None:
+        """See :class:`millwheel.sinks.base.Sink`. Creates the folder and marks it as this root's."""
+        claim(self._disk, self._folder, identity)
+
+    def open(self, shard: str, token: int) -> FilesWriter:
+        return FilesWriter(self._options, self._folder, shard, token, self._disk)
+
+
+class FilesWriter:
+    """Writes the cuts of one shard."""
+
+    def __init__(self, options: FilesOptions, folder: Path, shard: str, token: int, disk: Disk) -> None:
+        self._options = options
+        self._folder = folder
+        self._shard = shard
+        self._token = token
+        self._disk = disk
+        self._parquet = ParquetRows(options.fields)
+        self._written: set[str] = set()
+
+    def prepare(self, cut: Cut) -> bytes:
+        name = f"part-{self._shard}-{cut.number:08d}"
+        rows = rows_of(cut.records, self._options.with_key, self._options.with_timestamp)
+        data = json_lines(rows) if self._options.format == "jsonl" else self._parquet.encode(rows)
+        temp, final = f".{name}-{cut.attempt}.tmp", f"{name}.{self._options.format}"
+        try:
+            self._disk.write(self._folder / temp, data)
+            self._disk.sync(self._folder)
+        except FileNotFoundError as ex:
+            raise SetupError(f"the output folder {self._folder} is gone; something removed it while results were written") from ex
+        except OSError as ex:
+            raise in_words(ex, f"write results to {self._folder}") from ex
+        self._written.add(temp)
+        return _pack(Receipt(temp, final, len(rows), len(data), xxhash.xxh3_64_intdigest(data)))
+
+    def publish(self, receipt: bytes) -> None:
+        told = _unpack(receipt)
+        try:
+            self._show(told)
+            self._disk.sync(self._folder)
+            self._disk.unlink(self._folder / told.temp)
+        except OSError as ex:
+            raise in_words(ex, f"publish {self._folder / told.final}") from ex
+        self._written.discard(told.temp)
+
+    def sweep(self, receipts: list[bytes]) -> None:
+        committed = {_unpack(receipt).temp for receipt in receipts}
+        ours = re.compile(rf"\.part-{re.escape(self._shard)}-\d+-(\d+)-[^.]*\.tmp")
+        try:
+            for name in self._disk.names(self._folder):
+                found = ours.fullmatch(name)
+                if found and int(found.group(1)) < self._token and name not in committed:
+                    self._disk.unlink(self._folder / name)
+        except OSError as ex:
+            raise in_words(ex, f"clean the output folder {self._folder}") from ex
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _show(self, told: Receipt) -> None:
+        """Make sure that the visible name is there and holds the cut."""
+        temp, final = self._folder / told.temp, self._folder / told.final
+        try:
+            self._verify(told)
+            self._disk.link(temp, final)
+        except (FileExistsError, FileNotFoundError):
+            self._expect_published(told)
+
+    def _verify(self, told: Receipt) -> None:
+        """A file that another process wrote is read once before it becomes visible."""
+        if told.temp in self._written:
+            return
+        data = self._disk.read(self._folder / told.temp)
+        if len(data) != told.size or xxhash.xxh3_64_intdigest(data) != told.checksum:
+            raise CorruptionError(f"{self._folder / told.temp} is not what was written ({told.size} bytes); the disk damaged it")
+
+    def _expect_published(self, told: Receipt) -> None:
+        final = self._folder / told.final
+        try:
+            size = self._disk.size(final)
+        except FileNotFoundError:
+            raise CorruptionError(
+                f"{final} is gone, with {told.rows} rows of results: something removed it, or its hidden file {told.temp}, "
+                "before the run was done with it; put it back, or start again with a new root and an empty output folder"
+            ) from None
+        if size != told.size:
+            raise CorruptionError(
+                f"{final} has {size} bytes where the {told.rows} rows that belong there have {told.size}; something else "
+                "wrote to the folder: move that file away, or start again with a new root and an empty output folder"
+            )

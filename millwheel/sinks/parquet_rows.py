@@ -1,0 +1,72 @@
+"""Rows as Parquet: one file per cut, with columns that keep their types from file to file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millwheel.sinks.rows import json_lines
+
+
+class ParquetRows:
+    """Encodes rows of one shard. ``fields`` fixes the columns; without it, columns appear as rows bring them, a whole
+    number column becomes a float one when floats come, and a column of mixed types is JSON text."""
+
+    TYPES: ClassVar[dict[str, pa.DataType]] = {
+        "int": pa.int64(),
+        "float": pa.float64(),
+        "str": pa.string(),
+        "bool": pa.bool_(),
+    }
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self._fixed = bool(fields)
+        self._schema = pa.schema([(name, self.TYPES[kind]) for name, kind in fields.items()])
+
+    def encode(self, rows: Sequence[Mapping[str, Any]]) -> bytes:
+        """A Parquet file."""
+        names = dict.fromkeys(self._schema.names)
+        if not self._fixed:
+            names.update(dict.fromkeys(str(name) for row in rows for name in row))
+        columns = {name: self._column(name, [row.get(name) for row in rows]) for name in names}
+        table = pa.table(columns)
+        if not self._fixed:
+            self._schema = table.schema
+        out = pa.BufferOutputStream()
+        pq.write_table(table, out, compression="zstd")
+        return bytes(out.getvalue())
+
+    def _column(self, name: str, values: list[Any]) -> pa.Array:
+        known = self._schema.field(name).type if name in self._schema.names else None
+        try:
+            found = pa.array(values)
+            if known is None or found.type == known:
+                return found
+            return found.cast(self._wider(known, found.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            if self._fixed:
+                return pa.array([_fitting(value, known) for value in values], known)
+            return pa.array([None if value is None else _text(value) for value in values], pa.string())
+
+    def _wider(self, known: pa.DataType, found: pa.DataType) -> pa.DataType:
+        if self._fixed:
+            return known
+        schemas = [pa.schema([("", kind)]) for kind in (known, found)]
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json_lines([value]).decode().rstrip("\n")
+
+
+def _fitting(value: Any, kind: Any) -> Any:
+    """The value in a column of a fixed type, None when it does not fit there."""
+    if value is not None and pa.types.is_string(kind):
+        return _text(value)
+    try:
+        return pa.scalar(value).cast(kind).as_py()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None

@@ -1,0 +1,54 @@
+"""Records as rows: what a file of results holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.sinks.base import SinkRecord
+
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def rows_of(records: Sequence[SinkRecord], with_key: bool, with_timestamp: bool) -> list[dict[str, Any]]:
+    """One dict per record: its value, or ``{"value": …}`` for one that is neither dict nor Struct. ``key`` and ``timestamp`` (µs)
+    are added on request, unless the value has fields of these names."""
+    rows = [record.value if type(record.value) is dict else _row(record.value) for record in records]
+    if with_timestamp:
+        rows = [{"timestamp": record.timestamp, **row} for record, row in zip(records, rows, strict=True)]
+    if with_key:
+        rows = [{"key": record.key, **row} for record, row in zip(records, rows, strict=True)]
+    return rows
+
+
+def _row(value: Any) -> dict[str, Any]:
+    if isinstance(value, msgspec.Struct):
+        fields: dict[str, Any] = msgspec.to_builtins(value, enc_hook=str)
+        return fields
+    return {"value": value}
+
+
+def json_lines(rows: Sequence[Any]) -> bytes:
+    """A line of JSON per row. What JSON lacks becomes what it has: bytes base64 text, sets and tuples lists, times
+    ISO 8601 text, NaN and infinities null, keys that are no text the text of them."""
+    try:
+        lines = [_encode(row) for row in rows]
+    except (TypeError, ValueError):
+        lines = [_encode(_plain(row)) for row in rows]
+    return b"\n".join(lines) + b"\n" if lines else b""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_key(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(part) for part in value]
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return str(_plain(key))
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)

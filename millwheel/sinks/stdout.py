@@ -1,0 +1,75 @@
+"""Prints a stream as JSON lines on the standard output of the worker, which its launcher keeps as a log file and may
+forward to the terminal.
+
+At least once: what is printed cannot be taken back, so a crash right after printing prints the same lines
+again. Nothing is lost, because the lines themselves are the receipt.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import msgspec
+
+from millwheel.errors import SetupError, UnavailableError
+from millwheel.options import read_options
+from millwheel.sinks.base import Cut
+from millwheel.sinks.files import flush_us
+from millwheel.sinks.rows import json_lines, rows_of
+
+_EXAMPLES = {"with_key": "with_key: true", "with_timestamp": "with_timestamp: true", "flush": "flush: 100ms"}
+
+
+class StdoutOptions(msgspec.Struct, frozen=True):
+    """What may stand below ``stdout:``."""
+
+    with_key: bool = False
+    with_timestamp: bool = False
+    flush: str | int = "100ms"
+
+    def __post_init__(self) -> None:
+        flush_us(self.flush)
+
+
+def build_stdout(options: Mapping[str, Any], out: TextIO | None = None) -> StdoutSink:
+    """Raises ValueError, with a sentence, for options that cannot work."""
+    return StdoutSink(read_options("the sink 'stdout'", options, StdoutOptions, _EXAMPLES), out)
+
+
+class StdoutSink:
+    """Built by :func:`build_stdout`. It is its own writer: no shard has anything to keep."""
+
+    cut_records = 1_000
+
+    def __init__(self, options: StdoutOptions, out: TextIO | None) -> None:
+        self._options = options
+        self._out = out
+        self.flush_us = flush_us(options.flush)
+
+    def check(self, identity: str) -> None:
+        """Standard output is always there."""
+
+    def open(self, shard: str, token: int) -> StdoutSink:
+        return self
+
+    def prepare(self, cut: Cut) -> bytes:
+        return json_lines(rows_of(cut.records, self._options.with_key, self._options.with_timestamp))
+
+    def publish(self, receipt: bytes) -> None:
+        out = self._out or sys.stdout
+        try:
+            out.write(receipt.decode())
+            out.flush()
+        except OSError as ex:
+            if ex.errno == errno.EPIPE:
+                raise SetupError("nobody reads the standard output any more; keep its reader alive, or use the sink 'files'") from ex
+            raise UnavailableError(f"cannot print results: {ex.strerror}; free some space where the output goes") from ex
+
+    def sweep(self, receipts: list[bytes]) -> None:
+        """Nothing is left behind."""
+
+    def close(self) -> None:
+        """Standard output stays open."""

@@ -1,0 +1,210 @@
+"""Made-up records at a chosen rate, for load tests and first steps.
+
+A record is a function of (seed, partition, index), and its event time of (start, rate, index), so that a partition
+read again from a position gives the same records. The position of a record is its index plus one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+import numpy as np
+import xxhash
+
+from millwheel.core.times import SECOND
+from millwheel.errors import SetupError
+from millwheel.options import read_options
+from millwheel.sources.base import Chunk, Partition
+
+Factory = Callable[[int, int], Any]
+_EXAMPLES = {
+    "rate": "rate: 5000",
+    "count": "count: 1000000",
+    "keys": "keys: 1000",
+    "partitions": "partitions: 4",
+    "factory": "factory: module:function",
+    "seed": "seed: 7",
+    "start": 'start: "2026-01-01T00:00:00Z"',
+}
+_BLOCK = 4096
+_MAX_BURST_US = SECOND
+
+
+class GeneratorOptions(msgspec.Struct, frozen=True):
+    """What may stand below ``generator:``.
+
+    ``rate`` (records/s of all partitions together; 0: as fast as they are taken) paces the records by the wall clock.
+    Their event times advance by 1/rate from ``start`` on, at rate 0 as for 1,000,000/s. ``count`` (of all
+    partitions together) ends the source. ``factory`` makes values from (index, partition number).
+    """
+
+    rate: float = 1000.0
+    count: int | None = None
+    keys: int = 1000
+    partitions: int = 1
+    factory: str = ""
+    seed: int = 0
+    start: str = "2026-01-01T00:00:00Z"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rate <= 1e9:
+            raise ValueError(f"option 'rate' is {self.rate}; write records per second, or 0 for as fast as possible")
+        if self.count is not None and self.count < 0:
+            raise ValueError(f"option 'count' is {self.count}; write how many records to make, or leave it out")
+        for name, given, most in (("keys", self.keys, 2**40), ("partitions", self.partitions, 10_000)):
+            if not 1 <= given <= most:
+                raise ValueError(f"option {name!r} is {given}; write a number from 1 to {most}")
+        if self.factory and not all(self.factory.partition(":")):
+            raise ValueError(f"option 'factory' is {self.factory!r}; write module:function")
+        self.start_us()
+
+    def start_us(self) -> int:
+        """``start`` in µs; ValueError when it is no ISO 8601 time."""
+        try:
+            given = datetime.fromisoformat(self.start.replace("Z", "+00:00"))
+        except ValueError:
+            raise ValueError(f"option 'start' is {self.start!r}; write an ISO 8601 time such as 2026-01-01T00:00:00Z") from None
+        aware = given if given.tzinfo else given.replace(tzinfo=timezone.utc)
+        return round(aware.timestamp() * SECOND)
+
+
+def build_generator(
+    options: Mapping[str, Any], folder: str, schema: type | None = None, clock: Callable[[], int] | None = None
+) -> GeneratorSource:
+    """Raises ValueError, with a sentence, for options that cannot work. ``clock`` is a monotonic one, in µs."""
+    read = read_options("generator", options, GeneratorOptions, _EXAMPLES)
+    return GeneratorSource(read, folder, schema, clock or (lambda: time.monotonic_ns() // 1000))
+
+
+class GeneratorSource:
+    """Built by :func:`build_generator`."""
+
+    poll_us = 1_000
+
+    def __init__(self, options: GeneratorOptions, folder: str, schema: type | None, clock: Callable[[], int]) -> None:
+        self._options = options
+        self._folder = folder
+        self._schema = schema
+        self._clock = clock
+        self.bounded = options.count is not None
+
+    def partitions(self) -> Sequence[Partition]:
+        return [Partition(str(number)) for number in range(self._options.partitions)]
+
+    def open(self, partition: Partition) -> GeneratorReader:
+        number = int(partition.name)
+        return GeneratorReader(self._options, number, self._make(number), self._clock)
+
+    def _make(self, number: int) -> Callable[[int, int], list[Any]]:
+        """(first index, count) -> values."""
+        schema = self._schema
+        if not self._options.factory:
+            make = DefaultRecords(self._options, number).make
+        else:
+            factory = load_function(self._options.factory, self._folder)
+
+            def make(first: int, count: int) -> list[Any]:
+                return [factory(index, number) for index in range(first, first + count)]
+
+        if schema is None:
+            return make
+        return lambda first, count: [msgspec.convert(value, schema) for value in make(first, count)]
+
+
+def load_function(name: str, folder: str) -> Factory:
+    """``module:function``, looked for in ``folder`` first. Raises SetupError, with a sentence."""
+    module, _, attribute = name.partition(":")
+    if folder not in sys.path:
+        sys.path.insert(0, os.path.abspath(folder))
+    try:
+        found: Factory = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as ex:
+        raise SetupError(f"the generator's factory {name!r} cannot be loaded from {folder}: {ex}") from ex
+    return found
+
+
+class DefaultRecords:
+    """Values {"id", "key", "value", "ts"}: a unique text, one of ``keys`` numbers, a float in [0, 1), µs."""
+
+    def __init__(self, options: GeneratorOptions, partition: int) -> None:
+        self._options = options
+        self._partition = partition
+        self._period_us = SECOND * options.partitions / options.rate if options.rate else float(options.partitions)
+        self._start_us = options.start_us()
+        self._block = -1
+        self._numbers: list[int] = []
+        self._floats: list[float] = []
+
+    def make(self, first: int, count: int) -> list[Any]:
+        """Values from index ``first`` on."""
+        return [self._value(index) for index in range(first, first + count)]
+
+    def _value(self, index: int) -> dict[str, Any]:
+        block, place = divmod(index, _BLOCK)
+        if block != self._block:
+            self._draw(block)
+        return {
+            "id": f"{self._partition}-{index}",
+            "key": self._numbers[place],
+            "value": self._floats[place],
+            "ts": self._start_us + int(index * self._period_us),
+        }
+
+    def _draw(self, block: int) -> None:
+        seed = xxhash.xxh3_64_intdigest(f"{self._options.seed}/{self._partition}/{block}".encode())
+        random = np.random.Generator(np.random.Philox(seed))
+        self._numbers = random.integers(0, self._options.keys, _BLOCK).tolist()
+        self._floats = random.random(_BLOCK).tolist()
+        self._block = block
+
+
+class GeneratorReader:
+    """Makes what is due by now. A reader that begins at a position goes on at the rate, without a burst."""
+
+    def __init__(
+        self, options: GeneratorOptions, number: int, make: Callable[[int, int], list[Any]], clock: Callable[[], int]
+    ) -> None:
+        self._make = make
+        self._clock = clock
+        self._per_us = options.rate / options.partitions / SECOND
+        self._count = None if options.count is None else _share(options.count, number, options.partitions)
+        self._began_us = -1
+        self._began_at = 0
+
+    def read(self, position: int, max_records: int) -> Chunk:
+        """See :class:`millwheel.sources.base.Reader`."""
+        end = min(position + max_records, self._due(position))
+        if self._count is not None:
+            end = min(end, self._count)
+        end = max(end, position)
+        values = self._make(position, end - position)
+        finished = self._count is not None and end >= self._count
+        return Chunk(list(range(position + 1, end + 1)), values, end, finished=finished)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _due(self, position: int) -> int:
+        """How many records this partition should have made by now; at most a second's worth may be owed."""
+        if not self._per_us:
+            return sys.maxsize
+        now = self._clock()
+        if self._began_us < 0:
+            self._began_us, self._began_at = now, position
+        due = self._began_at + int((now - self._began_us) * self._per_us)
+        owed_us = (due - position) / self._per_us
+        if owed_us > _MAX_BURST_US:
+            self._began_us += int(owed_us - _MAX_BURST_US)
+        return due
+
+
+def _share(count: int, number: int, partitions: int) -> int:
+    """How many of ``count`` records the partition ``number`` makes."""
+    return count // partitions + (number < count % partitions)
