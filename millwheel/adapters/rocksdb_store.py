@@ -53,11 +53,19 @@ class RocksStore:
         self._db = db
         self._path = path
         self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
-        self.get = db.get
-        """The value of a key or None."""
+        self._get = db.get
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            return cast("bytes | None", self._get(key))
+        except Exception as ex:
+            raise _translated(ex, self._path) from ex
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        return cast("list[bytes | None]", self._db.get(keys if type(keys) is list else list(keys)))
+        try:
+            return cast("list[bytes | None]", self._get(keys if type(keys) is list else list(keys)))
+        except Exception as ex:
+            raise _translated(ex, self._path) from ex
 
     def apply(self, puts: Iterable[Entry], deletes: Iterable[bytes]) -> None:
         batch = WriteBatch(True)
@@ -87,8 +95,11 @@ class RocksStore:
     def scan(self, prefix: bytes) -> Iterator[Entry]:
         """The first entries are read at once, which is all of most scans; longer ones go on over RocksDB's iterator,
         which sees the store as of this call and ends with :meth:`close`."""
-        items = _items(self._db, prefix)
-        head = [entry for entry in islice(items, _CHUNK) if entry[0] != _IDENTITY]
+        try:
+            items = _items(self._db, prefix)
+            head = [entry for entry in islice(items, _CHUNK) if entry[0] != _IDENTITY]
+        except Exception as ex:
+            raise _translated(ex, self._path) from ex
         if len(head) < _CHUNK - 1:
             return iter(head)
         rest = _Scan(items, self._path)
@@ -209,6 +220,13 @@ def _options(cache: Cache, budget: WriteBufferManager, fresh: bool) -> Options:
     options.set_block_based_table_factory(table)
     options.set_write_buffer_manager(budget)
     options.set_write_buffer_size(_SHARD_WRITE_BYTES)
+    options.set_max_write_buffer_number(4)
+    # A write that RocksDB slows down would hold the interpreter's lock and stop the whole process, so it never does:
+    # snapshots flush often and compaction may lag behind.
+    options.set_level_zero_slowdown_writes_trigger(64)
+    options.set_level_zero_stop_writes_trigger(256)
+    options.set_soft_pending_compaction_bytes_limit(0)
+    options.set_hard_pending_compaction_bytes_limit(0)
     options.set_compression_type(DBCompressionType.lz4())
     options.set_max_open_files(256)
     options.set_bytes_per_sync(1 << 20)
