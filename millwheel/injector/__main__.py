@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from typing import Annotated
@@ -48,7 +49,8 @@ def serve(coordination: Coordination, server: InjectorServer, ending: Ending) ->
     coordination.watch_tables(server.table_changed)
     server.start()
     try:
-        coordination.elect("injector", uuid4().hex, server.address.encode(), ending.won.set)
+        data = json.dumps({"address": server.address}).encode()
+        coordination.elect("injector", uuid4().hex, data, ending.won.set)
         ending.won.wait()
         if ending.code is None:
             server.lead(coordination.tables().values())

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from millwheel.adapters.clock import SystemClock
@@ -19,12 +18,14 @@ from millwheel.core.graph import build_graph
 from millwheel.errors import FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.launch.exits import Exit
 from millwheel.launch.lifeline import die_with_parent
-from millwheel.launch.shipping import PARAMS_FILE, PIPELINE_FILE
+from millwheel.launch.shipped import load_shipped
 from millwheel.master.planner import NodeDemand
 from millwheel.master.runtime import MasterPace
 from millwheel.master.server import MasterOutside, MasterProcess
 from millwheel.master.state import MasterConfig
-from millwheel.spec import load_pipeline
+
+SESSION_TIMEOUT_S = 2.0
+"""How long a dead leader leads on: short, because a restart costs a master nothing."""
 
 
 def main(
@@ -40,7 +41,7 @@ def main(
     code: int = Exit.STOPPED
     try:
         nodes = demands(Path(root))
-        _run(root, ZooKeeperCoordination(zookeeper, pipeline), nodes, workers, listen)
+        _run(root, ZooKeeperCoordination(zookeeper, pipeline, SESSION_TIMEOUT_S), nodes, workers, listen)
     except MillwheelError as error:
         typer.echo(f"master: {error}", err=True)
         code = _exit_code(error)
@@ -55,12 +56,7 @@ def _exit_code(error: MillwheelError) -> int:
 
 def demands(root: Path) -> tuple[NodeDemand, ...]:
     """The nodes of the pipeline that the driver shipped to the root."""
-    shipped = root / "pipeline"
-    try:
-        params = msgspec.json.decode((shipped / PARAMS_FILE).read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError) as error:
-        raise SetupError(f"{shipped} holds no pipeline that `millwheel run` shipped: {error}") from error
-    graph = build_graph(load_pipeline(str(shipped / PIPELINE_FILE), params))
+    graph = build_graph(load_shipped(str(root)))
     nodes = graph.nodes.values()
     return tuple(NodeDemand(node.name, node.computation.shards if node.computation else None) for node in nodes)
 

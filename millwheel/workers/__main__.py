@@ -6,10 +6,8 @@ import logging
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from millwheel.adapters.clock import SystemClock
@@ -20,10 +18,9 @@ from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.launch.exits import Exit
 from millwheel.launch.lifeline import die_with_parent
-from millwheel.launch.shipping import PARAMS_FILE, PIPELINE_FILE
+from millwheel.launch.shipped import load_shipped
 from millwheel.sinks import build_sink
 from millwheel.sources import build_source
-from millwheel.spec import load_pipeline
 from millwheel.workers.assembly import Assembly, Outside
 from millwheel.workers.process import WorkerProcess, WorkerSettings, WorkerStorage, clean_scratch
 
@@ -45,9 +42,7 @@ def main(
 def _run(root: str, zookeeper: str, pipeline: str, settings: WorkerSettings) -> int:
     code = 1
     try:
-        shipped = Path(root) / "pipeline"
-        params = msgspec.json.decode((shipped / PARAMS_FILE).read_bytes(), type=dict[str, str])
-        assembly = Assembly(load_pipeline(str(shipped / PIPELINE_FILE), params), root, SystemClock(), Outside(build_source, build_sink))
+        assembly = Assembly(load_shipped(root), root, SystemClock(), Outside(build_source, build_sink))
         coordination = ZooKeeperCoordination(zookeeper, pipeline)
         storage = WorkerStorage(FileJournals(root), FileSnapshots(root), RocksStores(settings.scratch))
         process = WorkerProcess(settings, assembly, coordination, storage)

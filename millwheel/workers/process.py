@@ -115,7 +115,7 @@ class WorkerProcess:
         return events
 
     def _injector_moved(self, members: Mapping[str, bytes]) -> None:
-        self._injector_address = next((data.decode() for data in members.values()), None)
+        self._injector_address = next((json.loads(data)["address"] for data in members.values()), None)
         self._injector.leader_changed()
 
     def _workers_changed(self, members: Mapping[str, bytes]) -> None:

@@ -1,0 +1,8 @@
+"""``python -m millwheel`` is the ``millwheel`` command."""
+
+from __future__ import annotations
+
+from millwheel.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""The root of a run: whose it is, who may drive it, and what later runs find there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from millwheel.errors import SetupError
+
+_LOCK = "driver.lock"
+_IDENTITY = "identity.json"
+_RUN = "run.json"
+_COMPLETED = "COMPLETED"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a root belongs to: one pipeline, and one birth of it. Written once, never changed."""
+
+    pipeline: str
+    instance: str
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}-{self.instance}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """Where the run on a root can be reached, for tools. ``seconds`` is how long earlier runs have worked."""
+
+    pipeline: str
+    instance: str
+    zookeeper: str
+    driver_pid: int
+    seconds: float = 0.0
+
+
+class Root:
+    """A directory that this driver holds, from :meth:`open` to :meth:`close`."""
+
+    def __init__(self, path: Path, identity: Identity, lock: IO[str]) -> None:
+        self.path = path
+        self.identity = identity
+        self._lock = lock
+
+    @classmethod
+    def open(cls, place: str, pipeline: str) -> Root:
+        """Take a root, creating it when there is none.
+
+        Raises SetupError when another driver holds it, when it belongs to another pipeline or to something else,
+        or when it cannot be written.
+        """
+        path = root_path(place)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            _refuse_foreign(path)
+            lock = _take_lock(path)
+            return cls(path, _identity(path, pipeline), lock)
+        except OSError as error:
+            raise SetupError(f"The root {path} cannot be used: {error}. Choose a folder that can be written.") from error
+
+    def close(self) -> None:
+        """Let other drivers have it."""
+        self._lock.close()
+
+    @property
+    def logs(self) -> Path:
+        """Where the processes of a run write what they have to say."""
+        return self._folder("logs")
+
+    @property
+    def scratch(self) -> Path:
+        """Local stores of workers on this machine; nothing in it outlives a run."""
+        return self._folder("scratch")
+
+    @property
+    def stop_file(self) -> Path:
+        """Its existence asks workers in far executors to stop."""
+        return self.path / "stop"
+
+    def read_run(self) -> RunInfo | None:
+        """What the last driver wrote, or None."""
+        return read_run(self.path)
+
+    def write_run(self, info: RunInfo) -> None:
+        """Tell tools where the run is."""
+        write_atomically(self.path / _RUN, msgspec.json.encode(info))
+
+    def completed(self) -> Mapping[str, Any] | None:
+        """The summary of a run that has processed all of its bounded input, or None."""
+        return _read_json(self.path / _COMPLETED)
+
+    def complete(self, summary: Mapping[str, Any]) -> None:
+        """Note that the input has been processed to its end."""
+        write_atomically(self.path / _COMPLETED, msgspec.json.format(msgspec.json.encode(summary), indent=2))
+
+    def _folder(self, name: str) -> Path:
+        folder = self.path / name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+
+def root_path(place: str) -> Path:
+    """The absolute path of a root given as a path or a ``file://`` URI. Raises SetupError for other schemes."""
+    scheme, separator, rest = place.partition("://")
+    if not separator:
+        return Path(place).expanduser().absolute()
+    if scheme != "file" or not rest.startswith("/"):
+        raise SetupError(f"The root {place} is not a folder: give a path or file:///path that all workers share")
+    return Path(rest)
+
+
+def read_run(path: Path) -> RunInfo | None:
+    """Where the run on the root at ``path`` is, or None when none was ever started there."""
+    try:
+        return msgspec.json.decode((path / _RUN).read_bytes(), type=RunInfo)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise SetupError(f"{path / _RUN} cannot be read: {error}") from error
+
+
+def write_atomically(target: Path, data: bytes) -> None:
+    """Replace a small file so that a reader, or a crash, sees the old bytes or the new ones."""
+    staged = target.with_name(f".{target.name}.{os.getpid()}")
+    with open(staged, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(staged, target)
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_foreign(path: Path) -> None:
+    names = {entry.name for entry in path.iterdir()}
+    if _IDENTITY not in names and names - {_LOCK} and not all(name.startswith(f".{_IDENTITY}.") for name in names):
+        raise SetupError(
+            f"The folder {path} is not empty and no root of a pipeline. Give an empty or a new folder with --root."
+        )
+
+
+def _take_lock(path: Path) -> IO[str]:
+    lock = open(path / _LOCK, "a+")  # noqa: SIM115: held until the run ends
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        holder = lock.read().strip()
+        lock.close()
+        who = f"process {holder}" if holder else "another process"
+        raise SetupError(
+            f"A run on the root {path} is going on already ({who}). Wait for it, stop it, or give another --root."
+        ) from None
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def _identity(path: Path, pipeline: str) -> Identity:
+    """The identity that stands, created by us if there is none. Raises SetupError when it is another pipeline's."""
+    target = path / _IDENTITY
+    if not target.exists():
+        staged = path / f".{_IDENTITY}.{secrets.token_hex(4)}"
+        with open(staged, "wb") as file:
+            file.write(msgspec.json.encode(Identity(pipeline, secrets.token_hex(8))))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(staged, target)  # never replaces one that stands
+        except FileExistsError:
+            pass  # somebody was quicker: theirs stands, and is read below
+        os.unlink(staged)
+        sync_folder(path)
+    try:
+        identity = msgspec.json.decode(target.read_bytes(), type=Identity)
+    except msgspec.DecodeError as error:
+        raise SetupError(f"{target} is damaged ({error}): the root cannot be trusted; use another one") from error
+    if identity.pipeline != pipeline:
+        raise SetupError(
+            f"The root {path} belongs to the pipeline {identity.pipeline!r}, not to {pipeline!r}. "
+            "Give another --root, or run the pipeline it belongs to."
+        )
+    return identity
+
+
+def _read_json(path: Path) -> Mapping[str, Any] | None:
+    try:
+        found: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise SetupError(f"{path} cannot be read: {error}") from error
+    return found

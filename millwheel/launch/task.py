@@ -1,0 +1,71 @@
+"""What runs inside a Spark task: it starts one worker as a child process and waits for it.
+
+A Spark task is forked from a daemon that has loaded pyspark, so it must not touch grpc, kazoo or rocksdict
+itself: the worker is executed afresh. The task is a thin parent: the worker dies with it (the kernel sees to
+that), and it ends when its own parent, the Spark daemon, is gone, which would otherwise leave it running for
+ever. A stop file on the shared root is how the driver asks all workers to stop, wherever they run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from millwheel.launch.base import WorkerTemplate
+from millwheel.launch.child import Child, fresh_scratch
+
+_POLL_S = 0.05
+_STOP_GRACE_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class SlotTask:
+    """The work of one task: the worker of ``slot``, until it ends or ``stop_file`` appears."""
+
+    slot: int
+    template: WorkerTemplate
+    stop_file: str
+
+    def __call__(self, _partition: Iterable[int]) -> Iterator[tuple[int, str]]:
+        """Run the worker; yields its exit code and last words. Called by Spark, on the task's main thread."""
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the daemon ignores it, and then no exit code is kept
+        scratch = fresh_scratch(self.template.scratch or _local_folder(), self.slot)
+        log = Path(self.template.logs) / f"worker-{self.slot}"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        child = Child(self.template.command(self.slot, scratch), log, _environment(), scratch)
+        yield _watch(child, Path(self.stop_file)), child.last_words()
+
+
+def _watch(child: Child, stop_file: Path) -> int:
+    """Wait for the child's end; ask it to stop when the stop file appears."""
+    parent = os.getppid()
+    deadline = None
+    while (code := child.wait(_POLL_S)) is None:
+        if os.getppid() != parent:
+            child.kill()
+            os.kill(os.getpid(), signal.SIGKILL)  # nobody is left to report to
+        if deadline is None and stop_file.exists():
+            child.terminate()
+            deadline = time.monotonic() + _STOP_GRACE_S
+        if deadline is not None and time.monotonic() > deadline:
+            child.kill()
+    return code
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the module path of this task, so that a package shipped with ``--py-files`` is found."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def _local_folder() -> str:
+    """Where Spark lets this executor keep files: the first of its local directories, "" when it names none."""
+    for name in ("SPARK_EXECUTOR_DIRS", "LOCAL_DIRS", "SPARK_LOCAL_DIRS"):
+        folders = os.environ.get(name, "").replace(os.pathsep, ",").split(",")
+        if folders[0]:
+            return folders[0]
+    return ""

@@ -1,0 +1,91 @@
+"""Where a run stands, asked from its injector a few times a second by a thread that nobody waits for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from millwheel.adapters.injector_client import fetch_status
+from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.errors import MillwheelError
+from millwheel.launch.summary import ClusterView, NodeView
+from millwheel.pb import injector_pb2
+
+_INTERVAL_S = 0.2
+LEADER_ROLE = "injector-leader"
+
+
+class _Address(msgspec.Struct):
+    address: str
+
+
+class StatusWatcher:
+    """Follows the leading injector. ``latest`` is the newest answer, None before the first."""
+
+    def __init__(self, coordination: Callable[[], ZooKeeperCoordination]) -> None:
+        self._connect = coordination
+        self._address = ""
+        self._lost = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True, name="status")
+        self.latest: ClusterView | None = None
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stop.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._follow_session(self._connect())
+            except MillwheelError:
+                self._stop.wait(_INTERVAL_S)
+
+    def _follow_session(self, session: ZooKeeperCoordination) -> None:
+        """Ask until we are stopped or the session with ZooKeeper is gone."""
+        self._lost.clear()
+        session.on_lost(self._lost.set)
+        session.watch_members(LEADER_ROLE, self._leader_changed)
+        try:
+            while not self._stop.wait(_INTERVAL_S) and not self._lost.is_set():
+                self._ask()
+        finally:
+            session.close()
+
+    def _leader_changed(self, members: Mapping[str, bytes]) -> None:
+        self._address = next(iter(addresses(members).values()), "")
+
+    def _ask(self) -> None:
+        if not self._address:
+            return
+        try:
+            self.latest = cluster_view(fetch_status(self._address))
+        except MillwheelError:
+            pass  # it is being replaced; the next answer comes from its successor
+
+
+def addresses(members: Mapping[str, bytes]) -> dict[str, str]:
+    """The gRPC address of each member, by its name."""
+    return {name: msgspec.json.decode(data, type=_Address).address for name, data in members.items()}
+
+
+def cluster_view(reply: injector_pb2.StatusReply) -> ClusterView:
+    """The injector's answer in our own words."""
+    nodes = {
+        node.node: NodeView(
+            name=node.node,
+            watermark_us=node.watermark_us,
+            complete=node.complete,
+            holder=f"{node.holder_shard}: {node.holder}" if node.holder else node.holder_shard,
+            counters=dict(node.counters),
+        )
+        for node in reply.nodes
+    }
+    return ClusterView(nodes, tuple(reply.latency_quantiles_ms))
