@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 from millwheel.errors import RecordError
@@ -30,18 +32,13 @@ class FieldTypes:
         """{place: what is wrong}. Whole numbers in a float field become floats, in place."""
         problems: dict[int, str] = {}
         for name, kind in self._fields.items():
-            column = [value.get(name) for value in values]
+            column = _column(name, values)
             kinds = set(map(type, column))
-            if not kinds <= _ALLOWED[kind] or (int in kinds and self._beyond(column)):
+            if not kinds <= _ALLOWED[kind] or (int in kinds and _beyond(column, kinds)):
                 self._find(name, kind, column, problems)
             if kind == "float" and int in kinds:
                 self._to_floats(name, column, values)
         return problems
-
-    @staticmethod
-    def _beyond(column: list[Any]) -> bool:
-        numbers = [number for number in column if type(number) is int]
-        return max(numbers) >= _INT64 or min(numbers) < -_INT64
 
     @staticmethod
     def _find(name: str, kind: str, column: list[Any], problems: dict[int, str]) -> None:
@@ -57,6 +54,24 @@ class FieldTypes:
         for found, value in zip(column, values, strict=True):
             if type(found) is int and -_INT64 <= found < _INT64:
                 value[name] = float(found)
+
+
+def _column(name: str, values: list[dict[str, Any]]) -> list[Any]:
+    """One field of all values; None where it is missing."""
+    try:
+        return list(map(itemgetter(name), values))
+    except KeyError:
+        return [value.get(name) for value in values]
+
+
+def _beyond(column: list[Any], kinds: set[type]) -> bool:
+    """True when a whole number does not fit into 64 bits."""
+    numbers = column if kinds == {int} else [number for number in column if type(number) is int]
+    try:
+        array("q", numbers)
+    except OverflowError:
+        return True
+    return False
 
 
 def from_text(name: str, kind: str, text: str) -> Any:

@@ -1,4 +1,8 @@
-"""Files as a source: each file that a glob matches is a partition, read by one reader."""
+"""Files as a source: JSON lines, CSV, Parquet and web server logs, whole, or followed as they grow.
+
+A partition is a file, read by one reader; its name is its path below the folder that all globs share. A followed
+source reads new lines as they are written and new files as they appear, and never ends.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +34,8 @@ _EXAMPLES = {
 }
 
 
-class FilesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What may stand below ``files:``. ``path`` is a glob or several; ``**`` descends into folders."""
+class FilesOptions(msgspec.Struct, frozen=True):
+    """What may stand below ``files:``. ``path`` is a glob (``**`` descends into folders), a folder, or several."""
 
     path: str | list[str]
     format: str
@@ -42,16 +46,23 @@ class FilesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         one_of("format", self.format, FORMATS)
-        if not self.path or "" in self.globs():
-            raise ValueError("option 'path' is empty; write a file name or a glob, for example input/*.jsonl")
+        self._check_paths()
         if self.format == "parquet" and self.follow:
             raise ValueError("option 'follow' does not fit format parquet, whose files are written once; remove it")
+        if self.format != "csv" and (self.delimiter != "," or self.columns):
+            raise ValueError(f"options 'delimiter' and 'columns' are for format: csv, not {self.format}; remove them")
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
             raise ValueError(f"option 'delimiter' is {self.delimiter!r}; write one character, for example ';'")
         if len(set(self.columns)) < len(self.columns):
             raise ValueError("option 'columns' names a column twice; give each its own name")
         if not 64 <= self.max_line_bytes <= 1 << 28:
             raise ValueError(f"option 'max_line_bytes' is {self.max_line_bytes}; write a number from 64 to {1 << 28}")
+
+    def _check_paths(self) -> None:
+        if not self.path or "" in self.globs():
+            raise ValueError("option 'path' is empty; write a file name or a glob, for example input/*.jsonl")
+        if url := next((path for path in self.globs() if "://" in path), None):
+            raise ValueError(f"option 'path' is the URL {url}, but only files can be read; mount that storage, or copy it")
 
     def globs(self) -> list[str]:
         """The globs, as they were written."""
@@ -65,28 +76,33 @@ def build_files(options: Mapping[str, Any], folder: str, schema: type | None, fi
 
 
 class FilesSource:
-    """All files that match. A followed source also finds files that appear later, and never ends."""
+    """All files that match, each once, whichever globs match them."""
 
-    poll_us = 50_000
-    """How long to wait after a read that found nothing, µs."""
+    poll_us = 20_000
 
     def __init__(self, options: FilesOptions, folder: str, schema: type | None, fields: Mapping[str, str]) -> None:
         self._options = options
-        self._globs = [os.path.normpath(os.path.join(folder, pattern)) for pattern in options.globs()]
+        self._globs = [os.path.abspath(os.path.join(folder, pattern)) for pattern in options.globs()]
+        self._top = os.path.commonpath([_fixed_folder(pattern) for pattern in self._globs])
         self._schema = schema
         self._fields = dict(fields)
         self.bounded = not options.follow
 
     def partitions(self) -> Sequence[Partition]:
         """One per file, sorted by name. Raises SetupError when there is none and none will come."""
-        found = sorted(_files(self._globs))
+        found = {path for pattern in self._globs for path in _files(pattern)}
         if not found and self.bounded:
-            raise SetupError(f"no file matches {' or '.join(self._globs)}; check the path of the source, or write follow: true")
+            raise SetupError(
+                f"no file matches {' or '.join(self._globs)}; check the path of the source (** descends into folders), "
+                "or write follow: true to wait for files"
+            )
         self._refuse_compressed(found)
-        return [Partition(self._name(path)) for path in found]
+        return [Partition(name) for name in sorted(os.path.relpath(path, self._top) for path in found)]
 
     def open(self, partition: Partition) -> Reader:
-        path = self._path(partition.name)
+        path = os.path.normpath(os.path.join(self._top, partition.name))
+        if os.path.commonpath((self._top, path)) != self._top:
+            raise SetupError(f"the partition {partition.name!r} lies outside {self._top}, where all files of the source are")
         if self._options.format == "parquet":
             from millwheel.sources.parquet import ParquetReader
 
@@ -102,49 +118,24 @@ class FilesSource:
             return ApacheCombined(self._schema, FieldTypes(self._fields))
         return CsvLines(self._schema, self._fields, options.delimiter, options.columns, options.max_line_bytes)
 
-    def _refuse_compressed(self, paths: list[str]) -> None:
+    def _refuse_compressed(self, paths: set[str]) -> None:
         compressed = next(filter(compression_of, paths), None)
         if self._options.follow and compressed is not None:
             raise SetupError(f"{compressed} is compressed and cannot be followed; narrow the glob, or remove follow: true")
 
-    # --- names -------------------------------------------------------------------------------------------
 
-    def _roots(self) -> list[str]:
-        return [fixed_prefix(pattern) for pattern in self._globs]
-
-    def _name(self, path: str) -> str:
-        """The path below the glob's fixed folder; with globs in several folders, the number of the folder before it."""
-        roots = sorted(set(self._roots()))
-        if len(roots) == 1:
-            return os.path.relpath(path, roots[0])
-        inside = [root for root in roots if os.path.commonpath((root, path)) == root]
-        root = max(inside, key=len)
-        return f"{roots.index(root)}:{os.path.relpath(path, root)}"
-
-    def _path(self, name: str) -> str:
-        roots = sorted(set(self._roots()))
-        if len(roots) == 1:
-            root, below = roots[0], name
-        else:
-            number, _, below = name.partition(":")
-            if not number.isdecimal() or int(number) >= len(roots):
-                raise SetupError(f"{name!r} is no file of the source {', '.join(self._globs)}; use a new root")
-            root = roots[int(number)]
-        path = os.path.normpath(os.path.join(root, below))
-        if os.path.commonpath((root, path)) != root:
-            raise SetupError(f"the partition {name!r} lies outside {root}; use a new root")
-        return path
+def _fixed_folder(pattern: str) -> str:
+    """The folder above a glob's first wildcard, or above the file or folder it names. It does not depend on what exists
+    now, so that names stay the same when more appears."""
+    folder = os.path.dirname(pattern)
+    while glob.has_magic(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
-def fixed_prefix(pattern: str) -> str:
-    """The folder of a normalised glob in which all it can match lies."""
-    if not glob.has_magic(pattern):
-        return os.path.dirname(pattern)
-    parts = pattern.split(os.sep)
-    fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-    return os.sep.join(parts[:fixed]) or os.sep
-
-
-def _files(globs: Sequence[str]) -> set[str]:
-    """Visible files, each once, whichever globs match them."""
-    return {path for pattern in globs for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)}
+def _files(pattern: str) -> list[str]:
+    """The files that match; of a folder, the visible ones in it (no ``_SUCCESS`` either)."""
+    found = glob.glob(pattern, recursive=True)
+    if found == [pattern] and os.path.isdir(pattern):
+        found = [os.path.join(pattern, name) for name in os.listdir(pattern) if name[0] not in "._"]
+    return [path for path in found if os.path.isfile(path)]
