@@ -1,250 +1,244 @@
-"""A YAML file as data that remembers its lines, with parameters filled in, and the problems found in it."""
+"""Reads a YAML file into nodes, under limits. See nodes.py for what is accepted."""
 
 from __future__ import annotations
 
-import difflib
+import math
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq, TaggedScalar
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
 
-from millwheel.core.times import duration_us
 from millwheel.errors import PipelineError
+from millwheel.spec.nodes import MAX_BYTES, MAX_DEPTH, MAX_NODES, Node
+from millwheel.spec.problems import Problems
 
-MAX_BYTES = 1_000_000
-PARAMETER = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*(?::-([^}]*))?\}")
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NUMBER = re.compile(r"[+-]?(\d+|\d*\.\d+([eE][+-]?\d+)?)")
-
-
-class Problems:
-    """Everything wrong with one file, a sentence each."""
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.found: list[str] = []
-
-    def add(self, line: int, place: str, text: str) -> None:
-        """Note a problem at a line (1-based) and a dotted place in the document."""
-        where = f"{self.file}:{line}: {place}: " if place else f"{self.file}:{line}: "
-        self.found.append(where + text)
-
-    def raise_any(self) -> None:
-        """PipelineError with all that was found, in the order of lines."""
-        if self.found:
-            raise PipelineError(*sorted(set(self.found), key=_line_of))
+_INT = re.compile(r"[-+]?[0-9][0-9_]{0,40}")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf"), math.inf),
+    "-.inf": -math.inf,
+    ".nan": math.nan,
+}
 
 
-def _line_of(problem: str) -> int:
-    found = re.search(r":(\d+): ", problem)
-    return int(found.group(1)) if found else 0
-
-
-def hint(given: str, known: Collection[str]) -> str:
-    """``; did you mean 'x'? Known: …`` for a name that is not one of ``known``."""
-    close = difflib.get_close_matches(str(given), list(known), n=1)
-    meant = f"; did you mean {close[0]!r}?" if close else "."
-    return f"{meant} Known: {', '.join(sorted(known)) or 'none'}"
-
-
-@dataclass(slots=True)
-class Section:
-    """A mapping in the document: typed access by name, with problems noted at the right line."""
-
-    problems: Problems
-    place: str
-    line: int
-    data: Mapping[str, Any]
-    lines: Mapping[str, int] = field(default_factory=dict)
-
-    def at(self, name: str) -> int:
-        """The line of a field (of the section, when it is absent)."""
-        return self.lines.get(name, self.line)
-
-    def path(self, name: str) -> str:
-        """The dotted place of a field."""
-        return f"{self.place}.{name}" if self.place else name
-
-    def bad(self, name: str, text: str) -> None:
-        """Note a problem with a field."""
-        self.problems.add(self.at(name), self.path(name), text)
-
-    def allow(self, *names: str) -> None:
-        """Note every field that is not one of ``names``."""
-        for name in self.data:
-            if name not in names:
-                self.bad(name, f"unknown field {name!r}{hint(name, names)}")
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.data
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The plain value of a field."""
-        value = self.data.get(name, default)
-        return default if value is None else value
-
-    def section(self, name: str) -> Section:
-        """A field that must be a mapping (an empty one when it is absent or wrong)."""
-        value = self.data.get(name)
-        if value is not None and not isinstance(value, Mapping):
-            self.bad(name, f"must be a mapping, not {kind_of(value)}")
-            value = None
-        return as_section(self.problems, self.path(name), self.at(name), value or {})
-
-    def sections(self, name: str) -> Iterator[tuple[str, Section]]:
-        """The entries of a field that maps names to mappings; each name is checked."""
-        outer = self.section(name)
-        for key in outer.data:
-            if not isinstance(key, str) or not _NAME.fullmatch(key):
-                outer.bad(key, f"{key!r} is no valid name; use letters, digits, '-' and '_', at most 64")
-                continue
-            yield key, outer.section(key)
-
-    def text(self, name: str, default: str = "") -> str:
-        """A field that is text (numbers are taken as written)."""
-        value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            self.bad(name, f"must be text, not {kind_of(value)}")
-            return default
-        return str(value)
-
-    def number(self, name: str, default: int | None, least: int = 0) -> int | None:
-        """A whole number of at least ``least``."""
-        value = self.get(name, default)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            self.bad(name, f"must be a whole number of at least {least}, not {value!r}")
-            return default
-        return value
-
-    def duration(self, name: str, default: int | None, never: bool = False) -> int | None:
-        """A duration in µs; ``never`` (where it is allowed) is None."""
-        value = self.get(name)
-        if value is None:
-            return default
-        if never and value == "never":
-            return None
-        try:
-            if isinstance(value, (bool, float)) or isinstance(value, int):
-                raise ValueError(f"{value!r} has no unit; write for example {value}s")
-            return duration_us(str(value))
-        except ValueError as ex:
-            self.bad(name, str(ex) + (", or never" if never else ""))
-            return default
-
-    def choice(self, name: str, known: Collection[str], default: str) -> str:
-        """One of some words."""
-        value = self.text(name, default)
-        if value not in known:
-            self.bad(name, f"unknown value {value!r}{hint(value, known)}")
-            return default
-        return value
-
-    def names(self, name: str) -> tuple[str, ...]:
-        """One name, or a list of names."""
-        value = self.get(name, [])
-        values = value if isinstance(value, list) else [value]
-        for one in values:
-            if not isinstance(one, str) or not _NAME.fullmatch(one):
-                self.bad(name, f"{one!r} is no valid name; use letters, digits, '-' and '_', at most 64")
-        return tuple(one for one in values if isinstance(one, str) and _NAME.fullmatch(one))
-
-
-def as_section(problems: Problems, place: str, line: int, data: Mapping[str, Any]) -> Section:
-    """A section over a mapping that came from the document (with lines) or not (without)."""
-    lines = {}
-    if isinstance(data, CommentedMap):
-        for key in data:
-            try:
-                lines[key] = data.lc.key(key)[0] + 1
-            except (KeyError, TypeError, AttributeError):
-                lines[key] = line
-    return Section(problems, place, line, data, lines)
-
-
-def kind_of(value: Any) -> str:
-    """What a value is, in YAML's words."""
-    if isinstance(value, Mapping):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    return f"{value!r}"
-
-
-def read_document(path: str) -> tuple[Any, Problems]:
-    """The parsed file. Raises PipelineError when it cannot be read or is no YAML mapping."""
-    problems = Problems(Path(path).name)
-    try:
-        raw = Path(path).read_bytes()
-    except OSError as ex:
-        raise PipelineError(f"{path}: cannot be read: {ex.strerror}; give the path of a pipeline's YAML file") from ex
-    if len(raw) > MAX_BYTES:
-        raise PipelineError(f"{path}: {len(raw)} bytes; a pipeline may have {MAX_BYTES}")
-    try:
-        yaml = YAML(typ="rt", pure=True)
-        yaml.allow_duplicate_keys = False
-        document = yaml.load(raw.decode("utf-8"))
-    except UnicodeDecodeError as ex:
-        raise PipelineError(f"{problems.file}: byte {ex.start} is not UTF-8; save the file as UTF-8") from ex
-    except MarkedYAMLError as ex:
-        mark = ex.problem_mark or ex.context_mark
-        line = mark.line + 1 if mark is not None else 1
-        words = " ".join(str(ex.problem or ex.context or "malformed").split("\n")[0].split())
-        raise PipelineError(
-            f"{problems.file}:{line}: malformed YAML: {words}; check the indentation, colons and quotes near this line"
-        ) from ex
-    except (YAMLError, ValueError, RecursionError, TypeError, AttributeError, KeyError, AssertionError) as ex:
-        words = " ".join(str(ex).split())[:200]
-        raise PipelineError(f"{problems.file}:1: malformed YAML: {words or type(ex).__name__}") from ex
-    if not isinstance(document, CommentedMap):
-        raise PipelineError(f"{problems.file}:1: a pipeline is a mapping with pipeline, streams, computations and sinks")
-    return document, problems
-
-
-def fill_in(node: Any, params: Mapping[str, str], problems: Problems, line: int = 1, place: str = "") -> Any:
-    """The document with ``${name}`` replaced in every text; unknown names are noted."""
-    if isinstance(node, TaggedScalar):
-        problems.add(line, place, "YAML tags are not allowed; write the value without '!…'")
-        return None
-    if isinstance(node, CommentedMap):
-        for key in list(node):
-            below = node.lc.data[key][0] + 1 if node.lc.data and key in node.lc.data else line
-            node[key] = fill_in(node[key], params, problems, below, f"{place}.{key}" if place else str(key))
-        return node
-    if isinstance(node, CommentedSeq):
-        for i, item in enumerate(node):
-            node[i] = fill_in(item, params, problems, line, f"{place}[{i}]")
-        return node
-    if isinstance(node, str):
-        return _filled(str(node), params, problems, line, place)
-    return node
-
-
-def _filled(text: str, params: Mapping[str, str], problems: Problems, line: int, place: str) -> Any:
-    def replace(match: re.Match[str]) -> str:
-        name, default = match.group(1), match.group(2)
-        if name in params:
-            return str(params[name])
-        if default is not None:
-            return default
-        problems.add(line, place, f"parameter ${{{name}}} has no value; give one with --set {name}=… or a default, ${{{name}:-…}}")
-        return ""
-
-    whole = PARAMETER.fullmatch(text)
-    filled = PARAMETER.sub(replace, text)
-    return _plain(filled) if whole else filled
-
-
-def _plain(text: str) -> Any:
-    """A value that is all parameter is a number or a truth value if it reads like one."""
-    if text in ("true", "false"):
-        return text == "true"
-    if _NUMBER.fullmatch(text):
-        return int(text) if text.lstrip("+-").isdigit() else float(text)
+def scalar(text: str) -> Any:
+    """The value of a scalar without quotes, by the YAML 1.2 core schema: nothing, boolean, number, or text."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text.replace("_", ""))
+    if _FLOAT.fullmatch(text):
+        return float(text.replace("_", ""))
     return text
+
+
+def read_text(path: str) -> str:
+    """The file's text. PipelineError when it is missing, too large or no UTF-8."""
+    file = Path(path)
+    try:
+        if file.is_dir():
+            raise PipelineError(f"{path} is a folder; give the path of the pipeline's YAML file, such as {path}/pipeline.yaml")
+        with file.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as ex:
+        reason = getattr(ex, "strerror", None) or ex
+        raise PipelineError(f"{path}: the pipeline file cannot be read ({reason}); give the path of a YAML file") from None
+    if len(data) > MAX_BYTES:
+        raise PipelineError(f"{path}: the file is larger than {MAX_BYTES // 1000} kB, which no pipeline needs to be")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as ex:
+        line = data.count(b"\n", 0, ex.start) + 1
+        raise PipelineError(f"{path}:{line}: byte 0x{data[ex.start]:02x} is no UTF-8; save the file as UTF-8") from None
+
+
+def parse(text: str, problems: Problems) -> Node | None:
+    """The document as a tree; None, with a problem added, when it is malformed."""
+    yaml: Any = YAML(typ="safe", pure=True)
+    try:
+        return _Builder(problems).build(yaml.parse(text))
+    except _Refused as ex:
+        problems.add(ex.line, "", ex.sentence)
+    except MarkedYAMLError as ex:
+        unclosed = "end of stream" in str(ex.problem) and ex.context_mark is not None
+        mark = ex.context_mark if unclosed else ex.problem_mark or ex.context_mark
+        line = mark.line + 1 if mark is not None else 1
+        problems.add(line, "", _malformed(ex, text, line))
+    except YAMLError as ex:  # characters that YAML forbids
+        position = getattr(ex, "position", 0)
+        line = text.count("\n", 0, position) + 1
+        problems.add(line, "", f"the file has a character that YAML does not allow ({_first_line(ex)}); remove it")
+    except Exception as ex:  # the parser's own slips on odd input
+        problems.add(1, "", f"this cannot be read as YAML ({type(ex).__name__}: {_first_line(ex)})")
+    return None
+
+
+class _Refused(Exception):
+    """The document breaks a limit or uses what is not accepted."""
+
+    def __init__(self, line: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.line = line
+        self.sentence = sentence
+
+
+class _Builder:
+    """Builds the tree from events with a stack of its own: ``_open`` holds (node, key waiting for its value)."""
+
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
+        self._open: list[tuple[Node, list[tuple[str, int]]]] = []
+        self._anchors: dict[str, Node] = {}
+        self._sizes: dict[int, int] = {}
+        self._root: Node | None = None
+        self._count = 0
+        self._documents = 0
+
+    def build(self, events: Iterator[Any]) -> Node:
+        for event in events:
+            self._take(event)
+        if self._root is None:
+            raise _Refused(1, "the file is empty; it must hold a pipeline, see docs/pipeline.md")
+        return _placed(self._root, "", 0, self._problems)
+
+    def _take(self, event: Any) -> None:
+        line = event.start_mark.line + 1
+        if isinstance(event, DocumentStartEvent):
+            self._documents += 1
+            if self._documents > 1:
+                raise _Refused(line, "a second document starts here (---); a file holds one pipeline")
+        elif isinstance(event, (MappingEndEvent, SequenceEndEvent)):
+            self._close()
+        elif isinstance(event, AliasEvent):
+            self._alias(event, line)
+        elif isinstance(event, (ScalarEvent, MappingStartEvent, SequenceStartEvent)):
+            self._refuse_tag(event, line)
+            self._start(event, line)
+
+    def _refuse_tag(self, event: Any, line: int) -> None:
+        tag = str(event.tag) if event.tag is not None else ""
+        if tag not in ("", "!", "None"):
+            raise _Refused(line, f"the tag {tag:.60} is not accepted: a pipeline is plain data. Remove it")
+
+    def _start(self, event: Any, line: int) -> None:
+        if isinstance(event, ScalarEvent):
+            plain = event.style is None or event.style == ""
+            node = Node(scalar(event.value) if plain else event.value, line, text=event.value, plain=plain)
+        else:
+            node = Node({} if isinstance(event, MappingStartEvent) else [], line)
+        self._attach(node, 1)
+        if event.anchor is not None and isinstance(event, ScalarEvent):
+            self._anchors[event.anchor] = node
+        if not isinstance(event, ScalarEvent):
+            if len(self._open) >= MAX_DEPTH:
+                raise _Refused(line, f"maps and lists are nested more than {MAX_DEPTH} deep")
+            self._open.append((node, []))
+            self._pending_anchor(event.anchor, node)
+
+    def _pending_anchor(self, anchor: str | None, node: Node) -> None:
+        """An anchor is known from the end of its value on: a value inside of itself does not exist."""
+        if anchor is not None:
+            self._sizes[id(node)] = self._count
+            self._open[-1][1].insert(0, (f"&{anchor}", -1))
+
+    def _close(self) -> None:
+        node, waiting = self._open.pop()
+        for name, line in waiting:
+            if line == -1:
+                self._anchors[name[1:]] = node
+                self._sizes[id(node)] = self._count - self._sizes[id(node)] + 1
+
+    def _alias(self, event: Any, line: int) -> None:
+        found = self._anchors.get(event.anchor)
+        if found is None:
+            raise _Refused(line, f"*{event.anchor} refers to nothing: no complete value before it is marked &{event.anchor}")
+        self._attach(Node(found.value, line, text=found.text, plain=found.plain), self._sizes.get(id(found), 1))
+
+    def _attach(self, node: Node, size: int) -> None:
+        self._count += size
+        if self._count > MAX_NODES:
+            raise _Refused(node.line, f"the file has more than {MAX_NODES} values (aliases repeat what they refer to)")
+        if not self._open:
+            self._root = node
+            return
+        parent, waiting = self._open[-1]
+        if parent.is_list:
+            parent.value.append(node)
+        elif waiting and waiting[-1][1] != -1:
+            name, key_line = waiting.pop()
+            self._put(parent, name, key_line, node)
+        else:
+            waiting.append(self._key(node))
+
+    def _key(self, node: Node) -> tuple[str, int]:
+        if not node.is_scalar:
+            raise _Refused(node.line, 'a map or a list cannot be a name; if this is a ${parameter}, put it in quotes: "${name}"')
+        if node.text == "<<" and node.plain:
+            raise _Refused(node.line, "merging maps (<<) is not accepted; write the fields out, or refer to one whole value by *alias")
+        return node.text, node.line
+
+    def _put(self, parent: Node, name: str, line: int, node: Node) -> None:
+        if name in parent.value:
+            parent.repeated.append((name, line))
+            return
+        parent.value[name] = node
+        parent.key_lines[name] = line
+
+
+def _placed(node: Node, path: str, depth: int, problems: Problems) -> Node:
+    """A copy of the tree in which every node knows its path; aliases get copies of what they refer to."""
+    if depth > MAX_DEPTH:
+        raise _Refused(node.line, f"maps and lists are nested more than {MAX_DEPTH} deep")
+    copy = Node(node.value, node.line, path, node.text, node.plain, key_lines=node.key_lines)
+    if isinstance(node.value, dict):
+        copy.value = {}
+        for name, child in node.value.items():
+            placed = copy.value[name] = _placed(child, copy.child_path(name), depth + 1, problems)
+            placed.line = node.key_lines[name]
+        for name, line in node.repeated:
+            first = node.key_lines[name]
+            problems.add(line, copy.child_path(name), f"this name was given in line {first} already; remove or rename one")
+    elif isinstance(node.value, list):
+        copy.value = [_placed(child, copy.child_path(i), depth + 1, problems) for i, child in enumerate(node.value)]
+    return copy
+
+
+def _malformed(ex: MarkedYAMLError, text: str, line: int) -> str:
+    what = " ".join(part for part in (ex.context, ex.problem) if part).replace("\n", " ")
+    lines = text.splitlines()
+    shown = lines[line - 1].strip() if line <= len(lines) else ""
+    at = f" at `{shown:.60}`" if shown else ""
+    return f"this is no YAML: {what}{at}. {_advice(what, shown)}"
+
+
+def _advice(what: str, shown: str) -> str:
+    if "\\t" in what:
+        return "Indent with spaces, not with tabs"
+    if re.search(r"(?<![\"'])\$\{", shown):
+        return 'Put quotes around parameters: "${name}"'
+    if "mapping values are not allowed" in what:
+        return "Check the indentation, and put quotes around a text that holds `: `"
+    if "expected ',' or" in what:
+        return "Check for a missing comma or bracket"
+    if "found undefined alias" in what or "alias" in what:
+        return "Put quotes around a text that begins with *"
+    return "Check indentation, colons, quotes and brackets"
+
+
+def _first_line(ex: Exception) -> str:
+    return str(ex).splitlines()[0][:200] if str(ex) else type(ex).__name__

@@ -1,126 +1,111 @@
-"""The ``streams:`` and ``sinks:`` parts of a pipeline."""
+"""The ``streams:`` part: where records come from, and what a stream says about its records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
-from millwheel.core.spec import SinkSpec, SourceSpec, StreamSpec
-from millwheel.errors import MillwheelError
-from millwheel.spec.document import Section, hint
+from millwheel.core.spec import DEAD_LETTERS, SourceSpec, StreamSpec
+from millwheel.spec.kinds import Kind, read_kind
+from millwheel.spec.loading import OBJECT_NAME
+from millwheel.spec.nodes import Node
+from millwheel.spec.reader import Reader
 
+FIELDS = ("source", "timestamp", "id", "watermark", "schema", "fields")
+_ONLY_WITH_SOURCE = ("timestamp", "id", "watermark")
+_EXAMPLE = "{source: {files: {path: …}}, timestamp: ts}"
 _UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}
 _TYPES = ("int", "float", "str", "bool")
+_GENERATOR_TIMESTAMP = "ts"
+"""Where the built-in generator puts its timestamps."""
 
 
-def read_stream(name: str, section: Section, folder: str) -> StreamSpec:
-    """One stream. ``folder`` is what literal relative paths are relative to."""
-    section.allow("source", "timestamp", "id", "schema", "fields", "watermark")
-    source = _source(section, folder)
-    timestamp, unit = _timestamp(section, source)
-    watermark = section.section("watermark")
-    watermark.allow("max_delay", "idle_after", "max_future")
-    ids = section.section("id") if isinstance(section.get("id"), Mapping) else None
-    if ids is not None:
-        ids.allow("field", "horizon")
-    return StreamSpec(
+def read_stream(reader: Reader, name: str, node: Node, origin: str) -> tuple[StreamSpec, Kind | None]:
+    """A stream, and the kind of its source."""
+    fields = reader.fields(node, FIELDS, _EXAMPLE)
+    _check_stream_name(reader, name, node)
+    kind = _source(reader, fields, origin)
+    if "source" not in fields:
+        _refuse_without_source(reader, fields)
+    timestamp, unit = _timestamp(reader, node, fields, kind)
+    id_field, horizon = _id(reader, fields.get("id"))
+    watermark = reader.fields(fields.get("watermark"), ("max_delay", "idle_after", "max_future"), "{max_delay: 10s}")
+    spec = StreamSpec(
         name=name,
-        source=source,
+        source=SourceSpec(kind.name, kind.options) if kind else None,
         timestamp=timestamp,
         timestamp_unit_us=unit,
-        id=ids.text("field") if ids is not None else section.text("id"),
-        id_horizon_us=(ids.duration("horizon", 3_600_000_000) if ids is not None else None) or 3_600_000_000,
-        schema=section.text("schema"),
-        fields=_fields(section),
-        max_delay_us=watermark.duration("max_delay", 0) or 0,
-        idle_after_us=watermark.duration("idle_after", 5_000_000, never=True),
-        max_future_us=watermark.duration("max_future", 86_400_000_000, never=True),
-        where=f"{section.problems.file}:{section.line}",
+        id=id_field,
+        id_horizon_us=horizon,
+        schema=reader.object_name(fields.get("schema"), "records:Click"),
+        fields=_fields(reader, fields.get("fields")),
+        max_delay_us=reader.duration(watermark.get("max_delay"), 0),
+        idle_after_us=reader.duration_or_never(watermark.get("idle_after"), 5_000_000),
+        max_future_us=reader.duration_or_never(watermark.get("max_future"), 86_400_000_000),
+        where=reader.where(node),
     )
+    return spec, kind
 
 
-def _source(section: Section, folder: str) -> SourceSpec | None:
-    from millwheel.sources import build_source, known_sources
-
-    if "source" not in section:
-        return None
-    kind, options = _one_kind(section, "source", known_sources(), folder)
-    if not kind:
-        return None
-    spec = SourceSpec(kind, options)
-    if kind != "injection":
-        try:
-            build_source(spec, folder)
-        except (ValueError, MillwheelError) as ex:
-            _blame(section.section("source").section(kind), section, "source", ex)
-    return spec
-
-
-def _one_kind(section: Section, name: str, known: list[str], folder: str) -> tuple[str, dict[str, Any]]:
-    """``{kind: {options}}``, with paths made absolute."""
-    outer = section.section(name)
-    if len(outer.data) != 1:
-        section.bad(name, f"name exactly one kind, for example {name}: {{files: {{path: …}}}}. Known: {', '.join(sorted(known))}")
-        return "", {}
-    kind = str(next(iter(outer.data)))
-    if kind not in known:
-        outer.bad(kind, f"unknown kind {kind!r}{hint(kind, known)}")
-        return "", {}
-    options = dict(outer.section(kind).data)
-    if kind == "files" and "path" in options:
-        options["path"] = absolute(options["path"], folder)
-    return kind, options
-
-
-def absolute(path: Any, folder: str) -> Any:
-    """A path, or a list of them, relative to ``folder``."""
-    if isinstance(path, list):
-        return [absolute(one, folder) for one in path]
-    return str(Path(folder, str(path))) if "://" not in str(path) else str(path)
-
-
-def _blame(options: Section, section: Section, name: str, error: Exception) -> None:
-    """Put a factory's complaint at the option it names, if it names one."""
-    text = str(error)
-    named = next((option for option in options.data if repr(option) in text or f"{option}:" in text), None)
-    if named is not None:
-        options.bad(named, text)
+def _check_stream_name(reader: Reader, name: str, node: Node) -> None:
+    if name == DEAD_LETTERS:
+        reader.bad(node, f"{DEAD_LETTERS!r} exists in every pipeline; consume it or give it a sink, but do not declare it")
     else:
-        section.bad(name, text)
+        reader.check_name(node, name, "stream")
 
 
-def _timestamp(section: Section, source: SourceSpec | None) -> tuple[str, int]:
-    value = section.get("timestamp")
-    if isinstance(value, Mapping):
-        inner = section.section("timestamp")
-        inner.allow("field", "unit")
-        unit = inner.choice("unit", _UNITS, "us")
-        if not inner.text("field"):
-            inner.bad("field", "name the field that holds the timestamp")
-        return inner.text("field"), _UNITS[unit]
-    if value is None and source is not None and source.kind == "generator":
-        return "ts", 1
-    if value is None and source is not None:
-        section.bad("timestamp", "a stream with a source needs to know where its timestamps are; write timestamp: FIELD")
-    return section.text("timestamp"), 1
-
-
-def _fields(section: Section) -> dict[str, str]:
-    inner = section.section("fields")
-    return {name: inner.choice(name, _TYPES, "str") for name in inner.data}
-
-
-def read_sink(stream: str, section: Section, parent: Section, folder: str) -> SinkSpec | None:
-    """One sink: ``stream: {kind: {options}}``."""
-    from millwheel.sinks import build_sink, known_sinks
-
-    kind, options = _one_kind(parent, stream, known_sinks(), folder)
-    if not kind:
+def _source(reader: Reader, fields: Mapping[str, Node], origin: str) -> Kind | None:
+    if "source" not in fields:
         return None
-    spec = SinkSpec(stream, kind, options, f"{section.problems.file}:{section.line}")
-    try:
-        build_sink(spec, folder)
-    except (ValueError, MillwheelError) as ex:
-        _blame(section.section(kind), parent, stream, ex)
-    return spec
+    from millwheel.sources import known_sources
+
+    kind = read_kind(reader, fields["source"], "source", known_sources(), origin)
+    if kind is not None and kind.name == "injection" and kind.options:
+        reader.bad(kind.node, "injection has no options; write source: {injection: {}}")
+    return kind
+
+
+def _refuse_without_source(reader: Reader, fields: Mapping[str, Node]) -> None:
+    for name in _ONLY_WITH_SOURCE:
+        if name in fields:
+            reader.bad(
+                fields[name],
+                f"only a stream with a source has a {name} of its own; remove it, or add source: {{files: {{path: …}}}}",
+            )
+
+
+def _timestamp(reader: Reader, node: Node, fields: Mapping[str, Node], kind: Kind | None) -> tuple[str, int]:
+    """(field or module:function, µs per unit)."""
+    given = fields.get("timestamp")
+    if given is None:
+        if kind is not None and kind.name == "generator":
+            return _GENERATOR_TIMESTAMP, 1
+        if "source" in fields:
+            reader.missing(node, "timestamp", "say where a record has the time at which it happened: write timestamp: FIELD")
+        return "", 1
+    unit = "us"
+    if given.is_map:
+        inner = reader.fields(given, ("field", "unit"), "{field: ts, unit: ms}")
+        unit = reader.choice(inner.get("unit"), _UNITS, "us")
+        if "field" not in inner:
+            reader.missing(given, "field", "write for example {field: ts, unit: ms}")
+        given = inner.get("field")
+    text = reader.text(given, "ts")
+    if given is not None and ":" in text and not OBJECT_NAME.fullmatch(text):
+        reader.bad(given, f"{text[:80]!r} is neither a field nor module:function")
+    return text, _UNITS[unit]
+
+
+def _id(reader: Reader, node: Node | None) -> tuple[str, int]:
+    """(field, horizon in µs)."""
+    default = StreamSpec("").id_horizon_us
+    if node is None or not node.is_map:
+        return reader.text(node, "event_id"), default
+    inner = reader.fields(node, ("field", "horizon"), "{field: event_id, horizon: 1h}")
+    if "field" not in inner:
+        reader.missing(node, "field", "write for example {field: event_id, horizon: 1h}")
+    return reader.text(inner.get("field"), "event_id"), reader.duration(inner.get("horizon"), default, 1)
+
+
+def _fields(reader: Reader, node: Node | None) -> dict[str, str]:
+    entries = reader.entries(node, "{ad_id: int, cost: float}")
+    return {name: reader.choice(child, _TYPES, "str") for name, child in entries.items()}

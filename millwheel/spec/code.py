@@ -1,0 +1,172 @@
+"""What only Python can tell: whether the classes, functions, sources and sinks that are named exist and fit."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import msgspec
+
+from millwheel.api import Computation
+from millwheel.core.expressions import compile_expression
+from millwheel.core.panes import Accumulation
+from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec, SinkSpec, StreamSpec
+from millwheel.core.window_specs import machine_from_spec
+from millwheel.errors import MillwheelError, PipelineError
+from millwheel.spec.kinds import Kind, blame
+from millwheel.spec.loading import load_object
+from millwheel.spec.nodes import Node
+from millwheel.spec.problems import did_you_mean
+from millwheel.spec.reader import Reader
+from millwheel.spec.topology import find
+
+
+class CodeChecks:
+    """Loads what the pipeline names and notes what does not fit."""
+
+    def __init__(self, reader: Reader, spec: PipelineSpec, top: Node) -> None:
+        self._reader = reader
+        self._spec = spec
+        self._top = top
+
+    # --- streams and sinks -----------------------------------------------------------------------------------
+
+    def stream(self, stream: StreamSpec, kind: Kind | None) -> None:
+        """Timestamp function, schema, and the options of the source."""
+        from millwheel.sources import build_source
+
+        if ":" in stream.timestamp:
+            self._function(stream.timestamp, "streams", stream.name, "timestamp")
+        schema = self._schema(stream)
+        if kind is None or stream.source is None or kind.name == "injection":
+            return
+        source = stream.source
+        self._build(kind, lambda: build_source(source, self._spec.folder, schema, stream.fields))
+
+    def sink(self, sink: SinkSpec, kind: Kind) -> None:
+        """The options of a sink."""
+        from millwheel.sinks import build_sink
+
+        self._build(kind, lambda: build_sink(sink, self._spec.folder))
+
+    def _build(self, kind: Kind, make: Any) -> None:
+        if self._reader.problems.concerns(kind.node.path):
+            return
+        try:
+            make()
+        except (ValueError, MillwheelError) as ex:
+            blame(self._reader, kind, ex)
+        except Exception as ex:  # a third party's factory may raise anything
+            self._reader.bad(kind.node, f"{kind.name} cannot be made with these options: {type(ex).__name__}: {ex}")
+
+    def _schema(self, stream: StreamSpec) -> Any:
+        if not stream.schema:
+            return None
+        place = ("streams", stream.name, "schema")
+        schema = self._load(stream.schema, *place)
+        if schema is None:
+            return None
+        try:
+            msgspec.json.Decoder(schema)
+        except Exception as ex:  # msgspec raises several kinds for types it cannot decode into
+            self._bad(f"msgspec cannot decode records into {stream.schema}: {ex}; use a msgspec.Struct", *place)
+            return None
+        if isinstance(schema, type) and issubclass(schema, msgspec.Struct):
+            self._check_struct(stream, [field.name for field in msgspec.structs.fields(schema)])
+        return schema
+
+    def _check_struct(self, stream: StreamSpec, known: list[str]) -> None:
+        for what, name in (("timestamp", stream.timestamp), ("id", stream.id)):
+            if name and ":" not in name and name not in known:
+                text = f"{stream.schema} has no field {name!r}{did_you_mean(name, known)}; it has {', '.join(known)}"
+                self._bad(text, "streams", stream.name, what)
+
+    # --- computations ----------------------------------------------------------------------------------------
+
+    def computation(self, computation: ComputationSpec) -> None:
+        """Key functions, and the callback or the machine of the window."""
+        place = ("computations", computation.name)
+        for given in computation.inputs:
+            if given.key.kind is KeyKind.FUNCTION:
+                self._function(given.key.names[0], *place, "input", given.stream, "key")
+        if computation.callback:
+            self._callback(computation)
+        elif computation.window is not None and not self._reader.problems.concerns(".".join(place)):
+            self._machine(computation)
+
+    def has_timer(self, name: str) -> bool:
+        """True if the computation's class defines ``process_timer`` (or could not be loaded: that is said already)."""
+        computation = next(each for each in self._spec.computations if each.name == name)
+        if not computation.callback:
+            return False
+        try:
+            kind = load_object(computation.callback, self._spec.folder)
+        except PipelineError:
+            return True
+        return getattr(kind, "process_timer", None) is not Computation.process_timer
+
+    def _callback(self, computation: ComputationSpec) -> None:
+        place = ("computations", computation.name, "callback")
+        kind = self._load(computation.callback, *place)
+        if kind is None:
+            return
+        if not (isinstance(kind, type) and issubclass(kind, Computation)):
+            self._bad(f"{computation.callback} is no class derived from millwheel.Computation; derive it from there", *place)
+            return
+        if kind.process_record is Computation.process_record:
+            self._bad(f"{kind.__name__} has no process_record(self, ctx, record) method; add one", *place)
+        self._options(computation, kind)
+
+    def _options(self, computation: ComputationSpec, kind: type[Computation]) -> None:
+        try:
+            signature = inspect.signature(kind)
+        except (TypeError, ValueError):  # a constructor that Python cannot describe
+            return
+        try:
+            signature.bind(**computation.options)
+        except TypeError as ex:
+            takes = ", ".join(signature.parameters) or "none"
+            close = [did_you_mean(name, signature.parameters) for name in computation.options if name not in signature.parameters]
+            text = f"{kind.__name__} cannot be made with these options: {ex}{(close or [''])[0]}; it takes {takes}"
+            self._bad(text, "computations", computation.name, "options")
+
+    def _machine(self, computation: ComputationSpec) -> None:
+        place = ("computations", computation.name, "window")
+        try:
+            machine_from_spec(
+                computation,
+                compile_expression,
+                lambda name: load_object(name, self._spec.folder),
+                _takes_retractions(computation, self._spec),
+            )
+        except (ValueError, MillwheelError) as ex:
+            self._bad(str(ex), *place)
+        except Exception as ex:  # the constructor of a custom window, trigger or aggregator
+            self._bad(f"this cannot be made: {type(ex).__name__}: {ex}", *place)
+
+    # --- loading ---------------------------------------------------------------------------------------------
+
+    def _function(self, name: str, *place: str) -> None:
+        found = self._load(name, *place)
+        if found is not None and not callable(found):
+            self._bad(f"{name} is a {type(found).__name__}, not a function of a record's value", *place)
+
+    def _load(self, name: str, *place: str) -> Any:
+        try:
+            return load_object(name, self._spec.folder)
+        except PipelineError as ex:
+            self._bad(str(ex), *place)
+            return None
+
+    def _bad(self, text: str, *place: str) -> None:
+        self._reader.bad(find(self._top, *place), text)
+
+
+def _takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
+    inputs = {given.stream for given in computation.inputs}
+    return any(
+        upstream.accumulation == Accumulation.RETRACTING.value and inputs & set(upstream.outputs)
+        for upstream in spec.computations
+    )
+
+

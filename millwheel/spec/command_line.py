@@ -1,0 +1,43 @@
+"""Parameters as a person gives them on a command line: paths are relative to where that person stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from millwheel.spec.document import parse, read_text
+from millwheel.spec.nodes import Node
+from millwheel.spec.parameters import references
+from millwheel.spec.problems import Problems
+
+_STARTS_PATH = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_-]*)")
+
+
+def resolve_params(path: str, params: Mapping[str, str], environ: Mapping[str, str], cwd: str) -> dict[str, str]:
+    """``params``, and what the pipeline mentions of the environment, with those that begin a ``path`` of a source or
+    a sink made absolute from ``cwd``: workers stand elsewhere, and have another environment.
+
+    A file that is no YAML gives no paths; :func:`~millwheel.spec.load_pipeline` says what is wrong with it. Raises
+    PipelineError when the file cannot be read.
+    """
+    text = read_text(path)
+    mentioned = {name: environ[name] for name in references(text) if name in environ}
+    found = {**mentioned, **{name: str(value) for name, value in params.items()}}
+    top = parse(text, Problems(path))
+    for name in set(_path_parameters(top)) if top is not None else ():
+        if found.get(name) and "://" not in found[name]:
+            found[name] = str(Path(cwd, found[name]))
+    return found
+
+
+def _path_parameters(node: Node, name: str = "") -> Iterator[str]:
+    """Parameters that values of options called ``path`` begin with."""
+    if isinstance(node.value, dict):
+        for inner, child in node.value.items():
+            yield from _path_parameters(child, inner)
+    elif isinstance(node.value, list):
+        for child in node.value:
+            yield from _path_parameters(child, name)
+    elif name == "path" and (match := _STARTS_PATH.match(node.text)):
+        yield match.group(1)

@@ -1,0 +1,86 @@
+"""``${name}`` and ``${name:-default}``: values from ``--set name=value``, then from the environment.
+
+They are replaced in values after the file was parsed, so a value can never become YAML: whatever it holds, it stays
+one scalar. A value that is nothing but one ``${name}`` takes the type that its text would have without quotes (``4``
+is a number); inside a longer text it is text. ``$${`` is a ``${`` that is meant as such.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from millwheel.spec.document import scalar
+from millwheel.spec.nodes import Node
+from millwheel.spec.problems import Problems, did_you_mean
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
+_INSIDE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_-]*)\s*(?::-(.*))?", re.DOTALL)
+MAX_VALUE = 100_000
+"""Characters that a value may have after replacement."""
+
+
+def references(text: str) -> set[str]:
+    """The names of all parameters that a text mentions."""
+    insides = [_INSIDE.fullmatch(match.group(1)) for match in _REFERENCE.finditer(text) if match.group(1) is not None]
+    return {inside.group(1) for inside in insides if inside is not None}
+
+
+class Parameters:
+    """Replaces references; remembers which parameters were used."""
+
+    def __init__(self, params: Mapping[str, str], environ: Mapping[str, str], problems: Problems) -> None:
+        self._params = params
+        self._environ = environ
+        self._problems = problems
+        self._used: set[str] = set()
+
+    def replace(self, node: Node) -> None:
+        """Replace in all scalars at and below ``node``; a problem for each reference without a value."""
+        if isinstance(node.value, dict):
+            for name, child in node.value.items():
+                if "${" in name:
+                    self._problems.add(child.line, node.path, f"a name cannot be a ${{parameter}} ({name!r:.60}); write it out")
+                self.replace(child)
+        elif isinstance(node.value, list):
+            for child in node.value:
+                self.replace(child)
+        elif "${" in node.text:
+            self._replace_scalar(node)
+
+    def unused(self) -> list[str]:
+        """Parameters that were given by ``--set`` and that the file does not mention."""
+        return sorted(set(self._params) - self._used)
+
+    def _replace_scalar(self, node: Node) -> None:
+        whole = _REFERENCE.fullmatch(node.text)
+        text = _REFERENCE.sub(lambda match: self._value(match, node), node.text)
+        if len(text) > MAX_VALUE:
+            self._problems.add(node.line, node.path, f"the value has {len(text)} characters after replacing ${{parameters}}")
+            text = ""
+        node.text, node.given = text, True
+        typed = whole is not None and whole.group(1) is not None and not self._problems.concerns(node.path)
+        node.value = scalar(text) if typed else text
+
+    def _value(self, match: re.Match[str], node: Node) -> str:
+        if match.group(0) == "$${":
+            return "${"
+        inside = _INSIDE.fullmatch(match.group(1)) if match.group(1) is not None else None
+        if inside is None:
+            text = f"{match.group(0)!r:.60} is no parameter; write ${{name}} or ${{name:-default}}, or $${{ for a plain ${{"
+            self._problems.add(node.line, node.path, text)
+            return ""
+        name, default = inside.groups()
+        self._used.add(name)
+        found = self._params.get(name, self._environ.get(name))
+        if default is not None and not found:
+            return str(default)
+        if found is None:
+            self._unknown(name, node)
+            return ""
+        return str(found)
+
+    def _unknown(self, name: str, node: Node) -> None:
+        meant = did_you_mean(name, self._params).replace("; did you mean", ", but there is").rstrip("?")
+        text = f"${{{name}}} has no value{meant}; give one with --set {name}=VALUE, or write a default: ${{{name}:-default}}"
+        self._problems.add(node.line, node.path, text)

@@ -1,0 +1,151 @@
+"""From a YAML file to a pipeline, or to everything that is wrong with it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from millwheel.core.spec import ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
+from millwheel.core.triggers import Default
+from millwheel.spec.code import CodeChecks
+from millwheel.spec.computations import read_computation
+from millwheel.spec.document import parse, read_text
+from millwheel.spec.kinds import Kind
+from millwheel.spec.loading import load_object
+from millwheel.spec.nodes import Node
+from millwheel.spec.parameters import Parameters
+from millwheel.spec.problems import Problems
+from millwheel.spec.reader import Reader
+from millwheel.spec.sinks import read_sink
+from millwheel.spec.streams import read_stream
+from millwheel.spec.topology import check_cycles, check_streams, uncertain_names
+
+_log = logging.getLogger(__name__)
+FIELDS = ("pipeline", "streams", "computations", "sinks")
+_EXAMPLE = "pipeline: NAME, streams: …, computations: …, sinks: …"
+
+
+def load_pipeline(
+    path: str | os.PathLike[str],
+    params: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    origin: str | None = None,
+    check_code: bool = True,
+) -> PipelineSpec:
+    """Read, fill in and check a pipeline; warnings go to the log.
+
+    ``params`` are values of ``${name}`` and come before those of ``environ`` (default: the process's). Relative paths
+    of files are relative to ``origin`` (default: the file's folder). With ``check_code`` False no code of the user is
+    imported and no source or sink is made: for a copy that was checked before. Raises PipelineError with one sentence for
+    each problem: file, line, field, what is wrong, what to write instead.
+    """
+    spec, warnings = check_pipeline(path, params, environ, origin=origin, check_code=check_code)
+    for warning in warnings:
+        _log.warning("%s", warning)
+    return spec
+
+
+def check_pipeline(
+    path: str | os.PathLike[str],
+    params: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    origin: str | None = None,
+    check_code: bool = True,
+) -> tuple[PipelineSpec, list[str]]:
+    """Like :func:`load_pipeline`, but returns the warnings beside the pipeline."""
+    file = os.fspath(path)
+    reader = Reader(Problems(file))
+    top = parse(read_text(file), reader.problems)
+    if top is None:
+        raise reader.problems.error()
+    parameters = Parameters(params or {}, os.environ if environ is None else environ, reader.problems)
+    parameters.replace(top)
+    folder = str(Path(file).resolve().parent)
+    parts = _read(reader, top, folder, origin or folder, check_code)
+    _check(reader, top, parts, check_code)
+    if reader.problems.found:
+        raise reader.problems.error()
+    for name in parameters.unused():
+        reader.problems.warn(1, "", f"--set {name}=… was given, but the pipeline has no ${{{name}}}")
+    return parts.spec, reader.problems.warnings
+
+
+@dataclass(slots=True)
+class _Parts:
+    """A pipeline as read, with the kinds of its sources and sinks by stream."""
+
+    spec: PipelineSpec
+    sources: dict[str, Kind | None] = field(default_factory=dict)
+    sinks: dict[str, Kind] = field(default_factory=dict)
+
+
+def _read(reader: Reader, top: Node, folder: str, origin: str, check_code: bool) -> _Parts:
+    fields = reader.fields(top, FIELDS, _EXAMPLE)
+    name = ""
+    if "pipeline" in fields:
+        name = reader.name(fields["pipeline"], "pipeline")
+    elif top.is_map:
+        reader.missing(top, "pipeline", "name the pipeline: write pipeline: NAME")
+    if "streams" not in fields and top.is_map:
+        reader.missing(top, "streams", "write streams: {NAME: {source: {files: {path: …}}, timestamp: FIELD}}")
+    streams = dict(_streams(reader, fields.get("streams"), origin))
+    sinks = dict(_sinks(reader, fields.get("sinks"), origin))
+    spec = PipelineSpec(
+        name=name,
+        streams=tuple(spec for spec, _ in streams.values()),
+        computations=tuple(_computations(reader, fields.get("computations"), folder, check_code)),
+        sinks=tuple(spec for spec, _ in sinks.values()),
+        folder=folder,
+        file=reader.problems.file,
+    )
+    return _Parts(
+        spec,
+        {stream: kind for stream, (_, kind) in streams.items()},
+        {stream: kind for stream, (_, kind) in sinks.items()},
+    )
+
+
+def _streams(reader: Reader, node: Node | None, origin: str) -> Iterator[tuple[str, tuple[StreamSpec, Kind | None]]]:
+    for name, child in reader.entries(node, "{hits: {source: …, timestamp: ts}}").items():
+        yield name, read_stream(reader, name, child, origin)
+
+
+def _sinks(reader: Reader, node: Node | None, origin: str) -> Iterator[tuple[str, tuple[SinkSpec, Kind]]]:
+    for name, child in reader.entries(node, "{alerts: {files: {path: …}}}").items():
+        sink = read_sink(reader, name, child, origin)
+        if sink is not None:
+            yield name, sink
+
+
+def _computations(reader: Reader, node: Node | None, folder: str, check_code: bool) -> Iterator[ComputationSpec]:
+    def load(name: str) -> Any:
+        return load_object(name, folder) if check_code else _unloaded
+
+    for name, child in reader.entries(node, "{traffic: {input: …, window: …, aggregate: …, output: …}}").items():
+        yield read_computation(reader, name, child, load)
+
+
+def _unloaded(**options: Any) -> Default:
+    """Stands for a custom trigger whose code is not to be imported."""
+    return Default()
+
+
+def _check(reader: Reader, top: Node, parts: _Parts, check_code: bool) -> None:
+    spec = parts.spec
+    check_streams(reader, spec, top, uncertain_names(reader, top))
+    if not check_code:
+        return
+    checks = CodeChecks(reader, spec, top)
+    for stream in spec.streams:
+        checks.stream(stream, parts.sources.get(stream.name))
+    for computation in spec.computations:
+        checks.computation(computation)
+    for sink in spec.sinks:
+        checks.sink(sink, parts.sinks[sink.stream])
+    check_cycles(reader, spec, top, checks.has_timer)
