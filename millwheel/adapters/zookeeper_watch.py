@@ -78,10 +78,15 @@ class WatchLoop:
             try:
                 subscription.refresh()
             except UnavailableError:
-                threading.Timer(_RETRY_S, self.poke, (subscription,)).start()
+                self._poke_later(subscription)
             except Exception:
                 # A callback that fails must not end every other watch of the process.
                 log.exception("A watch on ZooKeeper failed; it is tried again at its next change.")
+
+    def _poke_later(self, subscription: Subscription) -> None:
+        timer = threading.Timer(_RETRY_S, self.poke, (subscription,))
+        timer.daemon = True
+        timer.start()
 
     def _next(self) -> Subscription | None:
         with self._condition:

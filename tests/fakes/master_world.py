@@ -229,9 +229,9 @@ class World:
             return
         for table in self.tables.values():
             for entry in table.shards:
-                if entry.owner == worker.name and entry.shard not in worker.open:
-                    if worker.given_up.get(entry.shard, (-1, 0))[0] != entry.token:
-                        self._open(worker, entry)
+                given_up = worker.given_up.get(entry.shard, (-1, 0))[0] == entry.token
+                if entry.owner == worker.name and entry.shard not in worker.open and not given_up:
+                    self._open(worker, entry)
                 held = worker.open.get(entry.shard)
                 if held is not None and (entry.owner, entry.token) != (worker.name, held[0]):
                     del worker.open[entry.shard]
@@ -282,9 +282,7 @@ class World:
         if worker.name not in master.lines or not worker.alive:
             return
         for shard, (token, last) in worker.given_up.items():
-            master.inbox.append(
-                ShardReleased(incarnation=worker.name, shard=shard, token=token, last_commit=last)
-            )
+            master.inbox.append(ShardReleased(incarnation=worker.name, shard=shard, token=token, last_commit=last))
 
     # --- membership
 

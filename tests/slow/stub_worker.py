@@ -1,6 +1,6 @@
 """A worker that serves nothing: it joins, keeps a journal, answers Attach and releases what is to move.
 
-    python -m tests.slow.stub_worker NAME ROOT ZOOKEEPER PIPELINE
+python -m tests.slow.stub_worker NAME ROOT ZOOKEEPER PIPELINE
 """
 
 from __future__ import annotations

@@ -91,8 +91,10 @@ class Cluster:
     def served_by(self, *workers: str) -> bool:
         tables = self.tables()
         entries = [entry for table in tables.values() for entry in table.shards]
-        return tables.keys() == NODES and {e.owner for e in entries} == set(workers) and not any(
-            e.next_owner for e in entries
+        return (
+            tables.keys() == NODES
+            and {e.owner for e in entries} == set(workers)
+            and not any(e.next_owner for e in entries)
         )
 
     def leader(self) -> MasterStub:
