@@ -37,12 +37,17 @@ class CreateForm:
         return CreateWriter(folder)
 
     def seal(self, folder: JournalFolder) -> int:
-        """Take the next free number. If a writer takes it first, its commit counts and we try the one after."""
-        if (number := _found_seal(folder)) is None:
-            number = max(folder.segments(), default=0) + 1
-            while not _create_seal(folder, number):
-                number += 1
-        return JournalEnd(number, 0).packed()
+        """Take the next free number. If a writer takes it first, its commit counts and we try the one after.
+
+        The numbers are listed once and then tried one by one: whoever lists again may step over a seal that
+        was put there meanwhile, and make a second one.
+        """
+        number = max(folder.segments(), default=0)
+        if number and _is_seal(folder, number):
+            return JournalEnd(number, 0).packed()
+        while not _create_seal(folder, number + 1):
+            number += 1
+        return JournalEnd(number + 1, 0).packed()
 
     def read(self, folder: JournalFolder, upto: int) -> Iterator[bytes]:
         """Entries of all groups before the seal; of a live journal those that exist now."""
@@ -63,8 +68,8 @@ class CreateForm:
             yield from decode_entries(data, prefix.bodies[0])
 
     def collect(self, folder: JournalFolder) -> None:
-        seal = _found_seal(folder)
-        if seal is None:
+        seal = max(folder.segments(), default=0)
+        if not seal or not _is_seal(folder, seal):
             raise InvariantError(f"{folder.path} is not sealed: only the journals of the dead are collected")
         folder.create(COLLECTED, b"")
         for name in folder.files.list_dir(folder.path):
@@ -87,11 +92,8 @@ def _load(folder: JournalFolder, number: int) -> tuple[bytes, OpenedSegment]:
     return data, opened
 
 
-def _found_seal(folder: JournalFolder) -> int | None:
-    numbers = folder.segments()
-    if numbers and _load(folder, numbers[-1])[1].header.kind is SegmentKind.SEAL:
-        return numbers[-1]
-    return None
+def _is_seal(folder: JournalFolder, number: int) -> bool:
+    return _load(folder, number)[1].header.kind is SegmentKind.SEAL
 
 
 def _create_seal(folder: JournalFolder, number: int) -> bool:
@@ -99,7 +101,7 @@ def _create_seal(folder: JournalFolder, number: int) -> bool:
     header = SegmentHeader(folder.incarnation, number, number, os.urandom(PUT_ID_BYTES), SegmentKind.SEAL)
     if folder.create(segment_name(number), encode_header(header)):
         return True
-    return _load(folder, number)[1].header.kind is SegmentKind.SEAL
+    return _is_seal(folder, number)
 
 
 class CreateWriter:
@@ -118,34 +120,28 @@ class CreateWriter:
 
     def commit(self, entries: Sequence[bytes]) -> int:
         """See :class:`millwheel.ports.JournalWriter`. A group that may have been created is tried again by the
-        next call with the same entries: the same bytes under the same number are the same group."""
+        next call with the same entries: the same bytes under the same number are the same group.
+
+        Without entries this creates an empty group. To look for the seal would be cheaper, but a network file
+        system may answer from a cache that the name is free; a create is never answered from one.
+        """
         if self._broken is not None:
             raise self._broken
         try:
-            if not entries:
-                self._look_for_seal()
-            else:
-                self._create(entries)
+            self._create(entries)
         except OSError as ex:
             raise explained(ex, f"create {self._folder.segment_path(self._next)}") from ex
         return self._next - 1
-
-    def _look_for_seal(self) -> None:
-        if self._files.exists(self._folder.segment_path(self._next)):
-            self._fence()
 
     def _create(self, entries: Sequence[bytes]) -> None:
         head = encode_header(SegmentHeader(self._folder.incarnation, self._next, self._next, self._put_id))
         group = encode_group(decode_header(head).seed, self._next, entries)
         if not self._folder.create(segment_name(self._next), head + group):
-            self._fence()
+            self._broken = self._folder.fenced()
+            raise self._broken
         with self._lock:
             self._groups.append(self._next)
             self._next += 1
-
-    def _fence(self) -> None:
-        self._broken = self._folder.fenced()
-        raise self._broken
 
     def segments(self) -> Sequence[int]:
         """See :class:`millwheel.ports.JournalWriter`. Every group is a segment of its own."""

@@ -1,0 +1,95 @@
+"""The journals port: a disk that is full, read-only or broken."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+
+import pytest
+
+from millwheel.errors import (
+    MillwheelError,
+    SetupError,
+    UnavailableError,
+)
+from tests.contract.journals.world import World
+from tests.fakes.faulty_files import FaultyFiles, fail_when
+from tests.fakes.memory_disk import MemoryDisk
+
+
+def test_a_full_disk_is_told_and_leaves_no_garbage_behind(memory: World) -> None:
+    disk = memory.files
+    assert isinstance(disk, MemoryDisk)
+    writer = memory.journals().create("w1")
+    writer.commit([b"a" * 100])
+    disk.room -= disk.free_bytes("/") - 60
+    with pytest.raises(UnavailableError, match="Free some space"):
+        writer.commit([b"too large " * 100])
+    disk.room += 10_000
+    writer.commit([b"after"])
+    assert memory.read() == [b"a" * 100, b"after"]
+    assert memory.read(upto=memory.journals().seal("w1")) == [b"a" * 100, b"after"]
+
+
+@pytest.mark.parametrize("call", ["write_at", "create", "link", "sync", "sync_dir"])
+def test_a_failing_call_leaves_the_journal_consistent(world: World, call: str) -> None:
+    files = FaultyFiles(world.files)
+    writer = world.journals(files, segment_bytes=250).create("w1")
+    acked = []
+    for number in range(6):
+        entry = b"entry %d" % number + bytes(100)
+        files.before = fail_when(call, errno.EIO)
+        with suppress(UnavailableError):
+            writer.commit([entry])
+            acked.append(entry)
+            continue
+        files.before = lambda call: None
+        with suppress(MillwheelError):
+            writer.commit([entry])
+            acked.append(entry)
+    files.before = lambda call: None
+    found = world.read()
+    assert found == acked
+    assert world.read(upto=world.journals().seal("w1")) == acked
+
+
+def test_after_a_failed_sync_nothing_more_is_acked(world: World) -> None:
+    files = FaultyFiles(world.files)
+    writer = world.journals(files).create("w1")
+    writer.commit([b"a"])
+    files.before = fail_when("sync_data" if world.form == "append" else "sync", errno.EIO, times=100)
+    with pytest.raises(UnavailableError):
+        writer.commit([b"b"])
+    if world.form == "append":
+        files.before = lambda call: None
+        with pytest.raises(UnavailableError, match="not known, so this process must exit"):
+            writer.commit([b"b"])
+    assert world.read()[:1] == [b"a"]
+
+
+def test_a_read_only_root_is_a_matter_of_setup(world: World) -> None:
+    files = FaultyFiles(world.files)
+    journals = world.journals(files)
+    files.before = fail_when("make_dir", errno.EROFS)
+    with pytest.raises(SetupError, match="Make the root writable"):
+        journals.create("w1")
+
+
+def test_a_seal_that_cannot_be_looked_for_stops_the_acks(world: World) -> None:
+    files = FaultyFiles(world.files)
+    writer = world.journals(files).create("w1")
+    files.before = fail_when("exists" if world.form == "append" else "link", errno.EIO)
+    with pytest.raises(UnavailableError):
+        writer.commit([])
+
+
+def test_a_create_whose_answer_was_lost_counts_once(memory: World) -> None:
+    files = FaultyFiles(memory.files)
+    writer = memory.journals(files, segment_bytes=1).create("w1")
+    writer.commit([b"a"])
+    files.after = fail_when("link", errno.EIO)
+    with pytest.raises(UnavailableError):
+        writer.commit([b"b"])
+    writer.commit([b"b"])
+    writer.commit([b"c"])
+    assert memory.read() == [b"a", b"b", b"c"]

@@ -1,0 +1,140 @@
+"""The journals port: a seal fences, and everybody agrees where a journal ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+import pytest
+
+from millwheel.errors import (
+    FencedError,
+)
+from millwheel.ports import JournalWriter
+from tests.contract.journals.world import World, memory_world
+from tests.fakes.faulty_files import Call, FaultyFiles, Killed, kill_at
+
+
+def test_everybody_gets_the_same_end(world: World) -> None:
+    world.journals().create("w1").commit([b"a"])
+    end = world.journals().seal("w1")
+    assert end >= 0
+    assert {world.journals().seal("w1") for _ in range(3)} == {end}
+    assert world.read(upto=end) == [b"a"] == world.read()
+
+
+def test_a_sealed_writer_is_fenced_for_good(world: World) -> None:
+    writer = world.journals().create("w1")
+    writer.commit([b"a"])
+    end = world.journals().seal("w1")
+    for _ in range(2):
+        with pytest.raises(FencedError, match="must exit"):
+            writer.commit([b"zombie"])
+    assert world.read(upto=end) == [b"a"]
+
+
+def test_a_journal_that_never_was_can_be_sealed_and_then_never_be(world: World) -> None:
+    end = world.journals().seal("w1")
+    assert world.journals().seal("w1") == end
+    assert world.read(upto=end) == []
+    with pytest.raises(FencedError):
+        world.journals().create("w1")
+
+
+def test_a_writer_that_is_sealed_while_it_starts_never_commits(world: World) -> None:
+    def seal_then(call: Call) -> None:
+        if call.name == "make_dir" and call.args[0].endswith("/w1"):
+            world.journals().seal("w1")
+
+    with pytest.raises(FencedError):
+        world.journals(FaultyFiles(world.files, after=seal_then)).create("w1")
+
+
+def test_a_commit_that_meets_the_seal_on_its_way_is_not_acked(world: World) -> None:
+    calls = _calls_of(world.form, lambda writer: writer.commit([b"second"]))
+    for number in range(calls):
+        incarnation = f"w{number}"
+        files = FaultyFiles(world.files)
+        writer = world.journals(files).create(incarnation)
+        writer.commit([b"first"])
+        ends: list[int] = []
+        files.before = _act_at(files.calls + number, partial(_seal, world, incarnation, ends))
+        acked = True
+        try:
+            writer.commit([b"second"])
+        except FencedError:
+            acked = False
+        found = world.read(incarnation, ends[0])
+        assert found == [b"first", b"second"] if acked else found[:1] == [b"first"]
+        with pytest.raises(FencedError):
+            writer.commit([b"third"])
+        assert world.read(incarnation, ends[0]) == found
+
+
+def _seal(world: World, incarnation: str, ends: list[int]) -> None:
+    ends.append(world.journals().seal(incarnation))
+
+
+def _act_at(number: int, action: Callable[[], object]) -> Callable[[Call], None]:
+    def hook(call: Call) -> None:
+        if call.number == number:
+            action()
+
+    return hook
+
+
+def _calls_of(form: str, action: Callable[[JournalWriter], object]) -> int:
+    """How many file system calls an action of a writer with one group takes."""
+    world = memory_world(form)
+    files = FaultyFiles(world.files)
+    writer = world.journals(files).create("w1")
+    writer.commit([b"first"])
+    before = files.calls
+    action(writer)
+    return files.calls - before
+
+
+def test_two_sealers_and_a_zombie_agree_at_every_interleaving(memory: World) -> None:
+    for number in range(_seal_calls(memory.form)):
+        world = memory_world(memory.form)
+        writer = world.journals().create("w1")
+        writer.commit([b"a"])
+        ends: list[int] = []
+
+        def others(world: World = world, writer: JournalWriter = writer, ends: list[int] = ends) -> None:
+            with suppress(FencedError):
+                writer.commit([b"from a zombie"])
+            ends.append(world.journals().seal("w1"))
+
+        files = FaultyFiles(world.files)
+        journals = world.journals(files)
+        files.before = _act_at(files.calls + number, others)
+        assert journals.seal("w1") == ends[0] == world.journals().seal("w1")
+        assert world.read(upto=ends[0])[:1] == [b"a"]
+
+
+def _seal_calls(form: str) -> int:
+    world = memory_world(form)
+    world.journals().create("w1").commit([b"a"])
+    files = FaultyFiles(world.files)
+    journals = world.journals(files)
+    before = files.calls
+    journals.seal("w1")
+    return files.calls - before
+
+
+def test_a_sealer_that_dies_at_any_step_is_continued_by_the_next(world: World) -> None:
+    for number in range(_seal_calls(world.form)):
+        incarnation = f"w{number}"
+        writer = world.journals().create(incarnation)
+        writer.commit([b"a"])
+        files = FaultyFiles(world.files)
+        journals = world.journals(files)
+        files.before = kill_at(files.calls + number)
+        with pytest.raises(Killed):
+            journals.seal(incarnation)
+        end = world.journals().seal(incarnation)
+        assert world.read(incarnation, end) == [b"a"]
+        with pytest.raises(FencedError):
+            writer.commit([b"b"])
