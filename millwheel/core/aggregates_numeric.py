@@ -16,7 +16,8 @@ from millwheel.core.aggregates import Aggregator, Function, wrong
 from millwheel.errors import RecordError
 
 Exact = list[Any]
-"""``[int part, float, float, ...]``: their sum is exact. Whole numbers stay in the int part while it fits 64 bits."""
+"""``[whole, float, float, ...]``, whose sum is exact. ``whole`` is the sum of the ints, as text beyond 64 bits. There
+is at least one float if any was added, so that a sum of floats stays a float."""
 
 _INT64 = 2**63
 _SPLIT = 134217729.0
@@ -30,48 +31,44 @@ def exact_floats(parts: Sequence[float]) -> list[float]:
         total = _fsum(parts)
     except (OverflowError, ValueError) as ex:
         raise RecordError("the sum has left the range of floating point numbers") from ex
-    if total == 0.0:
-        return []
-    found = [total]
+    found = [total + 0.0]
     rest = [*parts, -total]
-    while (left := _fsum(rest)) != 0.0:
+    left = _fsum(rest)
+    while left:
         found.append(left)
         rest.append(-left)
-    return found
-
-
-def _int_floats(number: int) -> list[float]:
-    found = []
-    while number:
-        found.append(float(number))
-        number -= int(found[-1])
+        left = _fsum(rest)
     return found
 
 
 def exact_add(acc: Exact, values: Sequence[Any]) -> Exact:
     """``acc`` with the values added."""
-    try:
-        whole = acc[0] + sum(value for value in values if type(value) is int)
-        floats = [value for value in values if type(value) is not int]
-    except TypeError as ex:  # pragma: no cover - values were checked
-        raise RecordError(f"cannot add {values!r}") from ex
-    if not -_INT64 <= whole < _INT64:
-        floats += _int_floats(whole)
-        whole = 0
-    if not floats:
-        return [whole, *acc[1:]]
-    return [whole, *exact_floats(acc[1:] + floats)]
+    floats = acc[1:]
+    if len(values) == 1 and type(values[0]) is float:
+        floats.append(values[0])
+        return [acc[0], *exact_floats(floats)]
+    whole = int(acc[0])
+    for value in values:
+        if type(value) is float:
+            floats.append(value)
+        else:
+            whole += int(value)
+    kept = whole if -_INT64 <= whole < _INT64 else str(whole)
+    return [kept, *exact_floats(floats)] if len(floats) > 1 else [kept, *floats]
 
 
 def exact_value(acc: Exact) -> int | float:
-    """The sum: an int when only whole numbers went in, else the nearest float."""
+    """The sum: an int when only ints went in (and it fits 64 bits), else the nearest float."""
+    whole = int(acc[0])
     if len(acc) == 1:
-        return int(acc[0])
-    return _fsum([*_int_floats(acc[0]), *acc[1:]])
+        return whole if -_INT64 <= whole < _INT64 else float(whole)
+    if -(2**53) <= whole <= 2**53:
+        return _fsum((whole, *acc[1:]))
+    return float(_fraction(acc))
 
 
 def _fraction(acc: Exact) -> Fraction:
-    return sum((Fraction(part) for part in acc[1:]), Fraction(acc[0]))
+    return sum((Fraction(part) for part in acc[1:]), Fraction(int(acc[0])))
 
 
 def check_number(function: str, value: Any, name: str) -> Any:
@@ -124,7 +121,7 @@ class Sum(Aggregator[Exact]):
         return [0]
 
     def add(self, acc: Exact, value: Any, timestamp: int) -> Exact:
-        if type(value) is int and -_INT64 <= acc[0] + value < _INT64:
+        if type(value) is int and type(acc[0]) is int and -_INT64 <= acc[0] + value < _INT64:
             acc[0] += value
             return acc
         return exact_add(acc, (value,))
@@ -210,7 +207,8 @@ class Variance(Aggregator[list[Any]]):
         if divisor < 1:
             return None
         total = _fraction(acc[1])
-        variance = (_fraction(acc[2]) - total * total / count) / divisor
+        # Squares of numbers below 1e-150 are not exact any more; their variance may come out a hair below nothing.
+        variance = max(Fraction(0), (_fraction(acc[2]) - total * total / count) / divisor)
         return math.sqrt(variance) if self._function == "stddev" else float(variance)
 
 
@@ -224,17 +222,20 @@ def _square(value: Any) -> tuple[Any, ...]:
     return (square, ((high * high - square) + 2.0 * high * low) + low * low)
 
 
-def _sample(options: Mapping[str, Any], function: str) -> bool:
-    of = options.get("of", "sample")
-    if of not in ("sample", "population"):
-        raise ValueError(f"{function}: `of` must be sample or population, not {of!r}")
-    return bool(of == "sample")
+def _variance(function: str) -> Function:
+    def make(options: Mapping[str, Any]) -> Aggregator[Any]:
+        population = options.get("population", False)
+        if type(population) is not bool:
+            raise ValueError(f"{function}: `population` must be true (divide by n) or false (by n - 1), not {population!r}")
+        return Variance(function, not population)
+
+    return Function(make, ("population",))
 
 
 FUNCTIONS = {
     "count": Function(lambda options: CountRecords()),
     "sum": Function(lambda options: Sum()),
     "mean": Function(lambda options: Mean()),
-    "variance": Function(lambda options: Variance("variance", _sample(options, "variance")), ("of",)),
-    "stddev": Function(lambda options: Variance("stddev", _sample(options, "stddev")), ("of",)),
+    "variance": _variance("variance"),
+    "stddev": _variance("stddev"),
 }

@@ -80,6 +80,7 @@ class MergingMachine(TriggeredMachine):
         gone: list[Gone] = []
         for place, (value, timestamp) in enumerate(records):
             self._sort_in(call, index, place, value, timestamp, groups, gone)
+        self._refire(call)
         if not groups and not gone:
             return
         changed = self._join(call, index, groups)

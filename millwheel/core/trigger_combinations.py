@@ -42,10 +42,9 @@ class _Combination(Trigger):
             return None
         return self._settle([part.merge([s[i] for s in known], moment) for i, part in enumerate(self.parts)])
 
-    def wake(self, state: State) -> int:
-        return min(
-            (part.wake(inner) for part, inner in zip(self.parts, state, strict=True) if inner is not None), default=MAX_TIME
-        )
+    def wake(self, state: State, now: int) -> int:
+        known = [(part, inner) for part, inner in zip(self.parts, state, strict=True) if inner is not None]
+        return min((part.wake(inner, now) for part, inner in known), default=MAX_TIME)
 
     def shares(self) -> tuple[float, ...]:
         return tuple(share for part in self.parts for share in part.shares())
@@ -145,8 +144,8 @@ class AfterEach(_Combination):
                 return [i, merged]
         return None
 
-    def wake(self, state: State) -> int:
-        return int(self.parts[state[0]].wake(state[1]))
+    def wake(self, state: State, now: int) -> int:
+        return int(self.parts[state[0]].wake(state[1], now))
 
     def _next(self, index: int) -> State:
         return [index + 1, self.parts[index + 1].start()] if index + 1 < len(self.parts) else None
@@ -191,8 +190,8 @@ class _Around(Trigger):
     def ready(self, state: State, moment: Moment) -> bool:
         return self.trigger.ready(state, moment)
 
-    def wake(self, state: State) -> int:
-        return self.trigger.wake(state)
+    def wake(self, state: State, now: int) -> int:
+        return self.trigger.wake(state, now)
 
     def shares(self) -> tuple[float, ...]:
         return self.trigger.shares()

@@ -28,7 +28,8 @@ _Build = Callable[[Any, "_Reader"], Trigger]
 def trigger_from_tree(tree: Any, load: Load | None = None) -> Trigger:
     """The trigger that a plain tree describes; None is the default one.
 
-    ``load("module:Class")`` finds custom ones. ValueError with the place in the tree and the fix.
+    ``load("module:Class")`` finds custom ones; one that returns the name unchanged serves to check a tree without
+    loading anything. ValueError with the place in the tree and the fix.
     """
     return Default() if tree is None else _Reader(load, "trigger").read(tree)
 
@@ -109,7 +110,10 @@ def _custom(given: Any, reader: _Reader) -> Trigger:
     found: dict[str, Any] = {"class": given} if isinstance(given, str) else reader.fields(given, ("class", "with"), "{custom: 'my:Trigger'}")
     if "class" not in found or reader.load is None:
         raise reader.error("needs the class of the trigger; write {custom: 'module:Class'} or {custom: {class: …, with: {…}}}")
-    made = reader.load(found["class"])(**(found.get("with") or {}))
+    loaded = reader.load(found["class"])
+    if isinstance(loaded, str):
+        return Never()
+    made = loaded(**(found.get("with") or {}))
     if isinstance(made, Trigger):
         return made
     raise reader.error(f"{found['class']} is no trigger; derive it from millwheel.Trigger")

@@ -73,13 +73,14 @@ class Taken:
 class Call:
     """One call of a machine: whose state, what the clocks say, and where effects go."""
 
-    __slots__ = ("effects", "key", "state", "times")
+    __slots__ = ("effects", "key", "refires", "state", "times")
 
     def __init__(self, state: KeyState, key: Key, times: Times, effects: Effects) -> None:
         self.state = state
         self.key = key
         self.times = times
         self.effects = effects
+        self.refires: dict[Window, Taken] = {}
 
     def moment(self, window: Window) -> Moment:
         """The call as a trigger of this window sees it."""
@@ -128,20 +129,14 @@ class TriggeredMachine:
             return
         prepared = self.aggregation.prepare(value)
         for window in windows:
-            acc = self.aggregation.add_many(self.aggregation.create(), [prepared], [timestamp])
-            call.effects.panes.append(
-                Pane(
-                    key=call.key,
-                    window=window,
-                    result=self.aggregation.result(acc),
-                    timestamp=window.max_timestamp,
-                    timing=Timing.LATE,
-                    index=0,
-                    nonspeculative_index=0,
-                    is_first=False,
-                    is_last=False,
-                )
-            )
+            call.refires.setdefault(window, Taken()).append(0, prepared, timestamp, value)
+
+    def _refire(self, call: Call) -> None:
+        """Say the records whose windows are gone, each window's alone."""
+        for window, taken in call.refires.items():
+            acc = self.aggregation.add_many(self.aggregation.create(), taken.prepared, taken.timestamps)
+            own = WindowState(acc, flags=SPOKEN)
+            call.effects.panes.append(self._pane(own, window, call.key, Timing.LATE, False))
 
     def _born(self, window: Window, watermark: int) -> WindowState:
         flags = SPOKEN if watermark >= window.end else 0
@@ -230,11 +225,16 @@ class TriggeredMachine:
             own.acc, own.said, own.kept, own.output_at, own.fresh = None, [], [], None, 0
 
     def _speak(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
-        """Say a pane, unless there is nothing new to say."""
+        """Say a pane, unless there is nothing new to say.
+
+        The on-time pane is said even then, because it tells that the window is complete; but not to take back a
+        standing pane only to repeat it.
+        """
         timing = self._timing(own, window, call.times.watermark)
-        if not own.fresh and not (timing is Timing.ON_TIME and self._trigger.on_time):
-            return
         retracting = self.windowing.accumulation is Accumulation.RETRACTING
+        completes = timing is Timing.ON_TIME and self._trigger.on_time and not own.said
+        if not own.fresh and not completes:
+            return
         if retracting:
             self._take_back(own, call)
         if own.count or not retracting:
@@ -293,7 +293,7 @@ class TriggeredMachine:
             call.effects.timers.append(TimerEffect(call.key, f"{tag_of(slot)}%{share}", Domain.EVENT, at, share))
 
     def _ask_clock(self, slot: Slot, own: WindowState, call: Call) -> None:
-        wake = MAX_TIME if own.trigger is None else self._trigger.wake(own.trigger)
+        wake = MAX_TIME if own.trigger is None else self._trigger.wake(own.trigger, call.times.now)
         at = None if wake == MAX_TIME else wake - 1
         if at != own.clock_at:
             own.clock_at = at
@@ -347,6 +347,7 @@ class AlignedMachine(TriggeredMachine):
             own = as_state(state.get(window)) or self._born(window, times.watermark)
             self._take(own, window, taken, call)
             self._settle(window, own, window, call)
+        self._refire(call)
 
     def _sort_in(self, call: Call, place: int, value: Any, timestamp: int, groups: dict[Window, Taken]) -> None:
         """Put a record with the others of its windows."""

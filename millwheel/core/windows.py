@@ -178,7 +178,7 @@ class Cumulative:
     """Windows that share a start and grow by ``every`` up to ``size``: a day so far, minute by minute.
 
     With a ``time_zone`` the size is a whole number of days that begin at local midnight. With ``changes`` a step
-    at which a key has no new record emits nothing for it.
+    at which a key has no new record emits nothing for it. ``periods`` are the full windows.
     """
 
     size: int
@@ -186,7 +186,7 @@ class Cumulative:
     offset: int
     time_zone: str
     changes: bool
-    _base: Tumbling = field(repr=False, compare=False)
+    periods: Tumbling = field(repr=False, compare=False)
 
     merging = False
 
@@ -194,7 +194,7 @@ class Cumulative:
         self, size: str | int, every: str | int, offset: str | int = 0, time_zone: str = "", changes: bool = False
     ) -> None:
         _init(self, size=_duration("size", size), every=_duration("every", every), offset=duration_us(offset))
-        _init(self, time_zone=time_zone, changes=changes, _base=Tumbling(self.size, self.offset, time_zone))
+        _init(self, time_zone=time_zone, changes=changes, periods=Tumbling(self.size, self.offset, time_zone))
         if self.size % self.every:
             raise ValueError(
                 f"cumulative windows of {duration_text(self.size)} cannot grow by {duration_text(self.every)}: "
@@ -203,7 +203,7 @@ class Cumulative:
 
     def base(self, timestamp: int) -> Window:
         """The full window of a record: the last of the windows it belongs to."""
-        return self._base.window(timestamp)
+        return self.periods.window(timestamp)
 
     def step(self, base: Window, timestamp: int) -> int:
         """The end of the first window of ``base`` that the record belongs to."""

@@ -1,0 +1,237 @@
+"""Runs tests/transcripts/*.yaml: what windows and triggers say, step by step, as data.
+
+A document names a windowing and lists steps. After each step, everything that was said must be in the ``expect`` that
+follows; without one, nothing may have been said. ``pytest --rewrite`` puts in what did happen.
+Documents with ``fails`` must fail with that text, ones with ``refused`` must not even start. The format is described in
+tests/transcripts/README.md.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from millwheel.core.panes import Pane, Retraction, Timing
+from millwheel.core.spec import WindowSpec
+from millwheel.core.times import duration_us
+from millwheel.core.trigger_trees import trigger_from_tree
+from millwheel.core.window_specs import window_from_spec
+from millwheel.core.windows import WindowFunction
+from millwheel.testing import WindowHarness
+
+FOLDER = Path(__file__).parents[2] / "transcripts"
+
+_yaml = YAML()
+_yaml.width = 120
+_yaml.indent(mapping=2, sequence=4, offset=2)
+_yaml.explicit_start = True
+
+
+_FILES = {path: list(_yaml.load_all(path.read_text())) for path in sorted(FOLDER.glob("*.yaml"))}
+_CASES = [
+    pytest.param(document, id=f"{path.stem}-{document['name'].replace(' ', '_')}")
+    for path, documents in _FILES.items()
+    for document in documents
+]
+
+
+@pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
+def test_rewrite(path: Path, request: pytest.FixtureRequest) -> None:
+    """First in the file, so that the transcripts below run as they were rewritten."""
+    if not request.config.getoption("--rewrite"):
+        pytest.skip("only with --rewrite")
+    for document in _FILES[path]:
+        if "fails" not in document and "refused" not in document:
+            _rewrite(document)
+    out = io.StringIO()
+    _yaml.dump_all(_FILES[path], out)
+    path.write_text(out.getvalue())
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["live", "stored"])
+@pytest.mark.parametrize("document", _CASES)
+def test_transcript(document: Any, stored: bool) -> None:
+    if "refused" in document:
+        with pytest.raises(ValueError, match=document["refused"]):
+            _harness(document, stored)
+    elif "fails" in document:
+        with pytest.raises(AssertionError, match=document["fails"]):
+            _run(document, stored)
+    else:
+        _run(document, stored)
+
+
+def _run(document: Any, stored: bool) -> None:
+    harness = _harness(document, stored)
+    said: list[Any] | None = None
+    for number, step in enumerate(document["steps"]):
+        [(action, given)] = step.items()
+        where = f"step {number} ({action})"
+        if action == "expect":
+            assert said is not None, f"{where}: two expectations in a row"
+            _compare(said, [_plain(pane) for pane in given], where)
+            said = None
+        elif action in _LOOKS:
+            assert _LOOKS[action](harness) == _plain(given), where
+        else:
+            assert not said, f"{where}: not expected before it: {said}"
+            _ACTIONS[action](harness, given)
+            said = [_written(pane, document) for pane in harness.take()]
+    assert not said, f"not expected at the end: {said}"
+
+
+def _compare(said: list[Any], expected: list[Any], where: str) -> None:
+    for pane in expected:
+        assert pane in said, f"{where}: missing {pane}; said was {said}"
+    for pane in said:
+        assert pane in expected, f"{where}: not expected {pane}"
+    assert said == expected, f"{where}: wrong order; said was {said}"
+
+
+def _rewrite(document: Any) -> None:
+    harness = _harness(document, False)
+    steps = CommentedSeq()
+    for step in document["steps"]:
+        [(action, given)] = step.items()
+        if action == "expect":
+            continue
+        steps.append(step)
+        if action in _LOOKS:
+            step[action] = _flow(_LOOKS[action](harness))
+            continue
+        _ACTIONS[action](harness, given)
+        said = harness.take()
+        if said:
+            panes = CommentedSeq(_flow(_written(pane, document)) for pane in said)
+            steps.append(CommentedMap({"expect": panes}))
+    document["steps"] = steps
+
+
+# --- steps ------------------------------------------------------------------------------------------------
+
+
+def _push(harness: WindowHarness, given: Any) -> None:
+    harness.push_bundle([_record(item) for item in given])
+
+
+def _retract(harness: WindowHarness, given: Any) -> None:
+    harness.push_bundle([(key, Retraction(value), at) for key, value, at in map(_record, given)])
+
+
+def _record(item: Any) -> tuple[Any, Any, int]:
+    """``7`` is value 7 at 7, ``[5, 7]`` value 5 at 7, ``[ann, 5, 7]`` has a key, too."""
+    parts = _plain(item)
+    if not isinstance(parts, list):
+        return "k", parts, _time(parts)
+    return ("k", parts[0], _time(parts[1])) if len(parts) == 2 else (parts[0], parts[1], _time(parts[2]))
+
+
+def _time(given: Any) -> int:
+    return duration_us(given)
+
+
+def _percentile(harness: WindowHarness, given: Any) -> None:
+    for share, at in given.items():
+        harness.advance_watermark(_time(at), float(share))
+
+
+_ACTIONS: dict[str, Any] = {
+    "push": _push,
+    "retract": _retract,
+    "watermark": lambda harness, given: harness.advance_watermark(_time(given)),
+    "clock": lambda harness, given: harness.advance_processing_time(_time(given)),
+    "percentile": _percentile,
+}
+_LOOKS: dict[str, Any] = {
+    "open": lambda harness: [list(window) for window in harness.open_windows("k")],
+    "late": lambda harness: [late.value for late in harness.late],
+    "rejected": lambda harness: [rejected.reason for rejected in harness.rejected],
+    "hold": lambda harness: harness.hold,
+    "slots": lambda harness: len(harness.state_of("k")),
+}
+
+
+# --- documents --------------------------------------------------------------------------------------------
+
+
+def _harness(document: Any, stored: bool) -> WindowHarness:
+    plain = _plain(document)
+    settings = {
+        name: plain[name]
+        for name in ("accumulation", "allowed_lateness", "output_time", "late", "takes_retractions")
+        if name in plain
+    }
+    return WindowHarness(
+        _window(plain["window"]),
+        trigger_from_tree(plain.get("trigger")),
+        aggregate=plain.get("aggregate"),
+        stored=stored,
+        **settings,
+    )
+
+
+_DURATIONS = {"offset": "offset_us", "every": "every_us"}
+
+
+def _window(given: Any) -> WindowFunction:
+    settings = {given: None} if isinstance(given, str) else dict(given)
+    kind, size = next(iter(settings.items()))
+    options: dict[str, Any] = {"session": {"gap_us": size}, "global": {}, "count": {"count": size}}.get(
+        kind, {"size_us": size}
+    )
+    for name, value in list(settings.items())[1:]:
+        options[_DURATIONS.get(name, name)] = value
+    if options.pop("emit", "every") == "changes":
+        options["changes"] = True
+    return window_from_spec(WindowSpec(kind, options))
+
+
+def _written(pane: Pane, document: Any) -> dict[str, Any]:
+    """A pane with only what is not obvious."""
+    written: dict[str, Any] = {} if pane.key == "k" else {"key": pane.key}
+    written["window"] = list(pane.window)
+    if pane.window.end > 2**62:
+        written["window"] = "global"
+    written["values" if document.get("aggregate") is None else "result"] = pane.result
+    if pane.retraction:
+        written["retraction"] = True
+    if pane.timestamp != pane.window.max_timestamp:
+        written["at"] = pane.timestamp
+    written["timing"] = pane.timing.value
+    if pane.index:
+        written["index"] = pane.index
+    if pane.nonspeculative_index != {Timing.EARLY: -1, Timing.ON_TIME: 0, Timing.LATE: 1}[pane.timing]:
+        written["nonspeculative"] = pane.nonspeculative_index
+    if pane.is_last:
+        written["last"] = True
+    assert pane.is_first == (pane.index == 0)
+    return written
+
+
+def _plain(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {str(name) if isinstance(name, str) else name: _plain(value) for name, value in node.items()}
+    if isinstance(node, list):
+        return [_plain(item) for item in node]
+    return int(node) if isinstance(node, int) and not isinstance(node, bool) else node
+
+
+def _flow(value: Any) -> Any:
+    if isinstance(value, dict):
+        node = CommentedMap((name, _flow(item)) for name, item in value.items())
+    elif isinstance(value, list):
+        node = CommentedSeq(_flow(item) for item in value)
+    else:
+        return value
+    node.fa.set_flow_style()
+    return node
+
+
+def test_the_transcripts_are_found() -> None:
+    assert len(_CASES) > 40
+
