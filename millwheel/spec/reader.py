@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TypeVar
 
 from millwheel.core.expressions import compile_expression
@@ -34,8 +35,10 @@ class Reader:
         self.problems.add(node.line, node.path, text)
 
     def missing(self, node: Node, field: str, text: str) -> None:
-        """Note that a map has no ``field``."""
-        self.problems.add(node.line, node.child_path(field), f"is missing; {text}")
+        """Note that a map has no ``field``, unless it is there but misspelt, which was noted already."""
+        there = list(node.value) if isinstance(node.value, dict) else []
+        if not get_close_matches(field, there, 1, 0.75):
+            self.problems.add(node.line, node.child_path(field), f"is missing; {text}")
 
     def where(self, node: Node) -> str:
         """The place of a node, for errors that come later."""
