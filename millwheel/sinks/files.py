@@ -8,22 +8,25 @@ name. So if the hidden file of a committed cut is gone, the visible one is there
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import xxhash
 
+from millwheel.adapters.durable import read_whole, write_new
+from millwheel.adapters.files import Files, PosixFiles
 from millwheel.core.times import duration_us
-from millwheel.errors import CorruptionError, SetupError
+from millwheel.errors import CorruptionError
 from millwheel.options import one_of, read_options
 from millwheel.sinks.base import Cut
-from millwheel.sinks.disk import Disk, in_words
 from millwheel.sinks.marker import claim
 from millwheel.sinks.parquet_rows import ParquetRows
 from millwheel.sinks.rows import json_lines, rows_of
+from millwheel.sinks.wording import in_words
 
 _FORMATS = ("jsonl", "parquet")
 _EXAMPLES = {
@@ -89,39 +92,39 @@ def flush_us(text: str | int) -> int:
     return flush
 
 
-def build_files(options: Mapping[str, Any], folder: str, disk: Disk | None = None) -> FilesSink:
+def build_files(options: Mapping[str, Any], folder: str, files: Files | None = None) -> FilesSink:
     """Raises ValueError, with a sentence, for options that cannot work."""
     checked = read_options("the sink 'files'", options, FilesOptions, _EXAMPLES)
-    return FilesSink(checked, Path(folder, checked.path), disk or Disk())
+    return FilesSink(checked, os.path.abspath(os.path.join(folder, checked.path)), files or PosixFiles())
 
 
 class FilesSink:
     """A folder of part files."""
 
-    def __init__(self, options: FilesOptions, folder: Path, disk: Disk) -> None:
+    def __init__(self, options: FilesOptions, folder: str, files: Files) -> None:
         self._options = options
         self._folder = folder
-        self._disk = disk
+        self._files = files
         self.flush_us = flush_us(options.flush)
         self.cut_records = options.cut_records
 
     def check(self, identity: str) -> None:
         """See :class:`millwheel.sinks.base.Sink`. Creates the folder and marks it as this root's."""
-        claim(self._disk, self._folder, identity)
+        claim(self._files, self._folder, identity)
 
     def open(self, shard: str, token: int) -> FilesWriter:
-        return FilesWriter(self._options, self._folder, shard, token, self._disk)
+        return FilesWriter(self._options, self._folder, shard, token, self._files)
 
 
 class FilesWriter:
     """Writes the cuts of one shard."""
 
-    def __init__(self, options: FilesOptions, folder: Path, shard: str, token: int, disk: Disk) -> None:
+    def __init__(self, options: FilesOptions, folder: str, shard: str, token: int, files: Files) -> None:
         self._options = options
         self._folder = folder
         self._shard = shard
         self._token = token
-        self._disk = disk
+        self._files = files
         self._parquet = ParquetRows(options.fields)
         self._written: set[str] = set()
 
@@ -131,10 +134,8 @@ class FilesWriter:
         data = json_lines(rows) if self._options.format == "jsonl" else self._parquet.encode(rows)
         temp, final = f".{name}-{cut.attempt}.tmp", f"{name}.{self._options.format}"
         try:
-            self._disk.write(self._folder / temp, data)
-            self._disk.sync(self._folder)
-        except FileNotFoundError as ex:
-            raise SetupError(f"the output folder {self._folder} is gone; something removed it while results were written") from ex
+            self._write(f"{self._folder}/{temp}", data)
+            self._files.sync_dir(self._folder)
         except OSError as ex:
             raise in_words(ex, f"write results to {self._folder}") from ex
         self._written.add(temp)
@@ -144,54 +145,67 @@ class FilesWriter:
         told = _unpack(receipt)
         try:
             self._show(told)
-            self._disk.sync(self._folder)
-            self._disk.unlink(self._folder / told.temp)
+            self._files.sync_dir(self._folder)
+            self._remove(told.temp)
         except OSError as ex:
-            raise in_words(ex, f"publish {self._folder / told.final}") from ex
+            raise in_words(ex, f"publish {self._folder}/{told.final}") from ex
         self._written.discard(told.temp)
 
     def sweep(self, receipts: list[bytes]) -> None:
         committed = {_unpack(receipt).temp for receipt in receipts}
         ours = re.compile(rf"\.part-{re.escape(self._shard)}-\d+-(\d+)-[^.]*\.tmp")
         try:
-            for name in self._disk.names(self._folder):
+            for name in self._files.list_dir(self._folder):
                 found = ours.fullmatch(name)
                 if found and int(found.group(1)) < self._token and name not in committed:
-                    self._disk.unlink(self._folder / name)
+                    self._remove(name)
         except OSError as ex:
             raise in_words(ex, f"clean the output folder {self._folder}") from ex
 
     def close(self) -> None:
         """Nothing is held open."""
 
+    def _write(self, path: str, data: bytes) -> None:
+        """A failed write leaves no file: neither to a retry of this attempt, nor on a full disk."""
+        with contextlib.suppress(FileNotFoundError):
+            self._files.unlink(path)
+        try:
+            write_new(self._files, path, data)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._files.unlink(path)
+            raise
+
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # a zombie that publishes the same cut may be first
+            self._files.unlink(f"{self._folder}/{name}")
+
     def _show(self, told: Receipt) -> None:
         """Make sure that the visible name is there and holds the cut."""
-        temp, final = self._folder / told.temp, self._folder / told.final
         try:
             self._verify(told)
-            self._disk.link(temp, final)
+            self._files.link(f"{self._folder}/{told.temp}", f"{self._folder}/{told.final}")
         except (FileExistsError, FileNotFoundError):
             self._expect_published(told)
 
     def _verify(self, told: Receipt) -> None:
         """A file that another process wrote is read once before it becomes visible."""
-        if told.temp in self._written:
-            return
-        data = self._disk.read(self._folder / told.temp)
-        if len(data) != told.size or xxhash.xxh3_64_intdigest(data) != told.checksum:
-            raise CorruptionError(f"{self._folder / told.temp} is not what was written ({told.size} bytes); the disk damaged it")
+        if told.temp not in self._written:
+            self._compare(told.temp, told, "the disk damaged it")
 
     def _expect_published(self, told: Receipt) -> None:
-        final = self._folder / told.final
         try:
-            size = self._disk.size(final)
+            self._compare(told.final, told, "something else wrote to the folder: move that file away")
         except FileNotFoundError:
             raise CorruptionError(
-                f"{final} is gone, with {told.rows} rows of results: something removed it, or its hidden file {told.temp}, "
-                "before the run was done with it; put it back, or start again with a new root and an empty output folder"
+                f"{self._folder}/{told.final} is gone, with {told.rows} rows of results: something removed it, or its hidden "
+                f"file {told.temp}, before the run was done with it; put it back, or start again with a new root and folder"
             ) from None
-        if size != told.size:
+
+    def _compare(self, name: str, told: Receipt, blame: str) -> None:
+        data = read_whole(self._files, f"{self._folder}/{name}")
+        if len(data) != told.size or xxhash.xxh3_64_intdigest(data) != told.checksum:
             raise CorruptionError(
-                f"{final} has {size} bytes where the {told.rows} rows that belong there have {told.size}; something else "
-                "wrote to the folder: move that file away, or start again with a new root and an empty output folder"
+                f"{self._folder}/{name} ({len(data)} bytes) is not the cut of {told.rows} rows ({told.size} bytes) that "
+                f"belongs there; {blame}"
             )

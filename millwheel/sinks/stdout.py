@@ -7,18 +7,17 @@ again. Nothing is lost, because the lines themselves are the receipt.
 
 from __future__ import annotations
 
-import errno
 import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
 import msgspec
 
-from millwheel.errors import SetupError, UnavailableError
 from millwheel.options import read_options
 from millwheel.sinks.base import Cut
 from millwheel.sinks.files import flush_us
 from millwheel.sinks.rows import json_lines, rows_of
+from millwheel.sinks.wording import in_words
 
 _EXAMPLES = {"with_key": "with_key: true", "with_timestamp": "with_timestamp: true", "flush": "flush: 100ms"}
 
@@ -64,9 +63,7 @@ class StdoutSink:
             out.write(receipt.decode())
             out.flush()
         except OSError as ex:
-            if ex.errno == errno.EPIPE:
-                raise SetupError("nobody reads the standard output any more; keep its reader alive, or use the sink 'files'") from ex
-            raise UnavailableError(f"cannot print results: {ex.strerror}; free some space where the output goes") from ex
+            raise in_words(ex, "print results") from ex
 
     def sweep(self, receipts: list[bytes]) -> None:
         """Nothing is left behind."""
