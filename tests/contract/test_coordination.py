@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import pytest

@@ -1,0 +1,256 @@
+"""Transcripts: events in, effects out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from millwheel.core.table import Ancestor, RangeTable
+from millwheel.errors import InvariantError
+from millwheel.master.effects import (
+    AnswerMove,
+    AttachWorker,
+    CollectJournal,
+    DetachWorker,
+    Effect,
+    RemoveMember,
+    SealJournal,
+    WriteTable,
+)
+from millwheel.master.events import (
+    JournalSealed,
+    JournalsFound,
+    ManifestSeen,
+    Member,
+    MembersChanged,
+    MoveRequested,
+    SealFailed,
+    ShardReleased,
+    TableChanged,
+    TablesLoaded,
+    Tick,
+    WorkerUnreachable,
+    WriteConflicted,
+    WriteFailed,
+)
+from millwheel.master.planner import NodeDemand
+from millwheel.master.state import MasterConfig, MasterState
+
+SECOND = 1_000_000
+
+
+def config(workers: int = 2, shards: int = 2) -> MasterConfig:
+    return MasterConfig(nodes=(NodeDemand("traffic", shards),), expected_workers=workers)
+
+
+def members(*names: str, leaving: tuple[str, ...] = ()) -> MembersChanged:
+    return MembersChanged(members=tuple(Member(incarnation=n, address=f"{n}:1", leaving=n in leaving) for n in names))
+
+
+def stored(effects: list[Effect]) -> TableChanged:
+    """The event that answers the one write among ``effects``."""
+    (write,) = [effect for effect in effects if isinstance(effect, WriteTable)]
+    return TableChanged(table=replace(write.table, version=write.table.version + 1))
+
+
+def of(effects: list[Effect], kind: type[Effect]) -> list[Effect]:
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def served(*names: str, shards: int = 2) -> tuple[MasterState, RangeTable]:
+    """A master whose table is stored and whose workers live."""
+    state = MasterState(config(len(names), shards))
+    state.handle(Tick(now_us=0))
+    state.handle(TablesLoaded(tables=()))
+    table = stored(state.handle(members(*names)))
+    assert state.handle(table) == []
+    return state, table.table
+
+
+def owners(table: RangeTable) -> list[str]:
+    return [entry.owner for entry in table.shards]
+
+
+def test_nothing_is_decided_before_tables_and_members_are_known() -> None:
+    state = MasterState(config(1))
+    assert state.handle(members("w1")) == []
+    assert state.handle(Tick(now_us=9 * SECOND)) == []
+    assert [type(e) for e in state.handle(TablesLoaded(tables=()))] == [AttachWorker, WriteTable]
+    state = MasterState(config(1))
+    assert state.handle(TablesLoaded(tables=())) == []
+
+
+def test_the_first_table_waits_for_the_expected_workers() -> None:
+    state = MasterState(config(2))
+    state.handle(TablesLoaded(tables=()))
+    assert state.handle(members("w1")) == [AttachWorker(incarnation="w1", address="w1:1")]
+    effects = state.handle(members("w1", "w2"))
+    assert owners(stored(effects).table) == ["w1", "w2"]
+
+
+def test_the_first_table_waits_no_longer_than_the_grace_time() -> None:
+    state = MasterState(config(2))
+    state.handle(Tick(now_us=50 * SECOND))
+    state.handle(TablesLoaded(tables=()))
+    state.handle(members("w1"))
+    assert state.handle(Tick(now_us=52 * SECOND)) == []
+    assert owners(stored(state.handle(Tick(now_us=53 * SECOND))).table) == ["w1", "w1"]
+
+
+def test_a_death_is_sealed_then_written_then_removed_then_collected() -> None:
+    state, _ = served("w1", "w2")
+    dead = state.handle(WorkerUnreachable(incarnation="w1", reason="refused"))
+    assert dead == [DetachWorker(incarnation="w1"), SealJournal(incarnation="w1", reason="refused")]
+    write = state.handle(JournalSealed(incarnation="w1", end=77))
+    assert [type(e) for e in write] == [WriteTable]
+    table = stored(write).table
+    assert owners(table) == ["w2", "w2"]
+    assert table.shards[0].token == 2 and table.shards[0].lineage == (Ancestor("w1", 1, 77, -1),)
+    assert state.handle(TableChanged(table=table)) == [RemoveMember(incarnation="w1")]
+    assert state.handle(members("w2")) == []
+    pruned = state.handle(ManifestSeen(shard="traffic-0", token=2, last_commit=5))
+    assert state.handle(stored(pruned)) == [CollectJournal(incarnation="w1")]
+
+
+def test_a_member_that_vanishes_is_dead_too_and_only_once() -> None:
+    state, _ = served("w1", "w2")
+    assert of(state.handle(members("w2")), SealJournal) == [
+        SealJournal(incarnation="w1", reason="its membership ended")
+    ]
+    assert state.handle(WorkerUnreachable(incarnation="w1", reason="refused")) == []
+
+
+def test_a_new_master_finishes_what_the_old_one_began() -> None:
+    before, table = served("w1", "w2")
+    before.handle(members("w2"))
+    before.handle(JournalSealed(incarnation="w1", end=77))  # and here it dies, its write undone
+
+    state = MasterState(config())
+    state.handle(TablesLoaded(tables=(table,)))
+    effects = state.handle(members("w2"))
+    assert of(effects, SealJournal) and not of(effects, WriteTable)
+    write = state.handle(JournalSealed(incarnation="w1", end=77))
+    assert owners(stored(write).table) == ["w2", "w2"]
+
+
+def test_without_workers_shards_are_orphans_until_one_joins() -> None:
+    state, _ = served("w1")
+    state.handle(members())
+    write = stored(state.handle(JournalSealed(incarnation="w1", end=5)))
+    assert owners(write.table) == ["", ""]
+    assert state.handle(write) == []
+    again = stored(state.handle(members("w2")))
+    assert owners(again.table) == ["w2", "w2"]
+    assert {entry.token for entry in again.table.shards} == {2}
+
+
+def test_a_lost_write_is_decided_again_from_what_stands_there() -> None:
+    state, table = served("w1", "w2")
+    state.handle(members("w2"))
+    state.handle(JournalSealed(incarnation="w1", end=5))
+    rival = replace(table, shards=tuple(e.assigned("w2") for e in table.shards), version=4)
+    assert not of(state.handle(WriteConflicted(node="traffic", stored=rival)), WriteTable)
+    assert state.tables == (rival,)
+
+
+def test_a_write_or_seal_that_failed_waits_for_the_next_tick() -> None:
+    state, _ = served("w1", "w2")
+    state.handle(members("w2"))
+    assert state.handle(SealFailed(incarnation="w1")) == []
+    assert state.handle(members("w2")) == []
+    assert [type(e) for e in state.handle(Tick(now_us=1))] == [SealJournal]
+    first = state.handle(JournalSealed(incarnation="w1", end=5))
+    assert state.handle(WriteFailed(node="traffic")) == []
+    assert state.handle(Tick(now_us=2)) == first
+    assert state.handle(WriteConflicted(node="traffic", stored=None)) == []
+
+
+def test_old_versions_of_a_table_are_old_news_and_tokens_never_go_back() -> None:
+    state, table = served("w1", "w2")
+    newer = replace(table, shards=tuple(e.assigned("w2") for e in table.shards), version=4)
+    state.handle(TableChanged(table=newer))
+    state.handle(TableChanged(table=table))
+    assert state.tables == (newer,)
+    with pytest.raises(InvariantError, match="token of traffic-0 went back"):
+        state.handle(TableChanged(table=replace(table, version=5)))
+
+
+def test_a_worker_that_joins_gets_a_share_once_membership_has_settled() -> None:
+    state, _ = served("w1")
+    state.handle(Tick(now_us=10 * SECOND))
+    assert state.handle(members("w1", "w2")) == [AttachWorker(incarnation="w2", address="w2:1")]
+    assert state.handle(Tick(now_us=10 * SECOND + 1)) == []
+    planned = stored(state.handle(Tick(now_us=11 * SECOND)))
+    moving = planned.table.shards[0]
+    assert (moving.owner, moving.next_owner, moving.token) == ("w1", "w2", 1)
+    state.handle(planned)
+    done = stored(state.handle(ShardReleased(incarnation="w1", shard="traffic-0", token=1, last_commit=8)))
+    assert done.table.shards[0].lineage == (Ancestor("w1", 1, -1, 8),)
+    assert owners(done.table) == ["w2", "w1"]
+
+
+def test_a_leaving_worker_is_emptied_and_nothing_is_given_to_it() -> None:
+    state, _ = served("w1", "w2")
+    state.handle(members("w1", "w2", leaving=("w2",)))
+    planned = stored(state.handle(Tick(now_us=5 * SECOND)))
+    assert [e.next_owner for e in planned.table.shards] == ["", "w1"]
+
+
+def test_a_move_is_answered_once_the_table_says_so_and_not_taken_back_by_balancing() -> None:
+    state, _ = served("w1", "w2")
+    state.handle(Tick(now_us=5 * SECOND))  # finds everything even
+    asked = state.handle(MoveRequested(ticket=1, node="traffic", shard="traffic-0", worker="w2"))
+    write = stored(asked)
+    assert not of(asked, AnswerMove)
+    assert state.handle(write) == [AnswerMove(ticket=1)]
+    state.handle(stored(state.handle(ShardReleased(incarnation="w1", shard="traffic-0", token=1, last_commit=0))))
+    assert state.handle(Tick(now_us=9 * SECOND)) == []
+    assert owners(state.tables[0]) == ["w2", "w2"]
+
+
+@pytest.mark.parametrize(
+    ("node", "shard", "worker", "why"),
+    [
+        ("none", "traffic-0", "w2", "there is no node none; there are traffic"),
+        ("traffic", "traffic-9", "w2", "traffic has no shard traffic-9; it has traffic-0, traffic-1"),
+        ("traffic", "traffic-0", "w9", "w9 is no worker that can take shards; these can: w1, w2"),
+    ],
+)
+def test_a_move_that_cannot_be_is_refused_with_the_reason(node: str, shard: str, worker: str, why: str) -> None:
+    state, _ = served("w1", "w2")
+    effects = state.handle(MoveRequested(ticket=3, node=node, shard=shard, worker=worker))
+    assert effects == [AnswerMove(ticket=3, refusal=why)]
+
+
+def test_a_move_to_the_owner_itself_is_done_already() -> None:
+    state, _ = served("w1", "w2")
+    effects = state.handle(MoveRequested(ticket=3, node="traffic", shard="traffic-0", worker="w1"))
+    assert effects == [AnswerMove(ticket=3)]
+
+
+def test_a_second_move_of_the_same_shard_is_refused_while_the_first_is_on_its_way() -> None:
+    state, _ = served("w1", "w2", "w3")
+    state.handle(stored(state.handle(MoveRequested(ticket=1, node="traffic", shard="traffic-0", worker="w2"))))
+    (answer,) = state.handle(MoveRequested(ticket=2, node="traffic", shard="traffic-0", worker="w3"))
+    assert answer == AnswerMove(ticket=2, refusal="traffic-0 is on its way to w2 already")
+
+
+def test_a_journal_that_nobody_knows_is_sealed_when_it_is_found_twice() -> None:
+    state, _ = served("w1", "w2")
+    found = JournalsFound(incarnations=("w1", "w2", "starting", "ghost"))
+    assert state.handle(found) == []
+    state.handle(members("w1", "w2", "starting"))
+    assert state.handle(found) == [SealJournal(incarnation="ghost", reason="its journal is left over")]
+    assert state.handle(JournalSealed(incarnation="ghost", end=0)) == [CollectJournal(incarnation="ghost")]
+    assert state.handle(found) == []
+    assert state.handle(found) == []
+
+
+def test_the_shards_worth_a_look_are_those_with_ancestors() -> None:
+    state, _ = served("w1", "w2")
+    assert state.shards_with_lineage() == ()
+    state.handle(members("w2"))
+    state.handle(stored(state.handle(JournalSealed(incarnation="w1", end=5))))
+    assert state.shards_with_lineage() == ("traffic-0",)
+    assert state.live_workers == ("w2",)
