@@ -25,8 +25,8 @@ def create_if_absent(files: Files, folder: str, name: str, data: bytes, staged: 
     that is found to exist is compared, and counts as ours when it is the same. ``staged`` names the temporary file.
     """
     temporary = f"{folder}/{staged or TEMPORARY + uuid4().hex}"
-    write_new(files, temporary, data)
     try:
+        write_new(files, temporary, data)
         ours = _linked(files, temporary, f"{folder}/{name}", data)
     finally:
         with contextlib.suppress(OSError):  # left-overs are swept with the folder

@@ -38,6 +38,7 @@ _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 _MASK = (1 << 64) - 1
 _SPREAD = 0x9E3779B97F4A7C15
 _OFFSET_BITS = 40
+_END_WORDS = 7
 
 GROUP_HEADER_BYTES = _GROUP.size
 
@@ -124,10 +125,11 @@ def decode_header(data: bytes) -> OpenedSegment:
     (seed,) = _U64.unpack_from(data, end)
     if seed != xxh3_64_intdigest(data[:end]):
         raise CorruptionError("its header fails its checksum")
-    name = data[_HEADER.size : end].decode()
-    return OpenedSegment(
-        SegmentHeader(name, segment, first_group, put_id, SegmentKind(kind)), end + _U64.size, seed
-    )
+    try:
+        header = SegmentHeader(data[_HEADER.size : end].decode(), segment, first_group, put_id, SegmentKind(kind))
+    except ValueError as ex:
+        raise CorruptionError(f"its header passes its checksum, but says what no version of this does: {ex}") from ex
+    return OpenedSegment(header, end + _U64.size, seed)
 
 
 # --- groups
@@ -135,12 +137,12 @@ def decode_header(data: bytes) -> OpenedSegment:
 
 def encode_group(seed: int, number: int, entries: Sequence[bytes]) -> bytes:
     """One group commit. ``seed`` is that of the segment's header."""
-    lengths = array("I", map(len, entries))
-    body = b"".join((_U32.pack(len(entries)), lengths.tobytes(), *entries))
+    lengths = [*map(len, entries)]
+    size = _U32.size + 4 * len(lengths) + sum(lengths)
     invariant(
-        len(body) <= MAX_BODY,
-        f"a group commit of {len(body)} bytes is over the {MAX_BODY} that a journal takes: make bundles smaller",
+        size <= MAX_BODY, f"a group commit of {size} bytes is over the {MAX_BODY} that a journal takes: cut it up"
     )
+    body = b"".join((_U32.pack(len(entries)), array("I", lengths).tobytes(), *entries))
     return _GROUP.pack(_GROUP_MAGIC, len(body), number, _checksum(body, seed, number)) + body
 
 
@@ -215,6 +217,6 @@ def decode_sealed_end(data: bytes) -> JournalEnd:
     """The inverse of :func:`encode_sealed_end`; CorruptionError when the text fails its checksum."""
     text, _, checksum = data.rstrip(b"\n").rpartition(b" ")
     words = text.split(b" ")
-    if f"{xxh3_64_intdigest(text):016x}".encode() != checksum or len(words) != 7:
+    if f"{xxh3_64_intdigest(text):016x}".encode() != checksum or len(words) != _END_WORDS:
         raise CorruptionError("it fails its checksum")
     return JournalEnd(int(words[4]), int(words[6]))
