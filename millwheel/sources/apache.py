@@ -14,11 +14,10 @@ from millwheel.sources.lines import Block, Decoded, decode_each
 
 _QUOTED = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
 _LINE = re.compile(
-    rf"(\S+) (\S+) (.+?) \[([^\]]+)\] {_QUOTED} (\d{{3}}) (\d+|-)(?: {_QUOTED} {_QUOTED})?(?: .*)?\s*", re.DOTALL
-)
+    rf"(\S+) (\S+) ([^ \[]+|.+?) \[([^\]]+)\] {_QUOTED} (\d{{3}}) (\d+|-)(?: {_QUOTED} {_QUOTED})?(?: .*)?", re.DOTALL
+).fullmatch
 _TIME = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)")
-_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_MONTHS = {name: i + 1 for i, name in enumerate(_NAMES)}
+_MONTHS = {name: i + 1 for i, name in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])}
 _CACHED_TIMES = 100_000
 
 
@@ -41,7 +40,7 @@ class ApacheCombined:
 
     def _line(self, line: bytes) -> Any:
         text = line.decode()
-        found = _LINE.fullmatch(text)
+        found = _LINE(text)
         if found is None:
             raise RecordError(f"no Apache combined log line: {_where(text)}")
         client, ident, user, time, request, status, size, referrer, agent = found.groups()
@@ -50,7 +49,7 @@ class ApacheCombined:
             "client": client,
             "ident": ident,
             "user": user,
-            "time": self._time(time),
+            "time": self._times.get(time) or self._time(time),
             "request": request,
             "method": method,
             "path": path,
@@ -60,17 +59,16 @@ class ApacheCombined:
             "referrer": referrer or "",
             "agent": agent or "",
         }
-        for problem in self._fields.check([value]).values():
-            raise RecordError(problem)
+        if self._fields:
+            for problem in self._fields.check([value]).values():
+                raise RecordError(problem)
         return value if self._schema is None else msgspec.convert(value, self._schema)
 
     def _time(self, text: str) -> int:
-        known = self._times.get(text)
-        if known is None:
-            if len(self._times) >= _CACHED_TIMES:
-                self._times.clear()
-            known = self._times[text] = log_time_us(text)
-        return known
+        if len(self._times) >= _CACHED_TIMES:
+            self._times.clear()
+        time = self._times[text] = log_time_us(text)
+        return time
 
 
 def log_time_us(text: str) -> int:
@@ -89,7 +87,9 @@ def log_time_us(text: str) -> int:
 def _request(request: str) -> tuple[str, str, str]:
     """Method, path and protocol; what is no HTTP request is all path."""
     parts = request.split(" ")
-    if len(parts) >= 3:
+    if len(parts) == 3:
+        return parts[0], parts[1], parts[2]
+    if len(parts) > 3:
         return parts[0], " ".join(parts[1:-1]), parts[-1]
     return (parts[0], parts[1], "") if len(parts) == 2 else ("", request, "")
 

@@ -11,7 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,21 @@ class Chunk:
         return len(self.positions)
 
 
+@dataclass(slots=True)
+class FrameChunk:
+    """What one read returned, as columns: ``frame`` has the declared fields only (Int64, Float64, String, Boolean; null
+    where one is missing), row i of it being the record at ``positions[i]``. The rest is as in :class:`Chunk`."""
+
+    positions: npt.NDArray[np.int64]
+    frame: pl.DataFrame
+    next_position: int
+    rejects: list[Reject] = field(default_factory=list)
+    finished: bool = False
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
 class Reader(Protocol):
     """Reads one partition. Used by one thread."""
 
@@ -62,8 +82,19 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
+class FrameReader(Reader, Protocol):
+    """A reader that also reads into columns. The same lines are records, and the same are rejects, in both forms, except
+    that values which no declared field needs are not looked at here. Mixing the forms is allowed."""
+
+    def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
+        """About ``max_bytes`` of input after ``position``; None when the stream declares no fields."""
+
+
 class Source(Protocol):
-    """A description of input, cheap to construct; it is built on the driver and in every worker."""
+    """A description of input, cheap to construct; it is built on the driver and in every worker.
+
+    It may have an attribute ``poll_us``: how long to wait after a read that found nothing, µs (default 50,000).
+    """
 
     bounded: bool
     """True when the partitions are fixed at the start and all end."""

@@ -10,10 +10,11 @@ import msgspec
 
 from millwheel.errors import RecordError, SetupError
 from millwheel.sources.base import Reject
-from millwheel.sources.fields import from_text
+from millwheel.sources.fields import from_texts
 from millwheel.sources.lines import Block, Decoded, raw_text, reason_of
 
 _OPEN_QUOTE = "unexpected end of data"
+_Row = Sequence[str]
 
 
 class CsvLines:
@@ -31,26 +32,23 @@ class CsvLines:
         max_record_bytes: int,
     ) -> None:
         self.has_header = not columns
-        self._schema = schema
+        self._target: Any = None if schema is None else list[schema]  # type: ignore[valid-type]
         self._fields = fields
         self._delimiter = delimiter
+        self._columns = list(columns)
         self._max_record = max_record_bytes
-        self._use(list(columns))
 
     def begin(self, header: bytes) -> None:
-        if self.has_header:
-            try:
-                names = self._rows([header.decode()])
-            except (UnicodeDecodeError, csv.Error) as ex:
-                raise SetupError(f"the first line of a CSV file is no header ({ex}); declare columns: [...] if there is none") from ex
-            self._use([name.strip() for name in names[0]] if names else [])
+        if not self.has_header:
+            return
+        try:
+            rows = self._rows([header.decode()])
+        except (UnicodeDecodeError, csv.Error) as ex:
+            raise SetupError(f"the first line of a CSV file is no header ({ex}); declare columns: [...] if there is none") from ex
+        self._columns = [name.strip() for name in rows[0]] if rows else []
 
     def decode(self, block: Block) -> Decoded:
         return self._together(block) or self._one_by_one(block)
-
-    def _use(self, columns: list[str]) -> None:
-        self._columns = columns
-        self._typed = [(name, self._fields[name]) for name in columns if self._fields.get(name, "str") != "str"]
 
     def _rows(self, lines: list[str]) -> list[list[str]]:
         return list(csv.reader(lines, delimiter=self._delimiter, strict=True))
@@ -58,14 +56,11 @@ class CsvLines:
     def _together(self, block: Block) -> Decoded | None:
         """All lines in one call, None when one of them is blank, bad, or not a record by itself."""
         try:
-            text = block.data[: block.ends[-1]].decode()
-            lines = text.split("\n")
-            if len(lines) > len(block.ends):
-                lines.pop()
-            rows = self._rows([line + "\n" for line in lines])
-            if len(rows) != len(block.ends):
+            lines = block.data[: block.ends[-1]].decode().splitlines(keepends=True)
+            if len(lines) != len(block.ends):
                 return None
-            return Decoded(block.positions(), [self._value(row) for row in rows])
+            rows = self._rows(lines)
+            return Decoded(None, self._values(rows)) if len(rows) == len(lines) else None
         except (ValueError, csv.Error, msgspec.MsgspecError, RecordError):
             return None
 
@@ -104,19 +99,30 @@ class CsvLines:
         if not raw.strip(b"\r\n"):
             return
         try:
-            rows = self._rows([raw.decode()])
-            value = self._value(rows[0])
+            values = self._values(self._rows([raw.decode()]))
         except (ValueError, csv.Error, msgspec.MsgspecError, RecordError) as ex:
             reason = "a quote is not closed" if str(ex) == _OPEN_QUOTE else reason_of(ex)
             decoded.rejects.append(Reject(position, raw_text(raw), reason))
             return
-        decoded.positions.append(position)
-        decoded.values.append(value)
+        decoded.add(position, values[0])
 
-    def _value(self, row: list[str]) -> Any:
-        if len(row) != len(self._columns):
-            raise RecordError(f"{len(row)} fields where there are {len(self._columns)} columns ({', '.join(self._columns)[:200]})")
-        value: dict[str, Any] = dict(zip(self._columns, row, strict=True))
-        for name, kind in self._typed:
-            value[name] = from_text(name, kind, value[name])
-        return value if self._schema is None else msgspec.convert(value, self._schema, strict=False)
+    def _values(self, rows: Sequence[_Row]) -> list[Any]:
+        width = len(self._columns)
+        if wrong := next((row for row in rows if len(row) != width), None):
+            raise RecordError(f"{len(wrong)} fields where there are {width} columns ({', '.join(self._columns)[:200]})")
+        values: list[Any] = [dict(zip(self._columns, row)) for row in self._typed(rows)]
+        return values if self._target is None else msgspec.convert(values, self._target, strict=False)
+
+    def _typed(self, rows: Sequence[_Row]) -> Sequence[Sequence[Any]]:
+        """The rows with declared fields converted, a column at a time."""
+        typed = {
+            place: self._fields[name]
+            for place, name in enumerate(self._columns)
+            if self._fields.get(name, "str") != "str"
+        }
+        if not typed or not rows:
+            return rows
+        columns: list[Sequence[Any]] = list(zip(*rows))
+        for place, kind in typed.items():
+            columns[place] = from_texts(self._columns[place], kind, columns[place])
+        return list(zip(*columns))

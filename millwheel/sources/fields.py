@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -28,16 +28,19 @@ class FieldTypes:
                 raise ValueError(f"field {name!r} is declared as {kind!r}; write one of {', '.join(_ALLOWED)}")
         self._fields = dict(fields)
 
+    def __bool__(self) -> bool:
+        return bool(self._fields)
+
     def check(self, values: list[dict[str, Any]]) -> dict[int, str]:
         """{place: what is wrong}. Whole numbers in a float field become floats, in place."""
         problems: dict[int, str] = {}
         for name, kind in self._fields.items():
-            column = _column(name, values)
+            column = column_of(name, values)
             kinds = set(map(type, column))
-            if not kinds <= _ALLOWED[kind] or (int in kinds and _beyond(column, kinds)):
+            if not kinds <= _ALLOWED[kind] or (kind == "int" and int in kinds and _beyond(column, kinds)):
                 self._find(name, kind, column, problems)
             if kind == "float" and int in kinds:
-                self._to_floats(name, column, values)
+                self._to_floats(name, column, values, problems)
         return problems
 
     @staticmethod
@@ -46,17 +49,20 @@ class FieldTypes:
             if type(found) not in _ALLOWED[kind]:
                 shown = repr(found)[:80]
                 problems.setdefault(place, f"field {name!r} is {type(found).__name__} {shown}, but is declared as {kind}")
-            elif type(found) is int and not -_INT64 <= found < _INT64:
+            elif kind == "int" and found is not None and not -_INT64 <= found < _INT64:
                 problems.setdefault(place, f"field {name!r} is {str(found)[:80]}, which does not fit into 64 bits")
 
     @staticmethod
-    def _to_floats(name: str, column: list[Any], values: list[dict[str, Any]]) -> None:
-        for found, value in zip(column, values, strict=True):
-            if type(found) is int and -_INT64 <= found < _INT64:
-                value[name] = float(found)
+    def _to_floats(name: str, column: list[Any], values: list[dict[str, Any]], problems: dict[int, str]) -> None:
+        for place, (found, value) in enumerate(zip(column, values, strict=True)):
+            if type(found) is int:
+                try:
+                    value[name] = float(found)
+                except OverflowError:
+                    problems.setdefault(place, f"field {name!r} is a number beyond the range of floats")
 
 
-def _column(name: str, values: list[dict[str, Any]]) -> list[Any]:
+def column_of(name: str, values: list[dict[str, Any]]) -> list[Any]:
     """One field of all values; None where it is missing."""
     try:
         return list(map(itemgetter(name), values))
@@ -74,24 +80,23 @@ def _beyond(column: list[Any], kinds: set[type]) -> bool:
     return False
 
 
-def from_text(name: str, kind: str, text: str) -> Any:
-    """The text of a field as its declared type; empty text is None unless text is what was declared.
+def from_texts(name: str, kind: str, texts: Sequence[str]) -> list[Any]:
+    """The texts of a field as its declared type; empty text is None unless text is what was declared.
 
-    Raises RecordError, with a sentence.
+    Raises RecordError, with a sentence about one of them.
     """
     if kind == "str":
-        return text
-    if not text:
-        return None
+        return list(texts)
+    convert = _CONVERT[kind]
     try:
-        if kind == "int":
-            number = int(text)
-            if not -_INT64 <= number < _INT64:
-                raise RecordError(f"field {name!r} is {text[:80]}, which does not fit into 64 bits")
-            return number
-        return float(text) if kind == "float" else _boolean(text)
+        values = list(map(convert, texts)) if "" not in texts else [convert(text) if text else None for text in texts]
     except ValueError:
-        raise RecordError(f"field {name!r} is {text[:80]!r}, but is declared as {kind}") from None
+        if len(texts) > 1:
+            raise RecordError(f"some {name!r} is not of the declared type {kind}") from None
+        raise RecordError(f"field {name!r} is {texts[0][:80]!r}, but is declared as {kind}") from None
+    if kind == "int" and _beyond(values, set(map(type, values))):
+        raise RecordError(f"field {name!r} is {texts[0][:80]}, which does not fit into 64 bits")
+    return values
 
 
 def _boolean(text: str) -> bool:
@@ -99,3 +104,6 @@ def _boolean(text: str) -> bool:
     if lower not in _TRUE and lower not in _FALSE:
         raise ValueError(text)
     return lower in _TRUE
+
+
+_CONVERT: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": _boolean}

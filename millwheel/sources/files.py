@@ -21,7 +21,7 @@ from millwheel.sources.csv_lines import CsvLines
 from millwheel.sources.fields import FieldTypes
 from millwheel.sources.inputs import compression_of, open_input
 from millwheel.sources.json_lines import JsonLines
-from millwheel.sources.lines import LineFormat, LineReader
+from millwheel.sources.lines import FrameForm, LineFormat, LineReader
 
 FORMATS = ("jsonl", "csv", "parquet", "apache_combined")
 _EXAMPLES = {
@@ -108,7 +108,8 @@ class FilesSource:
 
             return ParquetReader(path, self._schema, self._fields)
         options = self._options
-        return LineReader(open_input(path, options.follow), self._line_format(), options.max_line_bytes, options.follow)
+        opened = open_input(path, options.follow)
+        return LineReader(opened, self._line_format(), options.max_line_bytes, options.follow, self._frame_form())
 
     def _line_format(self) -> LineFormat:
         options = self._options
@@ -117,6 +118,15 @@ class FilesSource:
         if options.format == "apache_combined":
             return ApacheCombined(self._schema, FieldTypes(self._fields))
         return CsvLines(self._schema, self._fields, options.delimiter, options.columns, options.max_line_bytes)
+
+    def _frame_form(self) -> FrameForm | None:
+        if not self._fields or self._schema is not None:
+            return None
+        if self._options.format != "jsonl":
+            return FrameForm(self._line_format(), self._fields)
+        from millwheel.sources.frames import row_type
+
+        return FrameForm(JsonLines(row_type(self._fields), FieldTypes({})), self._fields)
 
     def _refuse_compressed(self, paths: set[str]) -> None:
         compressed = next(filter(compression_of, paths), None)

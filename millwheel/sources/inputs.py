@@ -61,7 +61,7 @@ def cannot_read(path: str, error: OSError) -> SetupError:
 
 
 class PlainInput:
-    """A file that does not change."""
+    """A file that does not change. Raises SetupError when it has become shorter than what was read."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -71,6 +71,11 @@ class PlainInput:
             raise cannot_read(path, ex) from ex
 
     def locate(self, position: int) -> tuple[int, int]:
+        if position > (size := os.fstat(self._fd).st_size):
+            raise SetupError(
+                f"the input file {self._path} has {size} bytes, but {position} were read before: it was changed. Restore it, "
+                "start with a new root, or write follow: true for files that change"
+            )
         return 0, position
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -92,16 +97,17 @@ class PlainInput:
 class FollowedInput:
     """A file that grows, and that may be replaced or truncated by whoever rotates logs.
 
-    As ``tail -F`` does: once the open file is read to its end and the name holds another, non-empty file, or
-    the file has become shorter than what was read, reading begins again at the start of what is there, under
-    higher positions. Only what was read before the rotation is replayable after it: let the glob match the
-    rotated names' folder only if they are to be read as files of their own.
+    As ``tail -F`` does: once the open file is read to its end and the name holds another, non-empty file, or the file
+    has become shorter than what was read, reading begins again at its start, under higher positions, with a
+    warning in the log. Two limits follow. What was read but not yet committed when a file vanished is lost if the
+    worker dies in that moment; and a file that was replaced while nobody read it is only known by being shorter
+    than what was read, or by having no line end there. Where that matters, let every file have its own name.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = -1
-        self._replaced = False
+        self._fresh = self._replaced = False
 
     def locate(self, position: int) -> tuple[int, int]:
         base, offset = position - position % GENERATION, position % GENERATION
@@ -109,7 +115,7 @@ class FollowedInput:
             return base, offset
         size = os.fstat(self._fd).st_size
         self._replaced = size <= offset and self._has_successor()
-        if size < offset or (self._replaced and size == offset):
+        if size < offset or (self._replaced and size == offset) or self._strange(offset):
             self._begin_again(size, offset)
             return base + GENERATION, 0
         return base, offset
@@ -129,7 +135,13 @@ class FollowedInput:
             os.close(self._fd)
             self._fd = -1
 
+    def _strange(self, offset: int) -> bool:
+        """True when a file that was just opened has no line end where reading stopped."""
+        fresh, self._fresh = self._fresh, False
+        return fresh and offset > 0 and os.pread(self._fd, 1, offset - 1) != b"\n"
+
     def _open(self) -> bool:
+        self._fresh = True
         try:
             self._fd = os.open(self._path, os.O_RDONLY)
         except FileNotFoundError:
@@ -150,7 +162,7 @@ class FollowedInput:
         return (there.st_ino, there.st_dev) != (ours.st_ino, ours.st_dev) and there.st_size > 0
 
     def _begin_again(self, size: int, offset: int) -> None:
-        what = "was replaced" if self._replaced else f"has shrunk to {size} bytes after {offset} had been read"
+        what = f"has shrunk to {size} bytes after {offset} had been read" if size < offset else "was replaced"
         log.warning("the followed file %s %s; reading begins again at its start", self._path, what)
         self._replaced = False
         self.close()

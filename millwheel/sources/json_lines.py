@@ -27,7 +27,9 @@ class JsonLines:
         decoder = msgspec.json.Decoder(kind)
         self._one = decoder.decode
         self._many = decoder.decode_lines
-        self._fields = fields if schema is None else None
+        self._fields = fields if schema is None and fields else None
+        # What a schema has no field for is skipped without a look at its encoding.
+        self._skips = schema is not None
 
     def begin(self, header: bytes) -> None:
         """JSON lines have no header."""
@@ -42,12 +44,16 @@ class JsonLines:
         if not one_object_a_line(block):
             return None
         try:
+            if self._skips and not block.data.isascii():
+                block.data[: block.ends[-1]].decode()
             values = self._many(memoryview(block.data)[: block.ends[-1]])
         except (msgspec.MsgspecError, ValueError):
             return None
-        return Decoded(block.positions(), values) if len(values) == len(block.ends) else None
+        return Decoded(None, values) if len(values) == len(block.ends) else None
 
     def _line(self, line: bytes) -> Any:
+        if self._skips:
+            line.decode()
         try:
             return self._one(line)
         except msgspec.ValidationError:
@@ -59,13 +65,12 @@ class JsonLines:
     @staticmethod
     def _without(problems: dict[int, str], decoded: Decoded, block: Block) -> Decoded:
         lines = dict(zip(block.positions(), block.lines(), strict=True))
+        positions = decoded.positions if decoded.positions is not None else list(lines)
         for place, reason in problems.items():
-            position = decoded.positions[place]
-            decoded.rejects.append(Reject(position, raw_text(lines[position]), reason))
+            decoded.rejects.append(Reject(positions[place], raw_text(lines[positions[place]]), reason))
         decoded.rejects.sort(key=lambda reject: reject.position)
-        good = [place for place in range(len(decoded.values)) if place not in problems]
-        positions, values = decoded.positions, decoded.values
-        return Decoded([positions[i] for i in good], [values[i] for i in good], decoded.rejects)
+        good = [place for place in range(len(positions)) if place not in problems]
+        return Decoded([positions[i] for i in good], [decoded.values[i] for i in good], decoded.rejects)
 
 
 def one_object_a_line(block: Block) -> bool:

@@ -6,7 +6,8 @@ the same record, or the same reject, whatever block it arrived in.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.errors import RecordError
-from millwheel.sources.base import Chunk, Reject
+from millwheel.sources.base import Chunk, FrameChunk, Reject
 from millwheel.sources.inputs import Input
 
 MAX_RAW_BYTES = 65_536
@@ -52,12 +53,19 @@ class Block:
 
 @dataclass(slots=True)
 class Decoded:
-    """What a block became. ``used`` of its lines were decoded; the others wait for what follows them."""
+    """What a block became. ``positions`` None means that each line is one of ``values``. ``used`` of the lines were
+    decoded (-1: all); the others wait for what follows them."""
 
-    positions: list[int]
+    positions: list[int] | None
     values: list[Any]
     rejects: list[Reject] = field(default_factory=list)
     used: int = -1
+
+    def add(self, position: int, value: Any) -> None:
+        """One more value, where positions are listed."""
+        assert self.positions is not None
+        self.positions.append(position)
+        self.values.append(value)
 
 
 class LineFormat(Protocol):
@@ -73,6 +81,14 @@ class LineFormat(Protocol):
         """Blank lines are nothing; lines that are no record become rejects."""
 
 
+@dataclass(frozen=True, slots=True)
+class FrameForm:
+    """How lines become columns: ``form`` decodes them into values of which ``fields`` are taken."""
+
+    form: LineFormat
+    fields: Mapping[str, str]
+
+
 @dataclass(slots=True)
 class _Window:
     """What could be read at an offset: whole lines, or the head of a line that is too long."""
@@ -83,12 +99,25 @@ class _Window:
     too_long: bool = False
 
 
+@dataclass(slots=True)
+class _Step:
+    """What one read did. ``block`` is None when it decoded nothing."""
+
+    decoded: Decoded
+    next_position: int
+    finished: bool
+    block: Block | None = None
+
+
 class LineReader:
     """A reader of one file of lines."""
 
-    def __init__(self, source: Input, form: LineFormat, max_line_bytes: int, follow: bool) -> None:
+    def __init__(
+        self, source: Input, form: LineFormat, max_line_bytes: int, follow: bool, frames: FrameForm | None = None
+    ) -> None:
         self._input = source
         self._format = form
+        self._frames = frames
         self._max_line = max_line_bytes
         self._follow = follow
         self._line_bytes = 200.0
@@ -98,11 +127,37 @@ class LineReader:
 
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
+        wanted = max(int(self._line_bytes * max_records * 1.05), 4096)
+        step = self._step(position, wanted, max_records, self._format)
+        decoded = step.decoded
+        positions = decoded.positions
+        if positions is None:
+            positions = step.block.positions() if step.block is not None else []
+        return Chunk(positions, decoded.values, step.next_position, decoded.rejects, step.finished)
+
+    def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
+        """See :class:`millwheel.sources.base.FrameReader`."""
+        if self._frames is None:
+            return None
+        from millwheel.sources.frames import frame_of
+
+        step = self._step(position, max(max_bytes, 4096), sys.maxsize, self._frames.form)
+        decoded = step.decoded
+        if decoded.positions is None and step.block is not None:
+            positions = step.block.ends + step.block.base
+        else:
+            positions = np.array(decoded.positions, np.int64)
+        frame = frame_of(decoded.values, self._frames.fields)
+        return FrameChunk(positions, frame, step.next_position, decoded.rejects, step.finished)
+
+    def close(self) -> None:
+        self._input.close()
+
+    def _step(self, position: int, wanted: int, max_records: int, form: LineFormat) -> _Step:
         base, offset = self._input.locate(position)
         if base != self._begun_base and not self._begin(base):
             return self._nothing(position, b"", offset)
         offset = max(offset, self._first)
-        wanted = max(int(self._line_bytes * max_records * 1.05), 4096)
         while True:
             window = self._window(offset, wanted)
             if window.too_long:
@@ -112,15 +167,12 @@ class LineReader:
                 return self._nothing(position, window.data, base + offset)
             last = window.at_end and len(ends) == len(window.ends) and self._input.ended()
             block = Block(window.data, ends, base + offset, last)
-            decoded = self._format.decode(block)
+            decoded = form.decode(block)
             if decoded.used:
-                return self._chunk(decoded, block, window)
+                return self._done(decoded, block, window)
             if window.at_end and len(ends) == len(window.ends):
-                return Chunk([], [], position)
+                return _Step(decoded, position, False)
             wanted, max_records = wanted * 2, max_records * 2
-
-    def close(self) -> None:
-        self._input.close()
 
     def _begin(self, base: int) -> bool:
         """Look at the start of the file; False when there is not enough of it yet."""
@@ -137,6 +189,8 @@ class LineReader:
             header = head[first : end or len(head)]
             first = end or len(head)
         self._format.begin(header)
+        if self._frames is not None:
+            self._frames.form.begin(header)
         self._begun_base, self._first, self._scanned = base, first, 0
         return True
 
@@ -164,7 +218,7 @@ class LineReader:
             return window
         return _Window(window.data, window.ends[: long[0]], False, too_long=bool(long[0] == 0))
 
-    def _skip_line(self, position: int, base: int, offset: int, head: bytes) -> Chunk:
+    def _skip_line(self, position: int, base: int, offset: int, head: bytes) -> _Step:
         """Reject an overlong line, having looked for its end without keeping it."""
         at = max(offset, self._scanned)
         while True:
@@ -175,25 +229,25 @@ class LineReader:
                 break
             if len(data) < _SCAN_BYTES:
                 self._scanned = at
-                return Chunk([], [], position)
+                return _Step(Decoded([], []), position, False)
         reason = f"the line has {at - offset} bytes, more than max_line_bytes: {self._max_line} allows"
-        return Chunk([], [], base + at, [Reject(base + at, raw_text(head), reason)])
+        return _Step(Decoded([], [], [Reject(base + at, raw_text(head), reason)]), base + at, False)
 
-    def _nothing(self, position: int, tail: bytes, at: int) -> Chunk:
+    def _nothing(self, position: int, tail: bytes, at: int) -> _Step:
         """Nothing whole to read now; for a bounded file, ever."""
         if self._follow:
-            return Chunk([], [], position)
+            return _Step(Decoded([], []), position, False)
         if reason := self._input.damage():
             place = at + len(tail) + 1
-            return Chunk([], [], place, [Reject(place, raw_text(tail), reason)], finished=True)
-        return Chunk([], [], position, finished=True)
+            return _Step(Decoded([], [], [Reject(place, raw_text(tail), reason)]), place, True)
+        return _Step(Decoded([], []), position, True)
 
-    def _chunk(self, decoded: Decoded, block: Block, window: _Window) -> Chunk:
+    def _done(self, decoded: Decoded, block: Block, window: _Window) -> _Step:
         used = len(block.ends) if decoded.used < 0 else decoded.used
         end = int(block.ends[used - 1])
         self._line_bytes = max(end / used, 1.0)
         finished = not self._follow and window.at_end and end == len(window.data) and not self._input.damage()
-        return Chunk(decoded.positions, decoded.values, block.base + end, decoded.rejects, finished)
+        return _Step(decoded, block.base + end, finished, block)
 
 
 def decode_each(block: Block, one: Callable[[bytes], Any]) -> Decoded:
@@ -207,8 +261,7 @@ def decode_each(block: Block, one: Callable[[bytes], Any]) -> Decoded:
         except (ValueError, msgspec.MsgspecError, RecordError) as ex:
             decoded.rejects.append(Reject(position, raw_text(line), reason_of(ex)))
             continue
-        decoded.positions.append(position)
-        decoded.values.append(value)
+        decoded.add(position, value)
     return decoded
 
 

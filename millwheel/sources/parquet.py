@@ -6,61 +6,116 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millwheel.errors import SetupError
-from millwheel.sources.base import Chunk, Reject
+from millwheel.sources.base import Chunk, FrameChunk, Reject
 from millwheel.sources.fields import FieldTypes
+from millwheel.sources.frames import DTYPES, frame_of
 from millwheel.sources.lines import MAX_RAW_BYTES
 
-_ARROW_TYPES = {"int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()}
+_LEAST_ROWS = 1_000
 
 
 class ParquetReader:
-    """Reads one file. Timestamps and times become µs, dates ISO text, decimals floats, whatever their unit was."""
+    """Reads one file. Timestamps, times and durations become µs, dates ISO text, decimals floats, whatever their
+    unit was."""
 
     def __init__(self, path: str, schema: type | None, fields: Mapping[str, str]) -> None:
-        self._path = path
         self._schema = schema
         self._fields = dict(fields)
         self._types = FieldTypes(fields)
-        self._file = self._opened(path)
-        self.rows: int = self._file.metadata.num_rows
-        self._batches: Iterator[pa.RecordBatch] = iter(())
-        self._rest: pa.RecordBatch | None = None
-        self._at = -1
+        self._batches = ParquetBatches(path)
 
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
-        batch = self.batch(position, max_records, None)
+        batch = self._batches.after(position, max_records, None)
         if batch is None:
             return Chunk([], [], position, finished=True)
+        return self._chunk(position, batch)
+
+    def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
+        """See :class:`millwheel.sources.base.FrameReader`. ``max_bytes`` counts whole rows, uncompressed."""
+        if not self._fields or self._schema is not None:
+            return None
+        rows = max(int(max_bytes / self._batches.row_bytes), _LEAST_ROWS)
+        batch = self._batches.after(position, rows, list(self._fields))
+        if batch is None:
+            return FrameChunk(np.array([], np.int64), frame_of([], self._fields), position, finished=True)
         end = position + batch.num_rows
-        rows = plain_rows(batch)
-        problems = dict(self._types.check(rows)) if self._schema is None else {}
-        values: list[Any] = rows
+        frame = self._frame(batch)
+        if frame is not None:
+            return FrameChunk(np.arange(position + 1, end + 1), frame, end, finished=end >= self._batches.rows)
+        chunk = self._chunk(position, batch)
+        frame = frame_of(chunk.values, self._fields)
+        return FrameChunk(np.array(chunk.positions, np.int64), frame, end, chunk.rejects, chunk.finished)
+
+    def close(self) -> None:
+        self._batches.close()
+
+    def _chunk(self, position: int, batch: pa.RecordBatch) -> Chunk:
+        end = position + batch.num_rows
+        rows: list[Any] = plain_rows(batch)
+        problems = self._types.check(rows) if self._schema is None else {}
+        values = rows
         if self._schema is not None:
-            values, problems = self._converted(rows)
+            values, problems = _converted(rows, self._schema)
         positions = list(range(position + 1, end + 1))
         rejects = [Reject(positions[i], str(rows[i])[:MAX_RAW_BYTES], why) for i, why in sorted(problems.items())]
         if problems:
             good = [i for i in range(len(values)) if i not in problems]
             positions, values = [positions[i] for i in good], [values[i] for i in good]
-        return Chunk(positions, values, end, rejects, finished=end >= self.rows)
+        return Chunk(positions, values, end, rejects, finished=end >= self._batches.rows)
 
-    def batch(self, position: int, max_rows: int, columns: list[str] | None) -> pa.RecordBatch | None:
-        """The next rows after ``position``, at most ``max_rows``; None at the end. One reader always asks for the
-        same columns, or for all (None)."""
-        if position >= self.rows:
+    def _frame(self, batch: pa.RecordBatch) -> pl.DataFrame | None:
+        """The declared fields, None when a column has another type: then its rows tell which fit."""
+        columns = []
+        for name, kind in self._fields.items():
+            if name not in batch.schema.names:
+                columns.append(pl.Series(name, [None] * batch.num_rows, DTYPES[kind]))
+                continue
+            found = plain(batch.column(name))
+            if not _fits(found.type, kind):
+                return None
+            columns.append(pl.Series(name, found).cast(DTYPES[kind]))
+        return pl.DataFrame(columns)
+
+
+class ParquetBatches:
+    """The rows of a file, from any row on. ``rows`` is how many there are, ``row_bytes`` what one takes in memory."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._file = pq.ParquetFile(path)
+        except (pa.ArrowException, OSError) as ex:
+            raise SetupError(f"cannot read {path} as Parquet: {ex}; check the path and the format of the source") from ex
+        meta = self._file.metadata
+        self.rows: int = meta.num_rows
+        groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
+        self._group_rows = [group.num_rows for group in groups]
+        self.row_bytes = max(sum(group.total_byte_size for group in groups) / max(self.rows, 1), 1.0)
+        self._iterator: Iterator[pa.RecordBatch] = iter(())
+        self._rest: pa.RecordBatch | None = None
+        self._at = -1
+
+    def after(self, position: int, max_rows: int, columns: list[str] | None) -> pa.RecordBatch | None:
+        """The rows after ``position``, at most ``max_rows``; None at the end. Reading on with the same ``columns`` (None:
+        all) is cheap, anything else begins anew with a row group."""
+        if position > self.rows:
+            raise SetupError(f"{self._path} has {self.rows} rows, but {position} were read before: it was changed; use a new root")
+        if position == self.rows:
             return None
         try:
-            if position != self._at:
+            if (position, columns) != (self._at, self._columns if self._at >= 0 else columns):
                 self._seek(position, max_rows, columns)
-            batch = self._rest if self._rest is not None else next(self._batches)
+            batch = self._rest if self._rest is not None else next(self._iterator)
         except (pa.ArrowException, OSError, StopIteration) as ex:
-            raise SetupError(f"the Parquet file {self._path} is damaged after row {position}: {ex}") from ex
+            raise SetupError(f"the Parquet file {self._path} is damaged after row {position}: {ex}; restore it") from ex
         self._rest = batch.slice(max_rows) if batch.num_rows > max_rows else None
         batch = batch.slice(0, max_rows)
         self._at = position + batch.num_rows
@@ -69,56 +124,53 @@ class ParquetReader:
     def close(self) -> None:
         self._file.close()
 
-    def column_names(self) -> list[str]:
-        """The top-level columns of the file."""
-        names: list[str] = self._file.schema_arrow.names
-        return names
-
-    @staticmethod
-    def _opened(path: str) -> pq.ParquetFile:
-        try:
-            return pq.ParquetFile(path, memory_map=False)
-        except (pa.ArrowException, OSError) as ex:
-            raise SetupError(f"cannot read {path} as Parquet: {ex}; check the path and `format`") from ex
-
     def _seek(self, position: int, batch_size: int, columns: list[str] | None) -> None:
-        """Begin with the row group that holds the row after ``position``."""
-        group, before = 0, 0
-        while before + (rows := self._file.metadata.row_group(group).num_rows) <= position:
-            before += rows
+        group, skip = 0, position
+        while self._group_rows[group] <= skip:
+            skip -= self._group_rows[group]
             group += 1
-        groups = list(range(group, self._file.metadata.num_row_groups))
-        self._batches = iter(self._file.iter_batches(batch_size, row_groups=groups, columns=columns, use_threads=False))
+        groups = list(range(group, len(self._group_rows)))
+        there = None if columns is None else [name for name in columns if name in self._file.schema_arrow.names]
+        self._iterator = iter(self._file.iter_batches(batch_size, row_groups=groups, columns=there, use_threads=False))
+        self._columns = columns
         self._rest = None
-        skip = position - before
         while skip:
-            batch = next(self._batches)
-            if batch.num_rows > skip:
-                self._rest = batch.slice(skip)
+            batch = next(self._iterator)
+            self._rest = batch.slice(skip) if batch.num_rows > skip else None
             skip -= min(batch.num_rows, skip)
 
-    def _converted(self, rows: list[dict[str, Any]]) -> tuple[list[Any], dict[int, str]]:
-        try:
-            return msgspec.convert(rows, list[self._schema]), {}  # type: ignore[name-defined]
-        except msgspec.ValidationError:
-            values: list[Any] = []
-            problems = {}
-            for place, row in enumerate(rows):
-                try:
-                    values.append(msgspec.convert(row, self._schema))
-                except msgspec.ValidationError as ex:
-                    values.append(None)
-                    problems[place] = str(ex)
-            return values, problems
+
+def _converted(rows: list[Any], schema: type) -> tuple[list[Any], dict[int, str]]:
+    """The rows as ``schema``, and what is wrong with those that cannot be."""
+    try:
+        return msgspec.convert(rows, list[schema]), {}  # type: ignore[valid-type]
+    except msgspec.ValidationError:
+        values: list[Any] = []
+        problems = {}
+        for place, row in enumerate(rows):
+            try:
+                values.append(msgspec.convert(row, schema))
+            except msgspec.ValidationError as ex:
+                values.append(None)
+                problems[place] = str(ex)
+        return values, problems
 
 
 def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """The rows of a batch as dicts of plain data."""
     names = batch.schema.names
-    columns = [plain(column).to_pylist() for column in batch.columns]
     if not names:
         return [{} for _ in range(batch.num_rows)]
+    columns = [_listed(plain(column)) for column in batch.columns]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _listed(column: pa.Array) -> list[Any]:
+    """Arrow's own ``to_pylist`` makes a scalar object per value, which takes ten times as long."""
+    if pa.types.is_nested(column.type):
+        listed: list[Any] = column.to_pylist()
+        return listed
+    return pl.Series(column).to_list()
 
 
 def plain(column: pa.Array) -> pa.Array:
@@ -134,4 +186,20 @@ def plain(column: pa.Array) -> pa.Array:
         return column.cast(pa.date32()).cast(pa.string())
     if pa.types.is_decimal(kind):
         return column.cast(pa.float64())
-    return column.dictionary_decode() if pa.types.is_dictionary(kind) else column
+    if pa.types.is_float16(kind):
+        return column.cast(pa.float32())
+    return plain(column.dictionary_decode()) if pa.types.is_dictionary(kind) else column
+
+
+def _fits(found: pa.DataType, kind: str) -> bool:
+    """True when every value of a column has the declared type."""
+    if pa.types.is_null(found):
+        return True
+    if kind == "str":
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or found == pa.string_view())
+    if kind == "bool":
+        return bool(pa.types.is_boolean(found))
+    whole = pa.types.is_integer(found)
+    if kind == "int":
+        return bool(whole and found != pa.uint64())
+    return bool(whole or pa.types.is_floating(found))

@@ -1,0 +1,51 @@
+"""Records as columns: polars frames of the declared fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Annotated, Any
+
+import msgspec
+import polars as pl
+
+from millwheel.sources.fields import column_of
+
+_INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_ROW_TYPES: dict[str, Any] = {"int": _INT64 | None, "float": float | None, "str": str | None, "bool": bool | None}
+DTYPES: dict[str, Any] = {"int": pl.Int64, "float": pl.Float64, "str": pl.String, "bool": pl.Boolean}
+
+
+def row_type(fields: Mapping[str, str]) -> type[msgspec.Struct]:
+    """A type into which msgspec decodes just the declared fields, refusing what is of another type.
+
+    Attributes are named ``f0``, ``f1``, …, since a field may have any name.
+    """
+    members = [(f"f{place}", _ROW_TYPES[kind], None) for place, kind in enumerate(fields.values())]
+    names = {f"f{place}": name for place, name in enumerate(fields)}
+    return msgspec.defstruct("Row", members, rename=names, gc=False)
+
+
+def frame_of(values: Sequence[Any], fields: Mapping[str, str]) -> pl.DataFrame:
+    """The declared fields of values, which are dicts or of :func:`row_type`."""
+    if values and type(values[0]) is dict:
+        columns = [column_of(name, list(values)) for name in fields]
+    else:
+        columns = [_attribute(place, values) for place in range(len(fields))]
+    kinds = zip(fields.items(), columns, strict=True)
+    return pl.DataFrame([pl.Series(name, column, DTYPES[kind]) for (name, kind), column in kinds])
+
+
+_FIRST: tuple[Callable[[Sequence[Any]], list[Any]], ...] = (
+    lambda rows: [row.f0 for row in rows],
+    lambda rows: [row.f1 for row in rows],
+    lambda rows: [row.f2 for row in rows],
+    lambda rows: [row.f3 for row in rows],
+    lambda rows: [row.f4 for row in rows],
+    lambda rows: [row.f5 for row in rows],
+)
+"""Attributes written out are read in half the time that ``attrgetter`` takes, a tenth of all that a frame costs."""
+
+
+def _attribute(place: int, rows: Sequence[Any]) -> list[Any]:
+    return _FIRST[place](rows) if place < len(_FIRST) else list(map(attrgetter(f"f{place}"), rows))
