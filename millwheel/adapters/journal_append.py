@@ -51,8 +51,8 @@ class AppendForm:
         assert end is not None
         return end.packed()
 
-    def read(self, folder: JournalFolder, upto: int) -> Iterator[bytes]:
-        """Entries up to a sealed end; for a live journal those that are durable when reading starts."""
+    def read(self, folder: JournalFolder, upto: int) -> Iterator[list[bytes]]:
+        """The entries of each group up to a sealed end; for a live journal those that are durable when reading starts."""
         end = _published_end(folder)
         if upto >= 0 and end is not None and end.packed() != upto:
             raise CorruptionError(

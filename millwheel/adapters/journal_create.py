@@ -49,8 +49,8 @@ class CreateForm:
             number += 1
         return JournalEnd(number + 1, 0).packed()
 
-    def read(self, folder: JournalFolder, upto: int) -> Iterator[bytes]:
-        """Entries of all groups before the seal; of a live journal those that exist now."""
+    def read(self, folder: JournalFolder, upto: int) -> Iterator[list[bytes]]:
+        """The entries of all groups before the seal; of a live journal those that exist now."""
         numbers = folder.segments()
         end = unpack_end(upto).segment if upto >= 0 else (numbers[-1] + 1 if numbers else 1)
         first = numbers[0] if numbers else end
@@ -65,7 +65,7 @@ class CreateForm:
             prefix = valid_prefix(data, opened)
             if len(prefix.bodies) != 1 or prefix.end != len(data):
                 raise folder.damaged(number, prefix.end, "its group fails its checksum")
-            yield from decode_entries(data, prefix.bodies[0])
+            yield decode_entries(data, prefix.bodies[0])
 
     def collect(self, folder: JournalFolder) -> None:
         seal = max(folder.segments(), default=0)

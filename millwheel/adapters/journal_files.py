@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -51,7 +52,7 @@ class _Form(Protocol):
 
     def seal(self, folder: JournalFolder) -> int: ...
 
-    def read(self, folder: JournalFolder, upto: int) -> Iterator[bytes]: ...
+    def read(self, folder: JournalFolder, upto: int) -> Iterator[list[bytes]]: ...
 
     def collect(self, folder: JournalFolder) -> None: ...
 
@@ -115,6 +116,9 @@ class FileJournals:
 
     def read(self, incarnation: str, upto: int) -> Iterator[bytes]:
         """See :class:`millwheel.ports.Journals`. Raises FencedError when the journal was collected meanwhile."""
+        return chain.from_iterable(self._groups(incarnation, upto))
+
+    def _groups(self, incarnation: str, upto: int) -> Iterator[list[bytes]]:
         folder = self._folder(incarnation)
         with _explained(f"read the journal {folder.path}"):
             if not self._files.exists(folder.path):

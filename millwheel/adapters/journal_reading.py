@@ -95,8 +95,8 @@ def check_chain(folder: JournalFolder, numbers: Sequence[int]) -> None:
             folder.refuse_gap(number + 1)
 
 
-def read_segments(folder: JournalFolder, end: JournalEnd | None) -> Iterator[bytes]:
-    """Every entry before ``end``, or all that are durable now when that is None."""
+def read_segments(folder: JournalFolder, end: JournalEnd | None) -> Iterator[list[bytes]]:
+    """The entries of every group before ``end``, or of all that are durable now when that is None."""
     opened = open_segments(folder)
     try:
         numbers = [number for number in opened if end is None or number <= end.segment]
@@ -111,7 +111,7 @@ def read_segments(folder: JournalFolder, end: JournalEnd | None) -> Iterator[byt
                 raise folder.damaged(number, 0, f"it starts with group {first}, the segment before ends before {group}")
             prefix = _expected_part(folder, segment, opened[number], end, number == numbers[-1])
             for body in prefix.bodies:
-                yield from decode_entries(segment.data, body)
+                yield decode_entries(segment.data, body)
             group = prefix.next_group
     finally:
         close_all(folder, opened.values())

@@ -132,6 +132,6 @@ def test_reading_leaves_no_file_open(memory: World) -> None:
     before = disk.open_files()
     reading = memory.journals().read("w1", -1)
     next(reading)
-    reading.close()  # type: ignore[attr-defined]
+    del reading
     memory.read()
     assert disk.open_files() == before
