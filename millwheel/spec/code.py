@@ -41,6 +41,8 @@ class CodeChecks:
         if kind is None or stream.source is None or kind.name == "injection":
             return
         source = stream.source
+        if kind.name == "generator" and isinstance(kind.options.get("factory"), str):
+            self._function(kind.options["factory"], "streams", stream.name, "source", "generator", "factory")
         self._build(kind, lambda: build_source(source, self._spec.folder, schema, stream.fields))
 
     def sink(self, sink: SinkSpec, kind: Kind) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from millwheel.errors import PipelineError
 from millwheel.spec.nodes import MAX_BYTES, MAX_DEPTH, MAX_NODES, Node
 from millwheel.spec.problems import Problems
 
-_INT = re.compile(r"[-+]?[0-9][0-9_]{0,40}")
+_INT = re.compile(r"[-+]?[0-9][0-9_]*")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?)([eE][-+]?[0-9]{1,4})?")
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -38,6 +39,8 @@ _WORDS: dict[str, Any] = {
 
 def scalar(text: str) -> Any:
     """The value of a scalar without quotes, by the YAML 1.2 core schema: nothing, boolean, number, or text."""
+    if len(text) > 40:
+        return text
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):
@@ -97,14 +100,23 @@ class _Refused(Exception):
         self.sentence = sentence
 
 
+@dataclass(slots=True)
+class _Open:
+    """A map or list that is being filled. ``key`` waits for its value; ``before`` counts the values before it."""
+
+    node: Node
+    anchor: str | None
+    before: int
+    key: Node | None = None
+
+
 class _Builder:
-    """Builds the tree from events with a stack of its own: ``_open`` holds (node, key waiting for its value)."""
+    """Builds the tree from events with a stack of its own."""
 
     def __init__(self, problems: Problems) -> None:
         self._problems = problems
-        self._open: list[tuple[Node, list[tuple[str, int]]]] = []
-        self._anchors: dict[str, Node] = {}
-        self._sizes: dict[int, int] = {}
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Node, int]] = {}
         self._root: Node | None = None
         self._count = 0
         self._documents = 0
@@ -125,49 +137,44 @@ class _Builder:
         elif isinstance(event, (MappingEndEvent, SequenceEndEvent)):
             self._close()
         elif isinstance(event, AliasEvent):
-            self._alias(event, line)
-        elif isinstance(event, (ScalarEvent, MappingStartEvent, SequenceStartEvent)):
+            self._alias(event.anchor, line)
+        elif isinstance(event, ScalarEvent):
             self._refuse_tag(event, line)
-            self._start(event, line)
+            self._scalar(event, line)
+        elif isinstance(event, (MappingStartEvent, SequenceStartEvent)):
+            self._refuse_tag(event, line)
+            self._start(Node({} if isinstance(event, MappingStartEvent) else [], line), event.anchor)
 
     def _refuse_tag(self, event: Any, line: int) -> None:
         tag = str(event.tag) if event.tag is not None else ""
         if tag not in ("", "!", "None"):
             raise _Refused(line, f"the tag {tag:.60} is not accepted: a pipeline is plain data. Remove it")
 
-    def _start(self, event: Any, line: int) -> None:
-        if isinstance(event, ScalarEvent):
-            plain = event.style is None or event.style == ""
-            node = Node(scalar(event.value) if plain else event.value, line, text=event.value, plain=plain)
-        else:
-            node = Node({} if isinstance(event, MappingStartEvent) else [], line)
+    def _scalar(self, event: Any, line: int) -> None:
+        plain = not event.style
+        node = Node(scalar(event.value) if plain else event.value, line, text=event.value, plain=plain)
         self._attach(node, 1)
-        if event.anchor is not None and isinstance(event, ScalarEvent):
-            self._anchors[event.anchor] = node
-        if not isinstance(event, ScalarEvent):
-            if len(self._open) >= MAX_DEPTH:
-                raise _Refused(line, f"maps and lists are nested more than {MAX_DEPTH} deep")
-            self._open.append((node, []))
-            self._pending_anchor(event.anchor, node)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (node, 1)
 
-    def _pending_anchor(self, anchor: str | None, node: Node) -> None:
-        """An anchor is known from the end of its value on: a value inside of itself does not exist."""
-        if anchor is not None:
-            self._sizes[id(node)] = self._count
-            self._open[-1][1].insert(0, (f"&{anchor}", -1))
+    def _start(self, node: Node, anchor: str | None) -> None:
+        before = self._count
+        self._attach(node, 1)
+        if len(self._open) >= MAX_DEPTH:
+            raise _Refused(node.line, f"maps and lists are nested more than {MAX_DEPTH} deep")
+        self._open.append(_Open(node, anchor, before))
 
     def _close(self) -> None:
-        node, waiting = self._open.pop()
-        for name, line in waiting:
-            if line == -1:
-                self._anchors[name[1:]] = node
-                self._sizes[id(node)] = self._count - self._sizes[id(node)] + 1
+        """An anchor is known from the end of its value on: nothing can hold itself."""
+        closed = self._open.pop()
+        if closed.anchor is not None:
+            self._anchors[closed.anchor] = (closed.node, self._count - closed.before)
 
-    def _alias(self, event: Any, line: int) -> None:
-        found = self._anchors.get(event.anchor)
-        if found is None:
-            raise _Refused(line, f"*{event.anchor} refers to nothing: no complete value before it is marked &{event.anchor}")
-        self._attach(Node(found.value, line, text=found.text, plain=found.plain), self._sizes.get(id(found), 1))
+    def _alias(self, anchor: str, line: int) -> None:
+        if anchor not in self._anchors:
+            raise _Refused(line, f"*{anchor} refers to nothing: no complete value before it is marked &{anchor}")
+        found, size = self._anchors[anchor]
+        self._attach(replace(found, line=line), size)
 
     def _attach(self, node: Node, size: int) -> None:
         self._count += size
@@ -176,28 +183,30 @@ class _Builder:
         if not self._open:
             self._root = node
             return
-        parent, waiting = self._open[-1]
-        if parent.is_list:
-            parent.value.append(node)
-        elif waiting and waiting[-1][1] != -1:
-            name, key_line = waiting.pop()
-            self._put(parent, name, key_line, node)
+        parent = self._open[-1]
+        if isinstance(parent.node.value, list):
+            parent.node.value.append(node)
+        elif parent.key is None:
+            parent.key = _as_key(node)
         else:
-            waiting.append(self._key(node))
+            _put(parent.node, parent.key, node)
+            parent.key = None
 
-    def _key(self, node: Node) -> tuple[str, int]:
-        if not node.is_scalar:
-            raise _Refused(node.line, 'a map or a list cannot be a name; if this is a ${parameter}, put it in quotes: "${name}"')
-        if node.text == "<<" and node.plain:
-            raise _Refused(node.line, "merging maps (<<) is not accepted; write the fields out, or refer to one whole value by *alias")
-        return node.text, node.line
 
-    def _put(self, parent: Node, name: str, line: int, node: Node) -> None:
-        if name in parent.value:
-            parent.repeated.append((name, line))
-            return
-        parent.value[name] = node
-        parent.key_lines[name] = line
+def _as_key(node: Node) -> Node:
+    if not node.is_scalar:
+        raise _Refused(node.line, 'a map or a list cannot be a name; if this is a ${parameter}, put it in quotes: "${name}"')
+    if node.text == "<<" and node.plain:
+        raise _Refused(node.line, "merging maps (<<) is not accepted; write the fields out, or refer to one whole value by *alias")
+    return node
+
+
+def _put(parent: Node, key: Node, node: Node) -> None:
+    if key.text in parent.value:
+        parent.repeated.append((key.text, key.line))
+        return
+    parent.value[key.text] = node
+    parent.key_lines[key.text] = key.line
 
 
 def _placed(node: Node, path: str, depth: int, problems: Problems) -> Node:
