@@ -46,6 +46,7 @@ def main() -> int:
     events = OUT / f"events-{given.records}.jsonl"
     if not events.exists():
         generate = [sys.executable, str(HERE / "generate.py"), "--records", str(given.records), "--out", str(events)]
+        generate += ["--late", "0.002", "--duplicates", "0.01"]
         subprocess.run(generate, check=True)
     command = [sys.executable, "-m", "millwheel", "run", str(HERE / "pipeline.yaml"), "--launcher", given.launcher]
     command += ["--set", f"input={events}", "--set", f"output={OUT}", "--root", str(OUT / "root")]

@@ -42,6 +42,7 @@ class Commit(msgspec.Struct, array_like=True, frozen=True):
     deletes: list[bytes]
 
 
+_raw: Callable[[bytes], msgspec.Raw] = msgspec.Raw
 _encode = msgspec.msgpack.Encoder().encode
 _decode_batch = msgspec.msgpack.Decoder(_BatchForm).decode
 _decode_commit = msgspec.msgpack.Decoder(Commit).decode
@@ -76,7 +77,7 @@ def encode_batch(batch: Batch) -> bytes:
     """A batch for the wire or the store. Values that are not ``Raw`` yet are encoded here."""
     values = batch.values
     if values and type(values[0]) is not msgspec.Raw:
-        values = [msgspec.Raw(encode_value(value)) for value in values]
+        values = [_raw(encode_value(value)) for value in values]
     return _encode(
         _BatchForm(
             batch.stream,

@@ -67,7 +67,8 @@ class BucketFilter:
     def _places(bloom: BloomFilter, low: _Words, high: _Words) -> npt.NDArray[np.int64]:
         slices = np.arange(bloom.num_slices, dtype=np.uint64)[:, None]
         width = np.uint64(bloom.bits_per_slice)
-        return ((low + slices * (high | np.uint64(1))) % width + slices * width).astype(np.int64)
+        places: npt.NDArray[np.uint64] = (low + slices * (high | np.uint64(1))) % width + slices * width
+        return places.astype(np.int64)
 
 
 class SeenIds:

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from millwheel.core.codec import Commit, decode_batch, encode_batch, encode_commit
+from millwheel.core.codec import Commit, decode_batch, decode_value, encode_batch, encode_commit
 from millwheel.core.keys import key_from_bytes, key_hash
 from millwheel.core.layout import (
     CHANNEL,
@@ -403,7 +404,8 @@ class Shard:
     def _recover_productions(self) -> None:
         """Productions that were checkpointed but perhaps not delivered are sent again under their old numbers."""
         for place, data in list(self.store.scan(PENDING)):
-            channel, stored = unpack(data)  # type: ignore[misc]
+            pending: Any = unpack(data)
+            channel, stored = pending
             batches: list[tuple[str, Batch]] = []
             for encoded in stored:
                 batch = decode_batch(encoded)
@@ -438,7 +440,7 @@ def _read_meta(store: StateStore) -> Meta:
 
 
 def _read_marks(store: StateStore) -> dict[str, int]:
-    return {place[1:].decode(): unpack(data) for place, data in store.scan(CHANNEL)}  # type: ignore[misc]
+    return {place[1:].decode(): decode_value(data) for place, data in store.scan(CHANNEL)}
 
 
 def _read_timers(store: StateStore) -> dict[Domain, TimerQueue]:

@@ -1,0 +1,51 @@
+# Two commands on a fresh machine with git, make and Python 3.10 or newer: `make run` and `make test`.
+PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3.10 python3,$(shell command -v $(p) 2>/dev/null)))
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: run test test-fast test-slow lint types package proto lock bench clean
+
+run: $(READY)
+	$(BIN)/python examples/weblog/check.py
+
+test: test-fast test-slow
+
+# Without a JVM, in under a minute: enough for a change that touches only documents.
+test-fast: $(READY)
+	$(BIN)/python -m pytest -q -m "not slow" tests
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -q -m slow tests
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+package: $(READY)
+	rm -rf build && mkdir -p build
+	$(BIN)/python -m zipfile -c build/millwheel.zip millwheel
+
+proto: $(READY)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --grpc_python_out=. --mypy_out=. --mypy_grpc_out=. proto/millwheel/pb/*.proto
+
+lock:
+	$(BIN)/pip install -q uv
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.10 pyproject.toml --all-extras --group dev -o requirements.lock
+
+bench: $(READY)
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf .venv build out .millwheel
+
+$(READY): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.10 or newer is needed and not on the PATH; install it (Debian: apt-get install python3 python3-venv)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "$(PYTHON) is older than 3.10; install a newer one or run make PYTHON=/path/to/python3"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { echo "cannot make .venv; on Debian install python3-venv"; exit 1; }
+	@echo "installing what requirements.lock names into .venv (once)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
