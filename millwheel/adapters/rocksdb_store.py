@@ -96,13 +96,13 @@ class RocksStore:
         """The first entries are read at once, which is all of most scans; longer ones go on over RocksDB's iterator,
         which sees the store as of this call and ends with :meth:`close`."""
         try:
-            items = _items(self._db, prefix)
-            head = [entry for entry in islice(items, _CHUNK) if entry[0] != _IDENTITY]
+            rest = _Scan(self._db, prefix, self._path)
+            head = [entry for entry in islice(rest.items, _CHUNK) if entry[0] != _IDENTITY]
         except Exception as ex:
             raise _translated(ex, self._path) from ex
         if len(head) < _CHUNK - 1:
+            rest.stop()
             return iter(head)
-        rest = _Scan(items, self._path)
         self._scans.add(rest)
         return chain(head, rest)
 
@@ -112,7 +112,7 @@ class RocksStore:
             self._db.flush()
             Checkpoint(self._db).create_checkpoint(path)
         except Exception as ex:
-            raise _translated(ex, self._path) from ex
+            raise _translated(ex, f"{self._path} (checkpoint to {path})") from ex
 
     def close(self) -> None:
         """Idempotent. Scans that are still open end with InvariantError, since they would keep the store open."""
@@ -123,30 +123,32 @@ class RocksStore:
 
 
 class _Scan:
-    """The only holder of a RocksDB iterator, so that dropping it here closes it."""
+    """The only holder of a RocksDB iterator, so that dropping it here closes it.
 
-    def __init__(self, items: Iterator[Entry], path: str) -> None:
-        self._items: Iterator[Entry] | None = items
+    RocksDB keeps a pointer to the bound inside the read options: they must live as long as the iterator.
+    """
+
+    def __init__(self, db: Rdict, prefix: bytes, path: str) -> None:
+        self.items: Iterator[Entry] = iter(())
+        self._stopped = False
         self._path = path
+        self._options = ReadOptions()
+        end = _after(prefix)
+        if end:
+            self._options.set_iterate_upper_bound(end)
+        self.items = cast("Iterator[Entry]", db.items(from_key=prefix, read_opt=self._options))
 
-    def __iter__(self) -> _Scan:
+    def __iter__(self) -> Iterator[Entry]:
         return self
 
     def __next__(self) -> Entry:
-        if self._items is None:
+        if self._stopped:
             raise InvariantError(f"a scan of {self._path} went on after the store was closed; scan before closing")
-        return next(self._items)
+        return next(self.items)
 
     def stop(self) -> None:
-        self._items = None
-
-
-def _items(db: Rdict, prefix: bytes) -> Iterator[Entry]:
-    options = ReadOptions()
-    end = _after(prefix)
-    if end:
-        options.set_iterate_upper_bound(end)
-    return cast("Iterator[Entry]", db.items(from_key=prefix, read_opt=options))
+        self._stopped = True
+        self.items = iter(())
 
 
 def _after(prefix: bytes) -> bytes:
@@ -182,15 +184,17 @@ class RocksStores:
 
     def _open(self, path: Path, fresh: bool) -> Rdict:
         try:
-            db = Rdict(str(path), _options(self._cache, self._budget, fresh))
+            options = _options(self._cache, self._budget, fresh)
+            # A store that exists takes the options of its column family from here; else it would have no filters.
+            db = Rdict(str(path), options, column_families={"default": options})
             write = WriteOptions()
             write.disable_wal = True  # type: ignore[method-assign,assignment]  # a property; the stubs say method
             db.set_write_options(write)
             if fresh:
                 db.put(_IDENTITY, _FORMAT)
+            found = db.get(_IDENTITY)
         except Exception as ex:
-            raise _translated(ex, str(path)) from ex
-        found = db.get(_IDENTITY)
+            raise _damaged(str(path), ex) if not fresh else _translated(ex, str(path)) from ex
         if found != _FORMAT:
             db.close()
             raise CorruptionError(
@@ -237,12 +241,16 @@ def _options(cache: Cache, budget: WriteBufferManager, fresh: bool) -> Options:
     return options
 
 
+def _damaged(path: str, ex: Exception) -> CorruptionError:
+    return CorruptionError(f"the local store {path} is damaged: {ex}; a restart rebuilds it from the snapshot")
+
+
 def _translated(ex: Exception, path: str) -> MillwheelError:
     text = str(ex)
     if isinstance(ex, MillwheelError):
         return ex
     if isinstance(ex, DbClosedError):
         return InvariantError(f"the store {path} was used after it was closed")
-    if text.startswith(("Corruption", "Invalid argument")):
-        return CorruptionError(f"the local store {path} is damaged: {text}; a restart rebuilds it from the snapshot")
+    if text.startswith("Corruption"):
+        return _damaged(path, ex)
     return UnavailableError(f"the local store {path} failed: {text}; look at disk space and permissions there")
