@@ -1,7 +1,7 @@
 """Writes advertisement events as JSON lines: the same arguments give the same bytes.
 
     python examples/ads/generate.py --records 1000000 --out events.jsonl
-    python examples/ads/generate.py --records 1000000 --out events/ --files 4 --late 0.001 --duplicates 0.01
+    python examples/ads/generate.py --records 1000000 --out events/ --files 4 --late 0 --duplicates 0
 
 An hour of event time from 2026-01-01T00:00:00Z. Ads are drawn by Zipf's law (s = 1.1, 10,000 ads), 10 % of the
 events are clicks. Every record arrives up to ``--disorder`` after its time; a share ``--late`` arrives more than ten
@@ -153,13 +153,13 @@ def count(text: str) -> int:
 def main(arguments: list[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description="Write advertisement events as JSON lines.")
-    parser.add_argument("--records", type=count, default=1_000_000, help="records, without duplicates (default 1000000)")
+    parser.add_argument("--records", type=count, default=1_000_000, help="records, not counting duplicates")
     parser.add_argument("--out", type=Path, required=True, help="a file, or a folder")
     parser.add_argument("--files", type=count, default=1, help="files to spread them over (default 1)")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--disorder", type=milliseconds, default=5_000, help="longest delay of a record (default 5s)")
-    parser.add_argument("--late", type=share, default=0.0, help="share of records more than 10 s behind (default 0)")
-    parser.add_argument("--duplicates", type=share, default=0.0, help="share of records written twice (default 0)")
+    parser.add_argument("--late", type=share, default=0.001, help="share of records more than 10 s behind (default 0.001)")
+    parser.add_argument("--duplicates", type=share, default=0.01, help="share of records written twice (default 0.01)")
     given = parser.parse_args(arguments)
     if given.seed < 0:
         parser.error("argument --seed: write a whole number from 0 up")
