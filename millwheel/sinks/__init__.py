@@ -42,7 +42,8 @@ def _third_party(spec: SinkSpec, folder: str) -> Sink:
         try:
             factory = point.load()
         except Exception as ex:  # a broken package may raise anything when it is imported
-            raise SetupError(f"the sink {spec.kind!r} ({point.value}) cannot be loaded: {type(ex).__name__}: {ex}") from ex
+            reason = f"{type(ex).__name__}: {ex}"
+            raise SetupError(f"the sink {spec.kind!r} ({point.value}) cannot be loaded: {reason}") from ex
         sink: Sink = factory(dict(spec.options), folder)
         return sink
     raise ValueError(f"there is no sink {spec.kind!r}{did_you_mean(spec.kind, known_sinks())}")

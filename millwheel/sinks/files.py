@@ -1,9 +1,11 @@
 """Files of results that a plain glob may read at any moment: every visible file is whole, committed, and final.
 
-A cut is written under a hidden name, ``.part-<shard>-<number>-<attempt>.tmp``, and gets its visible name,
-``part-<shard>-<number>.jsonl``, by a hard link once its commit is durable. A link cannot overwrite, so a zombie
+A cut is written to the hidden folder ``.millwheel``, as ``part-<shard>-<number>-<attempt>.tmp``, and gets its visible
+name, ``part-<shard>-<number>.jsonl``, by a hard link once its commit is durable. A link cannot overwrite, so a zombie
 that publishes the same cut again changes nothing. The order is: link, make the name durable, remove the hidden
 name. So if the hidden file of a committed cut is gone, the visible one is there.
+
+The hidden files have a folder of their own because the ``*`` of DuckDB and Polars matches names that begin with a dot.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from millwheel.core.times import duration_us
 from millwheel.errors import CorruptionError
 from millwheel.options import one_of, read_options
 from millwheel.sinks.base import Cut
-from millwheel.sinks.marker import claim
+from millwheel.sinks.marker import HIDDEN, claim
 from millwheel.sinks.parquet_rows import ParquetRows
 from millwheel.sinks.rows import json_lines, rows_of
 from millwheel.sinks.wording import in_words
@@ -59,7 +61,7 @@ class FilesOptions(msgspec.Struct, frozen=True):
             raise ValueError(f"option 'path' is {self.path!r}; write a folder, for example path: results/alerts")
         flush_us(self.flush)
         if not 1 <= self.cut_records <= 1_000_000:
-            raise ValueError(f"option 'cut_records' is {self.cut_records}; write how many rows a file may have, up to 1000000")
+            raise ValueError(f"option 'cut_records' is {self.cut_records}; write how many rows a file has at most")
         if self.fields and self.format != "parquet":
             raise ValueError("option 'fields' fixes the columns of format: parquet; remove it")
         for name, kind in self.fields.items():
@@ -122,6 +124,7 @@ class FilesWriter:
     def __init__(self, options: FilesOptions, folder: str, shard: str, token: int, files: Files) -> None:
         self._options = options
         self._folder = folder
+        self._hidden = f"{folder}/{HIDDEN}"
         self._shard = shard
         self._token = token
         self._files = files
@@ -132,10 +135,10 @@ class FilesWriter:
         name = f"part-{self._shard}-{cut.number:08d}"
         rows = rows_of(cut.records, self._options.with_key, self._options.with_timestamp)
         data = json_lines(rows) if self._options.format == "jsonl" else self._parquet.encode(rows)
-        temp, final = f".{name}-{cut.attempt}.tmp", f"{name}.{self._options.format}"
+        temp, final = f"{name}-{cut.attempt}.tmp", f"{name}.{self._options.format}"
         try:
-            self._write(f"{self._folder}/{temp}", data)
-            self._files.sync_dir(self._folder)
+            self._write(f"{self._hidden}/{temp}", data)
+            self._files.sync_dir(self._hidden)
         except OSError as ex:
             raise in_words(ex, f"write results to {self._folder}") from ex
         self._written.add(temp)
@@ -153,9 +156,9 @@ class FilesWriter:
 
     def sweep(self, receipts: list[bytes]) -> None:
         committed = {_unpack(receipt).temp for receipt in receipts}
-        ours = re.compile(rf"\.part-{re.escape(self._shard)}-\d+-(\d+)-[^.]*\.tmp")
+        ours = re.compile(rf"part-{re.escape(self._shard)}-\d+-(\d+)-[^.]*\.tmp")
         try:
-            for name in self._files.list_dir(self._folder):
+            for name in self._files.list_dir(self._hidden):
                 found = ours.fullmatch(name)
                 if found and int(found.group(1)) < self._token and name not in committed:
                     self._remove(name)
@@ -178,34 +181,35 @@ class FilesWriter:
 
     def _remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # a zombie that publishes the same cut may be first
-            self._files.unlink(f"{self._folder}/{name}")
+            self._files.unlink(f"{self._hidden}/{name}")
 
     def _show(self, told: Receipt) -> None:
         """Make sure that the visible name is there and holds the cut."""
         try:
             self._verify(told)
-            self._files.link(f"{self._folder}/{told.temp}", f"{self._folder}/{told.final}")
+            self._files.link(f"{self._hidden}/{told.temp}", f"{self._folder}/{told.final}")
         except (FileExistsError, FileNotFoundError):
             self._expect_published(told)
 
     def _verify(self, told: Receipt) -> None:
         """A file that another process wrote is read once before it becomes visible."""
         if told.temp not in self._written:
-            self._compare(told.temp, told, "the disk damaged it")
+            self._compare(f"{self._hidden}/{told.temp}", told, "the disk damaged it")
 
     def _expect_published(self, told: Receipt) -> None:
         try:
-            self._compare(told.final, told, "something else wrote to the folder: move that file away")
+            self._compare(f"{self._folder}/{told.final}", told, "somebody else wrote it: move it out of the folder")
         except FileNotFoundError:
             raise CorruptionError(
-                f"{self._folder}/{told.final} is gone, with {told.rows} rows of results: something removed it, or its hidden "
-                f"file {told.temp}, before the run was done with it; put it back, or start again with a new root and folder"
+                f"{self._folder}/{told.final} is gone, with {told.rows} rows of results: something removed it, or "
+                f"{HIDDEN}/{told.temp}, before the run was done with it; put it back, or start again with a new root "
+                "and a new folder"
             ) from None
 
-    def _compare(self, name: str, told: Receipt, blame: str) -> None:
-        data = read_whole(self._files, f"{self._folder}/{name}")
+    def _compare(self, path: str, told: Receipt, blame: str) -> None:
+        data = read_whole(self._files, path)
         if len(data) != told.size or xxhash.xxh3_64_intdigest(data) != told.checksum:
             raise CorruptionError(
-                f"{self._folder}/{name} ({len(data)} bytes) is not the cut of {told.rows} rows ({told.size} bytes) that "
-                f"belongs there; {blame}"
+                f"{path} ({len(data)} bytes) is not the cut of {told.rows} rows ({told.size} bytes) that belongs "
+                f"there; {blame}"
             )

@@ -1,4 +1,4 @@
-"""Which root's results a folder holds: a file in it says so, and no second root may write there."""
+"""Which root's results a folder holds: a hidden file in it says so, and no second root may write there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from millwheel.adapters.files import Files
 from millwheel.errors import SetupError
 from millwheel.sinks.wording import in_words
 
-MARKER = ".millwheel"
+HIDDEN = ".millwheel"
+"""The folder in an output folder that holds all that is not yet, or never, a result."""
+_MARKER = "results-of"
 _PART = re.compile(r"part-.*\.(?:jsonl|parquet)")
 
 
@@ -19,19 +21,19 @@ def claim(files: Files, folder: str, identity: str) -> None:
     Raises SetupError, with a sentence, when it is another's or cannot be used.
     """
     try:
-        make_dirs(files, folder)
-        names = files.list_dir(folder)
-        _refuse_unmarked(folder, names)
-        if not create_if_absent(files, folder, MARKER, identity.encode()):
-            _refuse_other(folder, identity, read_whole(files, f"{folder}/{MARKER}").decode("utf-8", "replace"))
+        hidden = f"{folder}/{HIDDEN}"
+        if files.exists(folder) and not files.exists(f"{hidden}/{_MARKER}"):
+            _refuse_results(folder, files.list_dir(folder))
+        make_dirs(files, hidden)
+        if not create_if_absent(files, hidden, _MARKER, identity.encode()):
+            _refuse_other(folder, identity, read_whole(files, f"{hidden}/{_MARKER}").decode("utf-8", "replace"))
     except OSError as ex:
         # What may pass later must not begin now: a run that cannot write its results helps nobody.
         raise SetupError(str(in_words(ex, f"write results to {folder}"))) from ex
 
 
-def _refuse_unmarked(folder: str, names: list[str]) -> None:
-    results = [name for name in names if _PART.fullmatch(name)]
-    if results and MARKER not in names:
+def _refuse_results(folder: str, names: list[str]) -> None:
+    if results := [name for name in names if _PART.fullmatch(name)]:
         raise SetupError(
             f"the output folder {folder} already holds results (for example {min(results)}) of an unknown root; "
             "choose another folder or remove them"
@@ -42,5 +44,5 @@ def _refuse_other(folder: str, identity: str, found: str) -> None:
     if found != identity:
         raise SetupError(
             f"the output folder {folder} holds the results of another root ({found[:200]}); choose another folder, "
-            "run with that root, or remove the old results together with its hidden file .millwheel"
+            "run with that root, or remove the folder"
         )

@@ -28,11 +28,11 @@ class ParquetRows:
 
     def encode(self, rows: Sequence[Mapping[str, Any]]) -> bytes:
         """A Parquet file."""
+        rows = _with_text_names(rows)
         names = dict.fromkeys(self._schema.names)
         if not self._fixed:
-            names.update(dict.fromkeys(str(name) for row in rows for name in row))
-        columns = {name: self._column(name, [row.get(name) for row in rows]) for name in names}
-        table = pa.table(columns)
+            names.update(dict.fromkeys(name for row in rows for name in row))
+        table = pa.table({name: self._column(name, [row.get(name) for row in rows]) for name in names or ["value"]})
         if not self._fixed:
             self._schema = table.schema
         out = pa.BufferOutputStream()
@@ -43,6 +43,8 @@ class ParquetRows:
         known = self._schema.field(name).type if name in self._schema.names else None
         try:
             found = pa.array(values)
+            if _unwritable(found.type):
+                raise TypeError("Parquet has no structs without fields")
             if known is None or found.type == known:
                 return found
             return found.cast(self._wider(known, found.type))
@@ -56,6 +58,18 @@ class ParquetRows:
             return known
         schemas = [pa.schema([("", kind)]) for kind in (known, found)]
         return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+
+
+def _with_text_names(rows: Sequence[Mapping[Any, Any]]) -> Sequence[Mapping[str, Any]]:
+    if all(type(name) is str for row in rows for name in row):
+        return rows
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def _unwritable(kind: Any) -> bool:
+    if pa.types.is_struct(kind) and not kind.num_fields:
+        return True
+    return any(_unwritable(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _text(value: Any) -> str:

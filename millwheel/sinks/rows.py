@@ -13,8 +13,10 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def rows_of(records: Sequence[SinkRecord], with_key: bool, with_timestamp: bool) -> list[dict[str, Any]]:
-    """One dict per record: its value, or ``{"value": …}`` for one that is neither dict nor Struct. ``key`` and ``timestamp`` (µs)
-    are added on request, unless the value has fields of these names."""
+    """One dict per record: its value, or ``{"value": …}`` for one that is neither dict nor Struct.
+
+    ``key`` and ``timestamp`` (µs) are added on request, unless the value has fields of these names.
+    """
     rows = [record.value if type(record.value) is dict else _row(record.value) for record in records]
     if with_timestamp:
         rows = [{"timestamp": record.timestamp, **row} for record, row in zip(records, rows, strict=True)]

@@ -1,0 +1,101 @@
+"""Records as rows of JSON lines and Parquet files."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.sinks.base import SinkRecord
+from millwheel.sinks.parquet_rows import ParquetRows
+from millwheel.sinks.rows import json_lines, rows_of
+
+
+def record(value: Any) -> SinkRecord:
+    return SinkRecord("k", value, 5)
+
+
+class Alert(msgspec.Struct):
+    path: str
+    hits: int
+
+
+def read(data: bytes) -> pa.Table:
+    return pq.read_table(pa.BufferReader(data))
+
+
+def test_a_dict_is_its_own_row() -> None:
+    assert rows_of([record({"a": 1})], with_key=False, with_timestamp=False) == [{"a": 1}]
+
+
+def test_a_struct_is_a_row_of_its_fields() -> None:
+    assert rows_of([record(Alert("/", 3))], with_key=False, with_timestamp=False) == [{"path": "/", "hits": 3}]
+
+
+@pytest.mark.parametrize("value", [7, "x", None, [1, 2]])
+def test_a_value_that_is_no_dict_becomes_the_field_value(value: Any) -> None:
+    assert rows_of([record(value)], with_key=False, with_timestamp=False) == [{"value": value}]
+
+
+def test_key_and_timestamp_are_added_on_request() -> None:
+    assert rows_of([record({"a": 1})], with_key=True, with_timestamp=True) == [{"key": "k", "timestamp": 5, "a": 1}]
+
+
+def test_what_json_lacks_becomes_what_it_has() -> None:
+    value = {"b": b"\x00", "t": (1,), "n": float("nan"), "at": datetime(2026, 1, 1, tzinfo=timezone.utc), 5: 1}
+    row = json.loads(json_lines([value]))
+    assert row == {"b": "AA==", "t": [1], "n": None, "at": "2026-01-01T00:00:00Z", "5": 1}
+
+
+def test_a_lone_surrogate_does_not_stop_the_sink() -> None:
+    assert json.loads(json_lines([{"a\ud800": ["\udfff"]}])) == {"a?": ["?"]}
+
+
+_NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+_LEAVES = st.none() | st.booleans() | _NUMBERS | st.text(st.characters(codec="utf-8"), max_size=5)
+_VALUES = st.recursive(
+    _LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("pq"), inner), max_leaves=4
+)
+_ROWS = st.lists(st.dictionaries(st.sampled_from("abc"), _VALUES), min_size=1, max_size=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_ROWS)
+def test_each_row_is_one_line_of_json(rows: list[dict[str, Any]]) -> None:
+    assert [json.loads(line) for line in json_lines(rows).split(b"\n")[:-1]] == rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_ROWS, min_size=1, max_size=3))
+def test_any_rows_make_a_parquet_file_of_as_many_rows(cuts: list[list[dict[str, Any]]]) -> None:
+    encoder = ParquetRows({})
+    for rows in cuts:
+        assert read(encoder.encode(rows)).num_rows == len(rows)
+
+
+def test_rows_with_different_fields_make_columns_of_all_of_them() -> None:
+    table = read(ParquetRows({}).encode([{"a": 1}, {"b": "x"}]))
+    assert table.to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
+
+
+def test_a_column_of_mixed_types_is_json_text() -> None:
+    assert read(ParquetRows({}).encode([{"a": 1}, {"a": "x"}, {"a": [2]}]))["a"].to_pylist() == ["1", "x", "[2]"]
+
+
+def test_a_column_keeps_its_type_in_the_next_file() -> None:
+    encoder = ParquetRows({})
+    encoder.encode([{"a": 1.5}])
+    assert read(encoder.encode([{"a": 2}])).schema.field("a").type == pa.float64()
+
+
+def test_declared_fields_fix_columns_and_types() -> None:
+    table = read(ParquetRows({"a": "float", "b": "str"}).encode([{"a": 1, "c": 9}, {"a": "no", "b": 2}]))
+    assert table.schema.names == ["a", "b"]
+    assert table.to_pylist() == [{"a": 1.0, "b": None}, {"a": None, "b": "2"}]

@@ -1,0 +1,52 @@
+"""The sink that prints."""
+
+from __future__ import annotations
+
+import errno
+import io
+
+import pytest
+
+from millwheel.errors import SetupError, UnavailableError
+from millwheel.sinks.base import Cut, SinkRecord
+from millwheel.sinks.stdout import build_stdout
+
+
+class BrokenPipe(io.StringIO):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def flush(self) -> None:
+        raise OSError(self.number, "broken")
+
+
+CUT = Cut(0, "1-1", [SinkRecord("k", {"a": "é"}, 5), SinkRecord("k", 7, 6)])
+
+
+def test_lines_are_printed_when_they_are_published() -> None:
+    out = io.StringIO()
+    writer = build_stdout({}, out).open("sink.alerts-0", 1)
+    receipt = writer.prepare(CUT)
+    assert out.getvalue() == ""
+    writer.publish(receipt)
+    assert out.getvalue() == '{"a":"é"}\n{"value":7}\n'
+
+
+def test_another_process_prints_what_a_crash_kept_back() -> None:
+    receipt = build_stdout({}, io.StringIO()).open("sink.alerts-0", 1).prepare(CUT)
+    out = io.StringIO()
+    build_stdout({}, out).open("sink.alerts-0", 2).publish(receipt)
+    assert len(out.getvalue().splitlines()) == 2
+
+
+def test_key_and_timestamp_on_request() -> None:
+    writer = build_stdout({"with_key": True, "with_timestamp": "true"}, io.StringIO()).open("s-0", 1)
+    assert writer.prepare(CUT).splitlines()[1] == b'{"key":"k","timestamp":6,"value":7}'
+
+
+def test_a_reader_that_left_and_a_full_disk_are_told_apart() -> None:
+    with pytest.raises(SetupError, match="nobody reads there any more"):
+        build_stdout({}, BrokenPipe(errno.EPIPE)).publish(b"x\n")
+    with pytest.raises(UnavailableError, match="free some space"):
+        build_stdout({}, BrokenPipe(errno.ENOSPC)).publish(b"x\n")
