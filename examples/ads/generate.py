@@ -158,7 +158,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--files", type=count, default=1, help="files to spread them over (default 1)")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--disorder", type=milliseconds, default=5_000, help="longest delay of a record (default 5s)")
-    parser.add_argument("--late", type=share, default=0.001, help="share of records more than 10 s behind (default 0.001)")
+    parser.add_argument(
+        "--late", type=share, default=0.001, help="share of records more than 10 s behind (default 0.001)"
+    )
     parser.add_argument("--duplicates", type=share, default=0.01, help="share of records written twice (default 0.01)")
     given = parser.parse_args(arguments)
     if given.seed < 0:
