@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -55,7 +56,7 @@ class Start:
     def _lead(self, members: object) -> None:
         if members:
             assert isinstance(members, dict)
-            self.leaders.append(next(iter(members.values())).decode())
+            self.leaders.append(json.loads(next(iter(members.values())))["address"])
             self.led.release()
 
     def next_leader(self) -> str:
