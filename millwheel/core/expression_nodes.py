@@ -159,7 +159,9 @@ def _compare(compiler: Compiler, node: Any) -> Evaluate:
         if isinstance(op, (ast.Is, ast.IsNot)) and not _is_singleton(other):
             raise compiler.error(other, "`is` compares with None, true or false only; write == or !=")
     first = compiler.compile(node.left)
-    steps = [(COMPARISONS[type(op)], compiler.compile(other)) for op, other in zip(node.ops, node.comparators, strict=True)]
+    steps = [
+        (COMPARISONS[type(op)], compiler.compile(other)) for op, other in zip(node.ops, node.comparators, strict=True)
+    ]
     if len(steps) == 1:
         act, only = steps[0]
         return lambda value: act(first(value), only(value))

@@ -44,7 +44,10 @@ def read_aggregates(reader: Reader, node: Node | None, taken: tuple[str, ...]) -
 
 def _check_name(reader: Reader, name: str, node: Node, taken: tuple[str, ...]) -> bool:
     if not name.isidentifier():
-        reader.bad(node, f"{name[:80]!r} cannot be the name of a field: write letters, digits and _, not beginning with a digit")
+        reader.bad(
+            node,
+            f"{name[:80]!r} cannot be the name of a field: write letters, digits and _, not beginning with a digit",
+        )
     elif name in taken:
         reader.bad(node, f"{name!r} is a field of every row already ({', '.join(taken)}); choose another name")
     else:
@@ -85,7 +88,9 @@ def _function(reader: Reader, node: Node, entries: Mapping[str, Node]) -> str | 
     if functions or others:
         return (functions or others)[0]
     if node.is_map or node.value is None:
-        reader.bad(node, f"names no function; write for example count or {{sum: size}}. Known: {', '.join(sorted(FUNCTIONS))}")
+        reader.bad(
+            node, f"names no function; write for example count or {{sum: size}}. Known: {', '.join(sorted(FUNCTIONS))}"
+        )
     return None
 
 

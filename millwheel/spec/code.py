@@ -113,7 +113,9 @@ class CodeChecks:
         if kind is None:
             return
         if not (isinstance(kind, type) and issubclass(kind, Computation)):
-            self._bad(f"{computation.callback} is no class derived from millwheel.Computation; derive it from there", *place)
+            self._bad(
+                f"{computation.callback} is no class derived from millwheel.Computation; derive it from there", *place
+            )
             return
         if kind.process_record is Computation.process_record:
             self._bad(f"{kind.__name__} has no process_record(self, ctx, record) method; add one", *place)
@@ -128,7 +130,11 @@ class CodeChecks:
             signature.bind(**computation.options)
         except TypeError as ex:
             takes = ", ".join(signature.parameters) or "none"
-            close = [did_you_mean(name, signature.parameters) for name in computation.options if name not in signature.parameters]
+            close = [
+                did_you_mean(name, signature.parameters)
+                for name in computation.options
+                if name not in signature.parameters
+            ]
             text = f"{kind.__name__} cannot be made with these options: {ex}{(close or [''])[0]}; it takes {takes}"
             self._bad(text, "computations", computation.name, "options")
 
@@ -170,5 +176,3 @@ def _takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool
         upstream.accumulation == Accumulation.RETRACTING.value and inputs & set(upstream.outputs)
         for upstream in spec.computations
     )
-
-

@@ -43,7 +43,9 @@ def read_computation(reader: Reader, name: str, node: Node, load: Callable[[str]
         output_time=reader.choice(fields.get("output_time"), [kind.value for kind in OutputTime], "end_of_window"),
         late=read_late(reader, fields.get("late")),
         delivery=Delivery(reader.choice(fields.get("delivery"), [kind.value for kind in Delivery], "exactly_once")),
-        productions=Productions(reader.choice(fields.get("productions"), [kind.value for kind in Productions], "strong")),
+        productions=Productions(
+            reader.choice(fields.get("productions"), [kind.value for kind in Productions], "strong")
+        ),
         max_attempts=reader.number(fields.get("max_attempts"), 3, 1, 1_000) or 3,
         shards=reader.number(fields.get("shards"), None, 1, 4_096),
         where=reader.where(node),
@@ -55,15 +57,22 @@ def _check_form(reader: Reader, node: Node, fields: Mapping[str, Node]) -> None:
     if "callback" in fields:
         for name in _WINDOW_FIELDS:
             if name in fields:
-                reader.bad(fields[name], f"{name} is for computations with a window; a callback does this in its own code")
+                reader.bad(
+                    fields[name], f"{name} is for computations with a window; a callback does this in its own code"
+                )
         return
     if "options" in fields:
-        reader.bad(fields["options"], "options are the arguments of a callback's constructor; this computation has no callback")
+        reader.bad(
+            fields["options"], "options are the arguments of a callback's constructor; this computation has no callback"
+        )
     if "window" not in fields and node.is_map:
         if "aggregate" in fields:
             reader.missing(node, "window", "aggregates need one; write for example window: {tumbling: 1m}")
         else:
-            reader.bad(node, "does nothing; write callback: module:Class, or window: {tumbling: 1m} and aggregate: {hits: count}")
+            reader.bad(
+                node,
+                "does nothing; write callback: module:Class, or window: {tumbling: 1m} and aggregate: {hits: count}",
+            )
 
 
 # --- inputs and outputs ----------------------------------------------------------------------------------------
@@ -120,7 +129,10 @@ def _outputs(reader: Reader, node: Node, fields: Mapping[str, Node]) -> tuple[st
     for item in reader.items(given):
         name = reader.name(item, "stream")
         if name == DEAD_LETTERS:
-            reader.bad(item, f"{DEAD_LETTERS!r} is filled by the system (raise an error to send a record there); choose another name")
+            reader.bad(
+                item,
+                f"{DEAD_LETTERS!r} is filled by the system (with records that fail); choose another name",
+            )
         elif name:
             names.append(name)
     if len(names) > 1 and "window" in fields:

@@ -55,12 +55,16 @@ def read_text(path: str) -> str:
     file = Path(path)
     try:
         if file.is_dir():
-            raise PipelineError(f"{path} is a folder; give the path of the pipeline's YAML file, such as {path}/pipeline.yaml")
+            raise PipelineError(
+                f"{path} is a folder; give the path of the pipeline's YAML file, such as {path}/pipeline.yaml"
+            )
         with file.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as ex:
         reason = getattr(ex, "strerror", None) or ex
-        raise PipelineError(f"{path}: the pipeline file cannot be read ({reason}); give the path of a YAML file") from None
+        raise PipelineError(
+            f"{path}: the pipeline file cannot be read ({reason}); give the path of a YAML file"
+        ) from None
     if len(data) > MAX_BYTES:
         raise PipelineError(f"{path}: the file is larger than {MAX_BYTES // 1000} kB, which no pipeline needs to be")
     try:
@@ -195,9 +199,13 @@ class _Builder:
 
 def _as_key(node: Node) -> Node:
     if not node.is_scalar:
-        raise _Refused(node.line, 'a map or a list cannot be a name; if this is a ${parameter}, put it in quotes: "${name}"')
+        raise _Refused(
+            node.line, 'a map or a list cannot be a name; if this is a ${parameter}, put it in quotes: "${name}"'
+        )
     if node.text == "<<" and node.plain:
-        raise _Refused(node.line, "merging maps (<<) is not accepted; write the fields out, or refer to one whole value by *alias")
+        raise _Refused(
+            node.line, "merging maps (<<) is not accepted; write the fields out, or refer to one whole value by *alias"
+        )
     return node
 
 
@@ -221,7 +229,9 @@ def _placed(node: Node, path: str, depth: int, problems: Problems) -> Node:
             placed.line = node.key_lines[name]
         for name, line in node.repeated:
             first = node.key_lines[name]
-            problems.add(line, copy.child_path(name), f"this name was given in line {first} already; remove or rename one")
+            problems.add(
+                line, copy.child_path(name), f"this name was given in line {first} already; remove or rename one"
+            )
     elif isinstance(node.value, list):
         copy.value = [_placed(child, copy.child_path(i), depth + 1, problems) for i, child in enumerate(node.value)]
     return copy

@@ -104,7 +104,9 @@ def _refuse_hiding(top: str, folder: str) -> None:
     loaded = sys.modules.get(top)
     elsewhere = loaded is not None and not _lies_in(loaded, folder)
     if top in sys.stdlib_module_names or elsewhere:
-        raise PipelineError(f"{here / top} has the name of another module that Python has loaded already; rename the file")
+        raise PipelineError(
+            f"{here / top} has the name of another module that Python has loaded already; rename the file"
+        )
 
 
 def _import_failure(module_name: str, folder: str, ex: BaseException) -> str:
@@ -136,7 +138,8 @@ def _no_such_name(name: str, part: str, holder: Any, module: ModuleType) -> str:
         if not known.startswith("_") and getattr(thing, "__module__", None) == module.__name__
     ]
     where = f" ({module.__file__})" if getattr(module, "__file__", None) else ""
-    return f"module {module.__name__!r}{where} has no {part!r} for {name!r}; it defines {', '.join(sorted(own)[:30]) or 'nothing'}"
+    there = ", ".join(sorted(own)[:30]) or "nothing"
+    return f"module {module.__name__!r}{where} has no {part!r} for {name!r}; it defines {there}"
 
 
 def load_extractor(spec: KeySpec, folder: str) -> Callable[[Any], Key]:

@@ -40,7 +40,9 @@ class Parameters:
         if isinstance(node.value, dict):
             for name, child in node.value.items():
                 if "${" in name:
-                    self._problems.add(child.line, node.path, f"a name cannot be a ${{parameter}} ({name!r:.60}); write it out")
+                    self._problems.add(
+                        child.line, node.path, f"a name cannot be a ${{parameter}} ({name!r:.60}); write it out"
+                    )
                 self.replace(child)
         elif isinstance(node.value, list):
             for child in node.value:
@@ -56,7 +58,9 @@ class Parameters:
         whole = _REFERENCE.fullmatch(node.text)
         text = _REFERENCE.sub(lambda match: self._value(match, node), node.text)
         if len(text) > MAX_VALUE:
-            self._problems.add(node.line, node.path, f"the value has {len(text)} characters after replacing ${{parameters}}")
+            self._problems.add(
+                node.line, node.path, f"the value has {len(text)} characters after replacing ${{parameters}}"
+            )
             text = ""
         node.text, node.given = text, True
         typed = whole is not None and whole.group(1) is not None and not self._problems.concerns(node.path)
@@ -67,7 +71,8 @@ class Parameters:
             return "${"
         inside = _INSIDE.fullmatch(match.group(1)) if match.group(1) is not None else None
         if inside is None:
-            text = f"{match.group(0)!r:.60} is no parameter; write ${{name}} or ${{name:-default}}, or $${{ for a plain ${{"
+            shown = repr(match.group(0))[:60]
+            text = f"{shown} is no parameter; write ${{name}} or ${{name:-default}}, or $${{ for a plain ${{"
             self._problems.add(node.line, node.path, text)
             return ""
         name, default = inside.groups()
@@ -82,5 +87,5 @@ class Parameters:
 
     def _unknown(self, name: str, node: Node) -> None:
         meant = did_you_mean(name, self._params).replace("; did you mean", ", but there is").rstrip("?")
-        text = f"${{{name}}} has no value{meant}; give one with --set {name}=VALUE, or write a default: ${{{name}:-default}}"
-        self._problems.add(node.line, node.path, text)
+        fix = f"give one with --set {name}=VALUE, or write a default: ${{{name}:-default}}"
+        self._problems.add(node.line, node.path, f"${{{name}}} has no value{meant}; {fix}")

@@ -41,8 +41,8 @@ def load_pipeline(
 
     ``params`` are values of ``${name}`` and come before those of ``environ`` (default: the process's). Relative paths
     of files are relative to ``origin`` (default: the file's folder). With ``check_code`` False no code of the user is
-    imported and no source or sink is made: for a copy that was checked before. Raises PipelineError with one sentence for
-    each problem: file, line, field, what is wrong, what to write instead.
+    imported and no source or sink is made: for a copy that was checked before. Raises PipelineError with one sentence
+    for each problem: file, line, field, what is wrong, what to write instead.
     """
     spec, warnings = check_pipeline(path, params, environ, origin=origin, check_code=check_code)
     for warning in warnings:

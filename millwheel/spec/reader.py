@@ -105,7 +105,9 @@ class Reader:
             return default
         try:
             if not isinstance(node.value, str):
-                raise ValueError(f"must be a duration, not {node.kind()}; write a number and a unit, such as 500ms, 10s, 2m or 7d")
+                raise ValueError(
+                    f"must be a duration, not {node.kind()}; write a number and a unit, such as 500ms, 10s, 2m or 7d"
+                )
             found = duration_us(node.value)
             if not least <= found <= MAX_DURATION_US:
                 raise ValueError(f"{node.value!r} must lie between {least}us and 100 years")
@@ -161,7 +163,11 @@ class Reader:
         """The text of an expression that compiles; numbers and booleans count as such."""
         if node is None:
             return ""
-        text = node.text if node.is_scalar and node.value is not None and not isinstance(node.value, str) else self.text(node, example)
+        text = (
+            node.text
+            if node.is_scalar and node.value is not None and not isinstance(node.value, str)
+            else self.text(node, example)
+        )
         return text if text and self.attempt(node, lambda: compile_expression(text)) is not None else ""
 
     def attempt(self, node: Node, make: Callable[[], T]) -> T | None:

@@ -48,7 +48,9 @@ def read_stream(reader: Reader, name: str, node: Node, origin: str) -> tuple[Str
 
 def _check_stream_name(reader: Reader, name: str, node: Node) -> None:
     if name == DEAD_LETTERS:
-        reader.bad(node, f"{DEAD_LETTERS!r} exists in every pipeline; consume it or give it a sink, but do not declare it")
+        reader.bad(
+            node, f"{DEAD_LETTERS!r} exists in every pipeline; consume it or give it a sink, but do not declare it"
+        )
     else:
         reader.check_name(node, name, "stream")
 
@@ -69,7 +71,7 @@ def _refuse_without_source(reader: Reader, fields: Mapping[str, Node]) -> None:
         if name in fields:
             reader.bad(
                 fields[name],
-                f"only a stream with a source has a {name} of its own; remove it, or add source: {{files: {{path: …}}}}",
+                f"only a stream with a source has its own {name}; remove it, or add source: {{files: {{path: …}}}}",
             )
 
 
@@ -80,7 +82,9 @@ def _timestamp(reader: Reader, node: Node, fields: Mapping[str, Node], kind: Kin
         if kind is not None and kind.name == "generator":
             return _GENERATOR_TIMESTAMP, 1
         if "source" in fields:
-            reader.missing(node, "timestamp", "say where a record has the time at which it happened: write timestamp: FIELD")
+            reader.missing(
+                node, "timestamp", "say where a record has the time at which it happened: write timestamp: FIELD"
+            )
         return "", 1
     unit = "us"
     if given.is_map:

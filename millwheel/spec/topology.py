@@ -23,17 +23,24 @@ def check_streams(reader: Reader, spec: PipelineSpec, top: Node, uncertain: froz
         if stream in produced or stream in uncertain:
             continue
         if stream in declared:
-            reader.bad(node, f"nobody produces the stream {stream!r}: give it a source, or name it as the output of a computation")
+            reader.bad(
+                node,
+                f"nobody produces the stream {stream!r}: give it a source, or name it as the output of a computation",
+            )
         else:
             reader.bad(node, unknown("stream", stream, sorted(produced), "Streams"))
     consumed = {stream for stream, _ in _consumers(spec, top)}
     for stream, steps in produced.items():
         if stream not in consumed and stream != DEAD_LETTERS:
             place = find(top, *steps)
-            reader.problems.warn(place.line, place.path, f"nobody consumes the stream {stream!r}; its records are dropped")
+            reader.problems.warn(
+                place.line, place.path, f"nobody consumes the stream {stream!r}; its records are dropped"
+            )
     sourceless = spec.streams and not any(stream.source for stream in spec.streams)
     if sourceless and not reader.problems.concerns("streams"):
-        reader.bad(find(top, "streams"), "no stream has a source, so nothing would ever happen; add source: {files: {path: …}}")
+        reader.bad(
+            find(top, "streams"), "no stream has a source, so nothing would ever happen; add source: {files: {path: …}}"
+        )
 
 
 def uncertain_names(reader: Reader, top: Node) -> frozenset[str]:
@@ -63,7 +70,9 @@ def _words(node: Node) -> Iterable[str]:
 
 def _produced(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
     """Streams that somebody fills, with the place in the document that says so."""
-    found: dict[str, tuple[str, ...]] = {stream.name: ("streams", stream.name) for stream in spec.streams if stream.source}
+    found: dict[str, tuple[str, ...]] = {
+        stream.name: ("streams", stream.name) for stream in spec.streams if stream.source
+    }
     for computation in spec.computations:
         side = computation.late.partition(":")[2]
         for stream in computation.outputs:

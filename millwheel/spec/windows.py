@@ -70,7 +70,9 @@ def _options(reader: Reader, node: Node, kind: str, fields: Mapping[str, Node]) 
     elif not reader.flag(fields[kind], True):
         reader.bad(fields[kind], "must be true: {global: true} is one window for all of time")
     if "every" in _EXTRA[kind] and "every" not in fields:
-        reader.missing(node, "every", f"{kind} windows need the time between their outputs; write for example every: 1m")
+        reader.missing(
+            node, "every", f"{kind} windows need the time between their outputs; write for example every: 1m"
+        )
     if "every" in fields:
         options["every_us"] = reader.duration(fields["every"], 1, 1)
     if "offset" in fields:
@@ -97,7 +99,9 @@ def read_trigger(reader: Reader, node: Node | None, load: Callable[[str], Any]) 
     tree = node.data()
     try:
         trigger_from_tree(tree, load)
-    except Exception as ex:  # ours are ValueErrors and PipelineErrors; a custom trigger's constructor may raise anything
+    except (
+        Exception
+    ) as ex:  # ours are ValueErrors and PipelineErrors; a custom trigger's constructor may raise anything
         place, text = _placed(node, str(ex) or type(ex).__name__)
         reader.bad(place, text)
         return None

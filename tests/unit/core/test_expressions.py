@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -12,7 +13,15 @@ from hypothesis import strategies as st
 from millwheel.core.expressions import MAX_LENGTH, compile_expression
 from millwheel.errors import RecordError
 
-RECORD = {"type": "click", "cost": 2.5, "status": 404, "path": "/a/b", "tags": ["x", "y"], "user": {"country": "FR"}, "none": None}
+RECORD = {
+    "type": "click",
+    "cost": 2.5,
+    "status": 404,
+    "path": "/a/b",
+    "tags": ["x", "y"],
+    "user": {"country": "FR"},
+    "none": None,
+}
 
 
 class Event(msgspec.Struct):
@@ -86,7 +95,9 @@ def test_a_plain_field_is_known_as_one() -> None:
     assert not compile_expression("cost + 1").is_field
 
 
-@pytest.mark.parametrize("text", ["mising", "mising == 1", "mising > 1", "mising + 1", "cost > 1 and mising", "user.mising"])
+@pytest.mark.parametrize(
+    "text", ["mising", "mising == 1", "mising > 1", "mising + 1", "cost > 1 and mising", "user.mising"]
+)
 def test_a_missing_field_is_named_in_a_record_error(text: str) -> None:
     with pytest.raises(RecordError, match="no field 'mising'; it has"):
         compile_expression(text).evaluate(RECORD)
@@ -97,15 +108,23 @@ def test_a_missing_field_is_named_in_a_record_error(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["type > 3", "none + 1", "cost / (status - 404)", "tags[9]", "int(type)", "lower(cost)", "status ** 100000", "path % 3",
-     "'x' * 10000000 == path", "matches(path, '(')", "cost in status", "sqrt(0 - cost)"],
-)  # fmt: skip
+    [
+        "type > 3",
+        "none + 1",
+        "cost / (status - 404)",
+        "tags[9]",
+        "int(type)",
+        "lower(cost)",
+        "status ** 100000",
+        "path % 3",
+        "type * (status * 100000)",
+        "matches(path, '(')",
+        "cost in status",
+        "sqrt(0 - cost)",
+    ],
+)
 def test_values_that_do_not_fit_are_record_errors_that_quote_the_expression(text: str) -> None:
-    try:
-        expression = compile_expression(text)
-    except ValueError as ex:  # a part without fields that always fails is found when it is compiled
-        assert "fails for every record" in str(ex)
-        return
+    expression = compile_expression(text)
     with pytest.raises(RecordError, match="cannot be computed"):
         expression.evaluate(RECORD)
 
@@ -186,7 +205,5 @@ def test_any_text_compiles_or_is_a_value_error_and_evaluates_or_is_a_record_erro
         expression = compile_expression(text)
     except ValueError:
         return
-    try:
+    with contextlib.suppress(RecordError):
         expression.evaluate({"a": 1, "b": "x"})
-    except RecordError:
-        pass

@@ -38,7 +38,9 @@ def folder(tmp_path: Path, name: str, **files: str) -> str:
 
 
 def test_the_pipelines_own_folder_comes_first_and_its_modules_see_each_other(tmp_path: Path) -> None:
-    here = folder(tmp_path, "a", mine="from helper import ANSWER\nclass Box:\n    inner = ANSWER\n", helper="ANSWER = 42")
+    here = folder(
+        tmp_path, "a", mine="from helper import ANSWER\nclass Box:\n    inner = ANSWER\n", helper="ANSWER = 42"
+    )
     assert load_object("mine:Box.inner", here) == 42
     assert load_object("collections:OrderedDict", here).__name__ == "OrderedDict"
 
@@ -79,7 +81,9 @@ def test_what_fails_in_a_users_module_is_told_with_its_place(text: str, expected
 
 def test_a_missing_module_or_name_is_told_with_what_there_is(tmp_path: Path) -> None:
     here = folder(tmp_path, "a", mine="class Box: pass\nclass Bag: pass\nimport os")
-    with pytest.raises(PipelineError, match=r"there is no module 'min': neither min.py beside .* \(modules there: mine\)"):
+    with pytest.raises(
+        PipelineError, match=r"there is no module 'min': neither min.py beside .* \(modules there: mine\)"
+    ):
         load_object("min:Box", here)
     with pytest.raises(PipelineError, match="has no 'Boks' for 'mine:Boks'; it defines Bag, Box"):
         load_object("mine:Boks", here)

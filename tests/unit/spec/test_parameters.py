@@ -54,7 +54,9 @@ def test_an_unknown_parameter_names_line_field_and_the_option_to_give() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ['a: "${}"', 'a: "${1x}"', 'a: "${x y}"', 'a: "${x"', 'a: "${x:default}"', 'a: "${a.b}"'])
+@pytest.mark.parametrize(
+    "text", ['a: "${}"', 'a: "${1x}"', 'a: "${x y}"', 'a: "${x"', 'a: "${x:default}"', 'a: "${a.b}"']
+)
 def test_what_looks_like_a_parameter_and_is_none_is_refused(text: str) -> None:
     _, (found,) = filled(text, {"x": "1"})
     assert "is no parameter; write ${name}" in found
