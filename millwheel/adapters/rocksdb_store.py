@@ -12,7 +12,7 @@ import re
 import shutil
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -24,6 +24,7 @@ from rocksdict import (
     DBCompressionType,
     Options,
     Rdict,
+    RdictIter,
     ReadOptions,
     WriteBatch,
     WriteBufferManager,
@@ -96,15 +97,14 @@ class RocksStore:
         """The first entries are read at once, which is all of most scans; longer ones go on over RocksDB's iterator,
         which sees the store as of this call and ends with :meth:`close`."""
         try:
-            rest = _Scan(self._db, prefix, self._path)
-            head = [entry for entry in islice(rest.items, _CHUNK) if entry[0] != _IDENTITY]
+            scan = _Scan(self._db, prefix, self._path)
         except Exception as ex:
             raise _translated(ex, self._path) from ex
-        if len(head) < _CHUNK - 1:
-            rest.stop()
+        head = scan.some()
+        if scan.ended:
             return iter(head)
-        self._scans.add(rest)
-        return chain(head, rest)
+        self._scans.add(scan)
+        return chain(head, chain.from_iterable(iter(scan.some, [])))
 
     def checkpoint(self, path: str) -> None:
         """The flush comes first and lets other threads run; the checkpoint itself is then a few links."""
@@ -125,30 +125,52 @@ class RocksStore:
 class _Scan:
     """The only holder of a RocksDB iterator, so that dropping it here closes it.
 
-    RocksDB keeps a pointer to the bound inside the read options: they must live as long as the iterator.
+    RocksDB keeps a pointer to the bound inside the read options: they must live as long as the iterator. An iterator
+    that hits damage just ends, as at the last entry; only its status tells.
     """
 
     def __init__(self, db: Rdict, prefix: bytes, path: str) -> None:
-        self.items: Iterator[Entry] = iter(())
-        self._stopped = False
         self._path = path
+        self._cursor: RdictIter | None = None
         self._options = ReadOptions()
         end = _after(prefix)
         if end:
             self._options.set_iterate_upper_bound(end)
-        self.items = cast("Iterator[Entry]", db.items(from_key=prefix, read_opt=self._options))
+        self._cursor = db.iter(self._options)
+        self._cursor.seek(prefix)
+        self.ended = False
 
-    def __iter__(self) -> Iterator[Entry]:
-        return self
-
-    def __next__(self) -> Entry:
-        if self._stopped:
+    def some(self) -> list[Entry]:
+        """The next entries; none at the end."""
+        if self.ended:
+            return []
+        if self._cursor is None:
             raise InvariantError(f"a scan of {self._path} went on after the store was closed; scan before closing")
-        return next(self.items)
+        valid, key, value, step = self._cursor.valid, self._cursor.key, self._cursor.value, self._cursor.next
+        found: list[Entry] = []
+        while valid():
+            found.append((key(), value()))
+            step()
+            if len(found) == _CHUNK:
+                return _without_identity(found)
+        self._end(self._cursor)
+        return _without_identity(found)
+
+    def _end(self, cursor: RdictIter) -> None:
+        try:
+            cursor.status()
+        except Exception as ex:
+            raise _translated(ex, self._path) from ex
+        self.ended = True
+        self._cursor = None
 
     def stop(self) -> None:
-        self._stopped = True
-        self.items = iter(())
+        self._cursor = None
+
+
+def _without_identity(entries: list[Entry]) -> list[Entry]:
+    """Only the empty key can stand before it."""
+    return [entry for entry in entries if entry[0] != _IDENTITY] if entries and entries[0][0] <= _IDENTITY else entries
 
 
 def _after(prefix: bytes) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from millwheel.adapters.durable import make_dirs, read_whole, remove_tree, write_new
+from millwheel.adapters.durable import make_dirs, read_whole, remove_tree, write_all
 from millwheel.adapters.files import Files
 from millwheel.errors import CorruptionError, InvariantError
 
@@ -72,12 +72,18 @@ class MemoryStore:
         self._files.make_dir(path)
         for table in self._tables:
             self._files.link(f"{self._path}/{table}", f"{path}/{table}")
-        write_new(self._files, f"{path}/CURRENT", "\n".join(self._tables).encode())
+        self._write(f"{path}/CURRENT", "\n".join(self._tables).encode())
+
+    def _write(self, path: str, data: bytes) -> None:
+        """Without a sync: nothing local is promised to survive."""
+        fd = self._files.create(path)
+        write_all(self._files, fd, data, 0)
+        self._files.close(fd)
 
     def _flush(self) -> None:
         if self._changes:
             table = f"{len(self._tables) + 1:06d}.sst"
-            write_new(self._files, f"{self._path}/{table}", _encode(sorted(self._changes.items())))
+            self._write(f"{self._path}/{table}", _encode(sorted(self._changes.items())))
             self._tables.append(table)
             self._changes.clear()
 
