@@ -52,7 +52,7 @@ class AppendForm:
         return end.packed()
 
     def read(self, folder: JournalFolder, upto: int) -> Iterator[list[bytes]]:
-        """The entries of each group up to a sealed end; for a live journal those that are durable when reading starts."""
+        """The entries of each group up to a sealed end; in a live journal, of those that are durable by now."""
         end = _published_end(folder)
         if upto >= 0 and end is not None and end.packed() != upto:
             raise CorruptionError(
