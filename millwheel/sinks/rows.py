@@ -9,7 +9,7 @@ import msgspec
 
 from millwheel.sinks.base import SinkRecord
 
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+_encode = msgspec.json.Encoder(enc_hook=str).encode_lines
 
 
 def rows_of(records: Sequence[SinkRecord], with_key: bool, with_timestamp: bool) -> list[dict[str, Any]]:
@@ -36,10 +36,9 @@ def json_lines(rows: Sequence[Any]) -> bytes:
     """A line of JSON per row. What JSON lacks becomes what it has: bytes base64 text, sets and tuples lists, times
     ISO 8601 text, NaN and infinities null, keys that are no text the text of them."""
     try:
-        lines = [_encode(row) for row in rows]
+        return _encode(rows)
     except (TypeError, ValueError):
-        lines = [_encode(_plain(row)) for row in rows]
-    return b"\n".join(lines) + b"\n" if lines else b""
+        return _encode([_plain(row) for row in rows])
 
 
 def _plain(value: Any) -> Any:
