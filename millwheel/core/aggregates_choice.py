@@ -172,7 +172,7 @@ def _tuples(values: list[Any]) -> tuple[Any, ...]:
 def _top_k(options: Mapping[str, Any]) -> Aggregator[Any]:
     k = options.get("k")
     if type(k) is not int or k < 1:
-        raise ValueError(f"top_k needs `k`, a whole number of at least 1, not {k!r}; write for example {{top_k: size, k: 10}}")
+        raise ValueError(f"top_k needs `k`, a whole number of at least 1, not {k!r}; write {{top_k: size, k: 10}}")
     return TopK(k)
 
 

@@ -226,7 +226,7 @@ def _variance(function: str) -> Function:
     def make(options: Mapping[str, Any]) -> Aggregator[Any]:
         population = options.get("population", False)
         if type(population) is not bool:
-            raise ValueError(f"{function}: `population` must be true (divide by n) or false (by n - 1), not {population!r}")
+            raise ValueError(f"{function}: `population` must be true (divide by n) or false, not {population!r}")
         return Variance(function, not population)
 
     return Function(make, ("population",))

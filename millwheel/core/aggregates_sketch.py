@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import datasketches  # type: ignore[import-untyped]
+import datasketches
 from ddsketch.mapping import LogarithmicMapping
 
 from millwheel.core.aggregates import Aggregator, Function, wrong
@@ -135,7 +135,7 @@ class Quantiles(Aggregator[list[Any]]):
 def _accuracy(options: Mapping[str, Any], function: str) -> float:
     accuracy = options.get("accuracy", _ACCURACY)
     if type(accuracy) is not float or not 0.0001 <= accuracy <= 0.5:
-        raise ValueError(f"{function}: `accuracy` must be a share between 0.0001 and 0.5, such as 0.01, not {accuracy!r}")
+        raise ValueError(f"{function}: `accuracy` must be a share from 0.0001 to 0.5, such as 0.01, not {accuracy!r}")
     return accuracy
 
 

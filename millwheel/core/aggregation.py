@@ -1,7 +1,7 @@
-"""Several named aggregates over the same records, each with its argument and condition, as one aggregation.
+"""What a window does with its records: one aggregator, several named ones, or none.
 
-A window machine needs only this interface: ``prepare`` a record once, outside of any state (that is where bad
-values are found), then ``add_many`` what was prepared to the accumulators of each window it belongs to.
+A window machine needs only the interface :class:`Aggregation`: ``prepare`` a record once, outside of any state (that is
+where bad values are found), then ``add_many`` what was prepared to the accumulator of each window it belongs to.
 """
 
 from __future__ import annotations
@@ -10,23 +10,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from millwheel.core.aggregate_functions import make_aggregator
 from millwheel.core.aggregates import Aggregator
 from millwheel.core.aggregates_choice import Collect
-from millwheel.core.spec import AggregateSpec
-from millwheel.errors import RecordError
 
 Evaluate = Callable[[Any], Any]
 """A record's value -> the value of an expression over its fields. Raises RecordError."""
 Prepared = Any
-"""What ``prepare`` made of one record; opaque, but plain data."""
+"""What ``prepare`` made of one record; opaque."""
 
 
-class _Skip:
-    """Stands for the argument of a record that an aggregate's condition leaves out."""
+class _Mark:
+    """A value that no record can have."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
 
 
-_SKIP = _Skip()
+FILTERED = _Mark("FILTERED")
+"""What ``prepare`` says of a record that the aggregation's condition leaves out."""
+_SKIP = _Mark("SKIP")
+"""The argument of a record that one aggregate's condition leaves out."""
 
 
 class Aggregation(Protocol):
@@ -37,8 +43,8 @@ class Aggregation(Protocol):
     linear: bool
     """Panes may hold differences (see :class:`Aggregator`)."""
 
-    def prepare(self, value: Any) -> Prepared | None:
-        """What is needed of a record; None when its filter leaves it out. RecordError for unusable values."""
+    def prepare(self, value: Any) -> Prepared:
+        """What is needed of a record; FILTERED when it is left out. RecordError for unusable values."""
 
     def create(self) -> Any:
         """The accumulator of an empty window."""
@@ -47,7 +53,7 @@ class Aggregation(Protocol):
         """The accumulator with records added (the given one may be changed)."""
 
     def merge(self, acc: Any, other: Any) -> Any:
-        """Both together."""
+        """Both together; ``other`` is neither changed nor kept."""
 
     def subtract(self, acc: Any, prepared: Prepared, timestamp: int) -> Any:
         """Without one record."""
@@ -58,7 +64,10 @@ class Aggregation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One output field: ``evaluate`` gives the argument (None: the whole value), ``condition`` filters."""
+    """One output field: ``evaluate`` gives the argument (None: the whole value), ``condition`` filters.
+
+    ``argument`` is the argument as written; parts with the same text share its value.
+    """
 
     name: str
     aggregator: Aggregator[Any]
@@ -75,35 +84,25 @@ class NamedAggregation:
         self.subtracts = all(part.aggregator.subtracts for part in parts)
         self.linear = all(part.aggregator.linear for part in parts)
         self._condition = condition
-        self._conditional = any(part.condition for part in parts)
-        self._arguments = [_Argument(part) for part in parts]
-        self._count_only = all(not part.aggregator.needs_argument and not part.argument for part in parts)
+        self._readers = [_reader(part, self.parts) for part in parts]
 
-    def prepare(self, value: Any) -> Prepared | None:
+    def prepare(self, value: Any) -> Prepared:
         if self._condition is not None and not self._condition(value):
-            return None
-        if self._count_only and not self._conditional:
-            return _ONES[len(self.parts)] if len(self.parts) < len(_ONES) else (1,) * len(self.parts)
+            return FILTERED
         known: dict[str, Any] = {}
-        return tuple([argument.of(value, known) for argument in self._arguments])
+        return [read(value, known) for read in self._readers]
 
     def create(self) -> list[Any]:
         return [part.aggregator.create() for part in self.parts]
 
     def add_many(self, acc: list[Any], prepared: Sequence[Prepared], timestamps: Sequence[int]) -> list[Any]:
         if len(prepared) == 1:
-            timestamp = timestamps[0]
-            for i, argument in enumerate(prepared[0]):
-                if argument is not _SKIP:
-                    acc[i] = self.parts[i].aggregator.add(acc[i], argument, timestamp)
-            return acc
-        if not prepared:
-            return acc
-        for i, (part, column) in enumerate(zip(self.parts, zip(*prepared, strict=True), strict=True)):
+            return self._add(acc, prepared[0], timestamps[0])
+        for i, (part, column) in enumerate(zip(self.parts, zip(*prepared, strict=True), strict=False)):
             times = timestamps
             if part.condition is not None:
-                kept = [pair for pair in zip(column, timestamps, strict=True) if pair[0] is not _SKIP]
-                column, times = [pair[0] for pair in kept], [pair[1] for pair in kept]  # type: ignore[assignment]
+                times = [t for argument, t in zip(column, timestamps, strict=True) if argument is not _SKIP]
+                column = tuple(argument for argument in column if argument is not _SKIP)
             if column:
                 acc[i] = part.aggregator.add_many(acc[i], column, times)
         return acc
@@ -120,109 +119,100 @@ class NamedAggregation:
     def result(self, acc: list[Any]) -> dict[str, Any]:
         return {part.name: part.aggregator.result(a) for part, a in zip(self.parts, acc, strict=True)}
 
+    def _add(self, acc: list[Any], arguments: list[Any], timestamp: int) -> list[Any]:
+        for i, argument in enumerate(arguments):
+            if argument is not _SKIP:
+                acc[i] = self.parts[i].aggregator.add(acc[i], argument, timestamp)
+        return acc
 
-_ONES = tuple((1,) * n for n in range(17))
+
+_Reader = Callable[[Any, dict[str, Any]], Any]
+"""(value, arguments known so far by their text) -> the checked argument of one aggregate, or _SKIP."""
 
 
-class _Argument:
-    """Evaluates and checks the argument of one aggregate; equal texts are evaluated once per record."""
+def _reader(part: Named, parts: Sequence[Named]) -> _Reader:
+    """The shortest way to one aggregate's argument: this runs for every record."""
+    shared = sum(other.argument == part.argument for other in parts) > 1
+    read = _shared_reader(part) if shared and part.evaluate is not None else _own_reader(part)
+    condition = part.condition
+    if condition is None:
+        return read
+    return lambda value, known: read(value, known) if condition(value) else _SKIP
 
-    __slots__ = ("_check", "_condition", "_evaluate", "_name", "_needed")
 
-    def __init__(self, part: Named) -> None:
-        self._name = part.argument
-        self._evaluate = part.evaluate
-        self._condition = part.condition
-        self._check = part.aggregator.check
-        self._needed = part.aggregator.needs_argument
+def _own_reader(part: Named) -> _Reader:
+    evaluate, check, name = part.evaluate, part.aggregator.check, part.argument
+    if evaluate is not None:
+        return lambda value, known: check(evaluate(value), name)
+    if part.aggregator.needs_argument:
+        return lambda value, known: check(value, name)
+    return lambda value, known: 1
 
-    def of(self, value: Any, known: dict[str, Any]) -> Any:
-        if self._condition is not None and not self._condition(value):
-            return _SKIP
-        if self._evaluate is None:
-            return self._check(value, self._name) if self._needed else 1
-        name = self._name
-        if name in known:
-            return self._check(known[name], name)
-        found = known[name] = self._evaluate(value)
-        return self._check(found, name)
+
+def _shared_reader(part: Named) -> _Reader:
+    evaluate, check, name = part.evaluate, part.aggregator.check, part.argument
+
+    def read(value: Any, known: dict[str, Any]) -> Any:
+        if name not in known:
+            known[name] = evaluate(value) if evaluate is not None else value
+        return check(known[name], name)
+
+    return read
 
 
 class SingleAggregation:
     """One aggregator over whole values (or ``evaluate`` of them); the result stands alone."""
 
     def __init__(self, aggregator: Aggregator[Any], evaluate: Evaluate | None = None, name: str = "") -> None:
-        self.aggregator = aggregator
+        read = _own_reader(Named(name, aggregator, name, evaluate))
+        self._read = read
         self.subtracts = aggregator.subtracts
         self.linear = aggregator.linear
-        self._evaluate = evaluate
-        self._name = name
         self.create = aggregator.create
         self.merge = aggregator.merge
         self.subtract = aggregator.subtract
         self.result = aggregator.result
         self.add_many = aggregator.add_many
 
-    def prepare(self, value: Any) -> Prepared | None:
-        return (self.aggregator.check(value if self._evaluate is None else self._evaluate(value), self._name),)[0]
+    def prepare(self, value: Any) -> Prepared:
+        return self._read(value, {})
 
 
 class Collected(SingleAggregation):
-    """No aggregate: a pane says the values themselves, in order of arrival. The full-buffer form."""
+    """No aggregate: a pane says the values themselves, in order of arrival."""
 
     def __init__(self) -> None:
         super().__init__(Collect())
 
 
-def field_reader(name: str, optional: bool = False) -> Evaluate:
-    """Reads one field of a dict or an attribute of an object. RecordError, or None if ``optional``, without it."""
+class Buffered:
+    """The full-buffer form: a pane says its records as [value, timestamp], in order of arrival, for user code
+    (``process_window``) to work on. ``condition`` filters."""
 
-    def read(value: Any) -> Any:
-        if type(value) is dict:
-            if name in value:
-                return value[name]
-        elif hasattr(value, name):
-            return getattr(value, name)
-        if optional:
-            return None
-        there = ", ".join(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
-        raise RecordError(f"the record has no field {name!r}; it has: {there or 'no fields'}")
+    subtracts = True
+    linear = False
 
-    return read
+    def __init__(self, condition: Evaluate | None = None) -> None:
+        self._condition = condition
 
+    def prepare(self, value: Any) -> Prepared:
+        return FILTERED if self._condition is not None and not self._condition(value) else value
 
-def compile_aggregation(
-    specs: Sequence[AggregateSpec],
-    compile_expression: Callable[[str], Any],
-    load: Callable[[str], Any] | None = None,
-    condition: str = "",
-) -> NamedAggregation:
-    """The aggregation that the YAML describes.
+    def create(self) -> list[Any]:
+        return []
 
-    ``compile_expression(text)`` returns something with ``evaluate(value)``; ``load("module:Class")`` returns the
-    user's Aggregator class. ValueError, with the fix, for what cannot work.
-    """
-    return NamedAggregation(
-        [_named(spec, compile_expression, load) for spec in specs],
-        compile_expression(condition).evaluate if condition else None,
-    )
+    def add_many(self, acc: list[Any], prepared: Sequence[Prepared], timestamps: Sequence[int]) -> list[Any]:
+        acc.extend([value, timestamp] for value, timestamp in zip(prepared, timestamps, strict=True))
+        return acc
 
+    def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:
+        acc.extend(other)
+        return acc
 
-def _named(
-    spec: AggregateSpec, compile_expression: Callable[[str], Any], load: Callable[[str], Any] | None
-) -> Named:
-    made = make_aggregator(spec.function, spec.options, load)
-    if made.needs_argument and not spec.argument:
-        raise ValueError(f"{spec.name}: {spec.function} needs a field or an expression; write {{{spec.function}: size}}")
-    evaluate = _argument(spec.argument, not made.needs_argument, compile_expression)
-    condition = compile_expression(spec.condition).evaluate if spec.condition else None
-    return Named(spec.name, made, spec.argument, evaluate, condition)
+    def subtract(self, acc: list[Any], prepared: Prepared, timestamp: int) -> list[Any]:
+        if [prepared, timestamp] in acc:
+            acc.remove([prepared, timestamp])
+        return acc
 
-
-def _argument(text: str, optional: bool, compile_expression: Callable[[str], Any]) -> Evaluate | None:
-    if not text:
-        return None
-    if text.isidentifier():
-        return field_reader(text, optional)
-    found: Evaluate = compile_expression(text).evaluate
-    return found
+    def result(self, acc: list[Any]) -> list[Any]:
+        return list(acc)

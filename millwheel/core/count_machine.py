@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.aggregation import Aggregation
+from millwheel.core.aggregation import FILTERED, Aggregation
 from millwheel.core.keys import Key
 from millwheel.core.panes import OutputTime, Pane, Timing
 from millwheel.core.records import Domain
@@ -64,7 +64,7 @@ class CountMachine:
             except RecordError as ex:
                 effects.rejected.append(RejectedRecord(key, value, timestamp, str(ex)))
                 continue
-            if prepared is not None:
+            if prepared is not FILTERED:
                 own = self._add(own, prepared, timestamp, times, key, effects)
         if own.count and stored is None:
             effects.timers.append(TimerEffect(key, SLOT, Domain.EVENT, MAX_TIME - 1))
@@ -89,9 +89,7 @@ class CountMachine:
             return Filling(self._aggregation.create())
         return stored if type(stored) is Filling else Filling(*stored)
 
-    def _add(
-        self, own: Filling, prepared: Any, timestamp: int, times: Times, key: Key, effects: Effects
-    ) -> Filling:
+    def _add(self, own: Filling, prepared: Any, timestamp: int, times: Times, key: Key, effects: Effects) -> Filling:
         own.acc = self._aggregation.add_many(own.acc, [prepared], [timestamp])
         own.earliest = min(own.earliest, timestamp) if own.count else timestamp
         own.latest = max(own.latest, timestamp) if own.count else timestamp

@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.aggregation import Aggregation
+from millwheel.core.aggregation import FILTERED, Aggregation
 from millwheel.core.keys import Key
 from millwheel.core.panes import Accumulation, Pane, Timing
 from millwheel.core.records import Domain
 from millwheel.core.times import MAX_TIME
-from millwheel.core.window_machine import Call, tag_of, window_of
+from millwheel.core.window_calls import Call, tag_of, window_of
 from millwheel.core.windowing import (
     Effects,
     KeyState,
@@ -77,7 +77,7 @@ class CumulativeMachine:
             except RecordError as ex:
                 effects.rejected.append(RejectedRecord(key, value, timestamp, str(ex)))
                 continue
-            if prepared is None:
+            if prepared is FILTERED:
                 continue
             if self._final(base.end, times.watermark):
                 reason = "the watermark has passed the end of its period and the allowed lateness"
@@ -158,7 +158,9 @@ class CumulativeMachine:
         for end in self._ahead(base, own, call.times.watermark):
             if running is None:
                 # What is final is never needed apart again, so it may grow in place.
-                running = own.acc if not self._lateness else self._aggregation.merge(self._aggregation.create(), own.acc)
+                running = (
+                    own.acc if not self._lateness else self._aggregation.merge(self._aggregation.create(), own.acc)
+                )
             while added < len(own.slices) and own.slices[added][0] <= end:
                 running = self._aggregation.merge(running, own.slices[added][1])
                 added += 1

@@ -29,13 +29,13 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.aggregation import Aggregation
+from millwheel.core.aggregation import FILTERED, Aggregation
 from millwheel.core.key_window_late import steps_of
 from millwheel.core.keys import Key
 from millwheel.core.panes import Accumulation, Pane, Timing
 from millwheel.core.records import Domain
 from millwheel.core.times import MAX_TIME
-from millwheel.core.window_machine import Call
+from millwheel.core.window_calls import Call
 from millwheel.core.windowing import (
     Effects,
     KeyState,
@@ -101,7 +101,7 @@ class KeyWindowMachine:
             except RecordError as ex:
                 effects.rejected.append(RejectedRecord(key, value, timestamp, str(ex)))
                 continue
-            if prepared is None:
+            if prepared is FILTERED:
                 continue
             point = self._enters(timestamp)
             if self._final(point + self._size - self._every, times.watermark):
@@ -328,7 +328,9 @@ class KeyWindowMachine:
             self._correct_one(own, said.get(point), point, result, point in steps, call)
         own.last = result
 
-    def _correct_one(self, own: Steps, said: list[Any] | None, point: int, result: Any, stands: bool, call: Call) -> None:
+    def _correct_one(
+        self, own: Steps, said: list[Any] | None, point: int, result: Any, stands: bool, call: Call
+    ) -> None:
         """``said`` is what was said at a point, ``result`` what holds there; ``stands``: it is a step now."""
         retracting = self._accumulation is Accumulation.RETRACTING
         if said is not None and said[1] == result and (stands or not retracting):

@@ -75,7 +75,7 @@ def _check_count(windowing: Windowing) -> None:
             "window: global with trigger: {repeat: {after_count: …}}"
         )
     if windowing.takes_retractions:
-        raise ValueError("count windows cannot undo a record; read a stream without retractions, or use tumbling windows")
+        raise ValueError("count windows cannot undo a record; read a stream without retractions, or use tumbling ones")
 
 
 def _check_changes(windowing: Windowing) -> None:
@@ -85,7 +85,9 @@ def _check_changes(windowing: Windowing) -> None:
             "leave out emit: changes"
         )
     if windowing.takes_retractions or windowing.late is LatePolicy.REFIRE:
-        raise ValueError("sliding windows with emit: changes take no retractions and no late: refire; leave out emit: changes")
+        raise ValueError(
+            "sliding windows with emit: changes take no retractions and no late: refire; leave out emit: changes"
+        )
     if windowing.allowed_lateness and windowing.accumulation is Accumulation.DISCARDING:
         raise ValueError(
             "emit: changes with allowed_lateness corrects results that were said; "

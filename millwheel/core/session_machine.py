@@ -17,7 +17,8 @@ from millwheel.core.aggregation import Aggregation
 from millwheel.core.keys import Key
 from millwheel.core.panes import OutputTime, Retraction
 from millwheel.core.records import Domain
-from millwheel.core.window_machine import Call, Gone, Taken, TriggeredMachine
+from millwheel.core.triggered import TriggeredMachine
+from millwheel.core.window_calls import Call, Gone, Taken
 from millwheel.core.window_state import CLOSED, SPOKEN, WindowState, as_state
 from millwheel.core.windowing import Effects, KeyState, Slot, Times, Windowing
 from millwheel.core.windows import Window
@@ -110,7 +111,7 @@ class MergingMachine(TriggeredMachine):
         own = as_state(state.get(entry[2])) if entry is not None else None
         if entry is None or own is None:
             return
-        call = Call(state, key, self._rung(own, tag, domain, at, times), effects)
+        call = Call(state, key, self._requests.rung(own, tag, domain, at, times), effects)
         self._settle_entry(index, entry, own, call)
         index.save()
 
@@ -131,10 +132,10 @@ class MergingMachine(TriggeredMachine):
         gone: list[Gone],
     ) -> None:
         value, back = self._split(value)
-        prepared = self._prepare(call, value, timestamp)
-        if prepared is None:
+        usable = self._prepare(call, value, timestamp)
+        if usable is None:
             return
-        windows = self._function.assign(timestamp)
+        prepared, windows = usable
         live = [window for window in windows if not self.expired(window, call.times.watermark)]
         if not live:
             reason = "the watermark has passed the end of its window and the allowed lateness"
@@ -146,7 +147,7 @@ class MergingMachine(TriggeredMachine):
             gone.append(Gone(prepared, timestamp, value))
         else:
             for window in live:
-                groups.setdefault(window, Taken()).append(place, prepared, timestamp, value)
+                groups.setdefault(window, Taken()).rows.append((place, timestamp, prepared, value))
 
     def _join(self, call: Call, index: Index, groups: dict[Window, Taken]) -> list[tuple[Entry, Taken]]:
         """Merge the records' own windows with the open ones; each changed window with its new records."""
@@ -221,10 +222,6 @@ def span(windows: Sequence[Window]) -> Window:
 def _together(parts: Sequence[Taken]) -> Taken:
     if len(parts) == 1:
         return parts[0]
-    rows = [
-        row for part in parts for row in zip(part.places, part.prepared, part.timestamps, part.values, strict=True)
-    ]
     whole = Taken()
-    for row in sorted(rows, key=lambda row: row[0]):
-        whole.append(*row)
+    whole.rows = sorted((row for part in parts for row in part.rows), key=lambda row: row[0])
     return whole

@@ -12,7 +12,7 @@ from typing import Any
 
 from millwheel.core.aggregation import Aggregation
 from millwheel.core.session_machine import Entry, Index, Merging, MergingMachine, span
-from millwheel.core.window_machine import Call, Gone
+from millwheel.core.window_calls import Call, Gone
 from millwheel.core.window_state import SPOKEN, WindowState
 from millwheel.core.windowing import Windowing
 from millwheel.core.windows import Window
@@ -87,4 +87,4 @@ class UnmergingMachine(MergingMachine):
 
 
 def _inside(record: Sequence[Any], window: Window) -> bool:
-    return window.start <= record[0] < window.end
+    return bool(window.start <= record[0] < window.end)

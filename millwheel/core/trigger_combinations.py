@@ -15,7 +15,7 @@ from millwheel.core.triggers import Moment, State, Trigger
 def _check(name: str, parts: Sequence[object], minimum: int) -> None:
     strangers = [part for part in parts if not isinstance(part, Trigger)]
     if strangers:
-        raise ValueError(f"{name} is made of triggers, not of {strangers[0]!r}; write for example {name}(AfterCount(3))")
+        raise ValueError(f"{name} is made of triggers, not of {strangers[0]!r}; write {name}(AfterCount(3))")
     if len(parts) < minimum:
         raise ValueError(f"{name} needs at least {minimum} trigger{'s' if minimum > 1 else ''}")
 
@@ -62,9 +62,7 @@ class _Combination(Trigger):
         raise NotImplementedError
 
     def _ready(self, state: list[State], moment: Moment) -> list[bool]:
-        return [
-            inner is not None and part.ready(inner, moment) for part, inner in zip(self.parts, state, strict=True)
-        ]
+        return [inner is not None and part.ready(inner, moment) for part, inner in zip(self.parts, state, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, init=False)

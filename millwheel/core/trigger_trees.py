@@ -1,7 +1,7 @@
 """The YAML form of triggers: a name, or a map with one name and what it needs.
 
-    trigger: {after_watermark: {early: {after_processing_time: 1m}, late: {after_count: 1}}}
-    trigger: {repeat: {any: [{after_count: 100}, {after_processing_time: 10s}]}}
+trigger: {after_watermark: {early: {after_processing_time: 1m}, late: {after_count: 1}}}
+trigger: {repeat: {any: [{after_count: 100}, {after_processing_time: 10s}]}}
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Reader:
 
     def several(self, given: Any) -> list[Trigger]:
         if not isinstance(given, list) or not given:
-            raise self.error("needs a list of triggers; write for example [{after_count: 100}, {after_processing_time: 10s}]")
+            raise self.error("needs a list of triggers, such as [{after_count: 100}, {after_processing_time: 10s}]")
         return [self.at(str(i)).read(tree) for i, tree in enumerate(given)]
 
     def error(self, text: str) -> _Placed:
@@ -107,9 +107,11 @@ def _or_finally(given: Any, reader: _Reader) -> Trigger:
 
 
 def _custom(given: Any, reader: _Reader) -> Trigger:
-    found: dict[str, Any] = {"class": given} if isinstance(given, str) else reader.fields(given, ("class", "with"), "{custom: 'my:Trigger'}")
+    found: dict[str, Any] = {"class": given}
+    if not isinstance(given, str):
+        found = reader.fields(given, ("class", "with"), "{custom: {class: 'module:Class', with: {limit: 3}}}")
     if "class" not in found or reader.load is None:
-        raise reader.error("needs the class of the trigger; write {custom: 'module:Class'} or {custom: {class: …, with: {…}}}")
+        raise reader.error("needs the class of the trigger; write {custom: 'module:Class'}")
     loaded = reader.load(found["class"])
     if isinstance(loaded, str):
         return Never()

@@ -52,7 +52,7 @@ class Trigger:
     needs_bytes = False
     """True when ``add`` wants the size of the records, which costs an encoding of each."""
     on_time = False
-    """True when the trigger itself fires as the watermark passes the end: then a pane fires there even if it is empty."""
+    """True when the trigger itself fires as the watermark passes the end: a pane is said there even if it is empty."""
 
     def start(self) -> State:
         """The state in a window that has no records yet."""
@@ -72,7 +72,7 @@ class Trigger:
 
     def merge(self, states: Sequence[State], moment: Moment) -> State:
         """One state for a window made of others, given theirs in order (None: finished there)."""
-        raise NotImplementedError(f"{type(self).__name__} must define merge(self, states, moment) to be used with sessions")
+        raise NotImplementedError(f"{type(self).__name__} must define merge(self, states, moment) for sessions")
 
     def wake(self, state: State, now: int) -> int:
         """The wall clock after ``now`` at which ``ready`` may become true without new records (MAX_TIME: never)."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-from millwheel.core.aggregation import Collected, compile_aggregation
+from millwheel.core.aggregation import Buffered
+from millwheel.core.aggregation_specs import compile_aggregation
 from millwheel.core.machines import make_machine
 from millwheel.core.panes import Accumulation, OutputTime
 from millwheel.core.spec import ComputationSpec, WindowSpec
@@ -82,10 +83,11 @@ def machine_from_spec(
     takes_retractions: bool = False,
 ) -> Machine:
     """The machine of a computation with a window. ``compile_expression(text)`` returns something with
-    ``evaluate(value)``. Without aggregates the machine collects the records' values."""
+    ``evaluate(value)``. Without aggregates the panes hold the records, as [value, timestamp]."""
     windowing = windowing_from_spec(spec, load, takes_retractions)
     if not spec.aggregates:
-        return make_machine(windowing, Collected())
+        condition = compile_expression(spec.condition).evaluate if spec.condition else None
+        return make_machine(windowing, Buffered(condition))
     return make_machine(windowing, compile_aggregation(spec.aggregates, compile_expression, load, spec.condition))
 
 

@@ -18,8 +18,8 @@ SPOKEN = 2
 class WindowState(msgspec.Struct, array_like=True):
     """One window. Plain data: stored as a list, read back from a list.
 
-    ``fresh`` counts changes since the last pane, ``count`` the records in the window. ``output_at`` is the output time of
-    the fresh records. ``timer_at``, ``clock_at`` and ``held_at`` are what was last asked of the runtime.
+    ``fresh`` counts changes since the last pane, ``count`` the records in the window. ``output_at`` is the output time
+    of the fresh records. ``timer_at``, ``clock_at`` and ``held_at`` are what was last asked of the runtime.
     ``said`` are panes that stand and would have to be retracted; ``kept`` are [timestamp, value] of the
     records, where taking one back needs them.
     """

@@ -38,7 +38,8 @@ class Days:
         try:
             found = self._find(timestamp)
         except (OverflowError, ValueError) as ex:
-            raise RecordError(f"timestamp {timestamp} has no day in {self._zone.key}: it lies outside of years 1 to 9999") from ex
+            where = f"timestamp {timestamp} has no day in {self._zone.key}"
+            raise RecordError(f"{where}: it lies outside of years 1 to 9999") from ex
         if len(self._memo) >= _REMEMBERED:
             self._memo.clear()
         self._memo[hour] = found

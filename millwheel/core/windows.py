@@ -48,7 +48,7 @@ class WindowFunction(Protocol):
 def _duration(name: str, value: str | int, minimum: int = 1) -> int:
     us = duration_us(value)
     if isinstance(us, bool) or us < minimum:
-        raise ValueError(f"{name} must be a duration of at least {minimum}us, not {value!r}; write for example {name}: 10s")
+        raise ValueError(f"{name} must be a duration of at least {minimum}us, not {value!r}; write for example 10s")
     return us
 
 
@@ -102,8 +102,8 @@ class Sliding:
         _init(self, offset=duration_us(offset), changes=changes)
         if self.every > self.size:
             raise ValueError(
-                f"sliding windows of {duration_text(self.size)} every {duration_text(self.every)} would lose the records "
-                "between them; make `every` at most the size, or use tumbling windows and a filter"
+                f"sliding windows of {duration_text(self.size)} every {duration_text(self.every)} would lose the "
+                "records between them; make `every` at most the size, or use tumbling windows and a filter"
             )
         if changes and self.size % self.every:
             raise ValueError(
@@ -235,7 +235,9 @@ class Custom:
         windows = sorted((Window(*pair) for pair in self.assign_to(timestamp)), key=lambda window: window.end)
         for window in windows:
             if window.start >= window.end:
-                raise ValueError(f"the custom window function returned {tuple(window)}: a start must lie before its end")
+                raise ValueError(
+                    f"a custom window function returned {tuple(window)}: the start must lie before its end"
+                )
         return windows
 
     def merge(self, windows: Sequence[Window]) -> Sequence[Sequence[Window]]:

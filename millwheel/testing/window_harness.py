@@ -23,8 +23,8 @@ from millwheel.core.aggregation import (
     Named,
     NamedAggregation,
     SingleAggregation,
-    field_reader,
 )
+from millwheel.core.aggregation_specs import field_reader
 from millwheel.core.keys import Key, check_key
 from millwheel.core.machines import make_machine
 from millwheel.core.panes import Accumulation, OutputTime, Pane
@@ -142,7 +142,9 @@ class WindowHarness:
 
     def timers(self, key: Key) -> list[tuple[Domain, str, int]]:
         """The timers that are set for a key."""
-        found = [(domain, tag, at) for domain, queue in self._timers.items() for k, tag, at in queue.items() if k == key]
+        found = [
+            (domain, tag, at) for domain, queue in self._timers.items() for k, tag, at in queue.items() if k == key
+        ]
         return sorted(found, key=lambda timer: (timer[2], timer[1]))
 
     @property

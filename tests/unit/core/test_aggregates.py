@@ -90,10 +90,15 @@ def test_variance_is_as_exact_as_fractions(rows: list[float]) -> None:
     variance = _make("variance")
     assert variance.result(_over(variance, over)) == pytest.approx(statistics.variance(rows), rel=1e-12, abs=1e-300)
     population = make_aggregator("variance", {"population": True})
-    assert population.result(_over(population, over)) == pytest.approx(statistics.pvariance(rows), rel=1e-12, abs=1e-300)
+    assert population.result(_over(population, over)) == pytest.approx(
+        statistics.pvariance(rows), rel=1e-12, abs=1e-300
+    )
 
 
-@given(rows=st.lists(st.floats(-1e6, 1e6).filter(lambda x: abs(x) > 1e-6 or x == 0), min_size=1, max_size=60), q=st.floats(0, 1))
+@given(
+    rows=st.lists(st.floats(-1e6, 1e6).filter(lambda x: abs(x) > 1e-6 or x == 0), min_size=1, max_size=60),
+    q=st.floats(0, 1),
+)
 def test_quantiles_are_within_one_percent(rows: list[float], q: float) -> None:
     made = make_aggregator("quantile", {"q": q})
     true = sorted(rows)[math.floor(q * (len(rows) - 1))]
@@ -105,7 +110,10 @@ def test_small_distinct_counts_are_exact(values: list[Any]) -> None:
     exact, sketch = _make("count_distinct"), _make("approx_count_distinct")
     over = [(value, 0) for value in values]
     assert exact.result(_over(exact, over)) == len(set(values))
-    assert abs(sketch.result(_over(sketch, over)) - len({str(float(v)) if isinstance(v, float) else v for v in values})) <= 2
+    assert (
+        abs(sketch.result(_over(sketch, over)) - len({str(float(v)) if isinstance(v, float) else v for v in values}))
+        <= 2
+    )
 
 
 def test_large_distinct_counts_are_within_the_stated_error() -> None:

@@ -31,7 +31,11 @@ def _step_function(records: Rows, shape: tuple[int, int, int], function: str) ->
     first = (min((t for t, _ in records), default=0) - offset) // every * every + offset
     for end in range(first, max((t for t, _ in records), default=0) + size + 2 * every, every):
         inside = [(t, v) for t, v in records if end - size <= t < end]
-        result = acc.result(acc.add_many(acc.create(), [v for _, v in inside], [t for t, _ in inside])) if inside else nothing
+        result = (
+            acc.result(acc.add_many(acc.create(), [v for _, v in inside], [t for t, _ in inside]))
+            if inside
+            else nothing
+        )
         if result != last:
             steps.append((end, result))
             last = result

@@ -102,9 +102,7 @@ def test_a_window_whose_records_are_all_taken_back_only_retracts() -> None:
 
 
 def test_discarding_sums_of_retracted_input_are_differences() -> None:
-    harness = WindowHarness(
-        Tumbling(10), AfterWatermark(early=AfterCount(1)), aggregate="sum", takes_retractions=True
-    )
+    harness = WindowHarness(Tumbling(10), AfterWatermark(early=AfterCount(1)), aggregate="sum", takes_retractions=True)
     harness.push("k", 5, 3)
     harness.push("k", Retraction(5), 3)
     assert [pane.result for pane in harness.take()] == [5, -5]
@@ -144,7 +142,8 @@ def test_a_chain_of_two_retracting_groupings_ends_right() -> None:
     def flow(watermark: int) -> None:
         users.advance_watermark(watermark)
         bundle = [
-            ("all", Retraction(pane.result) if pane.retraction else pane.result, pane.timestamp) for pane in users.take()
+            ("all", Retraction(pane.result) if pane.retraction else pane.result, pane.timestamp)
+            for pane in users.take()
         ]
         totals.push_bundle(bundle)
         totals.advance_watermark(watermark)

@@ -234,4 +234,3 @@ def _flow(value: Any) -> Any:
 
 def test_the_transcripts_are_found() -> None:
     assert len(_CASES) > 40
-

@@ -45,7 +45,9 @@ def test_a_tumbling_window_holds_its_record_and_starts_on_the_grid(timestamp: in
 
 
 @given(timestamp=timestamps, size=st.integers(1, 2000), every=st.integers(1, 2000), offset=st.integers(-3000, 3000))
-def test_sliding_windows_are_exactly_those_that_hold_the_record(timestamp: int, size: int, every: int, offset: int) -> None:
+def test_sliding_windows_are_exactly_those_that_hold_the_record(
+    timestamp: int, size: int, every: int, offset: int
+) -> None:
     every = min(size, every)
     windows = Sliding(size, every, offset).assign(timestamp)
     assert all(window.start <= timestamp < window.end and (window.start - offset) % every == 0 for window in windows)
@@ -112,7 +114,9 @@ def test_days_in_a_time_zone_are_as_long_as_its_clock_says(zone: str, instant: s
 
 @given(
     timestamp=st.integers(_utc("1971-01-01T00:00"), _utc("2037-01-01T00:00")),
-    zone=st.sampled_from(["Europe/Berlin", "America/Sao_Paulo", "America/Havana", "Pacific/Apia", "Australia/Lord_Howe"]),
+    zone=st.sampled_from(
+        ["Europe/Berlin", "America/Sao_Paulo", "America/Havana", "Pacific/Apia", "Australia/Lord_Howe"]
+    ),
     count=st.integers(1, 7),
     offset=st.sampled_from([0, 6 * HOUR, -HOUR]),
 )
