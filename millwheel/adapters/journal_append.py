@@ -117,8 +117,11 @@ class AppendWriter:
         self._segment = self._seed = self._offset = 0
         self._group = 1
         self._roll()
-        if self._files.exists(self._seal):
-            raise folder.fenced()
+        try:
+            self.commit(())
+        except MillwheelError:
+            self.close()
+            raise
 
     # --- committing
 

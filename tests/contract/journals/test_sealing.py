@@ -14,6 +14,7 @@ from millwheel.errors import (
 from millwheel.ports import JournalWriter
 from tests.contract.journals.world import World, memory_world
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, kill_at
+from tests.fakes.memory_disk import MemoryDisk
 
 
 def test_everybody_gets_the_same_end(world: World) -> None:
@@ -49,6 +50,8 @@ def test_a_writer_that_is_sealed_while_it_starts_never_commits(world: World) -> 
 
     with pytest.raises(FencedError):
         world.journals(FaultyFiles(world.files, after=seal_then)).create("w1")
+    if isinstance(world.files, MemoryDisk):
+        assert world.files.open_files() == 0
 
 
 def test_a_commit_that_meets_the_seal_on_its_way_is_not_acked(world: World) -> None:
