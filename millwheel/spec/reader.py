@@ -36,7 +36,7 @@ class Reader:
 
     def missing(self, node: Node, field: str, text: str) -> None:
         """Note that a map has no ``field``, unless it is there but misspelt, which was noted already."""
-        there = list(node.value) if isinstance(node.value, dict) else []
+        there = [name for name in node.value if name != field] if isinstance(node.value, dict) else []
         if not get_close_matches(field, there, 1, 0.75):
             self.problems.add(node.line, node.child_path(field), f"is missing; {text}")
 
