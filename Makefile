@@ -1,5 +1,6 @@
 # Two commands on a fresh machine with git, make and Python 3.10 or newer: `make run` and `make test`.
-PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3.10 python3,$(shell command -v $(p) 2>/dev/null)))
+FIND := for p in python3.13 python3.12 python3.11 python3.10 python3; do $$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && { echo $$p; break; }; done
+PYTHON ?= $(shell $(FIND))
 BIN := .venv/bin
 READY := .venv/.ready
 
