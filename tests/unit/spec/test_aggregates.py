@@ -30,7 +30,7 @@ def _pipeline(aggregate: str, key: str = "path") -> str:
         ("{q: 0.9, quantile: size}", AggregateSpec("x", "quantile", "size", "", {"q": 0.9})),
         ("{quantile: {of: size, q: 0.9, where: a}}", AggregateSpec("x", "quantile", "size", "a", {"q": 0.9})),
         ("{quantiles: size, q: [0.5, 0.9]}", AggregateSpec("x", "quantiles", "size", "", {"q": [0.5, 0.9]})),
-        ("{variance: size, population: true}", AggregateSpec("x", "variance", "size", "", {"population": True})),
+        ("{stddev: size, population: true}", AggregateSpec("x", "stddev", "size", "", {"population": True})),
         ("{top_k: size, k: 3}", AggregateSpec("x", "top_k", "size", "", {"k": 3})),
         ("{mine:Agg: size, power: 2}", AggregateSpec("x", "mine:Agg", "size", "", {"power": 2})),
     ],

@@ -199,8 +199,8 @@ def test_a_file_that_is_not_there_is_an_error_with_its_name(tmp_path: Path) -> N
 _TEXT = """
 pipeline streams computations sinks source files path format timestamp id watermark max_delay schema fields input
 output key window tumbling sliding every session count global custom aggregate sum quantile q of where trigger
-after_count any late side:x shards callback options hits out a p 1m -5m 99999999999999999999d ${x} ${x:-3} detectors:Ticker a==1 5 -1
-1e999 .nan true null never UTC stdout injection generator rate
+after_count any late side:x shards callback options hits out a p 1m -5m 99999999999999999999d ${x} ${x:-3}
+detectors:Ticker a==1 5 -1 1e999 .nan true null never UTC stdout injection generator rate
 """
 _WORDS = st.sampled_from(_TEXT.split())
 _LEAVES = st.one_of(_WORDS, st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8))

@@ -1,0 +1,56 @@
+"""The examples in docs/pipeline.md are right, and the page knows every option."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millwheel.core.aggregate_functions import FUNCTIONS
+from millwheel.core.expression_functions import FUNCTIONS as EXPRESSION_FUNCTIONS
+from millwheel.core.trigger_trees import _BUILD as TRIGGERS
+from millwheel.spec import computations, streams, windows
+
+PAGE = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+_SOURCES = "".join(
+    f"  {name}: {{source: injection, timestamp: ts}}\n" for name in ("hits", "clicks", "orders", "events")
+)
+
+
+def _complete(example: str) -> str:
+    """The example in a pipeline around it."""
+    first, _, rest = example.partition("\n")
+    lines = "".join(f"    {line}\n" for line in rest.splitlines())
+    if first == "# stream":
+        return f"pipeline: p\nstreams:\n  a:\n{lines}"
+    if first == "# computation":
+        return f"pipeline: p\nstreams:\n{_SOURCES}  alerts2: {{source: injection, timestamp: ts}}\ncomputations:\n  c:\n{lines}"
+    if first == "# sinks":
+        sources = "".join(f"  {name}: {{source: injection, timestamp: ts}}\n" for name in ("alerts", "traffic"))
+        return f"pipeline: p\nstreams:\n{sources}sinks:\n{lines}"
+    return example
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_example_is_a_right_pipeline(check: Any, folder: Path, example: str) -> None:
+    (folder / "keys.py").write_text("def by_customer(value): return value['customer']\n")
+    text = _complete(example).replace("  alerts: ", "  alerts2: ") if "orders:" in example else _complete(example)
+    assert check(text).name in ("p", "weblog")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *computations.FIELDS,
+        *streams.FIELDS,
+        *(word for kind in windows._EXTRA.items() for word in (kind[0], *kind[1])),
+        *FUNCTIONS,
+        *EXPRESSION_FUNCTIONS,
+        *TRIGGERS,
+    ],
+)
+def test_the_page_knows_every_word(word: str) -> None:
+    assert re.search(rf"\b{word}\b", PAGE)
