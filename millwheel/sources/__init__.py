@@ -49,7 +49,8 @@ def _third_party(spec: SourceSpec, folder: str) -> Source:
         try:
             factory = point.load()
         except Exception as ex:  # a broken package may raise anything when it is imported
-            raise SetupError(f"the source {spec.kind!r} ({point.value}) cannot be loaded: {type(ex).__name__}: {ex}") from ex
+            why = f"{type(ex).__name__}: {ex}"
+            raise SetupError(f"the source {spec.kind!r} ({point.value}) cannot be loaded: {why}") from ex
         source: Source = factory(dict(spec.options), folder)
         return source
     raise ValueError(f"there is no source {spec.kind!r}{did_you_mean(spec.kind, known_sources())}")

@@ -12,18 +12,23 @@ from millwheel.errors import RecordError
 from millwheel.sources.fields import FieldTypes
 from millwheel.sources.lines import Block, Decoded, decode_each
 
-_QUOTED = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
+_TEXT = r'"([^"\\]*(?:\\.[^"\\]*)*)'
 _LINE = re.compile(
-    rf"(\S+) (\S+) ([^ \[]+|.+?) \[([^\]]+)\] {_QUOTED} (\d{{3}}) (\d+|-)(?: {_QUOTED} {_QUOTED})?(?: .*)?", re.DOTALL
+    rf'(\S+) (\S+) ([^ \[]+|.+?) \[([^\]]+)\] {_TEXT}" (\d{{3}}) (\d+|-)(?: {_TEXT}" {_TEXT}(?:"|$))?(?: .*)?',
+    re.DOTALL,
 ).fullmatch
 _TIME = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)")
-_MONTHS = {name: i + 1 for i, name in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])}
+_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
 _CACHED_TIMES = 100_000
 
 
 class ApacheCombined:
     """Fields: client, ident, user, time (µs UTC), request, method, path, protocol, status, size (0 for "-"),
-    referrer, agent ("" in the common format, which lacks them)."""
+    referrer, agent ("" in the common format, which lacks them).
+
+    A line that was cut off after its size is a record: what is left of its agent is its agent.
+    """
 
     has_header = False
 
@@ -101,4 +106,4 @@ def _where(text: str) -> str:
     quote = text.find('"', bracket)
     if quote < 0:
         return f'there is no "request" after column {bracket + 1}'
-    return f"after the request in column {quote + 1}, a status, a size, and two quoted texts are expected"
+    return f"after the request in column {quote + 1}, a status and a size are expected"

@@ -83,8 +83,8 @@ class Reader(Protocol):
 
 
 class FrameReader(Reader, Protocol):
-    """A reader that also reads into columns. The same lines are records, and the same are rejects, in both forms, except
-    that values which no declared field needs are not looked at here. Mixing the forms is allowed."""
+    """A reader that also reads into columns. The same lines are records, and the same are rejects, in both forms,
+    except that values which no declared field needs are not looked at here. Mixing the forms is allowed."""
 
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         """About ``max_bytes`` of input after ``position``; None when the stream declares no fields."""

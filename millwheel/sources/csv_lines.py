@@ -44,7 +44,9 @@ class CsvLines:
         try:
             rows = self._rows([header.decode()])
         except (UnicodeDecodeError, csv.Error) as ex:
-            raise SetupError(f"the first line of a CSV file is no header ({ex}); declare columns: [...] if there is none") from ex
+            raise SetupError(
+                f"the first line of a CSV file is no header ({ex}); declare columns: [...] if there is none"
+            ) from ex
         self._columns = [name.strip() for name in rows[0]] if rows else []
 
     def decode(self, block: Block) -> Decoded:
@@ -101,16 +103,17 @@ class CsvLines:
         try:
             values = self._values(self._rows([raw.decode()]))
         except (ValueError, csv.Error, msgspec.MsgspecError, RecordError) as ex:
-            reason = "a quote is not closed" if str(ex) == _OPEN_QUOTE else reason_of(ex)
+            reason = "a quote is not closed" if str(ex) == _OPEN_QUOTE else reason_of(ex, raw)
             decoded.rejects.append(Reject(position, raw_text(raw), reason))
             return
         decoded.add(position, values[0])
 
     def _values(self, rows: Sequence[_Row]) -> list[Any]:
         width = len(self._columns)
-        if wrong := next((row for row in rows if len(row) != width), None):
+        wrong = next((row for row in rows if len(row) != width), None)
+        if wrong is not None:
             raise RecordError(f"{len(wrong)} fields where there are {width} columns ({', '.join(self._columns)[:200]})")
-        values: list[Any] = [dict(zip(self._columns, row)) for row in self._typed(rows)]
+        values: list[Any] = [dict(zip(self._columns, row, strict=True)) for row in self._typed(rows)]
         return values if self._target is None else msgspec.convert(values, self._target, strict=False)
 
     def _typed(self, rows: Sequence[_Row]) -> Sequence[Sequence[Any]]:
@@ -122,7 +125,7 @@ class CsvLines:
         }
         if not typed or not rows:
             return rows
-        columns: list[Sequence[Any]] = list(zip(*rows))
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
         for place, kind in typed.items():
             columns[place] = from_texts(self._columns[place], kind, columns[place])
-        return list(zip(*columns))
+        return list(zip(*columns, strict=True))

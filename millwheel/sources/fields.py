@@ -47,8 +47,8 @@ class FieldTypes:
     def _find(name: str, kind: str, column: list[Any], problems: dict[int, str]) -> None:
         for place, found in enumerate(column):
             if type(found) not in _ALLOWED[kind]:
-                shown = repr(found)[:80]
-                problems.setdefault(place, f"field {name!r} is {type(found).__name__} {shown}, but is declared as {kind}")
+                shown = f"{type(found).__name__} {found!r}"[:80]
+                problems.setdefault(place, f"field {name!r} is {shown}, but is declared as {kind}")
             elif kind == "int" and found is not None and not -_INT64 <= found < _INT64:
                 problems.setdefault(place, f"field {name!r} is {str(found)[:80]}, which does not fit into 64 bits")
 

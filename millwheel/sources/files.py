@@ -62,7 +62,7 @@ class FilesOptions(msgspec.Struct, frozen=True):
         if not self.path or "" in self.globs():
             raise ValueError("option 'path' is empty; write a file name or a glob, for example input/*.jsonl")
         if url := next((path for path in self.globs() if "://" in path), None):
-            raise ValueError(f"option 'path' is the URL {url}, but only files can be read; mount that storage, or copy it")
+            raise ValueError(f"option 'path' is the URL {url}, but only files are read; mount that storage, or copy it")
 
     def globs(self) -> list[str]:
         """The globs, as they were written."""
@@ -102,7 +102,7 @@ class FilesSource:
     def open(self, partition: Partition) -> Reader:
         path = os.path.normpath(os.path.join(self._top, partition.name))
         if os.path.commonpath((self._top, path)) != self._top:
-            raise SetupError(f"the partition {partition.name!r} lies outside {self._top}, where all files of the source are")
+            raise SetupError(f"{partition.name!r} lies outside {self._top}, where all files of the source are")
         if self._options.format == "parquet":
             from millwheel.sources.parquet import ParquetReader
 
@@ -131,7 +131,9 @@ class FilesSource:
     def _refuse_compressed(self, paths: set[str]) -> None:
         compressed = next(filter(compression_of, paths), None)
         if self._options.follow and compressed is not None:
-            raise SetupError(f"{compressed} is compressed and cannot be followed; narrow the glob, or remove follow: true")
+            raise SetupError(
+                f"{compressed} is compressed and cannot be followed; narrow the glob, or remove follow: true"
+            )
 
 
 def _fixed_folder(pattern: str) -> str:

@@ -31,7 +31,7 @@ _EXAMPLES = {
     "partitions": "partitions: 4",
     "factory": "factory: module:function",
     "seed": "seed: 7",
-    "start": 'start: "2026-01-01T00:00:00Z"',
+    "start": 'start: "2025-01-01T00:00:00Z"',
 }
 _BLOCK = 4096
 _MAX_BURST_US = SECOND
@@ -51,7 +51,7 @@ class GeneratorOptions(msgspec.Struct, frozen=True):
     partitions: int = 1
     factory: str = ""
     seed: int = 0
-    start: str = "2026-01-01T00:00:00Z"
+    start: str = "2025-01-01T00:00:00Z"
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1e9:
@@ -70,7 +70,9 @@ class GeneratorOptions(msgspec.Struct, frozen=True):
         try:
             given = datetime.fromisoformat(self.start.replace("Z", "+00:00"))
         except ValueError:
-            raise ValueError(f"option 'start' is {self.start!r}; write an ISO 8601 time such as 2026-01-01T00:00:00Z") from None
+            raise ValueError(
+                f"option 'start' is {self.start!r}; write an ISO 8601 time such as 2025-01-01T00:00:00Z"
+            ) from None
         aware = given if given.tzinfo else given.replace(tzinfo=timezone.utc)
         return round(aware.timestamp() * SECOND)
 

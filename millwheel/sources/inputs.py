@@ -57,7 +57,7 @@ def compression_of(path: str) -> str:
 
 def cannot_read(path: str, error: OSError) -> SetupError:
     """The error for an input file that cannot be read."""
-    return SetupError(f"cannot read the input file {path}: {error.strerror or error}; check the path and its permissions")
+    return SetupError(f"cannot read the input file {path}: {error.strerror or error}; check its path and permissions")
 
 
 class PlainInput:
@@ -73,8 +73,8 @@ class PlainInput:
     def locate(self, position: int) -> tuple[int, int]:
         if position > (size := os.fstat(self._fd).st_size):
             raise SetupError(
-                f"the input file {self._path} has {size} bytes, but {position} were read before: it was changed. Restore it, "
-                "start with a new root, or write follow: true for files that change"
+                f"the input file {self._path} has {size} bytes, but {position} were read before: it was changed. "
+                "Restore it, start with a new root, or write follow: true for files that change"
             )
         return 0, position
 

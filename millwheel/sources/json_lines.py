@@ -59,8 +59,8 @@ class JsonLines:
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError as ex:
-            text = _BYTE.sub(lambda found: f"(column {int(found.group(1)) + 1})", str(ex))
-            raise RecordError(text.replace("Input data was truncated", "JSON is malformed: the line ends too soon")) from ex
+            text = str(ex).replace("Input data was truncated", "JSON is malformed: the line ends too soon")
+            raise RecordError(_BYTE.sub(lambda found: f"(column {int(found.group(1)) + 1})", text)) from ex
 
     @staticmethod
     def _without(problems: dict[int, str], decoded: Decoded, block: Block) -> Decoded:

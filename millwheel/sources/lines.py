@@ -259,7 +259,7 @@ def decode_each(block: Block, one: Callable[[bytes], Any]) -> Decoded:
         try:
             value = one(line.rstrip(b"\r\n"))
         except (ValueError, msgspec.MsgspecError, RecordError) as ex:
-            decoded.rejects.append(Reject(position, raw_text(line), reason_of(ex)))
+            decoded.rejects.append(Reject(position, raw_text(line), reason_of(ex, line)))
             continue
         decoded.add(position, value)
     return decoded
@@ -270,8 +270,11 @@ def raw_text(line: bytes) -> str:
     return line[:MAX_RAW_BYTES].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: Exception, line: bytes) -> str:
     """Why a line is no record."""
     if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8: {error.reason} in column {error.start + 1} of the text"
+        try:
+            line.decode()
+        except UnicodeDecodeError as ex:
+            return f"not UTF-8: {ex.reason} (column {ex.start + 1})"
     return str(error)

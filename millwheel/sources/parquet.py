@@ -93,7 +93,7 @@ class ParquetBatches:
         try:
             self._file = pq.ParquetFile(path)
         except (pa.ArrowException, OSError) as ex:
-            raise SetupError(f"cannot read {path} as Parquet: {ex}; check the path and the format of the source") from ex
+            raise SetupError(f"cannot read {path} as Parquet: {ex}; check the path and the format") from ex
         meta = self._file.metadata
         self.rows: int = meta.num_rows
         groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
@@ -104,10 +104,13 @@ class ParquetBatches:
         self._at = -1
 
     def after(self, position: int, max_rows: int, columns: list[str] | None) -> pa.RecordBatch | None:
-        """The rows after ``position``, at most ``max_rows``; None at the end. Reading on with the same ``columns`` (None:
-        all) is cheap, anything else begins anew with a row group."""
+        """The rows after ``position``, at most ``max_rows``; None at the end. Reading on with the same ``columns``
+        (None: all) is cheap, anything else begins anew with a row group."""
         if position > self.rows:
-            raise SetupError(f"{self._path} has {self.rows} rows, but {position} were read before: it was changed; use a new root")
+            raise SetupError(
+                f"the input file {self._path} has {self.rows} rows, but {position} were read before: it was changed. "
+                "Restore it, or start with a new root"
+            )
         if position == self.rows:
             return None
         try:

@@ -1,0 +1,125 @@
+"""Files as bytes: compressed, damaged, growing, rotated."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from millwheel.errors import SetupError
+from millwheel.sources.inputs import GENERATION
+from tests.fakes.reading import open_file, read_on
+
+LINES = b"".join(b'{"n":%d}\n' % n for n in range(60_000))
+
+
+def zstd(data: bytes) -> bytes:
+    return bytes(pa.compress(data, codec="zstd", asbytes=True))
+
+
+@pytest.mark.parametrize(("name", "compress"), [("a.jsonl.gz", gzip.compress), ("a.jsonl.zst", zstd)])
+def test_a_compressed_file_reads_as_what_it_holds(tmp_path: Path, name: str, compress: object) -> None:
+    plain, packed = tmp_path / "a.jsonl", tmp_path / name
+    plain.write_bytes(LINES)
+    packed.write_bytes(compress(LINES))  # type: ignore[operator]
+    whole = read_on(open_file(packed), size=7_000)
+    assert whole.records == read_on(open_file(plain)).records
+    assert whole.finished
+    middle = whole.records[30_000][0]
+    reader = open_file(packed)
+    assert read_on(reader, middle, 9_000).records == whole.records[30_001:]
+    assert reader.read(0, 3).values == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+
+def test_several_gzip_members_are_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"n":1}\n{"n"') + gzip.compress(b":2}\n"))
+    assert read_on(open_file(path)).values == [{"n": 1}, {"n": 2}]
+
+
+@pytest.mark.parametrize("size", [10, 1_000, 100_000])
+def test_a_compressed_file_that_was_cut_off_gives_what_is_whole_and_one_reject(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(LINES)[:-3000])
+    found = read_on(open_file(path), size=size)
+    assert found.finished
+    assert found.records
+    assert found.records == read_on(open_file(path)).records
+    (reject,) = found.rejects
+    assert "damaged or cut off" in reject.reason
+    assert reject.position == found.next_position > found.records[-1][0]
+
+
+def test_a_bounded_file_that_shrank_is_a_setup_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"{}\n")
+    with pytest.raises(SetupError, match="has 3 bytes, but 9 were read before"):
+        open_file(path).read(9, 10)
+
+
+def test_a_missing_file_is_a_setup_error_unless_it_is_followed(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="No such file"):
+        open_file(tmp_path / "a.jsonl")
+    reader = open_file(tmp_path / "b.jsonl", follow=True)
+    assert read_on(reader).next_position == 0
+    (tmp_path / "b.jsonl").write_bytes(b"{}\n")
+    assert read_on(reader).records == [(3, {})]
+
+
+def test_a_rotated_file_is_read_to_its_end_and_then_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"n":1}\n')
+    reader = open_file(path, follow=True)
+    assert read_on(reader).next_position == 8
+    with path.open("ab") as old:
+        os.rename(path, tmp_path / "a.jsonl.1")
+        old.write(b'{"n":2}\n')
+    assert read_on(reader, 8).values == [{"n": 2}]
+    path.write_bytes(b"")
+    assert read_on(reader, 16).next_position == 16
+    path.write_bytes(b'{"n":3}\n{"n":4}\n')
+    found = read_on(reader, 16)
+    assert found.records == [(GENERATION + 8, {"n": 3}), (GENERATION + 16, {"n": 4})]
+    assert read_on(open_file(path, follow=True), GENERATION + 8).records == found.records[1:]
+
+
+def test_the_unterminated_end_of_a_file_that_was_rotated_away_is_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"n":1}\n{"n":2}')
+    reader = open_file(path, follow=True)
+    assert read_on(reader).next_position == 8
+    os.rename(path, tmp_path / "a.jsonl.1")
+    path.write_bytes(b'{"n":3}\n')
+    assert read_on(reader, 8).records == [(15, {"n": 2}), (GENERATION + 8, {"n": 3})]
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_a_truncated_file_is_read_again_from_its_start(tmp_path: Path, reopened: bool) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"n":1}\n{"n":2}\n')
+    reader = open_file(path, follow=True)
+    assert read_on(reader).next_position == 16
+    with path.open("wb") as out:
+        out.write(b'{"n":3}\n')
+    reader = open_file(path, follow=True) if reopened else reader
+    assert read_on(reader, 16).records == [(GENERATION + 8, {"n": 3})]
+
+
+def test_a_file_replaced_by_a_longer_one_is_known_by_the_line_end_it_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"number":1}\n{"n":2}\n')
+    assert read_on(open_file(path, follow=True), 8).records[0] == (GENERATION + 13, {"number": 1})
+
+
+def test_a_followed_file_that_is_deleted_waits_for_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"n":1}\n')
+    reader = open_file(path, follow=True)
+    assert read_on(reader).next_position == 8
+    path.unlink()
+    assert read_on(reader, 8).next_position == 8
+    path.write_bytes(b'{"n":2}\n')
+    assert read_on(reader, 8).records == [(GENERATION + 8, {"n": 2})]

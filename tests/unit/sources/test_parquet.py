@@ -1,0 +1,134 @@
+"""Parquet: row numbers as positions, across row groups; Arrow's types as plain data; types that do not fit."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from millwheel.errors import SetupError
+from tests.fakes.reading import open_file, read_on
+
+FIELDS = {"n": "int", "s": "str"}
+IN_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+
+
+def written(path: Path, columns: dict[str, Any], group: int = 3) -> Path:
+    pq.write_table(pa.table(columns), path, row_group_size=group)
+    return path
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.integers(1, 5))
+@IN_FOLDER
+def test_rows_have_their_numbers_wherever_reading_begins(tmp_path: Path, rows: int, position: int, size: int) -> None:
+    path = written(tmp_path / "a.parquet", {"n": pa.array(range(rows), pa.int64()), "s": pa.array(["x"] * rows)})
+    position = min(position, rows)
+    expected = [(number, {"n": number - 1, "s": "x"}) for number in range(position + 1, rows + 1)]
+    for columns in (False, True):
+        found = read_on(open_file(path, "parquet", fields=FIELDS), position, size, columns)
+        assert found.records == expected
+        assert found.finished
+        assert found.next_position == rows
+
+
+def test_going_back_and_changing_form_is_allowed(tmp_path: Path) -> None:
+    reader: Any = open_file(written(tmp_path / "a.parquet", {"n": range(7), "s": ["x"] * 7}), "parquet", fields=FIELDS)
+    assert reader.read(0, 3).positions == [1, 2, 3]
+    assert reader.read_frame(3, 1).frame["n"].to_list() == [3, 4, 5, 6]
+    assert [value["n"] for value in reader.read(1, 2).values] == [1, 2]
+    assert reader.read_frame(1, 1).positions.tolist() == [2, 3, 4, 5, 6, 7]
+
+
+def test_types_that_only_arrow_has_become_plain_data(tmp_path: Path) -> None:
+    when = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=timezone.utc)
+    us = round(when.timestamp() * 1_000_000)
+    path = written(
+        tmp_path / "a.parquet",
+        {
+            "ms": pa.array([when], pa.timestamp("ms", "UTC")),
+            "ns": pa.array([when.replace(tzinfo=None)], pa.timestamp("ns")),
+            "day": pa.array([date(2026, 1, 2)]),
+            "clock": pa.array([time(0, 0, 1)], pa.time32("s")),
+            "took": pa.array([timedelta(seconds=2)], pa.duration("ms")),
+            "price": pa.array([Decimal("1.25")]),
+            "kind": pa.array(["a"]).dictionary_encode(),
+            "raw": pa.array([b"\x00"]),
+            "many": pa.array([[1, 2]]),
+            "none": pa.array([None]),
+        },
+    )
+    (value,) = read_on(open_file(path, "parquet")).values
+    assert value == {
+        "ms": us,
+        "ns": us,
+        "day": "2026-01-02",
+        "clock": 1_000_000,
+        "took": 2_000_000,
+        "price": 1.25,
+        "kind": "a",
+        "raw": b"\x00",
+        "many": [1, 2],
+        "none": None,
+    }
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "good"),
+    [
+        (pa.array([1, 2], pa.int8()), "int", [1, 2]),
+        (pa.array([1, None], pa.uint64()), "int", [1, None]),
+        (pa.array([1, 2**64 - 1], pa.uint64()), "int", [1]),
+        (pa.array([1, 2], pa.int32()), "float", [1.0, 2.0]),
+        (pa.array([1.5, None], pa.float32()), "float", [1.5, None]),
+        (pa.array([1.5, 2.0]), "int", []),
+        (pa.array(["1", None]), "int", [None]),
+        (pa.array([True, False]), "int", []),
+        (pa.array([True, False]), "bool", [True, False]),
+        (pa.array([b"x", b"y"]), "str", []),
+        (pa.array(["x", None], pa.large_string()), "str", ["x", None]),
+        (pa.nulls(2), "bool", [None, None]),
+    ],
+)
+def test_rows_and_columns_agree_on_what_fits_a_declared_type(tmp_path: Path, column: Any, kind: str, good: Any) -> None:
+    path = written(tmp_path / "a.parquet", {"v": column})
+    rows = read_on(open_file(path, "parquet", fields={"v": kind, "absent": "int"}))
+    columns = read_on(open_file(path, "parquet", fields={"v": kind, "absent": "int"}), columns=True)
+    assert [value["v"] for value in rows.values] == good
+    assert [type(value["v"]) for value in rows.values] == [type(value) for value in good]
+    assert columns.records == [(place, {"v": value["v"], "absent": None}) for place, value in rows.records]
+    assert [position for position, _ in columns.rejected] == [position for position, _ in rows.rejected]
+    assert len(rows.rejects) == 2 - len(good)
+
+
+def test_a_schema_decides_row_by_row(tmp_path: Path) -> None:
+    class Row(msgspec.Struct):
+        n: int
+
+    path = written(tmp_path / "a.parquet", {"n": pa.array([1, None, 3])})
+    found = read_on(open_file(path, "parquet", schema=Row))
+    assert found.records == [(1, Row(1)), (3, Row(3))]
+    assert [(reject.position, reject.reason) for reject in found.rejects] == [
+        (2, "Expected `int`, got `null` - at `$.n`")
+    ]
+
+
+def test_a_file_that_is_no_parquet_is_a_setup_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"hello")
+    with pytest.raises(SetupError, match="as Parquet"):
+        open_file(path, "parquet")
+
+
+def test_a_file_that_lost_rows_is_a_setup_error(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet", {"n": [1, 2]})
+    with pytest.raises(SetupError, match="2 rows, but 5 were read before"):
+        open_file(path, "parquet").read(5, 10)
