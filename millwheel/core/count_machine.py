@@ -84,6 +84,9 @@ class CountMachine:
         own = self._filling(state.get(SLOT))
         return [Window(own.earliest, own.latest + 1)] if own.count else []
 
+    def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return []
+
     def _filling(self, stored: Any) -> Filling:
         if stored is None:
             return Filling(self._aggregation.create())

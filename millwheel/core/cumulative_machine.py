@@ -148,6 +148,9 @@ class CumulativeMachine:
                 found |= {Window(base.start, end) for end in ends}
         return sorted(found, key=lambda window: (window.end, window.start))
 
+    def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return []
+
     def _final(self, end: int, watermark: int) -> bool:
         """True when the window that ends there can change no more."""
         return watermark > min(end - 1 + self._lateness, MAX_TIME - 1)

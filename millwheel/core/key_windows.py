@@ -9,11 +9,9 @@ grid of window ends e, a record of time t enters at the first e > t and leaves a
 is a step function, and what is emitted is its steps: the native results with consecutive equal ones removed,
 starting from the result of no records. When the last record leaves, the result of no records is said.
 
-R is kept up with two stacks (a queue of *buckets*, one per grid point at which records enter): each bucket of the
-front holds the aggregate of itself and all later ones of the front, the back has one running aggregate. A
-record is added once, a bucket is merged about three times in its life, however many windows it lies in; nothing is
-subtracted, and no raw records are kept. Buckets are state entries of their own, linked in order, so a bundle
-rewrites only what it touches.
+R is kept up with two stacks (core/key_window_queue.py): a record is added once, to the bucket of the point at which it
+enters, and a bucket is merged about three times in its life, however many windows it lies in; nothing is
+subtracted, and no raw records are kept.
 
 The watermark drives it: buckets wait until it has passed the point at which they enter. A record behind the watermark
 (still in windows that are open) is put in its place and the stacks are built anew, which costs what the key has
@@ -27,10 +25,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from millwheel.core.aggregation import FILTERED, Aggregation
 from millwheel.core.key_window_late import steps_of
+from millwheel.core.key_window_queue import BucketQueue, Steps
 from millwheel.core.keys import Key
 from millwheel.core.panes import Accumulation, Pane, Timing
 from millwheel.core.records import Domain
@@ -54,29 +51,6 @@ SLOT = "steps"
 _Rows = list[tuple[Any, int]]
 
 
-class Steps(msgspec.Struct, array_like=True):
-    """A key's step function as far as it is known.
-
-    ``last`` is the result at the watermark. ``pending`` are the points ahead at which buckets enter, ``extra`` others
-    at which the result may change. The queue of entered buckets runs from ``first`` over ``split``, the last of the
-    front (None: the front is empty), to ``tail``; ``back`` aggregates what comes after ``split``. With an
-    allowed lateness ``kept`` is the oldest bucket that is still there, ``said`` are the steps [point, result, panes,
-    was on time] that may still be corrected, and ``base`` is the result before them.
-    """
-
-    last: Any
-    base: Any
-    back: Any
-    pending: list[int] = []
-    extra: list[int] = []
-    first: int | None = None
-    split: int | None = None
-    tail: int | None = None
-    kept: int | None = None
-    said: list[list[Any]] = []
-    timer_at: int | None = None
-
-
 class KeyWindowMachine:
     """See the head of this file."""
 
@@ -85,6 +59,7 @@ class KeyWindowMachine:
         self._every = window.every
         self._offset = window.offset
         self._aggregation = aggregation
+        self._queue = BucketQueue(aggregation, window.size, windowing.allowed_lateness > 0)
         self._lateness = windowing.allowed_lateness
         self._accumulation = windowing.accumulation
 
@@ -129,95 +104,13 @@ class KeyWindowMachine:
                 if point > watermark:
                     new.append(point)
                 else:
-                    self._link(own, point, bucket, call.state)
+                    self._queue.link(own, point, bucket, call.state)
             bucket[0] = self._aggregation.add_many(bucket[0], [row[0] for row in rows], [row[1] for row in rows])
             call.state[point] = bucket
         if new:
             own.pending = sorted([*own.pending, *new])
         if any(point <= watermark for point in groups):
             self._restack(own, call)
-
-    # --- the queue ----------------------------------------------------------------------------------------
-
-    def _link(self, own: Steps, point: int, bucket: list[Any], state: KeyState) -> None:
-        """Put a bucket into the chain of those that have entered, at its place."""
-        before, after = None, own.kept
-        while after is not None and after < point:
-            before, after = after, state.get(after)[1]
-        bucket[1] = after
-        if before is None:
-            own.kept = point
-        else:
-            previous = state.get(before)
-            previous[1] = point
-            state[before] = previous
-        if after is None:
-            own.tail = point
-
-    def _enter(self, own: Steps, point: int, state: KeyState) -> None:
-        """The bucket's records are in the window from here on."""
-        bucket = state.get(point)
-        self._link_last(own, point, state)
-        own.back = self._aggregation.merge(own.back, bucket[0])
-        own.first = point if own.first is None else own.first
-
-    def _link_last(self, own: Steps, point: int, state: KeyState) -> None:
-        if own.tail is None:
-            own.kept = point
-        else:
-            previous = state.get(own.tail)
-            previous[1] = point
-            state[own.tail] = previous
-        own.tail = point
-
-    def _leave(self, own: Steps, state: KeyState) -> None:
-        """The oldest bucket's records are in no window from here on."""
-        if own.split is None:
-            self._flip(own, state)
-        first: int = own.first  # type: ignore[assignment]
-        following = state.get(first)[1]
-        if first == own.split:
-            own.split = None
-        own.first = following
-        if not self._lateness:
-            self._drop(own, state)
-
-    def _drop(self, own: Steps, state: KeyState) -> None:
-        """Forget the oldest bucket there is."""
-        kept: int = own.kept  # type: ignore[assignment]
-        own.kept = state.get(kept)[1]
-        if own.kept is None:
-            own.tail = None
-        del state[kept]
-
-    def _flip(self, own: Steps, state: KeyState) -> None:
-        """The back becomes the front: each bucket gets the aggregate of itself and all after it."""
-        total = self._aggregation.create()
-        for point in reversed(self._chain(own.first, state)):
-            bucket = state.get(point)
-            total = self._aggregation.merge(self._copy(bucket[0]), total)
-            bucket[2] = total
-            state[point] = bucket
-        own.split = own.tail
-        own.back = self._aggregation.create()
-
-    def _chain(self, point: int | None, state: KeyState) -> list[int]:
-        found = []
-        while point is not None:
-            found.append(point)
-            point = state.get(point)[1]
-        return found
-
-    def _copy(self, acc: Any) -> Any:
-        return self._aggregation.merge(self._aggregation.create(), acc)
-
-    def _result(self, own: Steps, state: KeyState) -> Any:
-        if own.split is None:
-            return self._aggregation.result(own.back)
-        front = state.get(own.first)[2]
-        if own.split == own.tail:
-            return self._aggregation.result(front)
-        return self._aggregation.result(self._aggregation.merge(self._copy(front), own.back))
 
     # --- time ---------------------------------------------------------------------------------------------
 
@@ -252,25 +145,28 @@ class KeyWindowMachine:
         while ahead or self._next_leave(own) <= watermark:
             point = min(self._next_leave(own), ahead[0] if ahead else MAX_TIME)
             while self._next_leave(own) <= point:
-                self._leave(own, call.state)
+                self._queue.leave(own, call.state)
             if ahead and ahead[0] == point:
                 ahead.popleft()
             if point in new:
-                self._enter(own, point, call.state)
+                self._queue.enter(own, point, call.state)
             self._step(own, point, call)
 
     def _step(self, own: Steps, point: int, call: Call) -> None:
         """Say the result at a point, if it is another one than before."""
-        result = self._result(own, call.state)
+        result = self._queue.result(own, call.state)
         if result != own.last:
             own.last = result
             self._say(own, point, result, Timing.ON_TIME, call)
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         own = self._steps(state.get(SLOT))
-        inside = [*self._chain(own.first, state), *own.pending]
+        inside = [*self._queue.chain(own.first, state), *own.pending]
         points = {*own.pending, *own.extra, *(point + self._size for point in inside)}
         return [Window(point - self._size, point) for point in sorted(points)]
+
+    def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return []
 
     # --- speaking -----------------------------------------------------------------------------------------
 
@@ -301,11 +197,7 @@ class KeyWindowMachine:
     def _restack(self, own: Steps, call: Call) -> None:
         """Buckets behind the watermark have changed: build the stacks anew, and correct what was said."""
         watermark = call.times.watermark
-        inside = [point for point in self._chain(own.kept, call.state) if point + self._size > watermark]
-        own.first, own.split = (inside[0] if inside else None), None
-        own.back = self._aggregation.create()
-        for point in inside:
-            own.back = self._aggregation.merge(own.back, call.state.get(point)[0])
+        self._queue.rebuild(own, watermark, call.state)
         opened = self._enters(watermark - self._lateness)
         if opened <= watermark:
             self._correct(own, opened, call)
@@ -316,7 +208,7 @@ class KeyWindowMachine:
         """Compare the steps as they are with those that were said, from ``opened`` on: before that all is final."""
         watermark = call.times.watermark
         self._trim(own, call)
-        chain = self._chain(own.kept, call.state)
+        chain = self._queue.chain(own.kept, call.state)
         buckets = [(point, call.state.get(point)[0]) for point in chain]
         points = {opened, *chain, *(point + self._size for point in chain)}
         current = (point for point in points if opened <= point <= watermark)
@@ -363,7 +255,7 @@ class KeyWindowMachine:
             own.base = own.said[0][1]
             own.said = own.said[1:]
         while own.kept is not None and own.kept != own.first and self._final(own.kept + self._size, watermark):
-            self._drop(own, call.state)
+            self._queue.drop(own, call.state)
 
     def _store(self, own: Steps, call: Call) -> None:
         if self._lateness:

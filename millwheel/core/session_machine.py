@@ -116,7 +116,13 @@ class MergingMachine(TriggeredMachine):
         index.save()
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
-        found = [window_at(entry) for entry in Index(state).entries if not entry[3]]
+        return self._windows(state, False)
+
+    def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return self._windows(state, True)
+
+    def _windows(self, state: KeyState, closed: bool) -> list[Window]:
+        found = [window_at(entry) for entry in Index(state).entries if entry[3] is closed]
         return sorted(found, key=lambda window: (window.end, window.start))
 
     # --- records to windows -------------------------------------------------------------------------------

@@ -80,9 +80,15 @@ class AlignedMachine(TriggeredMachine):
         self._settle(window, own, window, call)
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return self._windows(state, slots, 0)
+
+    def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return self._windows(state, slots, CLOSED)
+
+    def _windows(self, state: KeyState, slots: Sequence[Slot], closed: int) -> list[Window]:
         found = []
         for slot in slots:
             own = as_state(state.get(slot))
-            if isinstance(slot, tuple) and own is not None and not own.flags & CLOSED:
+            if isinstance(slot, tuple) and own is not None and own.flags & CLOSED == closed:
                 found.append(Window(*slot))
         return sorted(found, key=lambda window: (window.end, window.start))

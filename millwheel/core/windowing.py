@@ -141,3 +141,6 @@ class Machine(Protocol):
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         """The windows that still take records, given all slots of the key, ordered by end."""
+
+    def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        """The windows whose trigger has finished and that are only remembered to drop their records."""

@@ -135,6 +135,11 @@ class WindowHarness:
         state = self._state(check_key(key))
         return self.machine.open_windows(state, list(state))
 
+    def closed_windows(self, key: Key) -> list[Window]:
+        """The windows of a key whose trigger has finished, remembered until they are collected."""
+        state = self._state(check_key(key))
+        return self.machine.closed_windows(state, list(state))
+
     def state_of(self, key: Key) -> dict[Slot, Any]:
         """A copy of everything remembered about a key; empty once all its windows are collected."""
         state = self._state(check_key(key))

@@ -190,7 +190,7 @@ def test_a_sum_beyond_every_float_is_a_fault_of_the_record() -> None:
         ("quantile", {}, "quantile needs `q`"),
         ("quantile", {"q": 95}, "between 0 and 1"),
         ("quantiles", {"q": 0.5}, "a list"),
-        ("quantile", {"q": 0.5, "accuracy": 2.0}, "share between"),
+        ("quantile", {"q": 0.5, "accuracy": 2.0}, "a share from"),
         ("variance", {"population": "yes"}, "must be true"),
         ("approx_count_distinct", {"lg_k": 30}, "from 4 to 21"),
         ("mine:Top", {}, "cannot be loaded here"),

@@ -149,6 +149,7 @@ _ACTIONS: dict[str, Any] = {
 }
 _LOOKS: dict[str, Any] = {
     "open": lambda harness: [list(window) for window in harness.open_windows("k")],
+    "closed": lambda harness: [list(window) for window in harness.closed_windows("k")],
     "late": lambda harness: [late.value for late in harness.late],
     "rejected": lambda harness: [rejected.reason for rejected in harness.rejected],
     "hold": lambda harness: harness.hold,

@@ -1,0 +1,49 @@
+"""Panes as records, and retractions on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from millwheel.core.panes import Pane, Retraction, Timing, as_retraction, pane_row
+from millwheel.core.windows import Window
+
+
+def _pane(**settings: Any) -> Pane:
+    defaults: dict[str, Any] = {
+        "key": "a", "window": Window(0, 10), "result": {"hits": 3}, "timestamp": 9, "timing": Timing.ON_TIME,
+        "index": 0, "nonspeculative_index": 0, "is_first": True, "is_last": True,
+    }  # fmt: skip
+    return Pane(**defaults | settings)
+
+
+def test_a_pane_becomes_a_row_of_key_window_and_results() -> None:
+    assert pane_row(_pane(), ["path"]) == {"path": "a", "window_start": 0, "window_end": 10, "hits": 3}
+
+
+def test_a_key_of_several_fields_becomes_several_columns() -> None:
+    row = pane_row(_pane(key=("a", 7), result=5), ["path", "user"])
+    assert row == {"path": "a", "user": 7, "window_start": 0, "window_end": 10, "result": 5}
+
+
+def test_a_key_without_a_name_is_called_key() -> None:
+    assert pane_row(_pane(key=7), [])["key"] == 7
+
+
+def test_a_retraction_survives_the_wire_without_anybody_knowing_it() -> None:
+    row = pane_row(_pane(retraction=True), ["path"])
+    assert type(row) is Retraction
+    travelled = msgspec.msgpack.decode(msgspec.msgpack.encode(row))
+    assert as_retraction(travelled) == row == as_retraction(row)
+    assert travelled == {"__retraction__": 1, "value": row.value}
+
+
+def test_plain_values_are_no_retractions() -> None:
+    assert as_retraction({"value": 3}) is None
+    assert as_retraction(3) is None
+
+
+def test_timings_read_as_words() -> None:
+    assert [str(timing) for timing in Timing] == ["early", "on_time", "late"]
+    assert Timing.EARLY == "early"

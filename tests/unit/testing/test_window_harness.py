@@ -1,0 +1,134 @@
+"""The harness shows every step of a windowed grouping."""
+
+from __future__ import annotations
+
+import doctest
+from typing import Any
+
+import pytest
+
+import millwheel.testing.window_harness as module
+from millwheel.core.aggregates import Aggregator
+from millwheel.core.records import Domain
+from millwheel.core.triggers import AfterCount, AfterPercentileWatermark, AfterProcessingTime, AfterWatermark
+from millwheel.core.windows import Sessions, Tumbling
+from millwheel.testing import WindowHarness
+
+
+def test_the_example_of_its_documentation() -> None:
+    harness = WindowHarness(window=Sessions("10s"), trigger=AfterWatermark(early=AfterCount(2)))
+    harness.push_bundle([("ann", 1, 1_000_000), ("ann", 2, 4_000_000)])
+    [pane] = harness.take()
+    assert (pane.values, pane.timing) == ([1, 2], "early")
+    assert doctest.testmod(module).failed == 0
+
+
+def test_a_bundle_asks_the_trigger_once_and_single_records_each_time() -> None:
+    together = WindowHarness(Tumbling(10), AfterWatermark(early=AfterCount(2)))
+    together.push_bundle([("k", i, i) for i in range(5)])
+    assert [pane.values for pane in together.take()] == [[0, 1, 2, 3, 4]]
+    apart = WindowHarness(Tumbling(10), AfterWatermark(early=AfterCount(2)))
+    for i in range(5):
+        apart.push("k", i, i)
+    assert [pane.values for pane in apart.take()] == [[0, 1], [2, 3]]
+
+
+def test_take_gives_each_pane_once() -> None:
+    harness = WindowHarness(Tumbling(10))
+    harness.push("k", 1, 1)
+    harness.advance_watermark(10)
+    assert len(harness.take()) == 1
+    assert harness.take() == []
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "result"),
+    [
+        (None, [3, 4]),
+        ("sum", 7),
+        ("count", 2),
+        ({"total": {"sum": ""}, "best": {"top_k": "", "k": 1}}, {"total": 7, "best": [4]}),
+    ],
+)
+def test_values_may_be_aggregated(aggregate: Any, result: Any) -> None:
+    harness = WindowHarness(Tumbling(10), aggregate=aggregate)
+    harness.push_bundle([("k", 3, 1), ("k", 4, 2)])
+    harness.advance_watermark(10)
+    [pane] = harness.take()
+    assert pane.result == result == pane.values
+
+
+def test_named_aggregates_read_fields() -> None:
+    harness = WindowHarness(Tumbling(10), aggregate={"hits": "count", "bytes": {"sum": "size"}})
+    harness.push_bundle([("k", {"size": 3}, 1), ("k", {"size": 4}, 2), ("k", {}, 3)])
+    harness.advance_watermark(10)
+    assert [pane.result for pane in harness.take()] == [{"hits": 2, "bytes": 7}]
+    assert [rejected.timestamp for rejected in harness.rejected] == [3]
+
+
+def test_an_aggregator_of_ones_own() -> None:
+    class Product(Aggregator[int]):
+        def create(self) -> int:
+            return 1
+
+        def add(self, acc: int, value: Any, timestamp: int) -> int:
+            return acc * int(value)
+
+        def merge(self, acc: int, other: int) -> int:
+            return acc * other
+
+    harness = WindowHarness(Sessions(10), aggregate=Product())
+    harness.push_bundle([("k", 3, 0), ("k", 5, 12), ("k", 7, 6)])
+    harness.advance_watermark(100)
+    assert [pane.result for pane in harness.take()] == [105]
+
+
+def test_none_is_a_value_like_others() -> None:
+    harness = WindowHarness(Tumbling(10))
+    harness.push_bundle([("k", None, 1), ("k", 0, 2)])
+    harness.advance_watermark(10)
+    assert [pane.values for pane in harness.take()] == [[None, 0]]
+    counting = WindowHarness(Tumbling(10), aggregate="count")
+    counting.push("k", None, 1)
+    counting.advance_watermark(10)
+    assert [pane.result for pane in counting.take()] == [1]
+
+
+def test_watermark_and_clock_never_go_back() -> None:
+    harness = WindowHarness(Tumbling(10))
+    harness.advance_watermark(5)
+    harness.advance_watermark(5)
+    with pytest.raises(ValueError, match="never goes back"):
+        harness.advance_watermark(4)
+    harness.advance_processing_time(7)
+    with pytest.raises(ValueError, match="cannot go back"):
+        harness.advance_processing_time(6)
+
+
+def test_timers_and_state_can_be_seen() -> None:
+    harness = WindowHarness(Tumbling(10), AfterWatermark(early=AfterProcessingTime(5)), allowed_lateness="1ms")
+    harness.push("k", 1, 1)
+    assert harness.timers("k") == [(Domain.PROCESSING, "0,10", 4), (Domain.EVENT, "0,10", 9)]
+    assert list(harness.state_of("k")) == [(0, 10)]
+    harness.advance_watermark(10)
+    assert harness.timers("k") == [(Domain.EVENT, "0,10", 1009)]
+    harness.advance_watermark(1010)
+    assert harness.timers("k") == []
+    assert harness.state_of("k") == {}
+
+
+def test_a_percentile_watermark_follows_a_growing_session() -> None:
+    harness = WindowHarness(Sessions(10), AfterWatermark(early=AfterPercentileWatermark(0.9)))
+    harness.push("k", 1, 0)
+    harness.push("k", 2, 8)
+    harness.advance_watermark(12, share=0.9)
+    assert harness.take() == []
+    harness.advance_watermark(18, share=0.9)
+    assert [pane.values for pane in harness.take()] == [[1, 2]]
+
+
+def test_a_key_that_is_none_is_refused_as_the_runtime_does() -> None:
+    from millwheel.errors import RecordError
+
+    with pytest.raises(RecordError, match="missing key"):
+        WindowHarness(Tumbling(10)).push(None, 1, 1)
