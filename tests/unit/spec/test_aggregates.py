@@ -12,7 +12,8 @@ from millwheel.core.spec import AggregateSpec
 def _pipeline(aggregate: str, key: str = "path") -> str:
     return (
         "pipeline: p\nstreams: {hits: {source: injection, timestamp: ts}}\ncomputations:\n  c:\n"
-        f"    input: {{hits: {{key: {key}}}}}\n    output: out\n    window: {{tumbling: 1m}}\n    aggregate: {aggregate}\n"
+        f"    input: {{hits: {{key: {key}}}}}\n    output: out\n"
+        f"    window: {{tumbling: 1m}}\n    aggregate: {aggregate}\n"
     )
 
 
