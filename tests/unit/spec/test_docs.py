@@ -16,8 +16,7 @@ from millwheel.spec import computations, streams, windows
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 _STREAMS = ("hits", "clicks", "orders", "events", "alerts")
-_SOURCES = "".join(f"  {name}: {{source: injection, timestamp: ts}}
-" for name in _STREAMS)
+_SOURCES = "".join(f"  {name}: {{source: injection, timestamp: ts}}\n" for name in _STREAMS)
 
 
 def _complete(example: str) -> str:
