@@ -6,8 +6,6 @@ read again from a position gives the same records. The position of a record is i
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +17,8 @@ import numpy as np
 import xxhash
 
 from millwheel.core.times import SECOND
-from millwheel.errors import SetupError
 from millwheel.options import read_options
-from millwheel.sources.base import Chunk, Partition
+from millwheel.sources.base import Chunk, Partition, Reject
 
 Factory = Callable[[int, int], Any]
 _EXAMPLES = {
@@ -110,7 +107,9 @@ class GeneratorSource:
         if not self._options.factory:
             make = DefaultRecords(self._options, number).make
         else:
-            factory = load_function(self._options.factory, self._folder)
+            from millwheel.spec.loading import load_object
+
+            factory: Factory = load_object(self._options.factory, self._folder)
 
             def make(first: int, count: int) -> list[Any]:
                 return [factory(index, number) for index in range(first, first + count)]
@@ -118,18 +117,6 @@ class GeneratorSource:
         if schema is None:
             return make
         return lambda first, count: [msgspec.convert(value, schema) for value in make(first, count)]
-
-
-def load_function(name: str, folder: str) -> Factory:
-    """``module:function``, looked for in ``folder`` first. Raises SetupError, with a sentence."""
-    module, _, attribute = name.partition(":")
-    if folder not in sys.path:
-        sys.path.insert(0, os.path.abspath(folder))
-    try:
-        found: Factory = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as ex:
-        raise SetupError(f"the generator's factory {name!r} cannot be loaded from {folder}: {ex}") from ex
-    return found
 
 
 class DefaultRecords:
@@ -186,12 +173,30 @@ class GeneratorReader:
         if self._count is not None:
             end = min(end, self._count)
         end = max(end, position)
-        values = self._make(position, end - position)
-        finished = self._count is not None and end >= self._count
-        return Chunk(list(range(position + 1, end + 1)), values, end, finished=finished)
+        chunk = self._chunk(position, end)
+        chunk.finished = self._count is not None and end >= self._count
+        return chunk
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _chunk(self, position: int, end: int) -> Chunk:
+        try:
+            values = self._make(position, end - position)
+        except Exception:  # whatever the user's factory raises is about one of these records
+            return self._one_by_one(position, end)
+        return Chunk(list(range(position + 1, end + 1)), values, end)
+
+    def _one_by_one(self, position: int, end: int) -> Chunk:
+        chunk = Chunk([], [], end)
+        for index in range(position, end):
+            try:
+                chunk.values += self._make(index, 1)
+                chunk.positions.append(index + 1)
+            except Exception as ex:
+                reason = f"the generator's factory failed: {type(ex).__name__}: {ex}"
+                chunk.rejects.append(Reject(index + 1, f"index {index}", reason))
+        return chunk
 
     def _due(self, position: int) -> int:
         """How many records this partition should have made by now; at most a second's worth may be owed."""

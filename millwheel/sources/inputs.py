@@ -11,8 +11,6 @@ import logging
 import os
 from typing import Protocol
 
-import pyarrow as pa
-
 from millwheel.errors import SetupError
 
 log = logging.getLogger(__name__)
@@ -200,6 +198,8 @@ class CompressedInput:
         self._stream.close()
 
     def _restart(self) -> None:
+        import pyarrow as pa
+
         try:
             self._stream = pa.input_stream(self._path, compression=self._compression, buffer_size=0)
         except OSError as ex:
@@ -214,7 +214,7 @@ class CompressedInput:
             return False
         try:
             block = self._stream.read(_BLOCK)
-        except (OSError, pa.ArrowException) as ex:
+        except OSError as ex:
             self._ended, self._damage = True, f"the compressed file is damaged or cut off: {ex}"
             return False
         self._ended = len(block) < _BLOCK

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.times import SECOND
-from millwheel.errors import SetupError
+from millwheel.errors import PipelineError
 from millwheel.sources.base import Partition, Reader
 from millwheel.sources.generator import build_generator
 from tests.fakes.reading import read_on
@@ -104,8 +104,17 @@ def test_a_factory_of_ones_own_makes_the_values(tmp_path: Path) -> None:
     assert read_on(source.open(Partition("1"))).records == [(1, {"n": 0, "p": 1}), (2, {"n": 1, "p": 1})]
     typed = build_generator(options, str(tmp_path), Order)
     assert read_on(typed.open(Partition("1"))).values == [Order(0, 1), Order(1, 1)]
-    with pytest.raises(SetupError, match="nothing:here"):
+    with pytest.raises(PipelineError, match="nothing"):
         build_generator({"factory": "nothing:here"}, str(tmp_path)).open(Partition("0"))
+
+
+def test_a_factory_that_fails_rejects_its_record_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "made_up_failures.py").write_text("def make(index, partition):\n    return 6 // (2 - index)\n")
+    source = build_generator({"rate": 0, "count": 4, "factory": "made_up_failures:make"}, str(tmp_path))
+    found = read_on(source.open(Partition("0")))
+    assert found.records == [(1, 3), (2, 6), (4, -6)]
+    assert [(reject.position, reject.raw) for reject in found.rejects] == [(3, "index 2")]
+    assert "ZeroDivisionError" in found.rejects[0].reason
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,20 @@ def test_a_compressed_file_that_was_cut_off_gives_what_is_whole_and_one_reject(t
     assert reject.position == found.next_position > found.records[-1][0]
 
 
+@pytest.mark.parametrize(("name", "compress"), [("a.jsonl.gz", gzip.compress), ("a.jsonl.zst", zstd)])
+@pytest.mark.parametrize("place", [0, 3, 20_000])
+def test_a_compressed_file_with_wrong_bytes_is_a_reject_and_no_crash(
+    tmp_path: Path, name: str, compress: object, place: int
+) -> None:
+    packed = bytearray(compress(LINES))  # type: ignore[operator]
+    packed[place : place + 40] = bytes(40)
+    path = tmp_path / name
+    path.write_bytes(packed)
+    found = read_on(open_file(path), size=5_000)
+    assert found.finished
+    assert "damaged or cut off" in found.rejects[-1].reason
+
+
 def test_a_bounded_file_that_shrank_is_a_setup_error(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"{}\n")
