@@ -1,0 +1,112 @@
+"""Runs of the real command in the tests: with kills, with signals, and what came out of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+REPO = Path(__file__).parents[2]
+EXAMPLES = REPO / "examples"
+
+
+@dataclass
+class Run:
+    """One ``millwheel run`` as a child process. ``said`` is all it printed, once it has ended."""
+
+    pipeline: Path
+    folder: Path
+    params: dict[str, str] = field(default_factory=dict)
+    launcher: str = "processes"
+    workers: int = 2
+    more: tuple[str, ...] = ()
+    said: str = ""
+    code: int | None = None
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    @property
+    def summary(self) -> dict[str, int]:
+        return json.loads((self.folder / "summary.json").read_text())
+
+    def start(self) -> Run:
+        command = [sys.executable, "-m", "millwheel", "run", str(self.pipeline), "--launcher", self.launcher]
+        for name, value in self.params.items():
+            command += ["--set", f"{name}={value}"]
+        command += ["--root", str(self.root), "--workers", str(self.workers), *self.more]
+        command += ["--summary", str(self.folder / "summary.json")]
+        self._log = (self.folder / "said.txt").open("w+b")
+        environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
+        self.process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT, env=environment)
+        return self
+
+    def wait(self, timeout_s: float = 180) -> Run:
+        """Until it ends by itself; what it said and its exit code are kept."""
+        try:
+            self.code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGINT)
+            self.code = self.process.wait(60)
+            raise
+        finally:
+            self._log.seek(0)
+            self.said = self._log.read().decode(errors="replace")
+            self._log.close()
+        return self
+
+    def processes(self, what: str) -> list[psutil.Process]:
+        """The run's live processes whose command line contains ``what``."""
+        found = []
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                line = " ".join(child.cmdline())
+            except psutil.Error:
+                continue
+            if what in line and "lifeline" not in line:
+                found.append(child)
+        return found
+
+    def until_reading(self, records: int = 1, timeout_s: float = 60) -> Run:
+        """Until some records have gone all the way into a visible file, or the run is over."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if list(self.folder.glob("out/*/*.jsonl")):
+                return self
+            time.sleep(0.05)
+        return self
+
+    def kill_at_random(self, kinds: tuple[str, ...], seed: int, times: int, pause_s: tuple[float, float]) -> dict[str, int]:
+        """SIGKILL processes of these kinds while the run goes on; how many of each were killed."""
+        rng, killed = random.Random(seed), dict.fromkeys(kinds, 0)
+        for number in range(times):
+            time.sleep(rng.uniform(*pause_s))
+            if self.process.poll() is not None:
+                break
+            kind = kinds[number % len(kinds)]
+            targets = self.processes(kind)
+            if targets:
+                target = rng.choice(targets)
+                try:
+                    target.send_signal(signal.SIGKILL)
+                    killed[kind] += 1
+                except psutil.NoSuchProcess:
+                    pass
+        return killed
+
+
+def ads_events(folder: Path, records: int) -> Path:
+    """Generated events with late ones and duplicates."""
+    events = folder / "events.jsonl"
+    command = [sys.executable, str(EXAMPLES / "ads" / "generate.py"), "--records", str(records), "--out", str(events)]
+    subprocess.run([*command, "--late", "0.002", "--duplicates", "0.01"], check=True, capture_output=True)
+    return events
