@@ -110,14 +110,14 @@ def copy_file(files: Files, source: str, target: str, seen: Callable[[bytes], ob
 
 
 def make_dirs(files: Files, path: str) -> None:
-    """Create a folder and the folders above it, durably; it may exist."""
-    if files.exists(path):
-        return
+    """Create a folder and the folders above it, durably. It may exist, but whoever made it may have died before it
+    was durable: its name is synced in any case."""
     parent = path.rpartition("/")[0]
-    if parent:
-        make_dirs(files, parent)
-    with contextlib.suppress(FileExistsError):
-        files.make_dir(path)
+    if not files.exists(path):
+        if parent:
+            make_dirs(files, parent)
+        with contextlib.suppress(FileExistsError):
+            files.make_dir(path)
     files.sync_dir(parent or "/")
 
 

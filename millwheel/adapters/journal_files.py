@@ -88,6 +88,7 @@ class FileJournals:
         if not self._files.exists(path):
             chosen = self._suited() if asked is JournalForm.AUTO else asked
             create_if_absent(self._files, self._path, _FORM, f"{chosen.value}\n".encode())
+        self._files.sync_dir(self._path)  # also when another process made it, who may have died since
         text = read_whole(self._files, path).decode(errors="replace").strip()
         if text not in (JournalForm.APPEND.value, JournalForm.CREATE.value):
             raise CorruptionError(f"{path} says {text!r}; write the form of the journals there: append or create")
@@ -113,7 +114,10 @@ class FileJournals:
         folder = self._folder(incarnation)
         with _explained(f"seal the journal {folder.path}"):
             folder.ensure()
-            return self._form.seal(folder)
+            end = self._form.seal(folder)
+            # A seal that was found may be of a master who died before it was durable.
+            self._files.sync_dir(folder.path)
+            return end
 
     def read(self, incarnation: str, upto: int) -> Iterator[bytes]:
         """See :class:`millwheel.ports.Journals`. Raises FencedError when the journal was collected meanwhile."""

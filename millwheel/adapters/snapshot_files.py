@@ -48,6 +48,7 @@ class FileSnapshots:
         self._path = f"{Path(root).absolute()}/snapshots"
         # SSTs never change, and a checkpoint links the ones the last checkpoint had: read each of them only once.
         self._digests: dict[FileIdentity, str] = {}
+        self._durable: dict[str, int] = {}  # by folder, the newest manifest that is known to be
 
     # --- manifests
 
@@ -55,7 +56,16 @@ class FileSnapshots:
         """See :class:`millwheel.ports.Snapshots`."""
         folder = self._folder(shard)
         with _explained(f"read the snapshots of {shard} in {folder}"):
-            return max(self._manifests(folder, shard), key=rank, default=None)
+            found = max(self._manifests(folder, shard), key=rank, default=None)
+            if found is not None:
+                self._make_last(folder, found)
+            return found
+
+    def _make_last(self, folder: str, manifest: Manifest) -> None:
+        """Whoever published it may have died before its name was durable, and journals are deleted because of it."""
+        if manifest.number > self._durable.get(folder, 0):
+            self._files.sync_dir(folder)
+            self._durable[folder] = manifest.number
 
     def _manifests(self, folder: str, shard: str) -> list[Manifest]:
         for _ in range(_TRIES):
@@ -74,8 +84,8 @@ class FileSnapshots:
                 raise CorruptionError(f"it is number {manifest.number} of {manifest.shard}")
         except CorruptionError as ex:
             raise CorruptionError(
-                f"the manifest {folder}/{name} cannot be used: {ex}. Bring it back from a copy; an older snapshot would "
-                "lose what was committed since, so none is taken"
+                f"the manifest {folder}/{name} cannot be used: {ex}. Bring it back from a copy; an older snapshot "
+                "would lose what was committed since, so none is taken"
             ) from ex
         return manifest
 
@@ -87,12 +97,14 @@ class FileSnapshots:
         mine = Rank(token, last_commit)
         prefix = blob_prefix(mine)
         with _explained(f"publish a snapshot of {shard} in {folder}"):
+            make_dirs(self._files, self._path)
             make_dirs(self._files, folder)
             uploaded: dict[str, Blob] = {}
             for _ in range(_TRIES):
                 manifests = self._manifests(folder, shard)
                 parent = max(manifests, key=rank, default=None)
                 if parent is not None and rank(parent) >= mine:
+                    self._make_last(folder, parent)
                     return _published_already(parent, mine)
                 files = self._upload(folder, prefix, checkpoint, parent, uploaded)
                 number = max((manifest.number for manifest in manifests), default=0) + 1
@@ -196,7 +208,8 @@ class FileSnapshots:
         """Manifests are deleted before their blobs, so a manifest that stands should have them all."""
         if not self._files.exists(f"{folder}/{manifest_name(manifest.number)}"):
             raise UnavailableError(
-                f"snapshot {manifest.number} of {manifest.shard} was collected while it was restored; take the newest one"
+                f"snapshot {manifest.number} of {manifest.shard} was collected while it was restored; take the "
+                "newest one"
             )
 
     def _restore(self, source: str, target: str, blob: Blob) -> None:
@@ -245,8 +258,8 @@ def _published_already(parent: Manifest, mine: Rank) -> Manifest:
             f"shard {parent.shard}: its owner publishes commit {mine.last_commit} after commit {parent.last_commit}"
         )
     raise ConflictError(
-        f"shard {parent.shard}: snapshot {parent.number} was published under token {parent.token}, ours is {mine.token}: "
-        "the shard has a newer owner"
+        f"shard {parent.shard}: snapshot {parent.number} was published under token {parent.token}, ours is "
+        f"{mine.token}: the shard has a newer owner"
     )
 
 

@@ -80,7 +80,7 @@ def decode_manifest(data: bytes) -> Manifest:
         if xxh3_128_hexdigest(body) != sealed.checksum:
             raise CorruptionError("it fails its checksum")
         manifest = _decode_manifest(body)
-    except msgspec.MsgspecError as ex:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as ex:
         raise CorruptionError(f"it is no manifest: {ex}") from ex
     for name, (blob, _, _) in manifest.files.items():
         if not _PLAIN.fullmatch(name) or blob_rank(blob) is None:
