@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
@@ -28,8 +29,19 @@ OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """What ``module:name`` looks like; ``name`` may have dots (an attribute of a class)."""
 
 _lock = threading.RLock()
-_owner: list[str] = []
-"""The folder whose modules are importable now (at most one)."""
+
+
+@dataclass(slots=True)
+class _Owner:
+    """The folder whose modules are importable now, the modules that were there before it, and whether Python looked
+    into the folder anyway."""
+
+    folder: str = ""
+    before: frozenset[str] = frozenset()
+    listed: bool = False
+
+
+_owner = _Owner()
 
 
 def load_object(name: str, folder: str) -> Any:
@@ -65,22 +77,23 @@ def _import(module_name: str, folder: str) -> ModuleType:
 
 def _own(folder: str) -> None:
     """Make ``folder`` the one pipeline folder that imports see."""
-    if _owner == [folder] and sys.path[:1] == [folder]:
+    if _owner.folder == folder and sys.path[:1] == [folder]:
         return
-    for former in _owner:
-        if former != folder:
-            _forget(former)
-    _owner[:] = [folder]
+    if _owner.folder != folder:
+        _forget()
+        _owner.folder, _owner.before, _owner.listed = folder, frozenset(sys.modules), folder in sys.path
     if folder in sys.path:
         sys.path.remove(folder)
     sys.path.insert(0, folder)
 
 
-def _forget(folder: str) -> None:
-    if folder in sys.path:
-        sys.path.remove(folder)
-    for name in [name for name, module in sys.modules.items() if _lies_in(module, folder)]:
-        del sys.modules[name]
+def _forget() -> None:
+    """Take the modules of the folder that is owned now, and the folder, out of Python's sight."""
+    if _owner.folder in sys.path and not _owner.listed:
+        sys.path.remove(_owner.folder)
+    for name in set(sys.modules) - _owner.before:
+        if _lies_in(sys.modules[name], _owner.folder):
+            del sys.modules[name]
 
 
 def _lies_in(module: Any, folder: str) -> bool:
@@ -89,11 +102,7 @@ def _lies_in(module: Any, folder: str) -> bool:
     if not isinstance(file, str):
         return False
     path = Path(file)
-    return path.is_relative_to(folder) and "site-packages" not in path.parts and not _is_ours(module)
-
-
-def _is_ours(module: Any) -> bool:
-    return str(getattr(module, "__name__", "")).partition(".")[0] == "millwheel"
+    return path.is_relative_to(folder) and "site-packages" not in path.parts
 
 
 def _refuse_hiding(top: str, folder: str) -> None:

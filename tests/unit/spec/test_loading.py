@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,16 @@ def test_two_pipelines_with_modules_of_the_same_name_do_not_see_each_others(tmp_
     two = folder(tmp_path, "two", mine="import helper\nWHO = helper.WHO", helper="WHO = 2")
     assert [load_object("mine:WHO", here) for here in (one, two, one)] == [1, 2, 1]
     assert [place for place in sys.path if place in (one, two)] == [one]
+
+
+def test_modules_that_were_there_before_the_pipeline_stay(tmp_path: Path) -> None:
+    one, two = folder(tmp_path, "one", early="X = 1", mine="X = 2"), folder(tmp_path, "two", other="X = 3")
+    sys.path.insert(0, one)
+    early = importlib.import_module("early")
+    assert [load_object(name, here) for name, here in [("mine:X", one), ("other:X", two)]] == [2, 3]
+    assert sys.modules["early"] is early
+    assert one in sys.path
+    assert "mine" not in sys.modules
 
 
 def test_a_module_is_imported_once_per_folder(tmp_path: Path) -> None:
