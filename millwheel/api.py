@@ -80,7 +80,7 @@ class ValueState(State, Generic[T]):
 
     ``type`` is anything msgspec can encode: a Struct (fields may be added later, with defaults), int, str,
     dict[str, float], … ``default`` is a value or a factory called for keys without one (None otherwise).
-    A value obtained by ``get`` and changed in place is saved only by ``set``.
+    What ``get`` returned may be changed in place and is saved with the commit; ``set`` replaces it.
     """
 
     def __init__(self, type: type[T] | Any = Any, default: Callable[[], T] | T | None = None, *, ttl: str | int | None = None) -> None:

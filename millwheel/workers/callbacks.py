@@ -21,7 +21,7 @@ from millwheel.core.spec import ComputationSpec, Delivery, Productions
 from millwheel.core.times import MAX_TIME
 from millwheel.core.timers import Due
 from millwheel.errors import CorruptionError, FencedError, InvariantError, RecordError
-from millwheel.workers.keyed_state import KeyedState
+from millwheel.workers.keyed_state import TTL_TAG, KeyedState
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.turn import Hold, Turn
 
@@ -50,6 +50,7 @@ class CallbackContext:
 
     def begin(self, turn: Turn) -> None:
         """Start of a turn."""
+        self._state.set_timer = self.set_timer
         self._turn, self.watermark, self.now, self.floor = turn, turn.watermark, turn.now, turn.floor
 
     def point(self, key: Key, timestamp: int, identity: Any = None) -> None:
@@ -180,6 +181,9 @@ class CallbackOperator:
         floor = due.at if due.domain is Domain.EVENT else self._context.floor
         identity = (due.key, due.tag, due.at) if self._identified else None
         self._context.point(due.key, floor, identity)
+        if due.tag.startswith(TTL_TAG):
+            self._state.expire(due.tag, due.at)
+            return
         self._instance.process_timer(self._context, Timer(due.key, due.tag, due.at, due.domain))
 
     def _run_carefully(self, turn: Turn) -> None:

@@ -2,11 +2,14 @@
 
 A shard has a single writer, so a cached value is always right. What a callback got and may have changed in
 place is encoded at the end of the bundle and written if its bytes differ from what was read.
+
+An entry of a state with a time to live carries the time it was last written. It reads as absent once a record
+that much later touches it, and a timer of the system's own removes it when nobody does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -18,21 +21,26 @@ from millwheel.errors import CorruptionError, RecordError
 from millwheel.workers.overlay import Overlay
 
 _encode = msgspec.msgpack.Encoder().encode
-_COUNT = msgspec.msgpack.Decoder(int).decode
+_HEADER = msgspec.msgpack.Decoder(tuple[int, int]).decode
 _FIXED = (int, float, str, bytes, bool, type(None))
 _ABSENT: Any = object()
+TTL_TAG = "\0ttl:"
+"""How the tags of the system's own timers begin."""
+SetTimer = Callable[[str, int], None]
+"""(tag, at): set an event-time timer of the current key."""
 
 
 class Cell:
     """One cached entry. ``written`` is what the store holds (None: nothing); ``value`` may have moved on."""
 
-    __slots__ = ("dirty", "place", "value", "written")
+    __slots__ = ("at", "dirty", "place", "value", "written")
 
-    def __init__(self, place: bytes, value: Any, written: bytes | None) -> None:
+    def __init__(self, place: bytes, value: Any, written: bytes | None, at: int = 0) -> None:
         self.place = place
         self.value = value
         self.written = written
         self.dirty = False
+        self.at = at
 
 
 class KeyedState:
@@ -44,10 +52,14 @@ class KeyedState:
         self.timestamp = 0
         self._touched: list[tuple[ValueCells | MapCells, Cell]] = []
         self._cache_entries = cache_entries
+        self.set_timer: SetTimer = lambda tag, at: None
         self.handles = {name: self._bind(instance, name, state) for name, state in _declared(type(instance)).items()}
 
     def touch(self, owner: ValueCells | MapCells, cell: Cell) -> None:
         """Remember that a cell may have changed in this bundle."""
+        if owner.ttl_us is not None:
+            cell.at = max(cell.at, self.timestamp)
+            self.set_timer(TTL_TAG + owner.name, cell.at + owner.ttl_us)
         if not cell.dirty:
             cell.dirty = True
             self._touched.append((owner, cell))
@@ -68,6 +80,8 @@ class KeyedState:
                     cell.written = None
                 continue
             data = owner.encode(cell.value)
+            if owner.ttl_us is not None:
+                data = cell.at.to_bytes(8, "big", signed=True) + data
             if data != cell.written:
                 put(cell.place, data)
                 cell.written = data
@@ -80,6 +94,11 @@ class KeyedState:
         self._touched.clear()
         for handle in self.handles.values():
             handle.trim(0)
+
+    def expire(self, tag: str, at: int) -> None:
+        """The system's own timer of the current key has come due: remove what was not written for its time to live."""
+        self.timestamp = at
+        self.handles[tag[len(TTL_TAG) :]].expire(at)
 
     def describe(self) -> dict[str, Any]:
         """The state of the current key as plain data, for a dead letter."""
@@ -108,6 +127,23 @@ class _Typed:
         self._name = state.name.encode() + b"\0"
         self._decoder = msgspec.msgpack.Decoder(state.type)
         self.encode = _encode
+        self.name = state.name
+        self.ttl_us = state.ttl_us
+
+    def cell_of(self, place: bytes) -> Cell:
+        """What the store holds at a place, as a cell; absent when its time to live is over."""
+        data = self._owner.overlay.get(place)
+        if data is None:
+            return Cell(place, _ABSENT, None)
+        if self.ttl_us is None:
+            return Cell(place, self.decode(data), data)
+        at = int.from_bytes(data[:8], "big", signed=True)
+        live = self._owner.timestamp < at + self.ttl_us
+        return Cell(place, self.decode(data[8:]) if live else _ABSENT, data, at)
+
+    def expired(self, cell: Cell) -> bool:
+        """Whether a cached cell has outlived its time."""
+        return self.ttl_us is not None and self._owner.timestamp >= cell.at + self.ttl_us and cell.written is not None
 
     def decode(self, data: bytes) -> Any:
         try:
@@ -135,6 +171,8 @@ class ValueCells(_Typed):
         cell = self.cells.get(owner.key)
         if cell is None:
             cell = self._load()
+        elif self.ttl_us is not None and self.expired(cell):
+            cell.value = _ABSENT
         if cell.value is _ABSENT:
             default = self._default
             fresh = default() if callable(default) else default
@@ -149,11 +187,18 @@ class ValueCells(_Typed):
         owner = self._owner
         cell = self.cells.get(owner.key) or self._load()
         cell.value = value
-        if not cell.dirty:
+        if not cell.dirty or self.ttl_us is not None:
             owner.touch(self, cell)
 
     def clear(self) -> None:
         self.set(_ABSENT)
+
+    def expire(self, at: int) -> None:
+        """Remove the value unless it was written again meanwhile."""
+        cell = self.cells.get(self._owner.key) or self._load()
+        if cell.written is not None and self.ttl_us is not None and at >= cell.at + self.ttl_us:
+            self._owner.overlay.delete(cell.place)
+            self.cells.pop(self._owner.key, None)
 
     def trim(self, limit: int) -> None:
         if len(self.cells) > limit:
@@ -165,10 +210,7 @@ class ValueCells(_Typed):
         return None if cell.value is _ABSENT else msgspec.to_builtins(cell.value)
 
     def _load(self) -> Cell:
-        place = self._owner.prefix(self._name)
-        data = self._owner.overlay.get(place)
-        cell = Cell(place, _ABSENT if data is None else self.decode(data), data)
-        self.cells[self._owner.key] = cell
+        cell = self.cells[self._owner.key] = self.cell_of(self._owner.prefix(self._name))
         return cell
 
 
@@ -178,8 +220,12 @@ class ListCells(_Typed):
     def append(self, item: Any) -> None:
         place = self._owner.prefix(self._name)
         count = self._count(place)
+        if not count and self.ttl_us is not None:
+            self.clear()
         self._owner.overlay.put(place + count.to_bytes(8, "big"), self.encode(item))
-        self._owner.overlay.put(place, _encode(count + 1))
+        self._owner.overlay.put(place, _encode((count + 1, self._owner.timestamp)))
+        if self.ttl_us is not None:
+            self._owner.set_timer(TTL_TAG + self.name, self._owner.timestamp + self.ttl_us)
 
     def __iter__(self) -> Iterator[Any]:
         place = self._owner.prefix(self._name)
@@ -191,16 +237,26 @@ class ListCells(_Typed):
 
     def clear(self) -> None:
         place = self._owner.prefix(self._name)
-        for i in range(self._count(place)):
+        for i in range(self._header(place)[0]):
             self._owner.overlay.delete(place + i.to_bytes(8, "big"))
         self._owner.overlay.delete(place)
+
+    def expire(self, at: int) -> None:
+        """Remove the list unless it grew meanwhile."""
+        if self.ttl_us is not None and at >= self._header(self._owner.prefix(self._name))[1] + self.ttl_us:
+            self.clear()
 
     def describe(self) -> Any:
         return [msgspec.to_builtins(item) for item in self]
 
     def _count(self, place: bytes) -> int:
+        count, at = self._header(place)
+        return 0 if self.ttl_us is not None and self._owner.timestamp >= at + self.ttl_us else count
+
+    def _header(self, place: bytes) -> tuple[int, int]:
+        """(number of items, when the last one came)."""
         data = self._owner.overlay.get(place)
-        return 0 if data is None else _COUNT(data)
+        return (0, 0) if data is None else _HEADER(data)
 
 
 class MapCells(_Typed):
@@ -241,7 +297,19 @@ class MapCells(_Typed):
         self._owner.flush()
         prefix = self._owner.prefix(self._name)
         keys = [key_from_bytes(place[len(prefix) :]) for place, _ in self._owner.overlay.scan(prefix)]
-        return iter([(key, self[key]) for key in keys])
+        return iter([(key, self[key]) for key in keys if key in self])
+
+    def expire(self, at: int) -> None:
+        """Remove the entries that were not written again meanwhile; the others get a timer of their own."""
+        self._owner.flush()
+        prefix, ttl_us = self._owner.prefix(self._name), self.ttl_us or 0
+        for place, data in list(self._owner.overlay.scan(prefix)):
+            written = int.from_bytes(data[:8], "big", signed=True)
+            if at >= written + ttl_us:
+                self._owner.overlay.delete(place)
+                self.cells.pop((self._owner.key, key_from_bytes(place[len(prefix) :])), None)
+            else:
+                self._owner.set_timer(TTL_TAG + self.name, written + ttl_us)
 
     def clear(self) -> None:
         for key, _ in self.items():
@@ -262,7 +330,7 @@ class MapCells(_Typed):
                 place = self._owner.prefix(self._name) + key_bytes(check_key(key))
             except RecordError as ex:
                 raise RecordError(f"state {self._state.name!r}: {ex}") from ex
-            data = self._owner.overlay.get(place)
-            cell = Cell(place, _ABSENT if data is None else self.decode(data), data)
-            self.cells[self._owner.key, key] = cell
+            cell = self.cells[self._owner.key, key] = self.cell_of(place)
+        elif self.ttl_us is not None and self.expired(cell):
+            cell.value = _ABSENT
         return cell

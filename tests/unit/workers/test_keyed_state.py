@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from millwheel import Computation, ListState, MapState, ValueState
+from millwheel.errors import CorruptionError, RecordError
+from millwheel.workers.keyed_state import TTL_TAG, KeyedState
+from millwheel.workers.overlay import Overlay
+from tests.sim.storage import SimStore
+
+
+class Stats(msgspec.Struct):
+    n: int = 0
+
+
+class StatsWithMore(msgspec.Struct):
+    n: int = 0
+    mean: float = 1.5
+
+
+class Everything(Computation):
+    number = ValueState(int, default=7)
+    stats = ValueState(Stats, default=Stats)
+    items = ListState(str)
+    ages = MapState(int)
+    brief = ValueState(int, ttl="10s")
+    brief_items = ListState(int, ttl="10s")
+    brief_ages = MapState(int, ttl="10s")
+
+
+class Grown(Computation):
+    stats = ValueState(StatsWithMore, default=StatsWithMore)
+
+
+class Bench:
+    """A computation's state over a store; ``commit`` ends a bundle, ``reopen`` forgets every cache."""
+
+    def __init__(self, kind: type[Computation] = Everything, store: SimStore | None = None) -> None:
+        self.store = store or SimStore({})
+        self.kind = kind
+        self.reopen()
+
+    def reopen(self) -> None:
+        self.overlay = Overlay(self.store)
+        self.it: Any = self.kind()
+        self.state = KeyedState(self.it, self.overlay, cache_entries=100)
+        self.timers: dict[str, int] = {}
+        self.state.set_timer = self.timers.__setitem__
+        self.at("k", 0)
+
+    def at(self, key: Any, timestamp: int) -> Any:
+        self.state.key, self.state.timestamp = key, timestamp
+        return self.it
+
+    def commit(self) -> None:
+        self.state.flush()
+        self.store.apply(*self.overlay.take())
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_key_without_a_value_reads_as_the_default(bench: Bench) -> None:
+    assert bench.it.number.get() == 7
+    assert bench.it.stats.get() == Stats(0)
+    bench.commit()
+    assert not [key for key in bench.store.data if b"number" in key]
+
+
+def test_values_survive_a_reopening_and_keys_are_apart(bench: Bench) -> None:
+    bench.it.number.set(1)
+    bench.at(("k", 2), 0).number.set(2)
+    bench.commit()
+    bench.reopen()
+    assert bench.it.number.get() == 1
+    assert bench.at(("k", 2), 0).number.get() == 2
+    assert bench.at("other", 0).number.get() == 7
+
+
+def test_a_value_changed_in_place_is_saved_without_set(bench: Bench) -> None:
+    bench.it.stats.get().n = 5
+    bench.commit()
+    bench.reopen()
+    assert bench.it.stats.get() == Stats(5)
+
+
+def test_what_was_only_read_is_not_written_again(bench: Bench) -> None:
+    bench.it.stats.get().n = 5
+    bench.commit()
+    bench.it.stats.get()
+    bench.state.flush()
+    assert not bench.overlay
+
+
+def test_a_cleared_value_is_gone(bench: Bench) -> None:
+    bench.it.number.set(1)
+    bench.commit()
+    bench.it.number.clear()
+    bench.commit()
+    assert bench.it.number.get() == 7
+    assert not [key for key in bench.store.data if b"number" in key]
+
+
+def test_a_struct_may_get_new_fields_with_defaults(bench: Bench) -> None:
+    bench.it.stats.get().n = 3
+    bench.commit()
+    assert Bench(Grown, bench.store).it.stats.get() == StatsWithMore(3, 1.5)
+
+
+def test_a_type_that_does_not_fit_is_told_by_name(bench: Bench) -> None:
+    bench.it.number.set(3)
+    bench.commit()
+
+    class Changed(Computation):
+        number = ValueState(str)
+
+    with pytest.raises(CorruptionError, match="number"):
+        Bench(Changed, bench.store).it.number.get()
+
+
+def test_a_list_grows_item_by_item(bench: Bench) -> None:
+    for item in ("a", "b", "c"):
+        bench.it.items.append(item)
+        bench.commit()
+    bench.reopen()
+    assert list(bench.it.items) == ["a", "b", "c"]
+    assert len(bench.it.items) == 3
+    bench.it.items.clear()
+    bench.commit()
+    assert not bench.store.data
+
+
+def test_a_map_has_entries_of_its_own(bench: Bench) -> None:
+    bench.it.ages["x"] = 1
+    bench.it.ages["y", 2] = 2
+    bench.commit()
+    bench.reopen()
+    assert "x" in bench.it.ages
+    assert bench.it.ages["x"] == 1
+    assert dict(bench.it.ages.items()) == {"x": 1, ("y", 2): 2}
+    del bench.it.ages["x"]
+    assert bench.it.ages.get("x", 9) == 9
+    assert dict(bench.it.ages.items()) == {("y", 2): 2}
+    with pytest.raises(KeyError):
+        bench.it.ages["x"]
+
+
+def test_a_map_key_that_cannot_be_one_is_told(bench: Bench) -> None:
+    with pytest.raises(RecordError, match="ages"):
+        bench.it.ages[1.5] = 1
+
+
+def test_a_value_reads_as_absent_after_its_time_to_live(bench: Bench) -> None:
+    bench.it.brief.set(1)
+    assert bench.timers == {TTL_TAG + "brief": 10_000_000}
+    bench.commit()
+    assert bench.at("k", 9_999_999).brief.get() == 1
+    assert bench.at("k", 10_000_000).brief.get() is None
+    bench.reopen()
+    assert bench.at("k", 10_000_000).brief.get() is None
+
+
+def test_writing_again_prolongs_the_time_to_live(bench: Bench) -> None:
+    bench.it.brief.set(1)
+    bench.commit()
+    bench.at("k", 8_000_000).brief.set(2)
+    bench.commit()
+    bench.state.expire(TTL_TAG + "brief", 10_000_000)
+    bench.commit()
+    assert bench.at("k", 17_000_000).brief.get() == 2
+
+
+def test_the_timer_removes_what_nobody_touches(bench: Bench) -> None:
+    bench.it.brief.set(1)
+    bench.it.brief_items.append(1)
+    bench.it.brief_ages["x"] = 1
+    bench.commit()
+    for name in ("brief", "brief_items", "brief_ages"):
+        bench.at("k", 0)
+        bench.state.expire(TTL_TAG + name, 10_000_000)
+    bench.commit()
+    assert not bench.store.data
+
+
+def test_entries_of_a_map_live_and_die_apart(bench: Bench) -> None:
+    bench.it.brief_ages["x"] = 1
+    bench.at("k", 5_000_000).brief_ages["y"] = 2
+    bench.commit()
+    bench.state.expire(TTL_TAG + "brief_ages", 10_000_000)
+    bench.commit()
+    assert dict(bench.at("k", 11_000_000).brief_ages.items()) == {"y": 2}
+    assert bench.timers[TTL_TAG + "brief_ages"] == 15_000_000
+
+
+def test_an_expired_list_starts_anew(bench: Bench) -> None:
+    bench.it.brief_items.append(1)
+    bench.commit()
+    late = bench.at("k", 20_000_000)
+    assert list(late.brief_items) == []
+    late.brief_items.append(2)
+    assert list(late.brief_items) == [2]
