@@ -1,14 +1,14 @@
-"""The commands and their options."""
+"""The commands and their options. What they do is imported when they are called: ``--help`` is quick."""
 
 from __future__ import annotations
 
-from importlib.metadata import version
+import os
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from millwheel.errors import SetupError
+from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
 
 app = typer.Typer(
     name="millwheel",
@@ -19,29 +19,33 @@ app = typer.Typer(
 )
 
 Pipeline = Annotated[str, typer.Argument(metavar="PIPELINE.yaml", help="the pipeline's YAML file")]
-Sets = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="value of ${NAME} in the pipeline; repeatable")]
-
-
-def parse_sets(sets: list[str] | None) -> dict[str, str]:
-    """``NAME=VALUE`` pairs as a mapping. Raises SetupError for anything else."""
-    found: dict[str, str] = {}
-    for pair in sets or []:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise SetupError(f"--set {pair}: write --set NAME=VALUE")
-        found[name] = value
-    return found
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="value of ${NAME} in the pipeline; repeatable")
+]
+Workers = Annotated[int, typer.Option(min=1, help="worker processes; each costs about 150 MB")]
+Spares = Annotated[int, typer.Option(min=0, help="more workers, which take over at once when others die")]
+RootFolder = Annotated[
+    str, typer.Option(metavar="FOLDER", help="state and journals, shared by all workers; default .millwheel/NAME")
+]
+ZooKeeper = Annotated[
+    str, typer.Option(metavar="HOST:PORT/CHROOT", help="a ZooKeeper of yours; default: one is started here")
+]
+SummaryFile = Annotated[str, typer.Option(metavar="FILE.json", help="write the summary there, as JSON")]
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(version("millwheel-spark"))
+        from importlib.metadata import version
+
+        typer.echo(f"millwheel {version('millwheel-spark')}")
         raise typer.Exit
 
 
 @app.callback()
 def millwheel(
-    show_version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
 ) -> None:
     """Millisecond, exactly-once, per-key stream processing in plain Python, on Spark."""
 
@@ -50,22 +54,26 @@ def millwheel(
 def run(
     pipeline: Pipeline,
     sets: Sets = None,
-    workers: Annotated[int, typer.Option(min=1, help="worker processes; each costs about 150 MB")] = 2,
-    launcher: Annotated[str, typer.Option(help="spark: inside Spark executors; processes: without a JVM for workers")] = "spark",
-    spark_master: Annotated[str, typer.Option(help="URL of a Spark master; default: executors on this machine")] = "",
-    root: Annotated[str, typer.Option(help="folder shared by all workers for state and journals; default .millwheel/NAME")] = "",
-    zookeeper: Annotated[str, typer.Option(help="host:port[,…]/chroot of a ZooKeeper; default: one is started here")] = "",
-    summary: Annotated[str, typer.Option(metavar="FILE.json", help="write the summary there, as JSON")] = "",
+    workers: Workers = 2,
+    spares: Spares = 0,
+    launcher: Annotated[
+        LauncherKind, typer.Option(help="workers inside Spark executors, or as processes without a JVM")
+    ] = LauncherKind.SPARK,
+    spark_master: Annotated[
+        str, typer.Option(metavar="URL", help="a Spark master; default: executors on this machine")
+    ] = "",
+    root: RootFolder = "",
+    zookeeper: ZooKeeper = "",
+    summary: SummaryFile = "",
 ) -> None:
     """Run a pipeline until its input ends, or until Ctrl-C. Run again on the same root, it continues."""
-    from millwheel.launch.driver import Driver, RunSettings
+    from millwheel.launch.driver import Driver
 
-    if launcher not in ("spark", "processes"):
-        raise SetupError(f"--launcher {launcher}: choose spark or processes")
     settings = RunSettings(
         pipeline=pipeline,
-        params=parse_sets(sets),
+        params=parse_sets(sets or []),
         workers=workers,
+        spares=spares,
         launcher=launcher,
         spark_master=spark_master,
         root=root,
@@ -78,9 +86,8 @@ def run(
 @app.command()
 def validate(pipeline: Pipeline, sets: Sets = None) -> None:
     """Check a pipeline without starting anything."""
-    import os
-
     from millwheel.spec import load_pipeline, resolve_params
 
-    spec = load_pipeline(pipeline, resolve_params(pipeline, parse_sets(sets), os.environ, os.getcwd()))
-    typer.echo(f"{spec.name}: {len(spec.streams)} streams, {len(spec.computations)} computations, {len(spec.sinks)} sinks; all right")
+    spec = load_pipeline(pipeline, resolve_params(pipeline, parse_sets(sets or []), os.environ, os.getcwd()))
+    parts = ((spec.streams, "streams"), (spec.computations, "computations"), (spec.sinks, "sinks"))
+    typer.echo(f"{spec.name}: {', '.join(f'{len(part)} {word}' for part, word in parts)}; all right")

@@ -1,32 +1,32 @@
-"""``millwheel run`` inside a Spark submission: the launcher is Spark's, the master the submission's."""
+"""``millwheel run`` inside a Spark application: what ``spark-submit`` runs. The master is the submission's."""
 
 from __future__ import annotations
-
-import sys
-from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from millwheel.cli.app import Pipeline, Sets, parse_sets
-from millwheel.errors import MillwheelError
+from millwheel.cli.app import Pipeline, RootFolder, Sets, Spares, SummaryFile, Workers, ZooKeeper
+from millwheel.cli.errors import sentences
+from millwheel.launch.settings import RunSettings, parse_sets
 
 
 def _run(
     pipeline: Pipeline,
     sets: Sets = None,
-    workers: Annotated[int, typer.Option(min=1, help="worker slots, one Spark task each")] = 2,
-    root: Annotated[str, typer.Option(help="folder shared by all executors and the driver")] = "",
-    zookeeper: Annotated[str, typer.Option(help="host:port[,…]/chroot; default: one is started by the driver")] = "",
-    summary: Annotated[str, typer.Option(metavar="FILE.json", help="write the summary there, as JSON")] = "",
+    workers: Workers = 2,
+    spares: Spares = 0,
+    root: RootFolder = "",
+    zookeeper: ZooKeeper = "",
+    summary: SummaryFile = "",
 ) -> None:
-    """Run a pipeline in the executors of this Spark application."""
-    from millwheel.launch.driver import Driver, RunSettings
+    """Run a pipeline in the executors of this Spark application, one long task per worker."""
+    from millwheel.launch.driver import Driver
 
     settings = RunSettings(
         pipeline=pipeline,
-        params=parse_sets(sets),
+        params=parse_sets(sets or []),
         workers=workers,
+        spares=spares,
         submitted=True,
         root=root,
         zookeeper=zookeeper,
@@ -37,8 +37,5 @@ def _run(
 
 def main() -> None:
     """Entry point of ``deploy/spark_submit.py``."""
-    try:
+    with sentences():
         typer.run(_run)
-    except MillwheelError as error:
-        sys.stderr.write(f"millwheel: {error}\n")
-        sys.exit(1)

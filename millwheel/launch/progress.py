@@ -6,7 +6,8 @@ All of it goes to standard error; standard output belongs to the results (the st
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -36,7 +37,9 @@ class RateMeter:
         return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
 
-def progress_text(pipeline: str, graph: Graph, view: ClusterView | None, rate: float, restarts: Mapping[str, int]) -> str:
+def progress_text(
+    pipeline: str, graph: Graph, view: ClusterView | None, rate: float, restarts: Mapping[str, int]
+) -> str:
     """One line: how much, how fast, how far each node is behind the sources, how many restarts."""
     died = sum(restarts.values())
     tail = f" · {died} restart{'s' if died > 1 else ''}" if died else ""
@@ -95,6 +98,18 @@ class ProgressLine:
         elif now_s >= self._plain_due_s:
             self._plain_due_s = now_s + _PLAIN_INTERVAL_S
             self.say(text)
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """No line on the terminal meanwhile: somebody else prints."""
+        if self._live is None:
+            yield
+            return
+        self._live.stop()
+        try:
+            yield
+        finally:
+            self._live.start()
 
     def say(self, sentence: str) -> None:
         """Print a sentence that stays."""

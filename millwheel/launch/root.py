@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -64,7 +66,9 @@ class Root:
             lock = _take_lock(path)
             return cls(path, _identity(path, pipeline), lock)
         except OSError as error:
-            raise SetupError(f"The root {path} cannot be used: {error}. Choose a folder that can be written.") from error
+            raise SetupError(
+                f"The root {path} cannot be used: {error}. Choose a folder that can be written."
+            ) from error
 
     def close(self) -> None:
         """Let other drivers have it."""
@@ -79,6 +83,15 @@ class Root:
     def scratch(self) -> Path:
         """Local stores of workers on this machine; nothing in it outlives a run."""
         return self._folder("scratch")
+
+    def clear_scratch(self) -> None:
+        """Forget what workers of an earlier run left behind; none of them lives while we hold the root."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def used(self) -> bool:
+        """Whether workers have ever written a journal here."""
+        journal = self.path / "journal"
+        return journal.is_dir() and any(entry.is_dir() for entry in journal.iterdir())
 
     @property
     def stop_file(self) -> Path:
@@ -156,7 +169,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _take_lock(path: Path) -> IO[str]:
-    lock = open(path / _LOCK, "a+")  # noqa: SIM115: held until the run ends
+    lock = open(path / _LOCK, "a+")  # noqa: SIM115  (held until the run ends)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -182,10 +195,8 @@ def _identity(path: Path, pipeline: str) -> Identity:
             file.write(msgspec.json.encode(Identity(pipeline, secrets.token_hex(8))))
             file.flush()
             os.fsync(file.fileno())
-        try:
-            os.link(staged, target)  # never replaces one that stands
-        except FileExistsError:
-            pass  # somebody was quicker: theirs stands, and is read below
+        with suppress(FileExistsError):  # somebody was quicker: theirs stands, and is read below
+            os.link(staged, target)
         os.unlink(staged)
         sync_folder(path)
     try:

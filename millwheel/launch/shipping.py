@@ -73,4 +73,3 @@ def _files(folder: Path, root: Path) -> Iterator[Path]:
             if not _SKIPPED.match(name) and here / name != root and not (here / name / "pyvenv.cfg").exists()
         ]
         yield from (here / name for name in files if not _SKIPPED.match(name))
-

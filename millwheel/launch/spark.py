@@ -147,7 +147,8 @@ def _connect(settings: SparkSettings) -> SparkContext:
     try:
         with open(settings.log, "ab") as log:  # Spark has much to say about every death that is none of an error
             streams = {"stdout": log, "stderr": log, "start_new_session": True}
-            return SparkContext(conf=conf, gateway=launch_gateway(conf, streams))
+            gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+            return SparkContext(conf=conf, gateway=gateway)
     except Exception as error:  # Spark's own errors come in many types, over py4j
         raise SetupError(f"Spark did not start on {settings.url}: {_first_line(error)}; see {settings.log}") from error
 

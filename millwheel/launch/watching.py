@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -65,10 +66,8 @@ class StatusWatcher:
     def _ask(self) -> None:
         if not self._address:
             return
-        try:
+        with suppress(MillwheelError):  # it is being replaced; the next answer comes from its successor
             self.latest = cluster_view(fetch_status(self._address))
-        except MillwheelError:
-            pass  # it is being replaced; the next answer comes from its successor
 
 
 def addresses(members: Mapping[str, bytes]) -> dict[str, str]:

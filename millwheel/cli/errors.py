@@ -1,0 +1,31 @@
+"""Errors as a person at a terminal sees them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from millwheel.errors import MillwheelError
+
+_INTERRUPTED = 130
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Turns an error of ours into its text on standard error and exit code 1; Ctrl-C ends with 130.
+
+    A reader of our standard output that has gone away (``| head``) ends us quietly, as Unix expects.
+    """
+    try:
+        yield
+    except MillwheelError as error:
+        sys.stderr.write(f"millwheel: {error}\n")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.stderr.write("millwheel: interrupted\n")
+        sys.exit(_INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
+        sys.exit(1)

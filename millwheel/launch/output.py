@@ -1,0 +1,58 @@
+"""What workers print (the stdout sink) reaches the driver's standard output, wherever the workers run.
+
+Workers append to ``logs/worker-<slot>.out`` on the shared root; what has been passed on is given back to the file
+system, so that a pipeline that prints for ever does not fill the disk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+_READ_BYTES = 1 << 20
+_PUNCH_BYTES = 16 << 20
+_KEEP_SIZE_AND_PUNCH_HOLE = 0x03
+
+
+class OutputPump:
+    """Follows the output files of a run. Whole lines only, so that those of two workers never mix."""
+
+    def __init__(self, logs: Path) -> None:
+        self._logs = logs
+        self._done: dict[Path, int] = {}
+        self._punched: dict[Path, int] = {}
+        for path in self._paths():  # an earlier run has passed it on
+            path.unlink()
+
+    def take(self) -> bytes:
+        """Lines that were printed since the last call, at most about 1 MB of each worker. Never blocks."""
+        return b"".join(self._take(path) for path in self._paths())
+
+    def _paths(self) -> list[Path]:
+        return sorted(self._logs.glob("worker-*.out"))
+
+    def _take(self, path: Path) -> bytes:
+        start = self._done.get(path, 0)
+        with open(path, "rb") as file:
+            file.seek(start)
+            data = file.read(_READ_BYTES)
+        # A line longer than one read is passed on in pieces rather than never.
+        whole = data.rfind(b"\n") + 1 or (len(data) if len(data) == _READ_BYTES else 0)
+        self._done[path] = start + whole
+        self._give_back(path)
+        return data[:whole]
+
+    def _give_back(self, path: Path) -> None:
+        """Free the blocks of what has been passed on. The writer appends on, so cutting the file is not possible."""
+        first, upto = self._punched.get(path, 0), self._done[path]
+        if upto - first < _PUNCH_BYTES or not sys.platform.startswith("linux"):
+            return
+        self._punched[path] = upto
+        descriptor = os.open(path, os.O_WRONLY)
+        try:
+            fallocate = ctypes.CDLL(None).fallocate
+            fallocate(descriptor, _KEEP_SIZE_AND_PUNCH_HOLE, ctypes.c_int64(first), ctypes.c_int64(upto - first))
+        finally:
+            os.close(descriptor)

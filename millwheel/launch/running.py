@@ -1,0 +1,174 @@
+"""One run while it is alive: everything up in order, watched until the work is done, and down in order.
+
+    up:    ZooKeeper → master, injector → workers
+    down:  master → workers → injector → ZooKeeper
+
+The master goes first, so that it does not hand on what leaving workers drop. Children die with the thread that
+starts them, so one thread starts them all, and it lives longest.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack
+from functools import partial
+
+from rich.console import Console
+
+from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.core.graph import build_graph
+from millwheel.core.spec import PipelineSpec
+from millwheel.errors import SetupError
+from millwheel.launch.base import Launcher, WorkerTemplate
+from millwheel.launch.processes import ProcessLauncher
+from millwheel.launch.progress import ProgressLine
+from millwheel.launch.root import Root, RunInfo
+from millwheel.launch.services import Services, ServiceTemplate, ZooKeeperKeeper
+from millwheel.launch.settings import LauncherKind, RunSettings
+from millwheel.launch.signals import StopSignals
+from millwheel.launch.spark import SparkLauncher, SparkSettings
+from millwheel.launch.summary import Summary, summarize
+from millwheel.launch.supervisor import Supervisor
+from millwheel.launch.watch import Watch
+from millwheel.launch.watching import StatusWatcher
+
+_WORKER_GRACE_S = 20.0
+_SERVICE_GRACE_S = 5.0
+_OUTAGE_S = 60.0
+
+
+class Running:
+    """One run on a prepared root. ``spec`` has its defaults."""
+
+    def __init__(self, settings: RunSettings, spec: PipelineSpec, root: Root, console: Console) -> None:
+        self._settings = settings
+        self._spec = spec
+        self._root = root
+        self._graph = build_graph(spec)
+        self._line = ProgressLine(console)
+        self._supervisor = Supervisor(self._line.say)
+        self._services = Services(root.logs)
+        self._embedded: ZooKeeperKeeper | None = None
+
+    def run(self) -> Summary | None:
+        """The summary once the input has drained; None when SIGINT or SIGTERM came first.
+
+        Raises SetupError, after everything was taken down, when a part cannot be kept alive.
+        """
+        earlier = self._root.read_run()
+        before_s = earlier.seconds if earlier else 0.0
+        watch = Watch(self._spec.name, self._graph, self._supervisor, self._services, self._line, self._root.logs)
+        with StopSignals() as signals, self._line:
+            with ExitStack() as stack:  # undone from the last to the first, after errors too
+                zookeeper = self._start_zookeeper(stack)
+                self._claim(zookeeper)
+                self._note(zookeeper, before_s)
+                watcher = self._start_watcher(zookeeper, stack)
+                self._start_services(zookeeper, stack)
+                launcher = self._start_workers(zookeeper, stack)
+                signals.catch()
+                began_s = time.monotonic()
+                view = watch.until_drained(launcher, watcher, signals.requested, self._check)
+                seconds = before_s + time.monotonic() - began_s
+                self._note(zookeeper, seconds)
+                self._line.show(f"{self._spec.name}: stopping", time.monotonic())
+            watch.pass_on_output()
+        self._root.clear_scratch()
+        return summarize(self._graph, view, seconds, self._restarts()) if view is not None else None
+
+    # --- up, in this order -------------------------------------------------------------------------------
+
+    def _start_zookeeper(self, stack: ExitStack) -> str:
+        if self._settings.zookeeper:
+            return self._settings.zookeeper
+        self._embedded = ZooKeeperKeeper(self._root.path / "zookeeper", self._line.say)
+        stack.callback(self._embedded.stop)
+        return self._embedded.start()
+
+    def _claim(self, zookeeper: str) -> None:
+        """Root and ZooKeeper must belong together: with tables of another root, or none for a used one, state is lost.
+
+        Raises SetupError when they do not.
+        """
+        coordination = self._connect(zookeeper)
+        try:
+            mine = self._root.identity.instance.encode()
+            stands = coordination.put_if_absent("instance", mine)
+            if stands != mine:
+                raise SetupError(
+                    f"ZooKeeper at {zookeeper} coordinates another run of {self._spec.name!r} (root instance "
+                    f"{stands.decode()}, ours is {mine.decode()}). Use another chroot (--zookeeper host:port/chroot) "
+                    "or the root that belongs to it"
+                )
+            if self._root.used() and not coordination.tables():
+                raise SetupError(
+                    f"The root {self._root.path} holds journals, but ZooKeeper at {zookeeper} has no range tables for "
+                    "it: its data was lost, or it is another server. Name the one that this root was used with"
+                )
+        finally:
+            coordination.close()
+
+    def _note(self, zookeeper: str, seconds: float) -> None:
+        """Tell tools, and the next run, where this one is and how long the work has taken so far."""
+        identity = self._root.identity
+        self._root.write_run(RunInfo(identity.pipeline, identity.instance, zookeeper, os.getpid(), round(seconds, 3)))
+
+    def _start_watcher(self, zookeeper: str, stack: ExitStack) -> StatusWatcher:
+        watcher = StatusWatcher(lambda: self._connect(zookeeper))
+        stack.callback(watcher.stop)
+        watcher.start()
+        return watcher
+
+    def _start_services(self, zookeeper: str, stack: ExitStack) -> None:
+        template = ServiceTemplate(str(self._root.path), zookeeper, self._spec.name)
+        master = template.command("millwheel.master", "--workers", str(self._settings.workers))
+        injector = template.command("millwheel.injector")
+        stack.callback(self._services.stop, _SERVICE_GRACE_S)
+        self._supervisor.keep("master", partial(self._services.start, "master", master))
+        self._supervisor.keep("injector", partial(self._services.start, "injector", injector))
+
+    def _start_workers(self, zookeeper: str, stack: ExitStack) -> Launcher:
+        launcher = self._launcher(zookeeper)
+        stack.callback(launcher.stop, _WORKER_GRACE_S)
+        stack.callback(self._services.stop_one, "master", _SERVICE_GRACE_S)
+        for slot in self._settings.slots:
+            self._supervisor.keep(f"worker {slot}", partial(launcher.start, slot))
+        return launcher
+
+    def _launcher(self, zookeeper: str) -> Launcher:
+        settings, root = self._settings, self._root
+        spark = SparkSettings(
+            master=settings.spark_master,
+            slots=len(settings.slots),
+            app_name=f"millwheel {self._spec.name}",
+            scratch=str(root.scratch),
+            log=str(root.logs / "spark.log"),
+            submitted=settings.submitted,
+        )
+        processes = settings.launcher is LauncherKind.PROCESSES
+        template = WorkerTemplate(
+            root=str(root.path),
+            zookeeper=zookeeper,
+            pipeline=self._spec.name,
+            logs=str(root.logs),
+            scratch=str(root.scratch) if processes or spark.local else "",
+            module=settings.worker_module,
+        )
+        return ProcessLauncher(template) if processes else SparkLauncher(template, spark, str(root.stop_file))
+
+    # --- while it runs -----------------------------------------------------------------------------------
+
+    def _connect(self, zookeeper: str) -> ZooKeeperCoordination:
+        """A session that rides out a restart of ZooKeeper: the driver owns nothing that others could take."""
+        return ZooKeeperCoordination(zookeeper, self._spec.name, lost_after_s=_OUTAGE_S)
+
+    def _check(self) -> None:
+        if self._embedded is not None:
+            self._embedded.check()
+
+    def _restarts(self) -> dict[str, int]:
+        found = self._supervisor.restarts()
+        if self._embedded is not None and self._embedded.restarts:
+            found["zookeeper"] = self._embedded.restarts
+        return found

@@ -1,0 +1,57 @@
+"""What a run is asked to do: the command line as a frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from millwheel.errors import SetupError
+from millwheel.launch.base import WORKER_MODULE
+
+
+class LauncherKind(str, Enum):
+    """Where workers run: inside Spark executors, or as plain processes of this machine."""
+
+    SPARK = "spark"
+    PROCESSES = "processes"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """``root`` "" is ``.millwheel/<pipeline>`` below the current folder, ``zookeeper`` "" an embedded one,
+    ``spark_master`` "" executors on this machine. ``submitted`` is True when spark-submit has chosen the master.
+    ``summary`` names a file that gets the summary as JSON.
+    """
+
+    pipeline: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    workers: int = 2
+    spares: int = 0
+    launcher: LauncherKind = LauncherKind.SPARK
+    spark_master: str = ""
+    submitted: bool = False
+    root: str = ""
+    zookeeper: str = ""
+    summary: str = ""
+    worker_module: str = WORKER_MODULE
+
+    @property
+    def slots(self) -> range:
+        """The slots of workers and spares."""
+        return range(self.workers + self.spares)
+
+    def place(self, pipeline: str) -> str:
+        """The root as given, or a pipeline's default one."""
+        return self.root or f".millwheel/{pipeline}"
+
+
+def parse_sets(pairs: Sequence[str]) -> dict[str, str]:
+    """``NAME=VALUE`` pairs as a mapping. Raises SetupError naming the one that is none."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise SetupError(f"--set {pair}: write it as --set NAME=VALUE")
+        found[name.strip()] = value
+    return found

@@ -1,0 +1,76 @@
+"""The driver's loop while a run goes on: deaths, progress, what workers print, the end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from millwheel.core.graph import Graph, NodeKind
+from millwheel.launch.base import Launcher
+from millwheel.launch.output import OutputPump
+from millwheel.launch.progress import ProgressLine, RateMeter, progress_text
+from millwheel.launch.services import Services
+from millwheel.launch.summary import ClusterView, total
+from millwheel.launch.supervisor import Ended, Supervisor
+from millwheel.launch.watching import StatusWatcher
+
+_STEP_S = 0.02
+_SHOW_INTERVAL_S = 0.25
+
+
+class Watch:
+    """Steps the supervisor and shows what goes on."""
+
+    def __init__(
+        self, pipeline: str, graph: Graph, supervisor: Supervisor, services: Services, line: ProgressLine, logs: Path
+    ) -> None:
+        self._pipeline = pipeline
+        self._graph = graph
+        self._supervisor = supervisor
+        self._services = services
+        self._line = line
+        self._pump = OutputPump(logs)
+        self._rate = RateMeter()
+        self._show_due_s = 0.0
+
+    def until_drained(
+        self, launcher: Launcher, watcher: StatusWatcher, stop: threading.Event, check: Callable[[], None]
+    ) -> ClusterView | None:
+        """How the graph stood when it had drained, or None when ``stop`` was set first.
+
+        Raises SetupError when a process cannot be kept alive, or when ``check`` does.
+        """
+        while not stop.wait(_STEP_S):
+            now_s = time.monotonic()
+            check()
+            self._answer_deaths(launcher, now_s)
+            view = watcher.latest
+            if view is not None and view.drained(self._graph):
+                return view
+            if now_s >= self._show_due_s:
+                self._show_due_s = now_s + _SHOW_INTERVAL_S
+                self.pass_on_output()
+                self._line.show(self._text(view, now_s), now_s)
+        return None
+
+    def pass_on_output(self) -> None:
+        """Print what workers printed."""
+        while data := self._pump.take():
+            with self._line.hidden():
+                sys.stdout.buffer.write(data)
+                sys.stdout.flush()
+
+    def _answer_deaths(self, launcher: Launcher, now_s: float) -> None:
+        for gone in launcher.exits():
+            self._supervisor.ended(Ended(f"worker {gone.slot}", gone.code, gone.lived_s, gone.last_words), now_s)
+        for ended in self._services.ended():
+            self._supervisor.ended(ended, now_s)
+        self._supervisor.step(now_s)
+
+    def _text(self, view: ClusterView | None, now_s: float) -> str:
+        counters = {name: node.counters for name, node in view.nodes.items()} if view else {}
+        rate = self._rate.add(now_s, total(self._graph, counters, "records_in", NodeKind.SOURCE))
+        return progress_text(self._pipeline, self._graph, view, rate, self._supervisor.restarts())
