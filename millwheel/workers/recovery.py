@@ -10,8 +10,8 @@ import msgspec
 from millwheel.core.codec import Commit, decode_commit
 from millwheel.core.layout import META, decode_meta
 from millwheel.core.table import Ancestor, ShardEntry
-from millwheel.errors import CorruptionError
-from millwheel.ports import Journals, Snapshots, StateStore, StateStores
+from millwheel.errors import CorruptionError, FencedError
+from millwheel.ports import Journals, Manifest, Snapshots, StateStore, StateStores
 
 _ARRAY_OF_5 = b"\x95"
 _pack = msgspec.msgpack.Encoder().encode
@@ -20,9 +20,28 @@ _pack = msgspec.msgpack.Encoder().encode
 def recover(entry: ShardEntry, stores: StateStores, snapshots: Snapshots, journals: Journals, scratch: str) -> StateStore:
     """An open store with every commit of ``entry``'s lineage, and nothing else.
 
-    Raises CorruptionError when a commit is missing or unreadable: recovery never skips.
+    Raises CorruptionError when a commit is missing or unreadable: recovery never skips. A snapshot that an earlier
+    owner published at its last moment may let journal segments go while they are being read: then recovery starts
+    again from that snapshot.
     """
-    manifest = snapshots.latest(entry.shard)
+    while True:
+        manifest = snapshots.latest(entry.shard)
+        try:
+            return _recover_from(manifest, entry, stores, snapshots, journals, scratch)
+        except (CorruptionError, FencedError):
+            newest = snapshots.latest(entry.shard)
+            if newest == manifest:
+                raise
+
+
+def _recover_from(
+    manifest: Manifest | None,
+    entry: ShardEntry,
+    stores: StateStores,
+    snapshots: Snapshots,
+    journals: Journals,
+    scratch: str,
+) -> StateStore:
     checkpoint = None
     if manifest is not None:
         checkpoint = str(Path(scratch) / f"restore-{entry.shard}-{entry.token}")
@@ -34,8 +53,12 @@ def recover(entry: ShardEntry, stores: StateStores, snapshots: Snapshots, journa
             f"shard {entry.shard}: snapshot {manifest.number} says it ends with commit {manifest.last_commit}, "
             f"its store with {have}"
         )
-    for ancestor in entry.lineage:
-        have = _replay(entry.shard, ancestor, journals, store, have)
+    try:
+        for ancestor in entry.lineage:
+            have = _replay(entry.shard, ancestor, journals, store, have)
+    except BaseException:
+        store.close()
+        raise
     return store
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millwheel.core.graph import Graph
 from millwheel.core.keys import Key, check_key, key_hash
 from millwheel.core.records import Batch
-from millwheel.core.spec import KeyKind, KeySpec
+from millwheel.core.spec import ComputationSpec, KeyKind, KeySpec
 from millwheel.core.table import RangeTable
 from millwheel.errors import RecordError
 
@@ -32,11 +32,12 @@ class Keyless:
 @dataclass(frozen=True, slots=True)
 class Consumer:
     """A consumer of a stream: ``field`` is set when its key is one plain field, ``extract`` None when it takes
-    the key the producer gave."""
+    the key the producer gave. ``wants_late`` when it has a policy of its own for late records."""
 
     node: str
     field: str
     extract: Extractor | None
+    wants_late: bool = False
 
 
 class Fanout:
@@ -49,26 +50,47 @@ class Fanout:
                 spec = next(given.key for given in graph.nodes[name].inputs if given.stream == stream)
                 field = spec.names[0] if spec.kind is KeyKind.FIELD else ""
                 extract = None if spec.kind is KeyKind.RECORD else load_extractor(spec)
-                self._consumers.setdefault(stream, []).append(Consumer(name, field, extract))
+                consumer = Consumer(name, field, extract, _wants_late(graph.nodes[name].computation))
+                self._consumers.setdefault(stream, []).append(consumer)
 
     def consumed(self, stream: str) -> bool:
         """True when anybody takes this stream."""
         return stream in self._consumers
 
-    def split(self, batch: Batch, decoded: Sequence[Any]) -> tuple[list[tuple[str, Batch]], list[Keyless]]:
-        """(consumer, batch under its keys) for every consumer, and the records that had no key for one."""
+    def drops_late(self, stream: str) -> bool:
+        """True when some consumer does not get the late records of this stream."""
+        return any(not consumer.wants_late for consumer in self._consumers.get(stream, ()))
+
+    def split(
+        self, batch: Batch, decoded: Sequence[Any], late: Collection[int] = ()
+    ) -> tuple[list[tuple[str, Batch]], list[Keyless]]:
+        """(consumer, batch under its keys) for every consumer, and the records that had no key for one. The places in
+        ``late`` go only to consumers that want late records."""
         out: list[tuple[str, Batch]] = []
         refused: list[Keyless] = []
         for consumer in self._consumers.get(batch.stream, ()):
-            keys, missing = _keys(consumer, batch.keys, decoded)
-            mine = Batch(batch.stream, batch.seqs, batch.timestamps, keys, batch.values, batch.ids, batch.born_us)
+            places = _places(batch, consumer, late)
+            part = batch if places is None else batch.pick(places)
+            keys, missing = _keys(consumer, part.keys, decoded if places is None else [decoded[i] for i in places])
+            mine = replace(part, keys=keys)
             if missing:
-                refused += missing
                 gone = {bad.place for bad in missing}
                 mine = mine.pick([i for i in range(len(mine)) if i not in gone])
+                refused += missing if places is None else [replace(bad, place=places[bad.place]) for bad in missing]
             if len(mine):
                 out.append((consumer.node, mine))
         return out, refused
+
+
+def _places(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[int] | None:
+    """The places of the records that a consumer gets; None for all of them."""
+    if not late or consumer.wants_late:
+        return None
+    return [place for place in range(len(batch)) if place not in late]
+
+
+def _wants_late(computation: ComputationSpec | None) -> bool:
+    return computation is not None and (computation.allowed_lateness_us > 0 or computation.late != "drop")
 
 
 def _keys(consumer: Consumer, given: list[Key], decoded: Sequence[Any]) -> tuple[list[Key], list[Keyless]]:

@@ -96,6 +96,7 @@ class WorkerRuntime:
         self._groups: deque[tuple[bool, list[Prepared]]] = deque()
         self._snapshots = SnapshotPolicy(ports.snapshots, ports.journal)
         self._stopping = False
+        self._joined = False
         self._next_report = 0
         self._next_load = 0
         self._unreported = True
@@ -278,6 +279,10 @@ class WorkerRuntime:
 
     def _on_workers(self, event: ev.WorkersChanged, now: int) -> None:
         self._addresses = dict(event.addresses)
+        if self.incarnation in event.addresses:
+            self._joined = True
+        elif self._joined:
+            raise FencedError(f"{self.incarnation} is no member any more: the master has declared it dead")
 
     def _on_table(self, event: ev.TableChanged, now: int) -> None:
         table = event.table

@@ -42,6 +42,7 @@ class SnapshotPolicy:
         self._covered: dict[str, int] = {}
         self._contents: dict[int, dict[str, int]] = {}
         self._busy = ""
+        self._newest = 0
 
     def opened(self, shard: Shard, now: int) -> None:
         """A shard is served here now. What it recovered from older journals wants a snapshot of its own."""
@@ -59,6 +60,7 @@ class SnapshotPolicy:
 
     def written(self, segment: int, prepared: Prepared) -> None:
         """A commit lies in this segment of the journal."""
+        self._newest = max(self._newest, segment)
         if prepared.commit is not None:
             self._contents.setdefault(segment, {})[prepared.shard.identity.shard] = prepared.number
 
@@ -90,14 +92,15 @@ class SnapshotPolicy:
         self._busy = name
 
     def published(self, name: str, token: int, last_commit: int) -> None:
-        """A snapshot stands; drop the segments that nobody needs any more."""
+        """A snapshot stands; drop the segments that nobody needs any more. Only of those below the newest one that
+        we were told of do we know all the contents."""
         state = self._shards.get(name)
         if state is not None and state.token == token:
             state.covered, state.path = last_commit, ""
         if self._busy == name:
             self._busy = ""
         self._covered[name] = max(last_commit, self._covered.get(name, 0))
-        for segment in list(self._journal.segments())[:-1]:
+        for segment in [segment for segment in self._journal.segments() if segment < self._newest]:
             contents = self._contents.get(segment, {})
             if all(self._covered.get(shard, -1) >= number for shard, number in contents.items()):
                 self._contents.pop(segment, None)

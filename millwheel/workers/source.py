@@ -9,6 +9,7 @@ committed before anything is sent.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -227,10 +228,10 @@ class _Sorting:
         bad = set(problems) | self._too_far(partition, read, stamps, problems)
         floor = self.max_timestamp - self._spec.max_delay_us if self.max_timestamp > MIN_TIME else MIN_TIME
         late = self._late(stamps, bad)
-        if late:
+        if late and self._parts.fanout.drops_late(self._spec.name):
             counters["late"] = len(late)
-        batch = self._batch(partition, read, stamps, bad | late)
-        out, keyless = self._parts.fanout.split(batch, batch.values)
+        batch = self._batch(partition, read, stamps, bad)
+        out, keyless = self._parts.fanout.split(batch, batch.values, _moved(late, bad))
         for missing in keyless:
             place = missing.place
             self._letter(batch.seqs[place], partition, missing.reason, batch.values[place], missing.node)
@@ -308,3 +309,11 @@ class _Sorting:
         keys = [self._parts.node] * count
         batch = Batch(DEAD_LETTERS, seqs, [timestamp] * count, keys, values, None, self._now)
         return self._parts.fanout.split(batch, values)[0]
+
+
+def _moved(late: set[int], bad: set[int]) -> set[int]:
+    """The places of late records once the bad ones are taken out."""
+    if not late or not bad:
+        return late
+    dropped = sorted(bad)
+    return {place - bisect_left(dropped, place) for place in late}
