@@ -25,9 +25,10 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+# The package as one file, for `spark-submit --py-files build/millwheel.zip`.
 package: $(READY)
-	rm -rf build && mkdir -p build
-	$(BIN)/python -m zipfile -c build/millwheel.zip millwheel
+	@mkdir -p build
+	$(BIN)/python deploy/make_zip.py build/millwheel.zip
 
 proto: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --grpc_python_out=. --mypy_out=. --mypy_grpc_out=. proto/millwheel/pb/*.proto

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from millwheel.launch.address import LOOPBACK
 from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
 
 app = typer.Typer(
@@ -29,6 +30,14 @@ RootFolder = Annotated[
 ]
 ZooKeeper = Annotated[
     str, typer.Option(metavar="HOST:PORT/CHROOT", help="a ZooKeeper of yours; default: one is started here")
+]
+Listen = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS",
+        help="address that all processes serve on, without authentication: this machine's loopback, or `auto` for the "
+        "one that other machines reach it by, in a network that you trust",
+    ),
 ]
 SummaryFile = Annotated[str, typer.Option(metavar="FILE.json", help="write the summary there, as JSON")]
 
@@ -65,6 +74,7 @@ def run(
     root: RootFolder = "",
     zookeeper: ZooKeeper = "",
     summary: SummaryFile = "",
+    listen: Listen = LOOPBACK,
 ) -> None:
     """Run a pipeline until its input ends, or until Ctrl-C. Run again on the same root, it continues."""
     from millwheel.launch.driver import Driver
@@ -79,6 +89,7 @@ def run(
         root=root,
         zookeeper=zookeeper,
         summary=summary,
+        listen=listen,
     )
     raise typer.Exit(Driver(settings, Console(stderr=True)).run())
 

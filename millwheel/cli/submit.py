@@ -5,8 +5,9 @@ from __future__ import annotations
 import typer
 from rich.console import Console
 
-from millwheel.cli.app import Pipeline, RootFolder, Sets, Spares, SummaryFile, Workers, ZooKeeper
+from millwheel.cli.app import Listen, Pipeline, RootFolder, Sets, Spares, SummaryFile, Workers, ZooKeeper
 from millwheel.cli.errors import sentences
+from millwheel.launch.address import LOOPBACK
 from millwheel.launch.settings import RunSettings, parse_sets
 
 
@@ -18,6 +19,7 @@ def _run(
     root: RootFolder = "",
     zookeeper: ZooKeeper = "",
     summary: SummaryFile = "",
+    listen: Listen = LOOPBACK,
 ) -> None:
     """Run a pipeline in the executors of this Spark application, one long task per worker."""
     from millwheel.launch.driver import Driver
@@ -31,6 +33,7 @@ def _run(
         root=root,
         zookeeper=zookeeper,
         summary=summary,
+        listen=listen,
     )
     raise typer.Exit(Driver(settings, Console(stderr=True)).run())
 

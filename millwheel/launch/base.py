@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass
 from typing import Protocol
 
+from millwheel.launch.address import LOOPBACK, listen_on
+
 WORKER_MODULE = "millwheel.workers"
 
 
@@ -23,12 +25,14 @@ class WorkerTemplate:
     logs: str
     scratch: str
     module: str = WORKER_MODULE
+    listen: str = LOOPBACK
 
     def command(self, slot: int, scratch: str, python: str = sys.executable) -> list[str]:
-        """The argv of one worker."""
+        """The argv of one worker, made on the machine where it will run."""
         return [
             *(python, "-m", self.module, "--root", self.root, "--zookeeper", self.zookeeper),
             *("--pipeline", self.pipeline, "--slot", str(slot), "--scratch", scratch),
+            *("--listen", listen_on(self.listen, self.zookeeper)),
         ]
 
 

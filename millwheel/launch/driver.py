@@ -10,6 +10,7 @@ from rich.console import Console
 
 from millwheel.core.spec import PipelineSpec
 from millwheel.errors import SetupError
+from millwheel.launch.address import check_reach
 from millwheel.launch.inputs import changed_inputs, keep_inputs
 from millwheel.launch.report import report
 from millwheel.launch.root import Root
@@ -34,6 +35,7 @@ class Driver:
 
         Raises PipelineError or SetupError, with sentences, when it cannot run.
         """
+        check_reach(self._settings.listen, self._settings.zookeeper)
         spec = self._validated()
         root = Root.open(self._settings.place(spec.name), spec.name)
         try:

@@ -121,7 +121,7 @@ class Running:
         return watcher
 
     def _start_services(self, zookeeper: str, stack: ExitStack) -> None:
-        template = ServiceTemplate(str(self._root.path), zookeeper, self._spec.name)
+        template = ServiceTemplate(str(self._root.path), zookeeper, self._spec.name, self._settings.listen)
         master = template.command("millwheel.master", "--workers", str(self._settings.workers))
         injector = template.command("millwheel.injector")
         stack.callback(self._services.stop, _SERVICE_GRACE_S)
@@ -154,6 +154,7 @@ class Running:
             logs=str(root.logs),
             scratch=str(root.scratch) if processes or spark.local else "",
             module=settings.worker_module,
+            listen=settings.listen,
         )
         return ProcessLauncher(template) if processes else SparkLauncher(template, spark, str(root.stop_file))
 

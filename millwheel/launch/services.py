@@ -11,6 +11,7 @@ from pathlib import Path
 
 from millwheel.adapters.zookeeper_server import EmbeddedZooKeeper
 from millwheel.errors import SetupError
+from millwheel.launch.address import LOOPBACK, listen_on
 from millwheel.launch.child import Child, stop_all
 from millwheel.launch.coordinator import embedded_zookeeper
 from millwheel.launch.supervisor import Ended
@@ -25,12 +26,13 @@ class ServiceTemplate:
     root: str
     zookeeper: str
     pipeline: str
+    listen: str = LOOPBACK
 
     def command(self, module: str, *more: str) -> list[str]:
         """The argv of ``python -m module``."""
         return [
             *(sys.executable, "-m", module, "--root", self.root, "--zookeeper", self.zookeeper),
-            *("--pipeline", self.pipeline, *more),
+            *("--pipeline", self.pipeline, "--listen", listen_on(self.listen, self.zookeeper), *more),
         ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from millwheel.errors import SetupError
+from millwheel.launch.address import LOOPBACK
 from millwheel.launch.base import WORKER_MODULE
 
 
@@ -21,7 +22,7 @@ class LauncherKind(str, Enum):
 class RunSettings:
     """``root`` "" is ``.millwheel/<pipeline>`` below the current folder, ``zookeeper`` "" an embedded one,
     ``spark_master`` "" executors on this machine. ``submitted`` is True when spark-submit has chosen the master.
-    ``summary`` names a file that gets the summary as JSON.
+    ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes serve on.
     """
 
     pipeline: str
@@ -34,6 +35,7 @@ class RunSettings:
     root: str = ""
     zookeeper: str = ""
     summary: str = ""
+    listen: str = LOOPBACK
     worker_module: str = WORKER_MODULE
 
     @property

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Run a pipeline on Kubernetes, driver included, in an image that holds Spark, Python and this package.
+#
+#   IMAGE=registry/millwheel:0.1 CLAIM=millwheel-root \
+#   deploy/kubernetes.sh k8s://https://HOST:6443 /opt/pipelines/ads/pipeline.yaml \
+#     --set input=/root-volume/input --root /root-volume/ads --zookeeper zookeeper:2181/millwheel
+#
+# IMAGE: made from deploy/Dockerfile. CLAIM: a ReadWriteMany volume claim, mounted at /root-volume in all pods.
+# EXECUTORS (default 2) workers are started, each in a pod of its own.
+set -euo pipefail
+[ $# -ge 2 ] && [ -n "${IMAGE:-}" ] && [ -n "${CLAIM:-}" ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+master=$1
+shift
+workers=${EXECUTORS:-2}
+volume() {
+  local prefix=spark.kubernetes.$1.volumes.persistentVolumeClaim.root
+  printf '%s\n' --conf "$prefix.mount.path=/root-volume" --conf "$prefix.options.claimName=$CLAIM"
+}
+mapfile -t volumes < <(volume driver; volume executor)
+exec "${SPARK_SUBMIT:-spark-submit}" \
+  --master "$master" \
+  --deploy-mode cluster \
+  --name millwheel \
+  --conf spark.kubernetes.container.image="$IMAGE" \
+  --conf spark.kubernetes.namespace="${NAMESPACE:-default}" \
+  --conf spark.kubernetes.authenticate.driver.serviceAccountName="${SERVICE_ACCOUNT:-spark}" \
+  --conf spark.executor.instances="$workers" \
+  --conf spark.executor.cores=1 \
+  --conf spark.executor.memory=512m \
+  --conf spark.executor.memoryOverhead="${WORKER_MEMORY:-1g}" \
+  --conf spark.executor.maxNumFailures=100000 \
+  "${volumes[@]}" \
+  local:///opt/millwheel/deploy/spark_submit.py "$@" --workers "$workers" --listen auto

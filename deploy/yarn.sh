@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Run a pipeline on YARN, driver included: the shell may end, the pipeline goes on.
+#
+#   deploy/yarn.sh PIPELINE.yaml ENVIRONMENT.tar.gz --set input=… --root /shared/ads --zookeeper HOST:2181/millwheel
+#
+# ENVIRONMENT.tar.gz is a relocatable Python environment with the dependencies (conda-pack or venv-pack make one).
+# The root must be a folder that every node mounts under the same path, and so must the pipeline's folder.
+# EXECUTORS (default 2) workers are started, each in a container of its own.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+package=${MILLWHEEL_ZIP:-$here/../build/millwheel.zip}
+[ $# -ge 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ -f "$package" ] || { echo "There is no $package: run \`make package\` first, or set MILLWHEEL_ZIP" >&2; exit 1; }
+pipeline=$1 environment=$2
+shift 2
+workers=${EXECUTORS:-2}
+exec "${SPARK_SUBMIT:-spark-submit}" \
+  --master yarn \
+  --deploy-mode "${DEPLOY_MODE:-cluster}" \
+  --num-executors "$workers" \
+  --executor-cores 1 \
+  --executor-memory 512m \
+  --conf spark.executor.memoryOverhead="${WORKER_MEMORY:-1g}" \
+  --conf spark.yarn.maxAppAttempts=100 \
+  --conf spark.yarn.am.attemptFailuresValidityInterval=1h \
+  --conf spark.yarn.max.executor.failures=100000 \
+  --conf spark.yarn.appMasterEnv.PYSPARK_PYTHON=./environment/bin/python \
+  --conf spark.executorEnv.PYSPARK_PYTHON=./environment/bin/python \
+  --archives "$environment#environment" \
+  --py-files "$package" \
+  "$here/spark_submit.py" "$pipeline" --workers "$workers" --listen auto "$@"

@@ -1,0 +1,41 @@
+"""Which address a process of a run serves on."""
+
+from __future__ import annotations
+
+import socket
+
+from millwheel.errors import SetupError
+
+LOOPBACK = "127.0.0.1"
+AUTO = "auto"
+"""The address of the network interface by which this machine reaches ZooKeeper."""
+
+
+def listen_on(wanted: str, zookeeper: str) -> str:
+    """``host:0`` to serve on: ``wanted`` itself, or, for :data:`AUTO`, what others reach this machine by.
+
+    Raises SetupError when the machine has no way to ZooKeeper.
+    """
+    return f"{_facing(zookeeper) if wanted == AUTO else wanted}:0"
+
+
+def check_reach(wanted: str, zookeeper: str) -> None:
+    """Raises SetupError when processes on other machines are meant to join, but cannot reach our ZooKeeper."""
+    if wanted != LOOPBACK and not zookeeper:
+        raise SetupError(
+            f"--listen {wanted} lets other machines in, but they cannot reach the embedded ZooKeeper, which serves "
+            "this machine only. Name one that all machines reach: --zookeeper host:port/chroot"
+        )
+
+
+def _facing(zookeeper: str) -> str:
+    host, _, port = zookeeper.partition("/")[0].partition(",")[0].rpartition(":")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, int(port)))  # sends nothing: it only asks the kernel for the route
+            return str(probe.getsockname()[0])
+    except (OSError, ValueError) as error:
+        raise SetupError(
+            f"This machine ({socket.gethostname()}) has no way to ZooKeeper at {zookeeper}: {error}. "
+            "Check --zookeeper, or name an address of every machine with --listen"
+        ) from error
