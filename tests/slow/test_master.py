@@ -22,6 +22,7 @@ from millwheel.errors import FencedError
 from millwheel.launch.coordinator import embedded_zookeeper
 from millwheel.launch.lifeline import child_environment
 from millwheel.launch.shipping import ship
+from millwheel.master.__main__ import demands
 from millwheel.pb import master_pb2 as pb
 from millwheel.pb.master_pb2_grpc import MasterStub
 
@@ -42,7 +43,6 @@ computations:
 sinks:
   by_minute: {stdout: {}}
 """
-NODES = {"source.hits", "traffic", "sink.by_minute"}
 _DEADLINE_S = 20.0
 
 
@@ -60,6 +60,7 @@ class Cluster:
     def __init__(self, root: Path, zookeeper: str) -> None:
         self.root = root
         self.zookeeper = f"{zookeeper}/{root.name}"
+        self.nodes = {demand.name for demand in demands(root)}
         self.pids: dict[str, subprocess.Popen[bytes]] = {}
         self.session = ZooKeeperCoordination(self.zookeeper, "hits")
         self.members: Mapping[str, bytes] = {}
@@ -92,7 +93,7 @@ class Cluster:
         tables = self.tables()
         entries = [entry for table in tables.values() for entry in table.shards]
         return (
-            tables.keys() == NODES
+            tables.keys() == self.nodes
             and {e.owner for e in entries} == set(workers)
             and not any(e.next_owner for e in entries)
         )
@@ -191,7 +192,7 @@ def test_the_leader_describes_and_moves_and_refuses_nonsense(cluster: Cluster) -
     leader = cluster.leader()
     reply = leader.Describe(pb.DescribeRequest(), timeout=5)
     assert sorted(reply.workers) == ["w1", "w2"]
-    assert {RangeTable.decode(data, 0).computation for data in reply.tables} == NODES
+    assert {RangeTable.decode(data, 0).computation for data in reply.tables} == cluster.nodes
     before = next(entry for entry in cluster.tables()["traffic"].shards if entry.owner == "w1")
     moved = leader.Move(pb.MoveRequest(node="traffic", shard=before.shard, worker="w2"), timeout=5)
     assert moved.accepted, moved.reason

@@ -32,8 +32,9 @@ def test_nothing_changes_about_a_dead_owners_shard_before_its_journal_is_sealed(
 
 
 def test_a_sealed_owner_becomes_an_ancestor_and_another_worker_the_owner() -> None:
-    after = follow(entry(), takers=("w2",), dead={"w1": 120})
-    assert after == entry(owner="w2", token=5, lineage=(Ancestor("w1", 4, 120, -1),))
+    older = Ancestor("w0", 3, -1, 8)
+    after = follow(entry(lineage=(older,)), takers=("w2",), dead={"w1": 120})
+    assert after == entry(owner="w2", token=5, lineage=(older, Ancestor("w1", 4, 120, -1)))
 
 
 def test_without_workers_a_sealed_owners_shard_waits_and_is_given_away_later() -> None:
