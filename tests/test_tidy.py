@@ -1,0 +1,245 @@
+"""The rules of the house that a machine can check: who may import what, sizes, words, and generated code."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+HOUSE = Path(__file__).resolve().parent.parent
+PACKAGE = HOUSE / "millwheel"
+GENERATED = PACKAGE / "pb"
+PURE_NAMES = frozenset({"state.py", "events.py", "effects.py", "planner.py"})
+MAX_LINES = 450
+
+# What a pure module may take from outside: values, data structures and arithmetic, nothing that does or waits.
+PURE_LIBRARIES = frozenset(
+    """
+    __future__ abc array ast bisect calendar collections contextlib copy dataclasses datetime decimal difflib enum fractions
+    functools hashlib heapq io itertools json math numbers operator re statistics string struct types typing
+    unicodedata warnings weakref zlib zoneinfo
+    bitarray datasketches ddsketch msgspec numpy polars pyarrow pybloom_live simpleeval typing_extensions xxhash
+    """.split()  # noqa: SIM905
+)
+SERVICES = frozenset({"injector", "master", "workers"})
+
+
+@cache
+def sources() -> tuple[Path, ...]:
+    """Every module of the package that people wrote."""
+    return tuple(path for path in sorted(PACKAGE.rglob("*.py")) if GENERATED not in path.parents)
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(HOUSE).as_posix()
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Full dotted names of what a module imports, wherever in it; types only counts as well."""
+    package = path.relative_to(HOUSE).parent.parts
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = (
+                ".".join([*package[: len(package) + 1 - node.level], node.module or ""]) if node.level else node.module
+            )
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def must_be_pure(path: Path) -> bool:
+    return PACKAGE / "core" in path.parents or path.name in PURE_NAMES
+
+
+def allowed_in_pure(name: str, path: Path) -> bool:
+    """Values and arithmetic, core, and siblings that keep to the same rule."""
+    top, *rest = name.split(".")
+    if top != "millwheel":
+        return top in PURE_LIBRARIES
+    if rest[0] in ("core", "errors"):
+        return True
+    sibling = path.parent / f"{rest[1]}.py" if len(rest) > 1 and rest[0] == path.parent.name else path
+    return sibling != path and sibling.exists() and is_pure(sibling)
+
+
+@cache
+def is_pure(path: Path) -> bool:
+    return all(allowed_in_pure(name, path) for name in imports_of(path))
+
+
+def offences(rule: object, paths: Iterator[Path] | tuple[Path, ...]) -> list[str]:
+    """``module imports name`` for each import for which ``rule(path, name)`` holds."""
+    assert callable(rule)
+    return [f"{name_of(path)} imports {name}" for path in paths for name in imports_of(path) if rule(path, name)]
+
+
+def test_pure_modules_import_nothing_that_acts() -> None:
+    pure = tuple(path for path in sources() if must_be_pure(path))
+    assert pure
+    assert not offences(lambda path, name: not allowed_in_pure(name, path), pure)
+
+
+def test_pure_modules_call_no_clock_and_no_chance() -> None:
+    forbidden = {"now", "utcnow", "today", "urandom", "open", "print", "input", "getenv"}
+    found = [
+        f"{name_of(path)}:{call.lineno} calls {word}"
+        for path in sources()
+        if must_be_pure(path)
+        for call in ast.walk(tree_of(path))
+        if isinstance(call, ast.Call)
+        and (word := called_name(call)) in forbidden
+    ]  # fmt: skip
+    assert not found
+
+
+def called_name(call: ast.Call) -> str:
+    """The bare function called, or a method of a module-like name (``datetime.now``), "" for anything else."""
+    function = call.func
+    if isinstance(function, ast.Name):
+        return function.id
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name | ast.Attribute):
+        owner = function.value.id if isinstance(function.value, ast.Name) else function.value.attr
+        return function.attr if owner in ("datetime", "date", "os", "time") else ""
+    return ""
+
+
+def test_services_do_not_know_each_other() -> None:
+    def stranger(path: Path, name: str) -> bool:
+        own = path.relative_to(PACKAGE).parts[0]
+        other = name.split(".")[1] if name.startswith("millwheel.") else ""
+        return own in SERVICES and other in SERVICES - {own}
+
+    assert not offences(stranger, sources())
+
+
+def test_adapters_know_core_and_ports_only() -> None:
+    allowed = {"core", "ports", "errors", "adapters", "pb"}
+
+    def stranger(path: Path, name: str) -> bool:
+        return name.startswith("millwheel.") and name.split(".")[1] not in allowed
+
+    adapters = tuple(path for path in sources() if PACKAGE / "adapters" in path.parents)
+    assert adapters
+    assert not offences(stranger, adapters)
+
+
+@pytest.mark.parametrize(
+    ("library", "doors"),
+    [
+        ("grpc", r"millwheel/adapters/.*\.py|millwheel/[a-z]+/server\.py"),
+        ("kazoo", r"millwheel/adapters/zookeeper\w*\.py"),
+        ("rocksdict", r"millwheel/adapters/rocks\w*\.py"),
+        ("pyspark", r"millwheel/launch/spark\.py"),
+        ("typer", r"millwheel/cli/.*\.py|millwheel/.*__main__\.py"),
+    ],
+)
+def test_each_outside_system_has_one_door(library: str, doors: str) -> None:
+    def trespasses(path: Path, name: str) -> bool:
+        return name.split(".")[0] == library and not re.fullmatch(doors, name_of(path))
+
+    assert not offences(trespasses, sources())
+
+
+def test_only_entry_points_choose_adapters() -> None:
+    """What stands for an outside system is chosen in ``__main__``, by a command or by the driver, and passed on."""
+    ports = (
+        r"millwheel\.adapters\.\w+\.(FileJournals|FileSnapshots|RocksStores|ZooKeeperCoordination|EmbeddedZooKeeper)"
+    )
+    choosers = r"millwheel/(cli/.*|launch/.*|adapters/.*|.*__main__)\.py"
+
+    def trespasses(path: Path, name: str) -> bool:
+        return bool(re.fullmatch(ports, name)) and not re.fullmatch(choosers, name_of(path))
+
+    assert not offences(trespasses, sources())
+
+
+def test_files_have_one_owner_and_a_readable_length() -> None:
+    lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    assert not {name: length for name, length in lengths.items() if length > MAX_LINES}
+
+
+def test_nothing_is_left_for_later() -> None:
+    words = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
+    found = [name_of(path) for path in everything_written() if words.search(path.read_text(encoding="utf-8"))]
+    assert not [name for name in found if name != name_of(Path(__file__))]
+
+
+def everything_written() -> list[Path]:
+    folders = ("millwheel", "tests", "examples", "bench", "deploy")
+    found = [path for folder in folders for path in sorted((HOUSE / folder).rglob("*.py"))]
+    return [path for path in found if GENERATED not in path.parents]
+
+
+def test_only_commands_print() -> None:
+    found = [
+        f"{name_of(path)}:{call.lineno}"
+        for path in sources()
+        if PACKAGE / "cli" not in path.parents
+        for call in ast.walk(tree_of(path))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print"
+    ]
+    assert not found
+
+
+def test_every_module_and_public_name_says_what_it_is() -> None:
+    silent = [name_of(path) for path in sources() if path.stat().st_size and not ast.get_docstring(tree_of(path))]
+    for path in sources():
+        for node in tree_of(path).body:
+            named = isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_")
+            if named and not ast.get_docstring(node):  # type: ignore[arg-type]
+                silent.append(f"{name_of(path)}: {node.name}")  # type: ignore[attr-defined]
+    assert not silent
+
+
+def test_public_names_can_be_imported_and_are_documented() -> None:
+    millwheel = importlib.import_module("millwheel")
+    assert millwheel.__all__ == sorted(millwheel.__all__)
+    for name in millwheel.__all__:
+        assert (getattr(millwheel, name).__doc__ or "").strip(), f"millwheel.{name} has no docstring"
+
+
+def test_the_three_services_are_doors_of_the_house() -> None:
+    for service in sorted(SERVICES):
+        link = HOUSE / service
+        assert link.is_symlink(), f"{service} is no link"
+        assert os.readlink(link) == f"millwheel/{service}"
+
+
+def test_the_glossary_has_every_noun() -> None:
+    words = (HOUSE / "GLOSSARY.md").read_text(encoding="utf-8").lower()
+    nouns = (
+        "record, stream, computation, node, key range, shard, lease token, incarnation, bundle, commit, production, "
+        "journal, seal, snapshot, low watermark, injector, master, root, slot, launcher, cut, channel, partition, "
+        "lineage, window, trigger, pane, timer, dead letter, source, sink, driver"
+    )
+    assert not [noun for noun in nouns.split(", ") if noun not in words]
+
+
+def test_what_runs_in_a_spark_task_loads_none_of_the_libraries_that_must_not_be_forked() -> None:
+    code = "import sys, millwheel.launch.task; print([m for m in ('grpc', 'kazoo', 'rocksdict') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=HOUSE)
+    assert done.stdout.strip() == "[]"
+
+
+def test_generated_code_is_what_the_protos_say(tmp_path: Path) -> None:
+    protos = sorted((HOUSE / "proto").rglob("*.proto"))
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{HOUSE / 'proto'}"]
+    command += [f"--{kind}_out={tmp_path}" for kind in ("python", "grpc_python", "mypy", "mypy_grpc")]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where protoc finds its plug-ins
+    subprocess.run([*command, *map(str, protos)], check=True, cwd=HOUSE, env={**os.environ, "PATH": path})
+    made = {path.name: path.read_text() for path in (tmp_path / "millwheel" / "pb").iterdir()}
+    kept = {name: (GENERATED / name).read_text() for name in made if (GENERATED / name).exists()}
+    assert made == kept, "run `make proto` and commit the result"
