@@ -21,7 +21,17 @@ from millwheel.errors import SetupError
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 # Naming the few jars that it needs, rather than all of Spark's, halves the time the server takes to start.
-_JARS = ("zookeeper-*", "slf4j-api-*", "log4j-*", "netty-*", "metrics-core-*", "snappy-java-*", "commons-*")
+_JARS = (
+    "zookeeper-*",
+    "slf4j-api-*",
+    "log4j-*",
+    "netty-[!t]*",
+    "netty-transport-*",
+    "metrics-core-*",
+    "snappy-java-*",
+    "commons-io-*",
+    "commons-cli-*",
+)
 _JVM = (
     "-Xmx128m",
     "-XX:+UseSerialGC",

@@ -89,7 +89,8 @@ def test_no_order_of_events_breaks_the_rules_and_everything_is_served_in_the_end
     for table in world.tables.values():
         for entry in table.shards:
             owner = world.workers[entry.owner]
-            assert owner.alive and owner.name in world.members
+            assert owner.alive
+            assert owner.name in world.members
             assert owner.open[entry.shard] == (entry.token, world.acked.get(entry.shard, 0))
             assert entry.next_owner == ""
     counts = sorted(len(worker.open) for worker in world.workers.values() if worker.name in world.members)

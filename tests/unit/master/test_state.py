@@ -106,7 +106,8 @@ def test_a_death_is_sealed_then_written_then_removed_then_collected() -> None:
     assert [type(e) for e in write] == [WriteTable]
     table = stored(write).table
     assert owners(table) == ["w2", "w2"]
-    assert table.shards[0].token == 2 and table.shards[0].lineage == (Ancestor("w1", 1, 77, -1),)
+    assert table.shards[0].token == 2
+    assert table.shards[0].lineage == (Ancestor("w1", 1, 77, -1),)
     assert state.handle(TableChanged(table=table)) == [RemoveMember(incarnation="w1")]
     assert state.handle(members("w2")) == []
     pruned = state.handle(ManifestSeen(shard="traffic-0", token=2, last_commit=5))
@@ -129,7 +130,8 @@ def test_a_new_master_finishes_what_the_old_one_began() -> None:
     state = MasterState(config())
     state.handle(TablesLoaded(tables=(table,)))
     effects = state.handle(members("w2"))
-    assert of(effects, SealJournal) and not of(effects, WriteTable)
+    assert of(effects, SealJournal)
+    assert not of(effects, WriteTable)
     write = state.handle(JournalSealed(incarnation="w1", end=77))
     assert owners(stored(write).table) == ["w2", "w2"]
 
