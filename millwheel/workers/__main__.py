@@ -24,6 +24,10 @@ from millwheel.sources import build_source
 from millwheel.workers.assembly import Assembly, Outside
 from millwheel.workers.process import WorkerProcess, WorkerSettings, WorkerStorage, clean_scratch
 
+_LOST_AFTER_S = 20.0
+"""How long ZooKeeper may be away before a worker gives up: what it acks is protected by its journal's seal."""
+_CONNECT_S = 30.0
+
 
 def main(
     root: Annotated[str, typer.Option(help="root of the pipeline, shared by all workers")],
@@ -43,7 +47,7 @@ def _run(root: str, zookeeper: str, pipeline: str, settings: WorkerSettings) -> 
     code = 1
     try:
         assembly = Assembly(load_shipped(root), root, SystemClock(), Outside(build_source, build_sink))
-        coordination = ZooKeeperCoordination(zookeeper, pipeline)
+        coordination = ZooKeeperCoordination(zookeeper, pipeline, lost_after_s=_LOST_AFTER_S, connect_timeout_s=_CONNECT_S)
         storage = WorkerStorage(FileJournals(root), FileSnapshots(root), RocksStores(settings.scratch))
         process = WorkerProcess(settings, assembly, coordination, storage)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -353,6 +353,7 @@ class WorkerRuntime:
         shard.input_watermark = self._input_watermark(event.node)
         self._served[name] = _Served(shard, event.node)
         self._snapshots.opened(shard, now)
+        self._follow(event.node, self._entries[name])
         self._next_report = 0
         self._unreported = True
 
