@@ -46,9 +46,9 @@ class _Reader:
 
     def read(self, tree: Any) -> Trigger:
         name, given = self._split(tree)
-        build = _BUILD.get(name)
+        build = BUILDERS.get(name)
         if build is None:
-            raise self.error(f"unknown trigger {name!r}; there are {', '.join(sorted(_BUILD))}")
+            raise self.error(f"unknown trigger {name!r}; there are {', '.join(sorted(BUILDERS))}")
         inner = self.at(name)
         try:
             return build(given, inner)
@@ -121,7 +121,7 @@ def _custom(given: Any, reader: _Reader) -> Trigger:
     raise reader.error(f"{found['class']} is no trigger; derive it from millwheel.Trigger")
 
 
-_BUILD: dict[str, _Build] = {
+BUILDERS: dict[str, _Build] = {
     "default": lambda given, reader: Default(),
     "never": lambda given, reader: Never(),
     "after_watermark": _after_watermark,
