@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Annotated
 
 import typer
@@ -27,6 +28,9 @@ Workers = Annotated[int, typer.Option(min=1, help="worker processes; each costs 
 Spares = Annotated[int, typer.Option(min=0, help="more workers, which take over at once when others die")]
 RootFolder = Annotated[
     str, typer.Option(metavar="FOLDER", help="state and journals, shared by all workers; default .millwheel/NAME")
+]
+RunningRoot = Annotated[
+    str, typer.Option(metavar="FOLDER", help="root of the run; default: the only one in .millwheel")
 ]
 ZooKeeper = Annotated[
     str, typer.Option(metavar="HOST:PORT/CHROOT", help="a ZooKeeper of yours; default: one is started here")
@@ -102,3 +106,26 @@ def validate(pipeline: Pipeline, sets: Sets = None) -> None:
     spec = load_pipeline(pipeline, resolve_params(pipeline, parse_sets(sets or []), os.environ, os.getcwd()))
     parts = ((spec.streams, "streams"), (spec.computations, "computations"), (spec.sinks, "sinks"))
     typer.echo(f"{spec.name}: {', '.join(f'{len(part)} {word}' for part, word in parts)}; all right")
+
+
+@app.command()
+def status(root: RunningRoot = "") -> None:
+    """Show the watermark of each node, what holds it, and who owns which range."""
+    from millwheel.cli.status import status as show
+
+    show(root, Console(width=None if sys.stdout.isatty() else 200))
+
+
+@app.command()
+def inject(
+    stream: Annotated[str, typer.Argument(help="a stream with `source: {injection: {}}`")],
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="JSON lines; - reads standard input")],
+    root: RunningRoot = "",
+    id_field: Annotated[
+        str, typer.Option("--id", metavar="FIELD", help="field that identifies a record; default: the whole line does")
+    ] = "",
+) -> None:
+    """Send records to a running pipeline. They are durable when this ends; sending them again changes nothing."""
+    from millwheel.cli.inject import inject as send
+
+    send(root, stream, file, id_field, Console(stderr=True))

@@ -48,7 +48,9 @@ def _bounded(spec: PipelineSpec) -> dict[str, Sequence[Partition] | None]:
     """By stream: what a bounded source has to read now; None for an unbounded source."""
     found: dict[str, Sequence[Partition] | None] = {}
     for stream in spec.streams:
-        if stream.source is not None:
+        if stream.source is not None and stream.source.kind == "injection":
+            found[stream.name] = None  # it has nothing to list: its records are sent to the workers
+        elif stream.source is not None:
             source = build_source(stream.source, spec.folder)
             found[stream.name] = source.partitions() if source.bounded else None
     return found

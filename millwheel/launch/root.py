@@ -16,7 +16,9 @@ import msgspec
 
 from millwheel.errors import SetupError
 
-_LOCK = "driver.lock"
+DEFAULT_FOLDER = ".millwheel"
+"""Where roots lie that nobody has named, below the current folder."""
+LOCK_FILE = "driver.lock"
 _IDENTITY = "identity.json"
 _RUN = "run.json"
 _COMPLETED = "COMPLETED"
@@ -108,7 +110,7 @@ class Root:
 
     def completed(self) -> Mapping[str, Any] | None:
         """The summary of a run that has processed all of its bounded input, or None."""
-        return _read_json(self.path / _COMPLETED)
+        return read_completed(self.path)
 
     def complete(self, summary: Mapping[str, Any]) -> None:
         """Note that the input has been processed to its end."""
@@ -140,6 +142,11 @@ def read_run(path: Path) -> RunInfo | None:
         raise SetupError(f"{path / _RUN} cannot be read: {error}") from error
 
 
+def read_completed(path: Path) -> Mapping[str, Any] | None:
+    """The summary of the run on the root at ``path`` that has processed all of its input, or None."""
+    return _read_json(path / _COMPLETED)
+
+
 def write_atomically(target: Path, data: bytes) -> None:
     """Replace a small file so that a reader, or a crash, sees the old bytes or the new ones."""
     staged = target.with_name(f".{target.name}.{os.getpid()}")
@@ -162,14 +169,14 @@ def sync_folder(folder: Path) -> None:
 
 def _refuse_foreign(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()}
-    if _IDENTITY not in names and names - {_LOCK} and not all(name.startswith(f".{_IDENTITY}.") for name in names):
+    if _IDENTITY not in names and names - {LOCK_FILE} and not all(name.startswith(f".{_IDENTITY}.") for name in names):
         raise SetupError(
             f"The folder {path} is not empty and no root of a pipeline. Give an empty or a new folder with --root."
         )
 
 
 def _take_lock(path: Path) -> IO[str]:
-    lock = open(path / _LOCK, "a+")  # noqa: SIM115  (held until the run ends)
+    lock = open(path / LOCK_FILE, "a+")  # noqa: SIM115  (held until the run ends)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -9,6 +9,7 @@ from enum import Enum
 from millwheel.errors import SetupError
 from millwheel.launch.address import LOOPBACK
 from millwheel.launch.base import WORKER_MODULE
+from millwheel.launch.root import DEFAULT_FOLDER
 
 
 class LauncherKind(str, Enum):
@@ -45,7 +46,7 @@ class RunSettings:
 
     def place(self, pipeline: str) -> str:
         """The root as given, or a pipeline's default one."""
-        return self.root or f".millwheel/{pipeline}"
+        return self.root or f"{DEFAULT_FOLDER}/{pipeline}"
 
 
 def parse_sets(pairs: Sequence[str]) -> dict[str, str]:

@@ -1,0 +1,65 @@
+"""``millwheel inject``."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from typing import BinaryIO
+
+from rich.console import Console
+
+from millwheel.adapters.injection_client import InjectionClient, Taken
+from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.errors import SetupError
+from millwheel.launch.attaching import LiveMembers, attach, connected, find_root
+from millwheel.launch.injecting import Injecting, Look, line_batches, with_ids
+from millwheel.launch.shipped import load_shipped
+from millwheel.launch.watching import addresses
+
+_KIND = "injection"
+
+
+def inject(place: str, stream: str, file: str, field: str, console: Console) -> None:
+    """Send every line of ``file`` ("-": standard input) to ``stream`` of the run on the root at ``place``."""
+    root = find_root(place)
+    run = attach(root)
+    check_stream(str(root), stream)
+    with ExitStack() as stack:
+        source = stack.enter_context(_opened(file))
+        coordination = stack.enter_context(connected(run))
+        client = InjectionClient()
+        stack.callback(client.close)
+        sending = Injecting(stream, client, _follow(coordination, stream))
+        stack.callback(sending.close)
+        status = stack.enter_context(console.status("injecting"))
+        done = Taken()
+        for lines in line_batches(source):
+            done += sending.send(with_ids(lines, field))
+            status.update(_words(done))
+    console.print(_words(done), markup=False, highlight=False, soft_wrap=True)
+
+
+def check_stream(root: str, stream: str) -> None:
+    """Raises SetupError unless the pipeline takes records for ``stream`` from outside."""
+    open_ones = [s.name for s in load_shipped(root).streams if s.source is not None and s.source.kind == _KIND]
+    if stream not in open_ones:
+        names = f"it takes {', '.join(open_ones)}" if open_ones else "none of its streams has `source: {injection: {}}`"
+        raise SetupError(f"The pipeline takes no records for {stream!r} from outside: {names}")
+
+
+def _opened(file: str) -> BinaryIO:
+    if file == "-":
+        return sys.stdin.buffer
+    try:
+        return open(file, "rb")
+    except OSError as error:
+        raise SetupError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _follow(coordination: ZooKeeperCoordination, stream: str) -> Look:
+    workers = LiveMembers(coordination, "workers")
+    return lambda: (coordination.tables().get(f"source.{stream}"), addresses(workers.now()))
+
+
+def _words(done: Taken) -> str:
+    return f"{done.accepted:,} records taken, {done.duplicates:,} were known already, {done.rejected:,} dead-lettered"

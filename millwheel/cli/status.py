@@ -1,0 +1,102 @@
+"""``millwheel status``: where a run stands, and what holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from millwheel.adapters.injector_client import fetch_status
+from millwheel.core.graph import Graph, build_graph
+from millwheel.core.ranges import KeyRange
+from millwheel.core.table import RangeTable
+from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
+from millwheel.errors import UnavailableError
+from millwheel.launch.attaching import LiveMembers, attach, connected, find_root
+from millwheel.launch.report import summary_lines
+from millwheel.launch.root import read_completed
+from millwheel.launch.shipped import load_shipped
+from millwheel.launch.summary import ClusterView, Summary
+from millwheel.launch.watching import LEADER_ROLE, addresses, cluster_view
+
+
+def status(place: str, console: Console) -> None:
+    """Print the nodes with their watermarks and holders, and the shards with their owners."""
+    root = find_root(place)
+    done = read_completed(root)
+    if done is not None:
+        console.print(f"The run on {root} is complete.", highlight=False, soft_wrap=True)
+        for line in summary_lines(msgspec.convert(done, Summary)):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        return
+    run = attach(root)
+    graph = _graph(root)
+    with connected(run) as coordination:
+        tables = coordination.tables()
+        workers = LiveMembers(coordination, "workers").now()
+        view = _view(addresses(LiveMembers(coordination, LEADER_ROLE).now()))
+    console.print(_nodes_table(graph, view))
+    console.print(_shards_table(tables, addresses(workers)))
+
+
+def _graph(root: Path) -> Graph:
+    return build_graph(load_shipped(str(root)))
+
+
+def _view(leaders: Mapping[str, str]) -> ClusterView:
+    """What the leading injector says. Raises UnavailableError when there is none."""
+    for address in leaders.values():
+        return cluster_view(fetch_status(address))
+    raise UnavailableError("No injector leads at the moment; ask again in a second")
+
+
+def _nodes_table(graph: Graph, view: ClusterView) -> Table:
+    table = Table("node", "watermark", "held by", "counted", box=None, pad_edge=False)
+    for name in graph.nodes:
+        node = view.nodes.get(name)
+        if node is None:
+            table.add_row(name, "?", "not assigned yet", "")
+            continue
+        counted = ", ".join(f"{counter} {value:,}" for counter, value in sorted(node.counters.items()))
+        table.add_row(name, watermark_words(node.watermark_us), node.holder, counted)
+    return table
+
+
+def _shards_table(tables: Mapping[str, RangeTable], workers: Mapping[str, str]) -> Table:
+    table = Table("shard", "range", "owner", "at", "token", box=None, pad_edge=False)
+    for name in sorted(tables):
+        for entry in tables[name].shards:
+            owner = entry.owner or "nobody"
+            moving = f" → {entry.next_owner}" if entry.next_owner else ""
+            table.add_row(
+                entry.shard,
+                range_words(entry.range),
+                owner + moving,
+                workers.get(entry.owner, "gone"),
+                str(entry.token),
+            )
+    return table
+
+
+def range_words(keys: KeyRange) -> str:
+    """A range by the first digits of its edges, e.g. ``4000…7fff``."""
+    return f"{keys.lo >> 48:04x}…{(keys.hi - 1) >> 48:04x}"
+
+
+def watermark_words(watermark_us: int) -> str:
+    """A watermark as a person reads it: a time, or what its extremes mean."""
+    if watermark_us == MIN_TIME:
+        return "nothing yet"
+    if watermark_us == MAX_TIME:
+        return "drained"
+    if watermark_us >= IDLE_TIME:
+        return "idle"
+    try:
+        moment = datetime.fromtimestamp(watermark_us / SECOND, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return f"{watermark_us} µs"
+    return moment.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")

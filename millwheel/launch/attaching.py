@@ -1,0 +1,81 @@
+"""How tools find a run that is going on: by its root, and from there by its ZooKeeper."""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.errors import SetupError, UnavailableError
+from millwheel.launch.root import DEFAULT_FOLDER, LOCK_FILE, RunInfo, read_run, root_path
+
+_ANSWER_S = 10.0
+
+
+def find_root(place: str) -> Path:
+    """The root that is meant: ``place``, or the only one below ``.millwheel`` when ``place`` is "".
+
+    Raises SetupError when there is none, or more than one to choose from.
+    """
+    if place:
+        return root_path(place)
+    found = [lock.parent for lock in sorted(Path(DEFAULT_FOLDER).glob(f"*/{LOCK_FILE}"))]
+    if len(found) == 1:
+        return found[0].absolute()
+    names = f", or one of {', '.join(map(str, found))}" if found else ""
+    raise SetupError(f"Say which run you mean: --root FOLDER, as it was given to `millwheel run`{names}")
+
+
+def is_driven(root: Path) -> bool:
+    """Whether a driver holds the root now."""
+    try:
+        with open(root / LOCK_FILE) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def attach(root: Path) -> RunInfo:
+    """Where the run on a root is. Raises SetupError when none is going on."""
+    run = read_run(root)
+    if run is None:
+        raise SetupError(f"{root} is not the root of a run: give the folder that `millwheel run` was given as --root")
+    if not is_driven(root):
+        raise SetupError(f"No run is going on on the root {root}. The same `millwheel run` command continues it")
+    return run
+
+
+@contextmanager
+def connected(run: RunInfo) -> Iterator[ZooKeeperCoordination]:
+    """A session with the run's ZooKeeper. Raises SetupError when it does not answer."""
+    coordination = ZooKeeperCoordination(run.zookeeper, run.pipeline)
+    try:
+        yield coordination
+    finally:
+        coordination.close()
+
+
+class LiveMembers:
+    """The members of a role, followed while the session lives."""
+
+    def __init__(self, coordination: ZooKeeperCoordination, role: str) -> None:
+        self._role = role
+        self._known = threading.Event()
+        self._members: Mapping[str, bytes] = {}
+        coordination.watch_members(role, self._changed)
+
+    def now(self) -> Mapping[str, bytes]:
+        """Names and data. Raises UnavailableError when ZooKeeper does not say who they are."""
+        if not self._known.wait(_ANSWER_S):
+            raise UnavailableError(f"ZooKeeper did not say who the {self._role} are within {_ANSWER_S:.0f} s")
+        return self._members
+
+    def _changed(self, members: Mapping[str, bytes]) -> None:
+        self._members = dict(members)
+        self._known.set()

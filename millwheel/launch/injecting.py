@@ -1,0 +1,156 @@
+"""``millwheel inject``: records from a file or a pipe into a running pipeline.
+
+A record goes to the shard that owns the hash of its id, and counts as taken once the worker has made it durable.
+Whatever is unclear (the shard moved, the worker died) is sent again under the same ids, which the pipeline drops
+if it has them already.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import BinaryIO, Protocol
+
+import msgspec
+import xxhash
+
+from millwheel.adapters.injection_client import Outside, Taken
+from millwheel.core.keys import key_hash
+from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.errors import SetupError, UnavailableError
+
+BATCH_RECORDS = 2_000
+BATCH_BYTES = 4_000_000
+_READ_BYTES = 1 << 20
+_PATIENCE_S = 60.0
+_RETRY_S = 0.1
+_PARALLEL = 8
+
+
+class Client(Protocol):
+    """What takes a batch to a worker; see :class:`millwheel.adapters.injection_client.InjectionClient`."""
+
+    def inject(self, address: str, stream: str, shard: str, records: Sequence[Outside]) -> Taken: ...
+
+
+Look = Callable[[], tuple[RangeTable | None, Mapping[str, str]]]
+"""The range table of the source as it is now, and the addresses of the workers."""
+
+
+def line_batches(file: BinaryIO) -> Iterator[list[bytes]]:
+    """Lines as they come, without their ends and without empty ones: of a pipe, whatever is there already."""
+    read = getattr(file, "read1", file.read)
+    rest = b""
+    while data := read(_READ_BYTES):
+        *lines, rest = (rest + data).split(b"\n")
+        if whole := [line for line in map(bytes.strip, lines) if line]:
+            yield whole
+    if rest.strip():
+        yield [rest.strip()]
+
+
+def with_ids(lines: Iterable[bytes], field: str) -> list[Outside]:
+    """Records with their ids: the value of ``field``, or the hash of the line when ``field`` is "".
+
+    A line in which the field cannot be read has the hash too: the worker will say why it is no record.
+    """
+    return [Outside(_id_of(line, field), line) for line in lines]
+
+
+def _id_of(line: bytes, field: str) -> str:
+    if field:
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            value = None
+        if isinstance(value, dict) and isinstance(value.get(field), str | int):
+            return str(value[field])
+    return xxhash.xxh3_128_hexdigest(line)
+
+
+class Injecting:
+    """Sends batches until each is durable."""
+
+    def __init__(self, stream: str, client: Client, look: Look, patience_s: float = _PATIENCE_S) -> None:
+        self._stream = stream
+        self._client = client
+        self._look = look
+        self._patience_s = patience_s
+        self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="inject")
+        self._table, self._addresses = look()
+
+    def send(self, records: Sequence[Outside]) -> Taken:
+        """All of ``records``, in order within a shard. Raises UnavailableError when nobody takes them in time."""
+        done = Taken()
+        for start in range(0, len(records), BATCH_RECORDS):
+            done += self._send_batch(records[start : start + BATCH_RECORDS])
+        return done
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._pool.shutdown()
+
+    def _send_batch(self, records: Sequence[Outside]) -> Taken:
+        done, left, deadline_s = Taken(), list(records), time.monotonic() + self._patience_s
+        while True:
+            answers = list(self._pool.map(self._send_part, self._route(left)))
+            done = sum((taken for taken, _ in answers), done)
+            left = [record for _, unsent in answers for record in unsent]
+            if not left:
+                return done
+            self._wait(deadline_s, len(left))
+
+    def _route(self, records: Sequence[Outside]) -> list[tuple[ShardEntry | None, list[Outside]]]:
+        """Records by the shard that owns their id, each part in order."""
+        parts: dict[str, tuple[ShardEntry | None, list[Outside]]] = {}
+        for record in records:
+            entry = self._owner(record.id)
+            parts.setdefault(entry.shard if entry else "", (entry, []))[1].append(record)
+        return list(parts.values())
+
+    def _owner(self, record_id: str) -> ShardEntry | None:
+        place = key_hash(record_id)
+        shards = self._table.shards if self._table else ()
+        return next((entry for entry in shards if place in entry.range), None)
+
+    def _send_part(self, part: tuple[ShardEntry | None, list[Outside]]) -> tuple[Taken, list[Outside]]:
+        """What became of the records of one shard, message by message, and those that are to be sent again."""
+        entry, records = part
+        address = self._addresses.get(entry.owner) if entry else None
+        if entry is None or address is None:
+            return Taken(), records
+        done, sent = Taken(), 0
+        for piece in _pieces(records):
+            try:
+                taken = self._client.inject(address, self._stream, entry.shard, piece)
+            except UnavailableError:
+                break
+            if taken.moved:
+                break
+            done, sent = done + taken, sent + len(piece)
+        return done, records[sent:]
+
+    def _wait(self, deadline_s: float, left: int) -> None:
+        if time.monotonic() > deadline_s:
+            raise UnavailableError(
+                f"Nobody took {left:,} records of {self._stream!r} within {self._patience_s:.0f} s. Look at `millwheel "
+                "status`; injecting the same input again is safe: records that were taken are dropped by their ids"
+            )
+        time.sleep(_RETRY_S)
+        self._table, self._addresses = self._look()
+
+
+def _pieces(records: list[Outside]) -> Iterator[list[Outside]]:
+    piece: list[Outside] = []
+    size = 0
+    for record in records:
+        if len(record.value) > BATCH_BYTES:
+            raise SetupError(f"A record of {len(record.value):,} bytes is too large; at most {BATCH_BYTES:,} are taken")
+        if piece and size + len(record.value) > BATCH_BYTES:
+            yield piece
+            piece, size = [], 0
+        piece.append(record)
+        size += len(record.value)
+    if piece:
+        yield piece
