@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -25,7 +26,7 @@ from millwheel.errors import (
     UnavailableError,
 )
 from millwheel.ports import Manifest, StateStore, StateStores
-from tests.fakes.faulty_files import FaultyFiles, Killed, fail_when, kill_at
+from tests.fakes.faulty_files import Call, FaultyFiles, Killed, fail_when, kill_at
 from tests.fakes.memory_disk import MemoryDisk
 from tests.fakes.stores import MemoryStores
 
@@ -370,7 +371,8 @@ def test_a_damaged_manifest_stops_everything_and_no_older_one_is_taken(world: Wo
     world.publish(store, 1, 2)
     path = f"{world.root}/snapshots/{SHARD}/manifest-{2:010d}.json"
     data = read_whole(world.files, path)
-    for change in (data[:-9], b"", data.replace(b'"last_commit":2', b'"last_commit":3'), b'{"checksum":"","manifest":{}}'):
+    later = data.replace(b'"last_commit":2', b'"last_commit":3')
+    for change in (data[:-9], b"", later, b'{"checksum":"","manifest":{}}'):
         world.patch(path, lambda _, change=change: change)  # type: ignore[misc]
         with pytest.raises(CorruptionError, match=path):
             world.snapshots().latest(SHARD)
@@ -426,10 +428,8 @@ def test_a_crash_at_any_call_leaves_the_old_snapshot_or_the_new_one(power_cut: b
     outcomes = set()
     for number in range(_publish_calls() + 1):
         world = memory_world()
-        try:
+        with suppress(Killed):
             _third_snapshot(world, FaultyFiles(world.files, kill_at(number)))
-        except Killed:
-            pass
         cast("MemoryDisk", world.files).crash(power_cut)
         found = world.snapshots().latest(SHARD)
         assert found is not None
@@ -444,6 +444,41 @@ def test_a_crash_at_any_call_leaves_the_old_snapshot_or_the_new_one(power_cut: b
 def memory_scratch(world: World) -> dict[bytes, bytes]:
     world.stores = MemoryStores(world.files, "/root/scratch")
     return world.content()
+
+
+def test_a_manifest_of_a_dead_owner_is_durable_once_somebody_relies_on_it() -> None:
+    def killed_before_it_is_durable(call: Call) -> None:
+        if call.name == "link" and "manifest-" in call.args[1]:
+            raise Killed
+
+    world = memory_world()
+    with suppress(Killed):
+        _third_snapshot(world, FaultyFiles(world.files, after=killed_before_it_is_durable))
+    found = world.snapshots().latest(SHARD)
+    assert found is not None
+    assert found.last_commit == 3
+    cast("MemoryDisk", world.files).crash()
+    assert world.snapshots().latest(SHARD) == found
+    assert memory_scratch(world) == {b"a": b"2", b"b": b"3"}
+
+
+def test_a_publication_whose_last_sync_failed_is_durable_after_the_retry() -> None:
+    world = memory_world()
+    path = world.path()
+    filled(world, a="1").checkpoint(path)
+    files = FaultyFiles(world.files)
+
+    def fail_after_the_manifest(call: Call) -> None:
+        if call.name == "link" and "manifest-" in call.args[1]:
+            files.before = fail_when("sync_dir", errno.EIO)
+
+    files.after = fail_after_the_manifest
+    snapshots = world.snapshots(files)
+    with pytest.raises(UnavailableError):
+        snapshots.publish(SHARD, 1, 1, path, free)
+    manifest = snapshots.publish(SHARD, 1, 1, path, free)
+    cast("MemoryDisk", world.files).crash()
+    assert world.snapshots().latest(SHARD) == manifest
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])

@@ -141,3 +141,16 @@ def test_a_sealer_that_dies_at_any_step_is_continued_by_the_next(world: World) -
         assert world.read(incarnation, end) == [b"a"]
         with pytest.raises(FencedError):
             writer.commit([b"b"])
+
+
+def test_a_seal_that_a_dead_master_left_is_durable_once_another_master_relies_on_it(form: str) -> None:
+    for number in range(_calls_of(form, lambda _: None) + 60):
+        world = memory_world(form)
+        world.journals().create("w1").commit([b"a"])
+        with suppress(Killed):
+            world.journals(FaultyFiles(world.files, kill_at(number))).seal("w1")
+        end = world.journals().seal("w1")
+        assert isinstance(world.files, MemoryDisk)
+        world.files.crash()
+        world.journals().collect("w1")  # refused unless the seal is still there
+        assert world.journals().seal("w1") == end
