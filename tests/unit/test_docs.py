@@ -1,0 +1,103 @@
+"""What the pages for people say is so: their files load, their commands and links exist, their example runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from millwheel.cli.app import app
+from millwheel.spec import load_pipeline
+
+REPO = Path(__file__).parents[2]
+PAGES = sorted([*REPO.glob("*.md"), *(REPO / "docs").glob("*.md"), *(REPO / "examples").glob("*/README.md")])
+_FILE = re.compile(r"`([\w.]+)`[^`\n]*:\n\n```\w+\n(.*?)```", re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_COMMAND = re.compile(r"^\.venv/bin/millwheel (\w+)((?:.*\\\n)*.*)$", re.MULTILINE)
+_PATH = re.compile(r"`((?:millwheel|tests|examples|deploy|docs|proto)/[\w./-]+\.(?:py|sh|yaml|md|proto))(?:::(\w+))?`")
+_FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
+
+
+def _files_of_the_readme(folder: Path) -> dict[str, Path]:
+    """The example of the README, written to a folder as a reader would do it."""
+    found = dict(_FILE.findall((REPO / "README.md").read_text(encoding="utf-8")))
+    for name, text in found.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return {name: folder / name for name in found}
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_pipeline_of_the_readme_is_right(tmp_path: Path) -> None:
+    files = _files_of_the_readme(tmp_path)
+    spec = load_pipeline(
+        str(files["visits.yaml"]), {"input": str(files["visits.jsonl"]), "output": str(tmp_path / "out")}
+    )
+    assert [computation.name for computation in spec.computations] == ["returns", "by_page"]
+    assert files["returning.py"].is_file()
+
+
+@pytest.mark.slow
+def test_the_command_of_the_readme_gives_what_the_readme_says(tmp_path: Path) -> None:
+    _files_of_the_readme(tmp_path)
+    text = (REPO / "README.md").read_text(encoding="utf-8")
+    command = re.search(r"^\.venv/bin/millwheel (run visits\.yaml .*)$", text, re.MULTILINE)
+    said = re.search(r"^cat out/returned/\*\.jsonl +# (.*)$", text, re.MULTILINE)
+    assert command is not None
+    assert said is not None
+    argv = [sys.executable, "-m", "millwheel", *command[1].split()]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [path.read_text(encoding="utf-8") for path in (tmp_path / "out" / "returned").glob("*.jsonl")]
+    assert "".join(rows).split() == [said[1]]
+
+
+@each_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text(encoding="utf-8")):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), f"{page.name} links to {link}, which is not there"
+        assert not anchor or anchor in _anchors(target), f"{page.name} links to {link}, which has no such heading"
+
+
+@each_page
+def test_every_command_exists(page: Path) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name, rest in _COMMAND.findall(page.read_text(encoding="utf-8")):
+        options = {option for param in commands[name].params for option in param.opts}
+        assert set(re.findall(r"--[\w-]+", rest)) <= options
+
+
+@each_page
+def test_every_file_and_every_test_that_is_named_exists(page: Path) -> None:
+    for name, test in _PATH.findall(page.read_text(encoding="utf-8")):
+        assert (REPO / name).is_file(), f"{page.name} names {name}, which is not there"
+        assert not test or f"def {test}(" in (REPO / name).read_text(encoding="utf-8"), f"no {name}::{test}"
+
+
+def test_the_files_of_the_architecture_are_where_it_says() -> None:
+    page = (REPO / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    for folder, table in re.findall(r"^### `([\w/]+)`\n\n((?:\|.*\n)+)", page, re.MULTILINE):
+        for row in table.splitlines()[2:]:
+            for name in re.findall(r"`(\w+\.py)`", row.split("|")[1]):
+                assert (REPO / folder / name).is_file(), f"{folder}{name} is not there"
+
+
+def test_every_word_has_one_entry_in_the_glossary() -> None:
+    page = (REPO / "GLOSSARY.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| \*\*(.+?)\*\* \|", page, re.MULTILINE)
+    assert len(words) > 30
+    assert sorted(set(words)) == sorted(words)
+    assert words == sorted(words, key=str.lower)
