@@ -14,6 +14,7 @@ from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.injector.server import InjectorServer
 from millwheel.launch.exits import Exit
+from millwheel.launch.lifeline import die_with_parent
 from millwheel.ports import Coordination
 
 
@@ -66,6 +67,7 @@ def main(
     listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
 ) -> None:
     """Aggregate watermark reports of a pipeline and broadcast them."""
+    die_with_parent()
     ending = Ending()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.end(Exit.STOPPED))
