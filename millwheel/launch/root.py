@@ -66,7 +66,11 @@ class Root:
             path.mkdir(parents=True, exist_ok=True)
             _refuse_foreign(path)
             lock = _take_lock(path)
-            return cls(path, _identity(path, pipeline), lock)
+            try:
+                return cls(path, _identity(path, pipeline), lock)
+            except BaseException:
+                lock.close()
+                raise
         except OSError as error:
             raise SetupError(
                 f"The root {path} cannot be used: {error}. Choose a folder that can be written."
@@ -168,8 +172,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def _refuse_foreign(path: Path) -> None:
+    """Raises SetupError for a folder with anything in it but a root, or what a driver leaves that died making one."""
     names = {entry.name for entry in path.iterdir()}
-    if _IDENTITY not in names and names - {LOCK_FILE} and not all(name.startswith(f".{_IDENTITY}.") for name in names):
+    strange = [name for name in names - {LOCK_FILE} if not name.startswith(f".{_IDENTITY}.")]
+    if strange and _IDENTITY not in names:
         raise SetupError(
             f"The folder {path} is not empty and no root of a pipeline. Give an empty or a new folder with --root."
         )

