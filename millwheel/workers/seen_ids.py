@@ -1,9 +1,10 @@
 """Which external ids a shard has applied: a Bloom filter in front of an exact set.
 
-Ids are kept in buckets of event time. The filter of a bucket (sized by pybloom-live, probed for a whole batch
-at once) answers "certainly new"; every "maybe" is looked up in the store, so a false positive costs a read
-and never a record. A bucket found in the store after a restart has no filter: each of its ids is looked up.
-A bucket is dropped once the watermark has left its horizon behind: a later duplicate is late by then.
+Ids are kept in buckets of event time, about ten of them, and an id is looked for in all of them: copies may have
+different timestamps. The filter of a bucket (sized by pybloom-live, probed for a whole batch at once) answers
+"certainly new"; every "maybe" is looked up in the store, so a false positive costs a read and never a record.
+A bucket found in the store after a restart has no filter: every id is looked up in it. A bucket is dropped
+once the watermark has left it more than the horizon behind.
 
 An id is stored as the 128-bit xxh3 of key and id.
 """
@@ -26,7 +27,8 @@ from millwheel.core.times import SECOND
 from millwheel.ports import StateStore
 from millwheel.workers.overlay import Overlay
 
-BUCKET_US = 60 * SECOND
+MIN_SPAN_US = 60 * SECOND
+_BUCKETS_PER_HORIZON = 8
 _CAPACITY = 100_000
 _ERROR_RATE = 0.001
 _encode = msgspec.msgpack.Encoder().encode
@@ -72,12 +74,13 @@ class BucketFilter:
 
 
 class SeenIds:
-    """The ids one shard has applied. ``checked`` and ``confirmed`` count exact look-ups and true duplicates."""
+    """The ids one shard has applied. ``checked`` counts exact look-ups, ``confirmed`` those that found a duplicate."""
 
     def __init__(self, store: StateStore, overlay: Overlay, horizon_us: int) -> None:
         self._store = store
         self._overlay = overlay
         self._horizon_us = horizon_us
+        self._span_us = max(MIN_SPAN_US, horizon_us // _BUCKETS_PER_HORIZON)
         self._filters: dict[int, BucketFilter] = {}
         self._unfiltered = {number_from8(key[1:9]) for key in _first_of_buckets(store)}
         self.checked = 0
@@ -87,65 +90,77 @@ class SeenIds:
         """The places of the records in ``batch`` that were not applied before; marks them as applied."""
         ids = batch.ids
         assert ids is not None
-        digests = [
-            xxhash.xxh3_128_digest(_encode((key, given))) if given is not None else b""
-            for key, given in zip(batch.keys, ids, strict=True)
-        ]
-        by_bucket: dict[int, list[int]] = {}
-        for place, timestamp in enumerate(batch.timestamps):
-            by_bucket.setdefault(timestamp // BUCKET_US, []).append(place)
-        kept = [place for place, given in enumerate(ids) if given is None]
-        for bucket, places in by_bucket.items():
-            kept += self._fresh_of(bucket, [place for place in places if digests[place]], digests, batch)
-        return sorted(kept)
-
-    def _fresh_of(self, bucket: int, places: list[int], digests: list[bytes], batch: Batch) -> list[int]:
+        places = [place for place, given in enumerate(ids) if given is not None]
         if not places:
-            return []
-        words = np.frombuffer(b"".join([digests[place] for place in places]), dtype=np.uint64)
-        low, high = words[0::2], words[1::2]
-        bloom = self._filters.get(bucket)
-        if bloom is None:
-            bloom = self._filters[bucket] = BucketFilter()
-        maybe = bloom.maybe(low, high)
-        if bucket in self._unfiltered:
-            maybe[:] = True
-        bloom.add(low, high)
-        prefix = SEEN + number8(bucket)
-        marks = [prefix + key_hash(batch.keys[place]).to_bytes(8, "big") + digests[place] for place in places]
-        suspects = [mark for mark, doubtful in zip(marks, maybe.tolist(), strict=True) if doubtful]
-        known = self._known(suspects)
-        kept = []
-        for place, mark in zip(places, marks, strict=True):
-            if mark not in known:
-                known.add(mark)
-                self._overlay.put(mark, b"")
-                kept.append(place)
-        return kept
+            return list(range(len(ids)))
+        digests = [xxhash.xxh3_128_digest(_encode((batch.keys[place], ids[place]))) for place in places]
+        marks = [
+            key_hash(batch.keys[place]).to_bytes(8, "big") + digest for place, digest in zip(places, digests, strict=True)
+        ]
+        seen = self._seen_before(marks, digests)
+        fresh: list[int] = []
+        for number, mark in enumerate(marks):
+            if mark not in seen:
+                seen.add(mark)
+                fresh.append(number)
+        self._remember(batch, places, marks, digests, fresh)
+        kept = {places[number] for number in fresh}
+        return [place for place, given in enumerate(ids) if given is None or place in kept]
 
-    def _known(self, suspects: list[bytes]) -> set[bytes]:
+    def _seen_before(self, marks: list[bytes], digests: list[bytes]) -> set[bytes]:
+        """Those of the marks that lie in any bucket: filters first, then the exact set for every "maybe"."""
+        low, high = _words(digests)
+        suspects: list[tuple[bytes, bytes]] = []
+        for start in self._filters.keys() | self._unfiltered:
+            prefix = SEEN + number8(start)
+            if start in self._unfiltered:
+                suspects += [(prefix + mark, mark) for mark in marks]
+                continue
+            maybe = np.flatnonzero(self._filters[start].maybe(low, high)).tolist()
+            suspects += [(prefix + marks[number], marks[number]) for number in maybe]
         if not suspects:
             return set()
         self.checked += len(suspects)
-        found = self._overlay.get_many(suspects)
-        known = {mark for mark, value in zip(suspects, found, strict=True) if value is not None}
+        found = self._overlay.get_many([place for place, _ in suspects])
+        known = {mark for (_, mark), value in zip(suspects, found, strict=True) if value is not None}
         self.confirmed += len(known)
         return known
 
+    def _remember(
+        self, batch: Batch, places: list[int], marks: list[bytes], digests: list[bytes], fresh: list[int]
+    ) -> None:
+        by_bucket: dict[int, list[int]] = {}
+        span = self._span_us
+        for number in fresh:
+            timestamp = batch.timestamps[places[number]]
+            by_bucket.setdefault(timestamp - timestamp % span, []).append(number)
+        for start, numbers in by_bucket.items():
+            bloom = self._filters.get(start)
+            if bloom is None:
+                bloom = self._filters[start] = BucketFilter()
+            bloom.add(*_words([digests[number] for number in numbers]))
+            prefix = SEEN + number8(start)
+            for number in numbers:
+                self._overlay.put(prefix + marks[number], b"")
+
     def forget_before(self, watermark: int) -> None:
         """Drop the buckets that the watermark has left more than the horizon behind."""
-        limit = (watermark - self._horizon_us) // BUCKET_US
-        gone = [bucket for bucket in (self._filters.keys() | self._unfiltered) if bucket < limit]
-        for bucket in gone:
-            self._filters.pop(bucket, None)
-            self._unfiltered.discard(bucket)
-            self._store.delete_range(SEEN + number8(bucket), SEEN + number8(bucket + 1))
+        limit = watermark - self._horizon_us - self._span_us
+        for start in [start for start in (self._filters.keys() | self._unfiltered) if start < limit]:
+            self._filters.pop(start, None)
+            self._unfiltered.discard(start)
+            self._store.delete_range(SEEN + number8(start), SEEN + number8(start + 1))
+
+
+def _words(digests: list[bytes]) -> tuple[_Words, _Words]:
+    words = np.frombuffer(b"".join(digests), dtype=np.uint64)
+    return words[0::2], words[1::2]
 
 
 def _first_of_buckets(store: StateStore) -> Iterable[bytes]:
     """One key of every bucket in the store."""
-    seen: set[bytes] = set()
+    last = b""
     for key, _ in store.scan(SEEN):
-        if key[:9] not in seen:
-            seen.add(key[:9])
+        if key[:9] != last:
+            last = key[:9]
             yield key
