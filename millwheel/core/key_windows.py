@@ -174,7 +174,7 @@ class KeyWindowMachine:
         last = self._final(point, call.times.watermark)
         call.effects.panes.append(self._pane(point, result, timing, index, call.key, last=last))
         if self._lateness:
-            own.said = [*own.said, [point, result, index + 1, timing is Timing.ON_TIME]]
+            own.said.append([point, result, index + 1, timing is Timing.ON_TIME])
 
     def _pane(
         self, point: int, result: Any, timing: Timing, index: int, key: Key, last: bool = False, back: bool = False
@@ -226,7 +226,7 @@ class KeyWindowMachine:
         """``said`` is what was said at a point, ``result`` what holds there; ``stands``: it is a step now."""
         retracting = self._accumulation is Accumulation.RETRACTING
         if said is not None and said[1] == result and (stands or not retracting):
-            own.said = [*own.said, said]
+            own.said.append(said)
             return
         count, on_time = (said[2], said[3]) if said is not None else (0, False)
         if said is not None and retracting:
@@ -251,9 +251,12 @@ class KeyWindowMachine:
     def _trim(self, own: Steps, call: Call) -> None:
         """Forget what late records cannot change any more."""
         watermark = call.times.watermark
-        while own.said and self._final(own.said[0][0], watermark):
-            own.base = own.said[0][1]
-            own.said = own.said[1:]
+        final = 0
+        while final < len(own.said) and self._final(own.said[final][0], watermark):
+            final += 1
+        if final:
+            own.base = own.said[final - 1][1]
+            del own.said[:final]
         while own.kept is not None and own.kept != own.first and self._final(own.kept + self._size, watermark):
             self._queue.drop(own, call.state)
 

@@ -16,7 +16,7 @@ from millwheel.core.aggregation import FILTERED, Aggregation, Prepared
 from millwheel.core.keys import Key
 from millwheel.core.panes import Accumulation, OutputTime, Pane, Retraction, Timing, as_retraction
 from millwheel.core.triggers import Default
-from millwheel.core.window_calls import Call, Gone, Taken
+from millwheel.core.window_calls import Call, Gone, Group, Taken
 from millwheel.core.window_requests import Requests
 from millwheel.core.window_state import CLOSED, SPOKEN, WindowState, remember_pane, retract_pane
 from millwheel.core.windowing import LatePolicy, LateRecord, RejectedRecord, Slot, Windowing
@@ -87,7 +87,7 @@ class TriggeredMachine:
             own.fresh += count
             own.count += count
             if self._keeps:
-                own.kept = [*own.kept, *([timestamp, value] for _, timestamp, _, value in taken.rows)]
+                own.kept.extend([timestamp, value] for _, timestamp, _, value in taken.rows)
         if taken.gone:
             count += self._take_out(own, taken.gone, call)
         if self.windowing.output_time is not OutputTime.END_OF_WINDOW:
@@ -96,6 +96,17 @@ class TriggeredMachine:
         if not self._plain:
             size = sum(len(_encode(value)) for *_, value in taken.rows) if self._sized else 0
             own.trigger = self._trigger.add(own.trigger, count, size, call.moment(window))
+
+    def _take_group(self, own: WindowState, group: Group, call: Call) -> None:
+        """Add records that were aggregated elsewhere."""
+        own.acc = self.aggregation.merge(own.acc, group.acc)
+        own.fresh += group.count
+        own.count += group.count
+        if self.windowing.output_time is not OutputTime.END_OF_WINDOW:
+            times = [group.earliest, group.latest]
+            own.output_at = self._output_at(own.output_at, times, call.times.watermark)
+        if not self._plain:
+            own.trigger = self._trigger.add(own.trigger, group.count, 0, call.moment(group.window))
 
     def _take_out(self, own: WindowState, gone: Sequence[Gone], call: Call) -> int:
         """Take records back out of a window; how many there were."""
@@ -138,14 +149,14 @@ class TriggeredMachine:
 
     def _settle(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
         """After any change: ask the trigger once, end the window if it is time, and see to timers and hold."""
-        moment = call.moment(window)
         expired = self.expired(window, call.times.watermark)
+        complete = call.times.watermark >= window.end
         if not own.flags & CLOSED:
-            if self._trigger.ready(own.trigger, moment):
+            if complete if self._plain else self._trigger.ready(own.trigger, call.moment(window)):
                 self._fire(own, window, call, expired)
             elif expired and own.fresh:
                 self._speak(own, window, call, True)
-            if moment.complete and not own.fresh:
+            if complete and not own.fresh:
                 own.flags |= SPOKEN
         if expired:
             self._forget(slot, own, call)

@@ -21,6 +21,18 @@ class Gone:
     value: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Records of one bundle, key and window, already aggregated: their accumulator, how many they are, and the
+    earliest and latest of their timestamps that are not behind the watermark (None: all are)."""
+
+    window: Window
+    acc: Any
+    count: int
+    earliest: int | None
+    latest: int | None
+
+
 class Taken:
     """Records of one bundle that go to the same window: ``rows`` of (place in the bundle, timestamp, prepared, value)
     in order of arrival, and those that are taken back."""

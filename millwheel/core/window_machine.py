@@ -12,7 +12,7 @@ from millwheel.core.keys import Key
 from millwheel.core.panes import Retraction
 from millwheel.core.records import Domain
 from millwheel.core.triggered import TriggeredMachine
-from millwheel.core.window_calls import Call, Gone, Taken, window_of
+from millwheel.core.window_calls import Call, Gone, Group, Taken, window_of
 from millwheel.core.window_state import CLOSED, as_state
 from millwheel.core.windowing import Effects, KeyState, Slot, Times
 from millwheel.core.windows import Window
@@ -68,6 +68,18 @@ class AlignedMachine(TriggeredMachine):
         if all(self.expired(window, call.times.watermark) for window in windows):
             return "the watermark has passed the end of its window and the allowed lateness"
         return "the trigger of its window has finished"
+
+    def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
+        """The column path: a bundle's records of one key, already aggregated per window, at most one group each.
+
+        The caller has left out late records: those of windows that are :meth:`expired`, or in :meth:`closed_windows`.
+        Not for triggers that weigh records (``needs_bytes``), nor for input with retractions.
+        """
+        call = Call(state, key, times, effects)
+        for group in groups:
+            own = as_state(state.get(group.window)) or self._born(group.window, times.watermark)
+            self._take_group(own, group, call)
+            self._settle(group.window, own, group.window, call)
 
     def on_timer(
         self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects

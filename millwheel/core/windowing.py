@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+import msgspec
+
 from millwheel.core.keys import Key
 from millwheel.core.panes import Accumulation, OutputTime, Pane
 from millwheel.core.records import Domain
@@ -62,8 +64,7 @@ class Windowing:
     takes_retractions: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TimerEffect:
+class TimerEffect(msgspec.Struct, frozen=True):
     """Set the timer ``tag`` of ``key`` to ``at`` (µs), or cancel it (None).
 
     With a ``share`` the timer obeys the percentile watermark of that share; a runtime without such
@@ -77,8 +78,7 @@ class TimerEffect:
     share: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HoldEffect:
+class HoldEffect(msgspec.Struct, frozen=True):
     """Hold the output watermark of the shard at ``at`` (µs) for ``tag`` of ``key``, or let go (None)."""
 
     key: Key
@@ -86,8 +86,7 @@ class HoldEffect:
     at: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class LateRecord:
+class LateRecord(msgspec.Struct, frozen=True):
     """A record none of whose windows takes records any more. ``reason`` is a sentence."""
 
     key: Key
@@ -96,8 +95,7 @@ class LateRecord:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedRecord:
+class RejectedRecord(msgspec.Struct, frozen=True):
     """A record that the aggregation cannot use."""
 
     key: Key

@@ -168,6 +168,19 @@ def test_under_any_lateness_what_stands_is_what_native_windows_say(
     assert _as_function(_standing(changes.take())) == _as_function(filled)
 
 
+def test_what_is_final_stays_the_ground_that_later_steps_stand_on() -> None:
+    """The step at 1 can change no more when the late record comes; it is neither repeated nor forgotten."""
+    harness = WindowHarness(
+        Sliding(20, 1, changes=True), aggregate="count", accumulation="retracting", allowed_lateness=5
+    )
+    harness.push("k", "a", 0)
+    harness.advance_watermark(15)
+    harness.push("k", "b", 12)
+    assert [(pane.window.end, pane.result) for pane in harness.take()] == [(1, 1), (13, 2)]
+    harness.advance_watermark(100)
+    assert [(pane.window.end, pane.result) for pane in harness.take()] == [(21, 1), (33, 0)]
+
+
 def test_a_record_that_changes_nothing_makes_no_pane() -> None:
     harness = WindowHarness(Sliding(4, 1, changes=True), aggregate="count")
     harness.push_bundle([("k", 1, 0), ("k", 1, 4), ("k", 1, 8)])

@@ -1,4 +1,4 @@
-"""The worked example of the Dataflow paper (Akidau et al., VLDB 2015), figure 14, and what a second grouping makes of it.
+"""The worked example of the Dataflow paper (Akidau et al., VLDB 2015), figure 14, and its sum by a second grouping.
 
 The figure itself, pane by pane, is in tests/transcripts/sessions.yaml.
 """

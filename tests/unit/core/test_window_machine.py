@@ -22,6 +22,9 @@ from millwheel.core.triggers import (
     Never,
     Trigger,
 )
+from millwheel.core.window_calls import Group
+from millwheel.core.window_machine import AlignedMachine
+from millwheel.core.windowing import Effects, Times
 from millwheel.core.windows import Cumulative, Global, Sessions, Sliding, Tumbling, Window, WindowFunction
 from millwheel.testing import WindowHarness
 
@@ -203,3 +206,50 @@ def test_what_stands_of_retracting_sessions_is_each_record_once(
     late = Counter(record.value for record in play.harness.late)
     assert said + late == Counter(list(play.pushed))
     play.check_nothing_is_left()
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    window=st.sampled_from([Tumbling(10), Sliding(10, 5), Cumulative(20, 5), Global()]),
+    trigger=triggers.filter(lambda trigger: not trigger.needs_bytes),
+    steps=steps,
+    mode=modes,
+    late_by=lateness,
+    output_time=output_times,
+)
+def test_records_aggregated_per_window_beforehand_say_the_same(
+    window: WindowFunction, trigger: Trigger, steps: list[Any], mode: str, late_by: int, output_time: str
+) -> None:
+    """The column path: a bundle's accumulators are merged in, instead of its records being added."""
+    rows = WindowHarness(window, trigger, mode, late_by, output_time, aggregate="sum")
+    columns = WindowHarness(window, trigger, mode, late_by, output_time, aggregate="sum")
+    machine = AlignedMachine(columns.windowing, columns.aggregation)
+    rows.machine, columns.machine = AlignedMachine(rows.windowing, rows.aggregation), _Columns(machine)
+    assert Play(rows).run(steps).panes == Play(columns).run(steps).panes
+
+
+class _Columns:
+    """Aggregates each bundle before it reaches the machine, as the column path does."""
+
+    def __init__(self, machine: AlignedMachine) -> None:
+        self._machine = machine
+        self.on_timer = machine.on_timer
+        self.open_windows = machine.open_windows
+        self.closed_windows = machine.closed_windows
+
+    def on_records(self, state: Any, key: Any, records: Any, times: Times, effects: Effects) -> None:
+        machine = self._machine
+        closed = set(machine.closed_windows(state, list(state)))
+        found: dict[Window, list[tuple[Any, int]]] = {}
+        for value, timestamp in records:
+            for window in machine.windowing.window.assign(timestamp):
+                if window not in closed and not machine.expired(window, times.watermark):
+                    found.setdefault(window, []).append((value, timestamp))
+        groups = [self._group(window, rows, times.watermark) for window, rows in found.items()]
+        machine.on_groups(state, key, groups, times, effects)
+
+    def _group(self, window: Window, rows: list[tuple[Any, int]], watermark: int) -> Group:
+        aggregation = self._machine.aggregation
+        acc = aggregation.add_many(aggregation.create(), [value for value, _ in rows], [at for _, at in rows])
+        ahead = [at for _, at in rows if at >= watermark]
+        return Group(window, acc, len(rows), min(ahead, default=None), max(ahead, default=None))
