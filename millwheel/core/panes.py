@@ -74,30 +74,39 @@ class Pane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RETRACTION_FIELD = "__retraction__"
+_MARKED = 1
+_WRAPPED = 2
 
 
-class Retraction(msgspec.Struct, frozen=True, tag_field=RETRACTION_FIELD, tag=1):
+class Retraction(msgspec.Struct, frozen=True, tag_field=RETRACTION_FIELD, tag=_WRAPPED):
     """A record that takes back an earlier one with the same key, value and timestamp.
 
-    It travels as the map ``{"__retraction__": 1, "value": ...}`` through every codec, so that nothing between two
-    computations needs to know about it.
+    On the wire a dict is marked, ``{..., "__retraction__": 1}``, so that keys and filters find its fields as before;
+    any other value is wrapped, ``{"__retraction__": 2, "value": ...}``. Every codec carries both.
     """
 
     value: Any
 
 
 def as_retraction(value: Any) -> Retraction | None:
-    """The retraction that a record's value is, as made here or as decoded from the wire; None for plain values."""
+    """The retraction that a record's value is, as made here or as it travelled; None for plain values."""
     if type(value) is Retraction:
         return value
-    if type(value) is dict and RETRACTION_FIELD in value:
+    if type(value) is not dict or RETRACTION_FIELD not in value:
+        return None
+    if value[RETRACTION_FIELD] == _WRAPPED:
         return Retraction(value.get("value"))
-    return None
+    return Retraction({name: field for name, field in value.items() if name != RETRACTION_FIELD})
 
 
-def pane_row(pane: Pane, key_names: Sequence[str]) -> Any:
-    """The record value that a pane becomes: key fields, ``window_start``, ``window_end`` (µs) and the results;
-    wrapped in a :class:`Retraction` when the pane is one."""
+def retracted(value: Any) -> Any:
+    """The form in which a record that takes back ``value`` travels."""
+    return {**value, RETRACTION_FIELD: _MARKED} if type(value) is dict else Retraction(value)
+
+
+def pane_row(pane: Pane, key_names: Sequence[str]) -> dict[str, Any]:
+    """The record value that a pane becomes: key fields, ``window_start``, ``window_end`` (µs) and the results, marked
+    if it is a retraction."""
     parts = pane.key if isinstance(pane.key, tuple) and len(key_names) > 1 else (pane.key,)
     row: dict[str, Any] = dict(zip(key_names or ("key",), parts, strict=False))
     row["window_start"], row["window_end"] = pane.window
@@ -105,4 +114,6 @@ def pane_row(pane: Pane, key_names: Sequence[str]) -> Any:
         row.update(pane.result)
     else:
         row["result"] = pane.result
-    return Retraction(row) if pane.retraction else row
+    if pane.retraction:
+        row[RETRACTION_FIELD] = _MARKED
+    return row

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
-from millwheel.core.panes import Pane, Retraction, Timing, as_retraction, pane_row
+from millwheel.core.panes import Pane, Retraction, Timing, as_retraction, pane_row, retracted
 from millwheel.core.windows import Window
 
 
@@ -31,12 +32,18 @@ def test_a_key_without_a_name_is_called_key() -> None:
     assert pane_row(_pane(key=7), [])["key"] == 7
 
 
-def test_a_retraction_survives_the_wire_without_anybody_knowing_it() -> None:
+def test_a_retracting_row_is_marked_and_keeps_its_fields() -> None:
     row = pane_row(_pane(retraction=True), ["path"])
-    assert type(row) is Retraction
-    travelled = msgspec.msgpack.decode(msgspec.msgpack.encode(row))
-    assert as_retraction(travelled) == row == as_retraction(row)
-    assert travelled == {"__retraction__": 1, "value": row.value}
+    assert row == {"path": "a", "window_start": 0, "window_end": 10, "hits": 3, "__retraction__": 1}
+    assert as_retraction(row) == Retraction(pane_row(_pane(), ["path"]))
+
+
+@pytest.mark.parametrize("value", [{"value": 3}, {"a": 1, "b": [2]}, {}, 3, "text", None, [1, 2]])
+def test_a_retraction_survives_the_wire_without_anybody_knowing_it(value: Any) -> None:
+    for form in (retracted(value), Retraction(value)):
+        travelled = msgspec.msgpack.decode(msgspec.msgpack.encode(form))
+        assert type(travelled) is dict
+        assert as_retraction(travelled) == as_retraction(form) == Retraction(value)
 
 
 def test_plain_values_are_no_retractions() -> None:
