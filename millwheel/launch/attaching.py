@@ -11,6 +11,7 @@ from pathlib import Path
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.root import DEFAULT_FOLDER, LOCK_FILE, RunInfo, read_run, root_path
+from millwheel.ports import Coordination
 
 _ANSWER_S = 10.0
 
@@ -64,7 +65,7 @@ def connected(run: RunInfo) -> Iterator[ZooKeeperCoordination]:
 class LiveMembers:
     """The members of a role, followed while the session lives."""
 
-    def __init__(self, coordination: ZooKeeperCoordination, role: str) -> None:
+    def __init__(self, coordination: Coordination, role: str) -> None:
         self._role = role
         self._known = threading.Event()
         self._members: Mapping[str, bytes] = {}

@@ -113,7 +113,7 @@ class SparkLauncher:
         try:
             code, words = self._submit(slot)
         except Exception as error:  # Spark's own errors come in many types, over py4j
-            code, words = _failure(str(error))
+            code, words = failure(str(error))
         self._ended.put(WorkerExit(slot, code, time.monotonic() - started_s, words))
 
     def _submit(self, slot: int) -> tuple[int, str]:
@@ -124,7 +124,7 @@ class SparkLauncher:
         return rows[0]
 
 
-def _failure(text: str) -> tuple[int, str]:
+def failure(text: str) -> tuple[int, str]:
     """A job that brought no exit code: its task or executor was killed, or Spark could not run it at all."""
     reason = next((line.strip() for line in text.splitlines() if "Job aborted" in line), text.strip()[-500:])
     return (-signal.SIGKILL if _LOST.search(text) else 1), reason

@@ -9,10 +9,10 @@ from contextlib import suppress
 import msgspec
 
 from millwheel.adapters.injector_client import fetch_status
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.errors import MillwheelError
 from millwheel.launch.summary import ClusterView, NodeView
 from millwheel.pb import injector_pb2
+from millwheel.ports import Coordination
 
 _INTERVAL_S = 0.2
 LEADER_ROLE = "injector-leader"
@@ -25,7 +25,7 @@ class _Address(msgspec.Struct):
 class StatusWatcher:
     """Follows the leading injector. ``latest`` is the newest answer, None before the first."""
 
-    def __init__(self, coordination: Callable[[], ZooKeeperCoordination]) -> None:
+    def __init__(self, coordination: Callable[[], Coordination]) -> None:
         self._connect = coordination
         self._address = ""
         self._lost = threading.Event()
@@ -49,7 +49,7 @@ class StatusWatcher:
             except MillwheelError:
                 self._stop.wait(_INTERVAL_S)
 
-    def _follow_session(self, session: ZooKeeperCoordination) -> None:
+    def _follow_session(self, session: Coordination) -> None:
         """Ask until we are stopped or the session with ZooKeeper is gone."""
         self._lost.clear()
         session.on_lost(self._lost.set)

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millwheel.cli.inject import check_stream
+from millwheel.errors import SetupError
+from millwheel.launch.shipping import ship
+
+PIPELINE = """
+pipeline: p
+streams:
+  clicks: {source: {injection: {}}, timestamp: t}
+  files: {source: {files: {path: x, format: jsonl}}, timestamp: t}
+sinks:
+  clicks: {stdout: {}}
+  files: {stdout: {}}
+"""
+
+
+def test_only_injection_sources_take_records_from_outside(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "p.yaml").write_text(PIPELINE)
+    root = tmp_path / "root"
+    root.mkdir()
+    ship(tmp_path / "home" / "p.yaml", {}, root)
+    check_stream(str(root), "clicks")
+    for stream in ("files", "nothing"):
+        with pytest.raises(SetupError, match=f"no records for '{stream}' from outside: it takes clicks"):
+            check_stream(str(root), stream)

@@ -1,0 +1,103 @@
+"""What lies in deploy/ and cannot be run here is at least well formed and agrees with the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+HOUSE = Path(__file__).parents[3]
+DEPLOY = HOUSE / "deploy"
+SCRIPTS = sorted(DEPLOY.glob("*.sh"))
+SUBMITTERS = ("standalone.sh", "yarn.sh", "kubernetes.sh")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_are_well_formed_and_can_be_run(script: Path) -> None:
+    assert os.access(script, os.X_OK)
+    subprocess.run(["bash", "-n", str(script)], check=True)
+    assert "set -euo pipefail" in script.read_text()
+
+
+@pytest.mark.parametrize("name", SUBMITTERS)
+def test_without_arguments_a_script_says_how_it_is_used(name: str) -> None:
+    done = subprocess.run([str(DEPLOY / name)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"deploy/{name}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "environment"),
+    [
+        ("standalone.sh", ["spark://h:7077"], {}),
+        ("yarn.sh", [], {"EXECUTORS": "3"}),
+        ("kubernetes.sh", ["k8s://h:6443"], {"IMAGE": "i", "CLAIM": "c"}),
+    ],
+)
+def test_what_is_submitted_is_a_command_line_that_the_driver_takes(
+    name: str, arguments: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    package = tmp_path / "millwheel.zip"
+    package.touch()
+    rest = ["p.yaml", *(["env.tar.gz"] if name == "yarn.sh" else []), "--set", "a=b c", "--root", "/r"]
+    given = {**os.environ, **environment, "SPARK_SUBMIT": "echo", "MILLWHEEL_ZIP": str(package)}
+    (tmp_path / "echo").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "echo").chmod(0o755)
+    given["SPARK_SUBMIT"] = str(tmp_path / "echo")
+    done = subprocess.run(
+        [str(DEPLOY / name), *arguments, *rest], env=given, capture_output=True, text=True, check=True
+    )
+    words = done.stdout.splitlines()
+    program = next(i for i, word in enumerate(words) if word.endswith("spark_submit.py"))
+    assert words[program + 1] == "p.yaml"
+    assert "a=b c" in words
+    settings = [word for before, word in pairwise(words) if before == "--conf"]
+    assert all("=" in setting for setting in settings)
+    assert not [setting for setting in settings if setting.startswith("spark.executor.pyspark.memory")]
+    help_text = subprocess.run(
+        [sys.executable, str(DEPLOY / "spark_submit.py"), "--help"],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(HOUSE), "COLUMNS": "200"},
+    ).stdout  # fmt: skip
+    for option in (word for word in words[program:] if word.startswith("--")):
+        assert option in help_text
+
+
+def test_the_compose_file_is_whole() -> None:
+    compose = YAML(typ="safe").load(DEPLOY / "compose.yaml")
+    services = compose["services"]
+    for name, service in services.items():
+        assert "image" in service or "build" in service, name
+        assert set(service.get("depends_on", {})) <= set(services), name
+        assert set(service["networks"]) <= set(compose["networks"]), name
+        assert {volume.split(":")[0] for volume in service.get("volumes", [])} <= set(compose["volumes"]), name
+        assert "ports" not in service, f"{name} is published, without authentication"
+    command = services["pipeline"]["command"]
+    assert command[:2] == ["millwheel", "run"]
+    assert (HOUSE / "examples" / Path(command[2]).relative_to("/opt/pipelines")).is_file()
+
+
+def test_the_image_copies_what_there_is() -> None:
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    for line in lines:
+        if line.startswith("COPY "):
+            *sources, _ = line.split()[1:]
+            assert all((HOUSE / source).exists() for source in sources), line
+
+
+def test_the_package_is_one_file_and_the_same_one_each_time(tmp_path: Path) -> None:
+    for name in ("a.zip", "b.zip"):
+        subprocess.run([sys.executable, str(DEPLOY / "make_zip.py"), str(tmp_path / name)], check=True)
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        names = archive.namelist()
+    assert "millwheel/workers/__main__.py" in names
+    assert all(name.startswith("millwheel/") and name.endswith(".py") for name in names)
+    code = "import millwheel, millwheel.cli.submit; assert '.zip' in millwheel.__file__, millwheel.__file__"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "a.zip")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=tmp_path)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from millwheel.errors import SetupError
+from millwheel.launch.address import check_reach, listen_on
+from millwheel.launch.base import WorkerTemplate
+from millwheel.launch.services import ServiceTemplate
+from millwheel.launch.settings import RunSettings, parse_sets
+
+
+def test_parameters_are_pairs_and_the_value_may_hold_anything() -> None:
+    assert parse_sets(["input=/a/*.log", "where=x=1", "empty=", " spaced =v"]) == {
+        "input": "/a/*.log",
+        "where": "x=1",
+        "empty": "",
+        "spaced": "v",
+    }
+    for bad in ("input", "=x", " =x"):
+        with pytest.raises(SetupError, match="NAME=VALUE"):
+            parse_sets([bad])
+
+
+def test_spares_are_slots_beyond_the_workers() -> None:
+    assert list(RunSettings("p.yaml", workers=2, spares=1).slots) == [0, 1, 2]
+    assert RunSettings("p.yaml").place("ads") == ".millwheel/ads"
+    assert RunSettings("p.yaml", root="/r").place("ads") == "/r"
+
+
+def test_processes_serve_on_loopback_unless_told_otherwise() -> None:
+    worker = WorkerTemplate("/r", "127.0.0.1:2181", "ads", "/r/logs", "")
+    assert worker.command(3, "/s", python="py") == [
+        "py",
+        "-m",
+        "millwheel.workers",
+        "--root",
+        "/r",
+        "--zookeeper",
+        "127.0.0.1:2181",
+        "--pipeline",
+        "ads",
+        "--slot",
+        "3",
+        "--scratch",
+        "/s",
+        "--listen",
+        "127.0.0.1:0",
+    ]
+    service = ServiceTemplate("/r", "127.0.0.1:2181/x", "ads", "auto").command("millwheel.master", "--workers", "2")
+    assert service[1:] == [
+        "-m",
+        "millwheel.master",
+        "--root",
+        "/r",
+        "--zookeeper",
+        "127.0.0.1:2181/x",
+        "--pipeline",
+        "ads",
+        "--listen",
+        "127.0.0.1:0",
+        "--workers",
+        "2",
+    ]
+
+
+def test_auto_is_the_address_that_faces_zookeeper() -> None:
+    assert listen_on("10.1.2.3", "x:1") == "10.1.2.3:0"
+    assert listen_on("auto", "127.0.0.1:2181,other:2181/chroot") == "127.0.0.1:0"
+    with pytest.raises(SetupError, match="no way to ZooKeeper"):
+        listen_on("auto", "no-such-host.invalid:2181")
+
+
+def test_other_machines_need_a_zookeeper_that_they_reach() -> None:
+    check_reach("127.0.0.1", "")
+    check_reach("auto", "zookeeper:2181")
+    with pytest.raises(SetupError, match="--zookeeper host:port/chroot"):
+        check_reach("auto", "")
