@@ -8,6 +8,7 @@ Prints one JSON line per sample and a last one with the first and second half co
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import signal
@@ -63,10 +64,8 @@ def size_of(folder: Path) -> int:
     """Bytes below a folder; files may vanish meanwhile."""
     total = 0
     for path in folder.rglob("*"):
-        try:
+        with contextlib.suppress(OSError):
             total += path.stat().st_size if path.is_file() else 0
-        except OSError:
-            pass
     return total
 
 
@@ -80,7 +79,9 @@ def sample(run: subprocess.Popen[bytes], root: Path) -> dict[str, object]:
                 memory[f"worker {line.split('--slot ')[1].split()[0]}"] = round(child.memory_info().rss / 1e6, 1)
         except (psutil.Error, IndexError):
             pass
-    parts = {part: round(size_of(root / part) / 1e6, 1) for part in ("journal", "snapshots", "scratch", "zookeeper", "logs")}
+    parts = {
+        part: round(size_of(root / part) / 1e6, 1) for part in ("journal", "snapshots", "scratch", "zookeeper", "logs")
+    }
     return {"rss_mb": memory, "disk_mb": parts}
 
 
@@ -97,7 +98,14 @@ def main() -> int:
     stop = threading.Event()
     writer = threading.Thread(target=write, args=(folder / "events.jsonl", given.rate, stop))
     command = [sys.executable, "-m", "millwheel", "run", str(folder / "pipeline.yaml"), "--launcher", "processes"]
-    command += ["--set", f"input={folder / 'events.jsonl'}", "--set", f"output={folder / 'out'}", "--root", str(folder / "root")]
+    command += [
+        "--set",
+        f"input={folder / 'events.jsonl'}",
+        "--set",
+        f"output={folder / 'out'}",
+        "--root",
+        str(folder / "root"),
+    ]
     with (folder / "said.txt").open("wb") as said:
         run = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
     writer.start()
@@ -119,6 +127,7 @@ def main() -> int:
 
 def compare(samples: list[dict[str, object]]) -> dict[str, object]:
     """The highest figures of the second and of the last quarter: flat means alike."""
+
     def highest(part: list[dict[str, object]]) -> dict[str, float]:
         memory = [max(s["rss_mb"].values(), default=0) for s in part]  # type: ignore[attr-defined]
         disk = [sum(s["disk_mb"].values()) for s in part]  # type: ignore[attr-defined]

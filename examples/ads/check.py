@@ -1,6 +1,6 @@
 """Generates ad events, runs the ads pipeline over them and compares every row with DuckDB.
 
-    python examples/ads/check.py [--records N] [--launcher spark|processes] [--fresh]
+python examples/ads/check.py [--records N] [--launcher spark|processes] [--fresh]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs the weblog pipeline and compares every row of its traffic with a DuckDB query over the same log.
 
-    python examples/weblog/check.py [--launcher spark|processes] [--fresh]
+python examples/weblog/check.py [--launcher spark|processes] [--fresh]
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ OUT = Path("out") / "weblog"
 
 QUERY = r"""
 with lines as (
-    select column0 as line from read_csv(?, header=false, delim='\x01', quote='', escape='', columns={'column0': 'varchar'})
+    select column0 as line
+    from read_csv(?, header=false, delim='\x01', quote='', escape='', columns={'column0': 'varchar'})
 ), hits as (
     select regexp_extract(line, '^(\S+)', 1) as client,
            regexp_extract(line, '"\S+ (\S+)', 1) as path,

@@ -1,6 +1,6 @@
 """Runs the zeitgeist pipeline and scores its alerts against the labelled anomaly windows.
 
-    python examples/zeitgeist/check.py [--launcher spark|processes] [--fresh]
+python examples/zeitgeist/check.py [--launcher spark|processes] [--fresh]
 """
 
 from __future__ import annotations

@@ -87,6 +87,7 @@ class JournalFolder:
 
 
 def segment_name(segment: int) -> str:
+    """The file name of a segment."""
     return f"{segment:08d}{_SUFFIX}"
 
 

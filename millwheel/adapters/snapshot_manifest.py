@@ -43,10 +43,12 @@ _decode_manifest = msgspec.json.Decoder(Manifest).decode
 
 
 def rank(manifest: Manifest) -> Rank:
+    """What decides which of two manifests is newer."""
     return Rank(manifest.token, manifest.last_commit)
 
 
 def manifest_name(number: int) -> str:
+    """The file name of a manifest."""
     return f"manifest-{number:010d}.json"
 
 
@@ -68,6 +70,7 @@ def blob_rank(name: str) -> Rank | None:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
+    """The manifest as JSON, sealed with a checksum of its body."""
     body = _encode(manifest)
     return _encode(_Sealed(xxh3_128_hexdigest(body), msgspec.Raw(body))) + b"\n"
 

@@ -38,11 +38,11 @@ class Aggregator(Generic[Acc]):
 
     def create(self) -> Acc:
         """The accumulator of no records."""
-        raise NotImplementedError(f"{type(self).__name__} must define create(self)")
+        raise TypeError(f"{type(self).__name__} must define create(self)")
 
     def add(self, acc: Acc, value: Any, timestamp: int) -> Acc:
         """One more record, of which ``value`` is the argument (µs ``timestamp``)."""
-        raise NotImplementedError(f"{type(self).__name__} must define add(self, acc, value, timestamp)")
+        raise TypeError(f"{type(self).__name__} must define add(self, acc, value, timestamp)")
 
     def add_many(self, acc: Acc, values: Sequence[Any], timestamps: Sequence[int]) -> Acc:
         """Several records in order; worth defining where a bundle is cheaper than its records."""
@@ -54,11 +54,11 @@ class Aggregator(Generic[Acc]):
     def merge(self, acc: Acc, other: Acc) -> Acc:
         """Both together, ``other`` being of later records where that matters. ``other`` is neither changed nor kept:
         what is returned shares no list or dict with it."""
-        raise NotImplementedError(f"{type(self).__name__} must define merge(self, acc, other)")
+        raise TypeError(f"{type(self).__name__} must define merge(self, acc, other)")
 
     def subtract(self, acc: Acc, value: Any, timestamp: int) -> Acc:
         """Without one record that was added before."""
-        raise NotImplementedError(f"{type(self).__name__} cannot subtract; the window's records must be kept")
+        raise TypeError(f"{type(self).__name__} cannot subtract; the window's records must be kept")
 
     def result(self, acc: Acc) -> Any:
         """What the pane says. Does not change the accumulator."""

@@ -58,7 +58,9 @@ def decode_commit(data: bytes) -> Commit:
     try:
         return _decode_commit(data)
     except msgspec.MsgspecError as ex:
-        raise CorruptionError(f"a journal entry of {len(data)} bytes passed its checksum but is no commit: {ex}") from ex
+        raise CorruptionError(
+            f"a journal entry of {len(data)} bytes passed its checksum but is no commit: {ex}"
+        ) from ex
 
 
 def pack_ints(numbers: Sequence[int]) -> bytes:
@@ -120,7 +122,7 @@ def stream_decoder(decoders: Mapping[str, Callable[[Any], Any]]) -> Callable[[st
     def decode(stream: str, values: list[Any]) -> list[Any]:
         if not values or type(values[0]) is not msgspec.Raw:
             return values
-        one = decoders.get(stream, decode_value)
+        one: Callable[[Any], Any] = decoders.get(stream, decode_value)
         return [one(value) for value in values]
 
     return decode

@@ -59,7 +59,7 @@ class _Combination(Trigger):
 
     def _settle(self, state: list[State]) -> State:
         """``state``, or None if with these parts' states the whole has finished."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} must define _settle(self, state)")
 
     def _ready(self, state: list[State], moment: Moment) -> list[bool]:
         return [inner is not None and part.ready(inner, moment) for part, inner in zip(self.parts, state, strict=True)]

@@ -64,7 +64,7 @@ class Trigger:
 
     def ready(self, state: State, moment: Moment) -> bool:
         """Should the window fire now?"""
-        raise NotImplementedError(f"{type(self).__name__} must define ready(self, state, moment)")
+        raise TypeError(f"{type(self).__name__} must define ready(self, state, moment)")
 
     def fire(self, state: State, moment: Moment) -> State:
         """The window fires; the state from here on, None when that was the last time."""
@@ -72,7 +72,7 @@ class Trigger:
 
     def merge(self, states: Sequence[State], moment: Moment) -> State:
         """One state for a window made of others, given theirs in order (None: finished there)."""
-        raise NotImplementedError(f"{type(self).__name__} must define merge(self, states, moment) for sessions")
+        raise TypeError(f"{type(self).__name__} must define merge(self, states, moment) for sessions")
 
     def wake(self, state: State, now: int) -> int:
         """The wall clock after ``now`` at which ``ready`` may become true without new records (MAX_TIME: never)."""

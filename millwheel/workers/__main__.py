@@ -47,7 +47,9 @@ def _run(root: str, zookeeper: str, pipeline: str, settings: WorkerSettings) -> 
     code = 1
     try:
         assembly = Assembly(load_shipped(root), root, SystemClock(), Outside(build_source, build_sink))
-        coordination = ZooKeeperCoordination(zookeeper, pipeline, lost_after_s=_LOST_AFTER_S, connect_timeout_s=_CONNECT_S)
+        coordination = ZooKeeperCoordination(
+            zookeeper, pipeline, lost_after_s=_LOST_AFTER_S, connect_timeout_s=_CONNECT_S
+        )
         storage = WorkerStorage(FileJournals(root), FileSnapshots(root), RocksStores(settings.scratch))
         process = WorkerProcess(settings, assembly, coordination, storage)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -162,5 +162,3 @@ class Assembly:
         token = place.entry.token
         writer = sink.open(place.entry.shard, token)
         return SinkOperator(writer, token, place.store, self._decode, sink.flush_us, sink.cut_records)
-
-

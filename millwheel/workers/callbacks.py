@@ -18,8 +18,8 @@ from millwheel.api import Computation
 from millwheel.core.keys import Key, check_key
 from millwheel.core.records import Batch, DeadLetter, Domain, Record, Timer
 from millwheel.core.spec import ComputationSpec, Delivery, Productions
-from millwheel.core.times import MAX_TIME
 from millwheel.core.timers import Due
+from millwheel.core.times import MAX_TIME
 from millwheel.errors import CorruptionError, FencedError, InvariantError, RecordError
 from millwheel.workers.keyed_state import TTL_TAG, KeyedState
 from millwheel.workers.overlay import Overlay
@@ -61,7 +61,9 @@ class CallbackContext:
 
     def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
         if stream not in self._outputs:
-            raise RecordError(f"produce: {stream!r} is no output of this computation; its outputs: {_names(self._outputs)}")
+            raise RecordError(
+                f"produce: {stream!r} is no output of this computation; its outputs: {_names(self._outputs)}"
+            )
         if timestamp is None:
             timestamp = self.timestamp
         elif timestamp < self.timestamp:

@@ -21,7 +21,16 @@ _PLACE = POSITION + b"injection"
 class InjectionOperator:
     """The operator of a ``source.*`` shard of kind ``injection``."""
 
-    def __init__(self, pipeline: str, node: str, spec: StreamSpec, timestamps: Timestamps, schema: Any, store: StateStore, now: int) -> None:
+    def __init__(
+        self,
+        pipeline: str,
+        node: str,
+        spec: StreamSpec,
+        timestamps: Timestamps,
+        schema: Any,
+        store: StateStore,
+        now: int,
+    ) -> None:
         self._pipeline = pipeline
         self._node = node
         self._spec = spec
@@ -48,7 +57,9 @@ class InjectionOperator:
                 route.rejected += bool(reason)
                 route.accepted += not reason
                 if reason:
-                    letter = DeadLetter(self._pipeline, self._node, self._spec.name, reason, key, bytes(raw).decode("utf-8", "replace"))
+                    letter = DeadLetter(
+                        self._pipeline, self._node, self._spec.name, reason, key, bytes(raw).decode("utf-8", "replace")
+                    )
                     turn.dead_letter(letter, max(floor, 0) if floor < IDLE_TIME else turn.now)
         if turn.arrivals:
             turn.overlay.put(_PLACE, pack(Position(0, self._max_timestamp, False)))
@@ -65,7 +76,9 @@ class InjectionOperator:
             return problems[0]
         limit = self._spec.max_future_us
         if limit is not None and stamps[0] > turn.now + limit:
-            return f"timestamp {stamps[0]} µs lies more than {duration_text(limit)} in the future (watermark.max_future)"
+            return (
+                f"timestamp {stamps[0]} µs lies more than {duration_text(limit)} in the future (watermark.max_future)"
+            )
         if stamps[0] < floor and floor < IDLE_TIME:
             turn.count("late")
             return ""

@@ -17,7 +17,9 @@ _ARRAY_OF_5 = b"\x95"
 _pack = msgspec.msgpack.Encoder().encode
 
 
-def recover(entry: ShardEntry, stores: StateStores, snapshots: Snapshots, journals: Journals, scratch: str) -> StateStore:
+def recover(
+    entry: ShardEntry, stores: StateStores, snapshots: Snapshots, journals: Journals, scratch: str
+) -> StateStore:
     """An open store with every commit of ``entry``'s lineage, and nothing else.
 
     Raises CorruptionError when a commit is missing or unreadable: recovery never skips. A snapshot that an earlier

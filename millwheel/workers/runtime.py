@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from millwheel.core.graph import Graph
 from millwheel.core.records import Batch
 from millwheel.core.table import ShardEntry
-from millwheel.core.times import MAX_TIME, MIN_TIME, SECOND
+from millwheel.core.times import MAX_TIME, SECOND
 from millwheel.core.watermark import ShardReport, Watermarks
 from millwheel.errors import FencedError, SetupError
 from millwheel.workers import events as ev
@@ -24,6 +24,7 @@ from millwheel.workers.inbox import Arrival, Verdict
 from millwheel.workers.outbox import Send
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.routing import TableRouter
+from millwheel.workers.served import InjectRoute, LocalRoute, Served
 from millwheel.workers.shard import Prepared, Shard
 from millwheel.workers.snapshots import SnapshotPolicy
 
@@ -40,41 +41,6 @@ class RuntimeLimits:
     load_us: int = SECOND
 
 
-@dataclass(frozen=True, slots=True)
-class LocalRoute:
-    """A delivery from a shard of this worker: its ack needs no wire."""
-
-    sender: str
-
-
-@dataclass(slots=True)
-class InjectRoute:
-    """Answers a client once what it injected is durable; the operator fills in the figures."""
-
-    answer: Callable[[bool, int, int, int], None]
-    accepted: int = 0
-    duplicates: int = 0
-    rejected: int = 0
-
-    def __call__(self) -> None:
-        self.answer(False, self.accepted, self.duplicates, self.rejected)
-
-
-@dataclass(slots=True)
-class _Served:
-    """A shard in this worker. It is ``live`` when it may act; ``leaving`` when a move is planned."""
-
-    shard: Shard
-    node: str
-    token_known: bool = False
-    live: bool = False
-    leaving: bool = False
-    released: bool = False
-    reported: tuple[int, int] = (MIN_TIME, -1)
-    records: int = 0
-    stalled: dict[tuple[str, str], int] = field(default_factory=dict)
-
-
 class WorkerRuntime:
     """All shards of one worker and their traffic."""
 
@@ -87,7 +53,7 @@ class WorkerRuntime:
         self._ports = ports
         self._limits = limits
         self._router = TableRouter()
-        self._served: dict[str, _Served] = {}
+        self._served: dict[str, Served] = {}
         self._opening: dict[str, int] = {}
         self._entries: dict[str, ShardEntry] = {}
         self._versions: dict[str, int] = {}
@@ -255,7 +221,7 @@ class WorkerRuntime:
             else:
                 served.shard.outbox.restart(event.channel, event.target, event.epoch)
 
-    def _senders(self, channel: str) -> list[_Served]:
+    def _senders(self, channel: str) -> list[Served]:
         direct = self._served.get(channel)
         if direct is not None:
             return [direct]
@@ -272,7 +238,9 @@ class WorkerRuntime:
         if served is None or served.leaving or not served.live:
             event.answer(True, 0, 0, 0)
             return
-        batch = Batch(event.stream, [], [now] * len(event.ids), list(event.ids), list(event.values), list(event.ids), now)
+        batch = Batch(
+            event.stream, [], [now] * len(event.ids), list(event.ids), list(event.values), list(event.ids), now
+        )
         served.shard.inject(batch, InjectRoute(event.answer))
 
     # --- events: ranges ----------------------------------------------------------------------------------
@@ -351,7 +319,7 @@ class WorkerRuntime:
         del self._opening[name]
         shard = self._make_shard(event.node, event.entry, event.store, self._router)
         shard.input_watermark = self._input_watermark(event.node)
-        self._served[name] = _Served(shard, event.node)
+        self._served[name] = Served(shard, event.node)
         self._snapshots.opened(shard, now)
         self._follow(event.node, self._entries[name])
         self._next_report = 0
@@ -430,7 +398,7 @@ class WorkerRuntime:
         for node, reports in by_node.items():
             self._ports.reports.report(node, reports)
 
-    def _report_of(self, served: _Served, now: int) -> ShardReport | None:
+    def _report_of(self, served: Served, now: int) -> ShardReport | None:
         shard = served.shard
         hold = shard.watermark(now)
         latencies: list[float] = getattr(shard.operator, "latencies_ms", [])
@@ -439,7 +407,9 @@ class WorkerRuntime:
             return None
         served.reported = state
         counters = dict(shard.meta.counters)
-        report = ShardReport(shard.identity.shard, shard.identity.token, hold.at, hold.holder, counters, list(latencies))
+        report = ShardReport(
+            shard.identity.shard, shard.identity.token, hold.at, hold.holder, counters, list(latencies)
+        )
         latencies.clear()
         return report
 

@@ -12,7 +12,6 @@ An id is stored as the 128-bit xxh3 of key and id.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -95,7 +94,8 @@ class SeenIds:
             return list(range(len(ids)))
         digests = [xxhash.xxh3_128_digest(_encode((batch.keys[place], ids[place]))) for place in places]
         marks = [
-            key_hash(batch.keys[place]).to_bytes(8, "big") + digest for place, digest in zip(places, digests, strict=True)
+            key_hash(batch.keys[place]).to_bytes(8, "big") + digest
+            for place, digest in zip(places, digests, strict=True)
         ]
         seen = self._seen_before(marks, digests)
         fresh: list[int] = []

@@ -15,37 +15,31 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from millwheel.core.codec import Commit, decode_batch, decode_value, encode_batch, encode_commit
-from millwheel.core.keys import key_from_bytes, key_hash
+from millwheel.core.codec import Commit, decode_value, encode_batch, encode_commit
+from millwheel.core.keys import key_hash
 from millwheel.core.layout import (
     CHANNEL,
     META,
     PENDING,
-    TIMER,
-    Meta,
-    decode_meta,
     encode_meta,
     number8,
-    number_from8,
     pack,
-    parse_timer,
     timer_key,
-    unpack,
 )
 from millwheel.core.records import Batch, DeadLetter, Domain
 from millwheel.core.spec import DEAD_LETTERS
+from millwheel.core.timers import Due
 from millwheel.core.times import MAX_TIME, MIN_TIME
-from millwheel.core.timers import Due, TimerQueue
 from millwheel.errors import invariant
 from millwheel.ports import StateStore
 from millwheel.workers.inbox import Arrival, Inbox, Verdict
+from millwheel.workers.opening import read_marks, read_meta, read_pending, read_timers
 from millwheel.workers.outbox import Chunk, Outbox, Route
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.routing import Fanout
 from millwheel.workers.seen_ids import SeenIds
-from millwheel.workers.turn import Hold, Operator, Outputs, Produced, Turn
+from millwheel.workers.turn import Hold, Operator, Produced, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +114,15 @@ class Shard:
         self.store = store
         self.overlay = Overlay(store)
         self.input_watermark = MIN_TIME
-        self.meta = _read_meta(store)
+        self.meta = read_meta(store)
         self.busy_us = 0
         self._fanout = fanout
         self._route = route
         self._limits = limits
         self._progress = _Progress(self.meta.number, self.meta.number)
-        self._inbox = Inbox(_read_marks(store))
+        self._inbox = Inbox(read_marks(store))
         self.outbox = Outbox(identity.token, limits.window)
-        self._timers = _read_timers(store)
+        self._timers = read_timers(store)
         self._seen = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
         self._floor = MIN_TIME
         self._unsent: list[Chunk] = []
@@ -170,7 +164,15 @@ class Shard:
         hold = self._lowest(now)
         wanted = self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark)
         arrivals = self._inbox.take(min(wanted, self._limits.bundle)) if wanted and len(self._inbox) else []
-        turn = Turn(self._progress.made + 1, now, self.input_watermark, arrivals, self.overlay, self._timers, floor=max(self._floor, 0))
+        turn = Turn(
+            self._progress.made + 1,
+            now,
+            self.input_watermark,
+            arrivals,
+            self.overlay,
+            self._timers,
+            floor=max(self._floor, 0),
+        )
         turn.due = self._due(now)
         fresh = self._deduplicated(turn)
         turn.arrivals = fresh
@@ -267,7 +269,8 @@ class Shard:
     def _checkpoint_straggler(self, prepared: Prepared) -> None:
         chunk, commit = prepared.chunk, prepared.commit
         invariant(chunk is not None and commit is not None, "a weak commit has productions")
-        assert chunk is not None and commit is not None
+        assert chunk is not None
+        assert commit is not None
         place = PENDING + number8(chunk.number)
         commit.puts.append((place, chunk.stored_form))
         self.store.apply([(place, chunk.stored_form)], [])
@@ -294,7 +297,9 @@ class Shard:
             mine, keyless = self._fanout.split(batch, produced.decoded)
             batches += mine
             for bad in keyless:
-                letter = DeadLetter(self.identity.pipeline, bad.node, stream, bad.reason, value=produced.decoded[bad.place])
+                letter = DeadLetter(
+                    self.identity.pipeline, bad.node, stream, bad.reason, value=produced.decoded[bad.place]
+                )
                 turn.dead_letter(letter, batch.timestamps[bad.place], (bad.node, produced.ids[bad.place]))
         if not stored:
             return None
@@ -338,7 +343,9 @@ class Shard:
 
     def durable(self, prepared: Prepared, now: int) -> list[Arrival]:
         """The commit is durable: route its productions, publish its effects; the arrivals that may be acked."""
-        invariant(self._progress.in_flight[0] is prepared, f"{self.identity.shard}: commits became durable out of order")
+        invariant(
+            self._progress.in_flight[0] is prepared, f"{self.identity.shard}: commits became durable out of order"
+        )
         self._progress.in_flight.popleft()
         self._progress.durable = max(self._progress.durable, prepared.number)
         if prepared.chunk is not None and not prepared.weak:
@@ -403,14 +410,12 @@ class Shard:
 
     def _recover_productions(self) -> None:
         """Productions that were checkpointed but perhaps not delivered are sent again under their old numbers."""
-        for place, data in list(self.store.scan(PENDING)):
-            pending: Any = unpack(data)
-            channel, stored = pending
+        for number, channel, stored in read_pending(self.store):
             batches: list[tuple[str, Batch]] = []
-            for encoded in stored:
-                batch = decode_batch(encoded)
-                batches += self._fanout.split(batch, _decoded(batch))[0]
-            chunk = Chunk(number_from8(place[1:]), channel, batches, _earliest(batches))
+            for batch in stored:
+                decoded = [decode_value(raw) for raw in batch.values]
+                batches += self._fanout.split(batch, decoded)[0]
+            chunk = Chunk(number, channel, batches, _earliest(batches))
             self.outbox.add(chunk)
             self._unsent.append(chunk)
 
@@ -426,28 +431,5 @@ class Shard:
         self.store.close()
 
 
-def _decoded(batch: Batch) -> list[object]:
-    return [unpack(bytes(raw)) for raw in batch.values]
-
-
 def _earliest(batches: Iterable[tuple[str, Batch]]) -> int:
     return min((min(batch.timestamps) for _, batch in batches if len(batch)), default=MAX_TIME)
-
-
-def _read_meta(store: StateStore) -> Meta:
-    data = store.get(META)
-    return Meta(counters={}) if data is None else decode_meta(data)
-
-
-def _read_marks(store: StateStore) -> dict[str, int]:
-    return {place[1:].decode(): decode_value(data) for place, data in store.scan(CHANNEL)}
-
-
-def _read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
-    queues = {domain: TimerQueue(domain) for domain in Domain}
-    for place, data in store.scan(TIMER):
-        key, domain, tag = parse_timer(place)
-        queues[domain].set(key_from_bytes(key), tag, number_from8(data))
-    for queue in queues.values():
-        queue.take_changes()
-    return queues

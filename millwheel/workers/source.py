@@ -143,7 +143,9 @@ class SourceOperator:
             return Hold(self._watermark(part), f"partition {name}: its end is not committed yet")
         idle_after = self._spec.idle_after_us
         silent = now - part.heard_at
-        idle = not self._parts.source.bounded and idle_after is not None and silent > idle_after and not part.outstanding
+        idle = (
+            not self._parts.source.bounded and idle_after is not None and silent > idle_after and not part.outstanding
+        )
         if part.max_timestamp == MIN_TIME:
             return Hold(IDLE_TIME if idle else MIN_TIME, f"partition {name}: nothing read from it yet")
         if idle:
@@ -151,7 +153,9 @@ class SourceOperator:
         return Hold(self._watermark(part), f"partition {name}, read up to position {part.position}")
 
     def _watermark(self, part: _Part) -> int:
-        return max(part.max_timestamp - self._spec.max_delay_us, MIN_TIME) if part.max_timestamp > MIN_TIME else MIN_TIME
+        return (
+            max(part.max_timestamp - self._spec.max_delay_us, MIN_TIME) if part.max_timestamp > MIN_TIME else MIN_TIME
+        )
 
     # --- reading -----------------------------------------------------------------------------------------
 

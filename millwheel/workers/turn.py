@@ -11,8 +11,8 @@ from millwheel.core.codec import encode_value
 from millwheel.core.keys import Key
 from millwheel.core.records import DeadLetter, Domain
 from millwheel.core.spec import DEAD_LETTERS
-from millwheel.core.times import MAX_TIME
 from millwheel.core.timers import Due, TimerQueue
+from millwheel.core.times import MAX_TIME
 from millwheel.workers.inbox import Arrival
 from millwheel.workers.outbox import Chunk
 from millwheel.workers.overlay import Overlay
@@ -65,10 +65,14 @@ class Produced:
 
 @dataclass(slots=True)
 class Turn:
-    """What an operator gets and fills. ``number`` is what its commit will be. ``chunks`` are reads of a source, which need no checkpoint; ``floor`` is
-    the earliest timestamp that something without a record of its own (a processing-time timer) may produce; ``done``
-    are earlier reads that every consumer has applied by now. ``commit_before_sending`` makes the chunks wait
-    for this turn's commit, when what was read was judged by something that a second reading may not repeat."""
+    """What an operator gets and fills.
+
+    ``number`` is what its commit will be. ``chunks`` are reads of a source, which need no checkpoint, and ``done``
+    earlier reads that every consumer has applied by now. ``commit_before_sending`` makes the chunks wait for
+    this turn's commit, when what was read was judged by something that a second reading may not repeat.
+    ``floor`` is the earliest timestamp that something without a record of its own (a processing-time timer)
+    may produce.
+    """
 
     number: int
     now: int

@@ -15,8 +15,8 @@ from millwheel.core.layout import HOLD, WINDOW, key_prefix, number8, number_from
 from millwheel.core.panes import Accumulation, Pane, pane_row
 from millwheel.core.records import DeadLetter, Domain
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec
-from millwheel.core.times import MAX_TIME
 from millwheel.core.timers import Due, TimerQueue
+from millwheel.core.times import MAX_TIME
 from millwheel.core.window_specs import machine_from_spec
 from millwheel.core.windowing import Effects, LateRecord, Times
 from millwheel.errors import CorruptionError, FencedError, InvariantError

@@ -122,7 +122,9 @@ class SimSnapshots:
         return manifest
 
     def restore(self, manifest: Manifest, path: str) -> None:
-        CHECKPOINTS[path] = next(dict(data) for m, data in self.manifests[manifest.shard] if m.number == manifest.number)
+        CHECKPOINTS[path] = next(
+            dict(data) for m, data in self.manifests[manifest.shard] if m.number == manifest.number
+        )
 
     def collect(self, shard: str) -> int:
         return 0

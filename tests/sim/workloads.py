@@ -56,7 +56,7 @@ class Counting(Computation):
 
 
 class MemorySource:
-    """Partitions of made-up records: values with key, number, id and timestamp, some late, some twice, some no record."""
+    """Partitions of made-up records with key, number, id and timestamp: some late, some twice, some no record."""
 
     bounded = True
 
@@ -152,7 +152,10 @@ class Numbers:
         self.delivery = Delivery.EXACTLY_ONCE
         self.productions = rng.choice([Productions.STRONG, Productions.STRONG, Productions.WEAK])
         self.limits = ShardLimits(
-            bundle=rng.choice([1, 7, 40]), timers=rng.choice([1, 10]), window=rng.choice([5, 50, 500]), pending=rng.choice([20, 500])
+            bundle=rng.choice([1, 7, 40]),
+            timers=rng.choice([1, 10]),
+            window=rng.choice([5, 50, 500]),
+            pending=rng.choice([20, 500]),
         )
 
     def _partition(self, rng: random.Random, number: int) -> list[Any]:
@@ -231,12 +234,16 @@ class Numbers:
         return good, records, dead
 
     def check(self) -> None:
-        """Raises Failure unless every sink holds exactly what it must. Weak productions promise each record once, but not
-        that a computation which is not idempotent numbers it the same when it runs again after a crash."""
+        """Raises Failure unless every sink holds exactly what it must. Weak productions promise each record once,
+        but not that a computation which is not idempotent numbers it the same when it runs again after a crash."""
         good, records, dead = self.expected()
         numbered = self.sinks.rows("numbered")
         if self.productions is Productions.STRONG:
-            self._equal("numbered", Counter((r["key"], r["number"]) for r in numbered), Counter({(k, i + 1): 1 for k, c in good.items() for i in range(c)}))
+            self._equal(
+                "numbered",
+                Counter((r["key"], r["number"]) for r in numbered),
+                Counter({(k, i + 1): 1 for k, c in good.items() for i in range(c)}),
+            )
         self._equal("records", Counter((r["p"], r["n"]) for r in numbered), Counter((p, n) for p, n, _ in records))
         if self.productions is Productions.STRONG:
             self._in_order(numbered)

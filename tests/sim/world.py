@@ -264,7 +264,9 @@ class Line:
 class World:
     """The cluster and its faults. ``faults`` names which kinds happen."""
 
-    def __init__(self, seed: int, make_assembly: Callable[[SimClock], Assembly], workers: int, faults: frozenset[str]) -> None:
+    def __init__(
+        self, seed: int, make_assembly: Callable[[SimClock], Assembly], workers: int, faults: frozenset[str]
+    ) -> None:
         self.rng = random.Random(seed)
         self.seed = seed
         self.now = START_US
@@ -410,7 +412,13 @@ class World:
             before = stored.entry(entry.shard) if stored is not None else None
             if before is not None and entry.token < before.token:
                 raise Failure(f"token of {entry.shard} fell from {before.token} to {entry.token}")
-            if before is not None and entry.owner != before.owner and before.owner and not before.next_owner and not self.journals.journals[before.owner].sealed_end >= 0:
+            if (
+                before is not None
+                and entry.owner != before.owner
+                and before.owner
+                and not before.next_owner
+                and not self.journals.journals[before.owner].sealed_end >= 0
+            ):
                 raise Failure(f"{entry.shard} moved from {before.owner}, whose journal is not sealed")
 
     # --- the master --------------------------------------------------------------------------------------
@@ -418,7 +426,9 @@ class World:
     def start_master(self) -> None:
         demands = tuple(NodeDemand(name=name, shards=2 * self.expected) for name in self.graph.nodes)
         self.master_life += 1
-        self.master = MasterState(MasterConfig(nodes=demands, expected_workers=self.expected, grace_us=500_000, settle_us=300_000))
+        self.master = MasterState(
+            MasterConfig(nodes=demands, expected_workers=self.expected, grace_us=500_000, settle_us=300_000)
+        )
         self.trace("master", self.master_life)
         self.to_master(mev.TablesLoaded(tables=tuple(self.tables.values())))
         self.tell_master_members()

@@ -85,7 +85,9 @@ class Run:
             time.sleep(0.05)
         return self
 
-    def kill_at_random(self, kinds: tuple[str, ...], seed: int, times: int, pause_s: tuple[float, float]) -> dict[str, int]:
+    def kill_at_random(
+        self, kinds: tuple[str, ...], seed: int, times: int, pause_s: tuple[float, float]
+    ) -> dict[str, int]:
         """SIGKILL processes of these kinds while the run goes on; how many of each were killed."""
         rng, killed = random.Random(seed), dict.fromkeys(kinds, 0)
         for number in range(times):

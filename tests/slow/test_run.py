@@ -103,14 +103,25 @@ def test_two_files_are_judged_each_by_its_own_progress(tmp_path: Path) -> None:
     for name, stamps in rows.items():
         with (folder / f"{name}.jsonl").open("w") as out:
             for i, ts in enumerate(stamps):
-                event = {"event_id": f"{name}{i}", "ad_id": 1, "client_id": 1, "uid": i, "type": "click", "cost": 1.0, "ts": ts}
+                event = {
+                    "event_id": f"{name}{i}",
+                    "ad_id": 1,
+                    "client_id": 1,
+                    "uid": i,
+                    "type": "click",
+                    "cost": 1.0,
+                    "ts": ts,
+                }
                 out.write(json.dumps(event) + "\n")
     params = {"input": str(folder / "*.jsonl"), "output": str(tmp_path / "out")}
     run = Run(EXAMPLES / "ads" / "pipeline.yaml", tmp_path, params).start().wait(90)
     assert run.code == 0, run.said
     assert run.summary["late"] == 1
     rows_out = rows_of(tmp_path / "out" / "ctr")
-    assert sorted((row["window_start"], row["clicks"]) for row in rows_out) == [(base * 1000, 3), ((base + 60_000) * 1000, 1)]
+    assert sorted((row["window_start"], row["clicks"]) for row in rows_out) == [
+        (base * 1000, 3),
+        ((base + 60_000) * 1000, 1),
+    ]
 
 
 @pytest.mark.parametrize("example", ["weblog", "zeitgeist"])
@@ -121,7 +132,15 @@ def test_the_example_runs_and_its_numbers_are_right(example: str, tmp_path: Path
 
 
 def test_bad_lines_are_kept_as_dead_letters_and_counted(tmp_path: Path) -> None:
-    good = {"event_id": "1", "ad_id": 1, "client_id": 1, "uid": 1, "type": "click", "cost": 1.0, "ts": 1_767_225_600_000}
+    good = {
+        "event_id": "1",
+        "ad_id": 1,
+        "client_id": 1,
+        "uid": 1,
+        "type": "click",
+        "cost": 1.0,
+        "ts": 1_767_225_600_000,
+    }
     far = {**good, "event_id": "2", "ts": 9_767_225_600_000}
     no_key = {name: value for name, value in good.items() if name != "ad_id"} | {"event_id": "3"}
     no_time = {name: value for name, value in good.items() if name != "ts"} | {"event_id": "4"}

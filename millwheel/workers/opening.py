@@ -1,0 +1,44 @@
+"""What a shard reads from its store when it opens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millwheel.core.codec import decode_batch, decode_value
+from millwheel.core.keys import key_from_bytes
+from millwheel.core.layout import CHANNEL, META, PENDING, TIMER, Meta, decode_meta, number_from8, parse_timer, unpack
+from millwheel.core.records import Batch, Domain
+from millwheel.core.timers import TimerQueue
+from millwheel.ports import StateStore
+
+
+def read_meta(store: StateStore) -> Meta:
+    """Commit number, next numbers and counters; fresh ones for a shard that never committed."""
+    data = store.get(META)
+    return Meta(counters={}) if data is None else decode_meta(data)
+
+
+def read_marks(store: StateStore) -> dict[str, int]:
+    """The highest sequence number applied, by channel."""
+    return {place[1:].decode(): decode_value(data) for place, data in store.scan(CHANNEL)}
+
+
+def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
+    """All timers, by the clock they obey."""
+    queues = {domain: TimerQueue(domain) for domain in Domain}
+    for place, data in store.scan(TIMER):
+        key, domain, tag = parse_timer(place)
+        queues[domain].set(key_from_bytes(key), tag, number_from8(data))
+    for queue in queues.values():
+        queue.take_changes()
+    return queues
+
+
+def read_pending(store: StateStore) -> list[tuple[int, str, list[Batch]]]:
+    """(chunk, channel, its batches) of productions that perhaps did not reach every consumer."""
+    found: list[tuple[int, str, list[Batch]]] = []
+    for place, data in store.scan(PENDING):
+        pending: Any = unpack(data)
+        channel, stored = pending
+        found.append((number_from8(place[1:]), channel, [decode_batch(encoded) for encoded in stored]))
+    return found

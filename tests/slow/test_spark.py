@@ -1,0 +1,126 @@
+"""The Spark launcher on a real local cluster, with a stand-in for the worker: every process of the chain is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from millwheel.launch.base import WorkerExit
+from millwheel.launch.spark import SparkLauncher, SparkSettings
+from tests.unit.launch.helpers import eventually, lives, template, write_worker
+
+pytestmark = pytest.mark.slow
+
+REPO = Path(__file__).parents[2]
+
+
+class Cluster:
+    """Two slots on a local cluster, started again by us as the driver would."""
+
+    def __init__(self, folder: Path, module: str) -> None:
+        self.folder = folder
+        self.exits: list[WorkerExit] = []
+        self.given = template(folder, module)
+        settings = SparkSettings("", 2, "test", str(folder / "scratch"), str(folder / "logs" / "spark.log"))
+        self.launcher = SparkLauncher(self.given, settings, str(folder / "stop"))
+        for slot in (0, 1):
+            self.launcher.start(slot)
+        self.until(lambda: lives(folder, 0) and lives(folder, 1))
+
+    def until(self, what: Callable[[], object]) -> None:
+        def step() -> object:
+            for gone in self.launcher.exits():
+                self.exits.append(gone)
+                self.launcher.start(gone.slot)
+            return what()
+
+        eventually(step, 90)
+
+    def chain(self, slot: int) -> dict[str, psutil.Process]:
+        """The processes of a slot's newest life, from the worker up."""
+        newest = max(
+            (process for pid in lives(self.folder, slot) if (process := alive(pid)) is not None),
+            key=lambda process: process.create_time(),
+        )
+        task, daemon, executor = newest.parents()[:3]
+        return {"worker": newest, "task": task, "daemon": daemon, "executor": executor}
+
+
+def alive(pid: int) -> psutil.Process | None:
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process
+    except psutil.NoSuchProcess:
+        return None
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    for name in ("SPARK_HOME", "SPARK_LOCAL_IP", "JAVA_HOME", "PYSPARK_PYTHON"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))  # so that what the launcher sets is taken back
+        if not os.environ[name]:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{REPO}")
+    cluster = Cluster(tmp_path, write_worker(tmp_path))
+    yield cluster
+    cluster.launcher.stop(20)
+
+
+def test_whatever_is_killed_the_worker_comes_back_and_nothing_is_left(cluster: Cluster) -> None:
+    for what in ("worker", "task", "daemon", "executor"):
+        chain = cluster.chain(0)
+        known, other = len(lives(cluster.folder, 0)), len(lives(cluster.folder, 1))
+        began_s = time.monotonic()
+        chain[what].send_signal(signal.SIGKILL)
+        cluster.until(lambda known=known: len(lives(cluster.folder, 0)) > known)  # type: ignore[misc]
+        assert time.monotonic() - began_s < 30
+        eventually(lambda gone=chain["worker"]: alive(gone.pid) is None, 10)  # type: ignore[misc]
+        assert len(lives(cluster.folder, 1)) == other, f"killing the {what} of one slot ended the worker of another"
+        assert cluster.exits[-1].code == -signal.SIGKILL, cluster.exits[-1]
+    cluster.launcher.stop(20)
+    for slot in (0, 1):
+        assert not [pid for pid in lives(cluster.folder, slot) if alive(pid)]
+    log = (cluster.folder / "logs" / "worker-0.log").read_text()
+    assert log.endswith("stopped\n"), "the last life was not asked to stop"
+
+
+def test_exit_codes_and_last_words_come_up(cluster: Cluster) -> None:
+    (cluster.folder / "exit").write_text("64")
+    cluster.chain(1)["worker"].send_signal(signal.SIGKILL)
+    cluster.until(lambda: [gone for gone in cluster.exits if gone.code == 64])
+    gone = next(gone for gone in cluster.exits if gone.code == 64)
+    assert (gone.slot, gone.last_words) == (1, "last words")
+
+
+DRIVER = """
+import sys, time
+from pathlib import Path
+from tests.slow.test_spark import Cluster
+cluster = Cluster(Path(sys.argv[1]), "stand_in_worker")
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_killed_driver_leaves_no_process_behind(tmp_path: Path) -> None:
+    write_worker(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{REPO}"}
+    command = [sys.executable, "-c", DRIVER, str(tmp_path)]
+    driver = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, cwd=REPO)
+    assert driver.stdout is not None
+    assert driver.stdout.readline() == b"up\n"
+    family = psutil.Process(driver.pid).children(recursive=True)
+    workers = [pid for slot in (0, 1) for pid in lives(tmp_path, slot)]
+    assert {process.pid for process in family} >= set(workers)
+    driver.kill()
+    driver.wait()
+    driver.stdout.close()
+    eventually(lambda: not [process for process in family if alive(process.pid)], 60)
