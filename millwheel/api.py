@@ -83,7 +83,9 @@ class ValueState(State, Generic[T]):
     What ``get`` returned may be changed in place and is saved with the commit; ``set`` replaces it.
     """
 
-    def __init__(self, type: type[T] | Any = Any, default: Callable[[], T] | T | None = None, *, ttl: str | int | None = None) -> None:
+    def __init__(
+        self, type: type[T] | Any = Any, default: Callable[[], T] | T | None = None, *, ttl: str | int | None = None
+    ) -> None:
         super().__init__(type, ttl=ttl)
         self.default = default
 

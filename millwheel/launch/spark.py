@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _EXECUTOR_MEMORY_MB = 1024
+_JVM_GRACE_S = 20.0
 _LOST = re.compile(r"ExecutorLostFailure|crashed|EOFException|exited unexpectedly|TaskKilled|killed", re.IGNORECASE)
 
 
@@ -106,6 +107,7 @@ class SparkLauncher:
         for job in self._jobs.values():
             job.join(max(0.0, deadline - time.monotonic()))
         self._context.stop()
+        _end_gateway(self._context)
         self._stop_file.unlink(missing_ok=True)
 
     def _run_job(self, slot: int) -> None:
@@ -151,6 +153,19 @@ def _connect(settings: SparkSettings) -> SparkContext:
             return SparkContext(conf=conf, gateway=gateway)
     except Exception as error:  # Spark's own errors come in many types, over py4j
         raise SetupError(f"Spark did not start on {settings.url}: {_first_line(error)}; see {settings.log}") from error
+
+
+def _end_gateway(context: SparkContext) -> None:
+    """End the JVM that we have started for the context: pyspark keeps it until Python ends."""
+    gateway = context._gateway
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return  # spark-submit's own JVM, which started us
+    gateway.shutdown()
+    process.stdin.close()
+    process.wait(_JVM_GRACE_S)
+    context.__class__._gateway = None
+    context.__class__._jvm = None
 
 
 def _prepare_environment(settings: SparkSettings) -> None:

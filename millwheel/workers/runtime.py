@@ -318,7 +318,7 @@ class WorkerRuntime:
             return
         del self._opening[name]
         shard = self._make_shard(event.node, event.entry, event.store, self._router)
-        shard.input_watermark = self._input_watermark(event.node)
+        shard.input_watermark = max(shard.input_watermark, self._input_watermark(event.node))
         self._served[name] = Served(shard, event.node)
         self._snapshots.opened(shard, now)
         self._follow(event.node, self._entries[name])

@@ -113,8 +113,8 @@ class Shard:
         self.identity = identity
         self.store = store
         self.overlay = Overlay(store)
-        self.input_watermark = MIN_TIME
         self.meta = read_meta(store)
+        self.input_watermark = self.meta.watermark
         self.busy_us = 0
         self._fanout = fanout
         self._route = route
@@ -234,6 +234,7 @@ class Shard:
             self.meta.counters[name] = self.meta.counters.get(name, 0) + by
         self._progress.made += 1
         self.meta.number = self._progress.made
+        self.meta.watermark = turn.watermark
         self.overlay.put(META, encode_meta(self.meta))
         puts, deletes = self.overlay.take()
         self.store.apply(puts, deletes)

@@ -211,5 +211,5 @@ def test_a_class_of_ones_own_is_made_with_its_options() -> None:
     assert made.least == 3
     with pytest.raises(ValueError, match="derive it from millwheel"):
         make_aggregator("mine:dict", {}, lambda name: dict)
-    with pytest.raises(NotImplementedError, match="Longest must define create"):
+    with pytest.raises(TypeError, match="Longest must define create"):
         made.create()

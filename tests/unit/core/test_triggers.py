@@ -156,9 +156,9 @@ def test_a_trigger_of_ones_own_needs_little() -> None:
     assert [pane.values for pane in harness.take()] == [list(range(7))]
     sessions = WindowHarness(Sessions(10), EveryThird())
     sessions.push("k", 1, 1)
-    with pytest.raises(NotImplementedError, match=r"EveryThird must define merge\(self, states, moment\) for sessions"):
+    with pytest.raises(TypeError, match=r"EveryThird must define merge\(self, states, moment\) for sessions"):
         sessions.push("k", 2, 2)
-    with pytest.raises(NotImplementedError, match="Trigger must define ready"):
+    with pytest.raises(TypeError, match="Trigger must define ready"):
         Trigger().ready(0, BEFORE)
 
 
