@@ -11,6 +11,7 @@ import os
 import queue
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -163,7 +164,11 @@ def _end_gateway(context: SparkContext) -> None:
         return  # spark-submit's own JVM, which started us
     gateway.shutdown()
     process.stdin.close()
-    process.wait(_JVM_GRACE_S)
+    try:
+        process.wait(_JVM_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
     context.__class__._gateway = None
     context.__class__._jvm = None
 
