@@ -1,6 +1,6 @@
 # Two commands on a fresh machine with git, make and Python 3.10 or newer: `make run` and `make test`.
 FIND := for p in python3.13 python3.12 python3.11 python3.10 python3; do $$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && { echo $$p; break; }; done
-PYTHON ?= $(shell $(FIND))
+# PYTHON=/path/to/python3 names the Python to use.
 BIN := .venv/bin
 READY := .venv/.ready
 
@@ -30,6 +30,7 @@ package: $(READY)
 	@mkdir -p build
 	$(BIN)/python deploy/make_zip.py build/millwheel.zip
 
+# A test says when this is due.
 proto: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --grpc_python_out=. --mypy_out=. --mypy_grpc_out=. proto/millwheel/pb/*.proto
 
@@ -43,11 +44,6 @@ bench: $(READY)
 clean:
 	rm -rf .venv build out .millwheel
 
-$(READY): requirements.lock pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Python 3.10 or newer is needed and not on the PATH; install it (Debian: apt-get install python3 python3-venv)"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "$(PYTHON) is older than 3.10; install a newer one or run make PYTHON=/path/to/python3"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { echo "cannot make .venv; on Debian install python3-venv"; exit 1; }
-	@echo "installing what requirements.lock names into .venv (once)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $(READY)
+# A changed lock file installs what has changed; anything else is quick.
+$(READY): requirements.lock pyproject.toml .ci/environment
+	@PYTHON="$(PYTHON)" .ci/environment
