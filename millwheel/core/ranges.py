@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from millwheel.errors import invariant
 
@@ -30,7 +31,7 @@ class KeyRange:
 def tile(count: int) -> list[KeyRange]:
     """``count`` ranges of (almost) equal width that cover the whole space."""
     edges = [SPACE * i // count for i in range(count + 1)]
-    return [KeyRange(lo, hi) for lo, hi in zip(edges, edges[1:], strict=False)]
+    return [KeyRange(lo, hi) for lo, hi in pairwise(edges)]
 
 
 def check_tiling(ranges: Iterable[KeyRange], what: str) -> Sequence[KeyRange]:

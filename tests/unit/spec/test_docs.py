@@ -10,7 +10,7 @@ import pytest
 
 from millwheel.core.aggregate_functions import FUNCTIONS
 from millwheel.core.expression_functions import FUNCTIONS as EXPRESSION_FUNCTIONS
-from millwheel.core.trigger_trees import _BUILD as TRIGGERS
+from millwheel.core.trigger_trees import BUILDERS as TRIGGERS
 from millwheel.spec import computations, streams, windows
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
