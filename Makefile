@@ -1,5 +1,4 @@
 # Two commands on a fresh machine with git, make and Python 3.10 or newer: `make run` and `make test`.
-FIND := for p in python3.13 python3.12 python3.11 python3.10 python3; do $$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1 && { echo $$p; break; }; done
 # PYTHON=/path/to/python3 names the Python to use.
 BIN := .venv/bin
 READY := .venv/.ready
@@ -34,7 +33,7 @@ package: $(READY)
 proto: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --grpc_python_out=. --mypy_out=. --mypy_grpc_out=. proto/millwheel/pb/*.proto
 
-lock:
+lock: $(READY)
 	$(BIN)/pip install -q uv
 	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --python-version 3.10 pyproject.toml --all-extras --group dev -o requirements.lock
 
