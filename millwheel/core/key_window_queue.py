@@ -2,8 +2,9 @@
 
 Records that enter at the same point share a *bucket*. The queue is two stacks: each bucket of the front has the
 aggregate of itself and all later ones of the front, the back has one running aggregate. When the front is used up,
-the back becomes the front. Buckets are state entries of their own under the point at which they enter, ``[accumulator, next
-point, aggregate of the front from here]``, linked in order, so a bundle rewrites only what it touches.
+the back becomes the front. Buckets are state entries of their own under the point at which they enter,
+``[accumulator, next point, aggregate of the front from here]``, linked in order, so a bundle rewrites only what it
+touches.
 """
 
 from __future__ import annotations
