@@ -122,7 +122,12 @@ def inject(
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="JSON lines; - reads standard input")],
     root: RunningRoot = "",
     id_field: Annotated[
-        str, typer.Option("--id", metavar="FIELD", help="field that identifies a record; default: the whole line does")
+        str,
+        typer.Option(
+            "--id",
+            metavar="FIELD",
+            help="field that identifies a record; default: the stream's id, else the whole line",
+        ),
     ] = "",
 ) -> None:
     """Send records to a running pipeline. They are durable when this ends; sending them again changes nothing."""

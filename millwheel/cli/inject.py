@@ -23,7 +23,7 @@ def inject(place: str, stream: str, file: str, field: str, console: Console) -> 
     """Send every line of ``file`` ("-": standard input) to ``stream`` of the run on the root at ``place``."""
     root = find_root(place)
     run = attach(root)
-    check_stream(str(root), stream)
+    field = field or check_stream(str(root), stream)
     with ExitStack() as stack:
         source = stack.enter_context(_opened(file))
         coordination = stack.enter_context(connected(run))
@@ -39,12 +39,14 @@ def inject(place: str, stream: str, file: str, field: str, console: Console) -> 
     console.print(_words(done), markup=False, highlight=False, soft_wrap=True)
 
 
-def check_stream(root: str, stream: str) -> None:
-    """Raises SetupError unless the pipeline takes records for ``stream`` from outside."""
-    open_ones = [s.name for s in load_shipped(root).streams if s.source is not None and s.source.kind == _KIND]
-    if stream not in open_ones:
-        names = f"it takes {', '.join(open_ones)}" if open_ones else "none of its streams has `source: {injection: {}}`"
+def check_stream(root: str, stream: str) -> str:
+    """The field of the stream's ``id``, "" when it declares none. Raises SetupError unless the pipeline takes records
+    for ``stream`` from outside."""
+    ids = {s.name: s.id for s in load_shipped(root).streams if s.source is not None and s.source.kind == _KIND}
+    if stream not in ids:
+        names = f"it takes {', '.join(ids)}" if ids else "none of its streams has `source: {injection: {}}`"
         raise SetupError(f"The pipeline takes no records for {stream!r} from outside: {names}")
+    return ids[stream]
 
 
 def _opened(file: str) -> BinaryIO:
