@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _EXECUTOR_MEMORY_MB = 1024
 _JVM_GRACE_S = 20.0
+_PYTHON_ERROR = re.compile(r"\w+Error: ")
 _LOST = re.compile(r"ExecutorLostFailure|crashed|EOFException|exited unexpectedly|TaskKilled|killed", re.IGNORECASE)
 
 
@@ -129,8 +130,9 @@ class SparkLauncher:
 
 def failure(text: str) -> tuple[int, str]:
     """A job that brought no exit code: its task or executor was killed, or Spark could not run it at all."""
-    reason = next((line.strip() for line in text.splitlines() if "Job aborted" in line), text.strip()[-500:])
-    return (-signal.SIGKILL if _LOST.search(text) else 1), reason
+    lines = [line.strip() for line in text.splitlines()]
+    telling = [line for line in lines if _PYTHON_ERROR.match(line)] or [line for line in lines if "Job aborted" in line]
+    return (-signal.SIGKILL if _LOST.search(text) else 1), telling[-1] if telling else text.strip()[-500:]
 
 
 def _connect(settings: SparkSettings) -> SparkContext:

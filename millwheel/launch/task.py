@@ -59,7 +59,7 @@ def _watch(child: Child, stop_file: Path) -> int:
 
 def _environment() -> dict[str, str]:
     """Ours, with the module path of this task, so that a package shipped with ``--py-files`` is found."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path)}
 
 
 def _local_folder() -> str:

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -14,12 +15,21 @@ import pyspark
 from millwheel.launch.java import find_java, java_environment
 
 SPARK_HOME = Path(pyspark.__file__).parent
+SUBMIT = Path(__file__).parents[2] / "deploy" / "standalone.sh"
 
 
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def dependencies_only(folder: Path) -> None:
+    """Links to all that is installed here, except for the package itself."""
+    folder.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if "millwheel" not in entry.name and entry.suffix != ".pth":
+            (folder / entry.name).symlink_to(entry)
 
 
 class StandaloneCluster:
@@ -35,14 +45,15 @@ class StandaloneCluster:
             **os.environ,
             **java_environment(find_java()),
             "SPARK_HOME": str(SPARK_HOME),
-            "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": os.path.realpath(sys.executable),
+            "PYSPARK_DRIVER_PYTHON": os.path.realpath(sys.executable),
+            "PYTHONPATH": str(folder / "dependencies"),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
-        self._environment.pop("PYTHONPATH", None)
 
     def __enter__(self) -> StandaloneCluster:
         self.folder.mkdir()
+        dependencies_only(self.folder / "dependencies")
         master = "org.apache.spark.deploy.master.Master"
         self._start(master, "--host", "127.0.0.1", "--port", str(self.port), "--webui-port", "0")
         self._await_port()
@@ -58,12 +69,27 @@ class StandaloneCluster:
         for process in self._processes:
             process.wait(30)
 
-    def submit(self, package: Path, command: list[str]) -> str:
-        """``spark-submit`` in client mode, from a folder where no millwheel lies; all that it said."""
-        submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", self.url, "--py-files", str(package)]
-        submit += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.enabled=false", *command]
+    def submit(self, package: Path, arguments: list[str]) -> str:
+        """What ``deploy/standalone.sh`` said about these arguments, run where no millwheel lies but in ``package``."""
+        conf = self.folder / "conf"
+        conf.mkdir()
+        settings = {
+            "driver.host": "127.0.0.1",
+            "ui.enabled": "false",
+            "executorEnv.PYTHONPATH": self._environment["PYTHONPATH"],
+        }
+        (conf / "spark-defaults.conf").write_text(
+            "".join(f"spark.{name} {value}\n" for name, value in settings.items())
+        )
+        given = {
+            **self._environment,
+            "SPARK_CONF_DIR": str(conf),
+            "SPARK_SUBMIT": str(SPARK_HOME / "bin" / "spark-submit"),
+            "MILLWHEEL_ZIP": str(package),
+        }
+        command = [str(SUBMIT), self.url, *arguments]
         done = subprocess.run(
-            submit, cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=280, check=False
+            command, cwd=self.folder, env=given, capture_output=True, text=True, timeout=280, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr

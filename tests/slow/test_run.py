@@ -186,11 +186,10 @@ def test_spark_submit_on_a_standalone_cluster_gives_the_same_rows(tmp_path: Path
     from tests.slow.standalone import StandaloneCluster
 
     package = tmp_path / "millwheel.zip"
-    subprocess.run([sys.executable, "-m", "zipfile", "-c", str(package), "millwheel"], cwd=REPO, check=True)
+    subprocess.run([sys.executable, str(REPO / "deploy" / "make_zip.py"), str(package)], check=True)
     with StandaloneCluster(tmp_path / "cluster", workers=2) as cluster:
-        command = [str(REPO / "deploy" / "spark_submit.py"), str(EXAMPLES / "ads" / "pipeline.yaml")]
+        command = [str(EXAMPLES / "ads" / "pipeline.yaml"), "--summary", str(tmp_path / "summary.json")]
         command += ["--set", f"input={events}", "--set", f"output={tmp_path / 'out'}", "--root", str(tmp_path / "root")]
-        command += ["--summary", str(tmp_path / "summary.json")]
         said = cluster.submit(package, command)
     run = ads(tmp_path, events)
     run.code, run.said = 0, said

@@ -55,6 +55,10 @@ def test_a_failure_of_sparks_own_is_told_in_its_words() -> None:
     )
     assert code == 1
     assert words.endswith("No module named 'millwheel'")
+    told = (
+        "py4j: An error occurred\n  File x\nModuleNotFoundError: No module named 'msgspec'\n\tat org.apache.spark.X\n"
+    )
+    assert failure(told) == (1, "ModuleNotFoundError: No module named 'msgspec'")
     assert failure("Cannot call methods on a stopped SparkContext")[0] == 1
 
 
