@@ -12,7 +12,7 @@ from typing import Any
 from millwheel.core.layout import META, decode_meta, encode_meta
 from millwheel.core.times import MAX_TIME
 from millwheel.workers import events as ev
-from millwheel.workers import inbox, recovery, shard, snapshots, source
+from millwheel.workers import inbox, recovery, seen_ids, shard, snapshots, source
 from millwheel.workers.runtime import WorkerRuntime
 from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.turn import Hold
@@ -88,19 +88,17 @@ def watermark_ahead_of_productions() -> Any:
 
 def duplicates_trusted_to_the_filter() -> Any:
     """An id that the Bloom filter may have seen is dropped without a look at the exact set."""
-    from millwheel.workers import seen_ids
 
-    right = seen_ids.BucketFilter.maybe
+    def wrong(self: SeenIds, marks: list[bytes], digests: list[bytes]) -> set[bytes]:
+        low, high = seen_ids._words(digests)
+        return {
+            marks[number]
+            for bloom in self._filters.values()
+            for number, (maybe, word) in enumerate(zip(bloom.maybe(low, high).tolist(), low.tolist(), strict=True))
+            if maybe or word % 16 == 0  # a filter that is crowded
+        }
 
-    @contextmanager
-    def both() -> Iterator[None]:
-        def crowded(self: Any, low: Any, high: Any) -> Any:
-            return right(self, low, high) | (low % 16 == 0)
-
-        with _replaced(seen_ids.BucketFilter, "maybe", crowded), _replaced(SeenIds, "_known", lambda s, ids: set(ids)):
-            yield
-
-    return both()
+    return _replaced(SeenIds, "_seen_before", wrong)
 
 
 def ids_not_remembered() -> Any:

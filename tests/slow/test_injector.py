@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import signal
@@ -47,7 +48,7 @@ class Injectors:
         self.coordination.watch_members("injector-leader", self._lead)
 
     def _lead(self, members: Mapping[str, bytes]) -> None:
-        self.leader = next((data.decode() for data in members.values()), None)
+        self.leader = next((json.loads(data)["address"] for data in members.values()), None)
         self.client.leader_changed()
         if self.leader is not None:
             self.leaders.put(self.leader)

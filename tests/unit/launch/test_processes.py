@@ -40,6 +40,21 @@ def test_a_killed_worker_is_noticed_and_its_scratch_is_gone(tmp_path: Path, modu
     assert launcher.pids() == {}
 
 
+def test_a_paused_worker_is_killed_if_it_is_the_one_that_is_meant(tmp_path: Path, module: str) -> None:
+    launcher = ProcessLauncher(template(tmp_path, module))
+    launcher.start(0)
+    eventually(lambda: lives(tmp_path, 0))
+    pid = launcher.pids()[0]
+    os.kill(pid, signal.SIGSTOP)
+    assert not launcher.kill(0, pid + 1)
+    assert not launcher.kill(1, pid)
+    assert launcher.exits() == []
+    assert launcher.kill(0, pid)
+    (gone,) = exits(launcher)
+    assert gone.code == -signal.SIGKILL
+    assert not launcher.kill(0, pid)
+
+
 def test_last_words_are_those_of_the_last_life(tmp_path: Path, module: str) -> None:
     launcher = ProcessLauncher(template(tmp_path, module))
     (tmp_path / "exit").write_text("64")

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from millwheel.launch.task import SlotTask
+from millwheel.launch.task import SlotTask, kill_file
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 
 # What a Spark daemon and its task are for this test: a process that ignores SIGCHLD, and its fork.
@@ -69,6 +69,15 @@ def test_a_worker_that_is_killed_ends_the_task_with_its_code(daemon: Daemon) -> 
 def test_the_stop_file_stops_the_worker_cleanly(daemon: Daemon) -> None:
     (daemon.folder / "stop").touch()
     assert daemon.answer() == "0 stopped"
+
+
+def test_a_paused_worker_is_killed_when_its_process_is_named(daemon: Daemon) -> None:
+    daemon.worker.send_signal(signal.SIGSTOP)
+    named = kill_file(daemon.folder / "stop", 0)
+    named.write_text(str(daemon.worker.pid + 1))
+    assert not (daemon.folder / "answer").exists()
+    named.write_text(str(daemon.worker.pid))
+    assert daemon.answer().startswith("-9")
 
 
 def test_a_worker_dies_with_its_task(daemon: Daemon) -> None:

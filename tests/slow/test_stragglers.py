@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.slow.test_run import ads, ads_events, assert_right
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("launcher", ["processes", "spark"])
+def test_workers_that_are_paused_for_ever_are_replaced_and_no_process_is_left(tmp_path: Path, launcher: str) -> None:
+    events = ads_events(tmp_path, 150_000)
+    run = ads(tmp_path, events, launcher).start().until_reading(timeout_s=90)
+    paused = run.processes("millwheel.workers")
+    assert len(paused) == 2
+    for worker in paused:
+        worker.send_signal(signal.SIGSTOP)  # nobody goes on unless they are replaced
+    family = psutil.Process(run.process.pid).children(recursive=True)
+    assert_right(run.wait(), events)
+    assert "has been declared dead, but it still runs" in run.said
+    assert not [process for process in [*paused, *family] if process.is_running()]
