@@ -55,5 +55,9 @@ class Launcher(Protocol):
     def exits(self) -> list[WorkerExit]:
         """Those that ended since the last call. Never blocks."""
 
+    def kill(self, slot: int, pid: int) -> bool:
+        """End the worker of ``slot`` at once, whatever it does, if its process is ``pid``. False: it is another one
+        already. It is in :meth:`exits` later. May return before it has happened."""
+
     def stop(self, grace_s: float) -> None:
         """Ask all workers to stop (SIGTERM), wait up to ``grace_s`` seconds, kill what is left."""

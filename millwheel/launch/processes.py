@@ -35,6 +35,14 @@ class ProcessLauncher:
         """The process id of each slot's living worker."""
         return {slot: child.pid for slot, child in self._children.items()}
 
+    def kill(self, slot: int, pid: int) -> bool:
+        """See :class:`millwheel.launch.base.Launcher`."""
+        child = self._children.get(slot)
+        if child is None or child.pid != pid:
+            return False
+        child.kill()
+        return True
+
     def stop(self, grace_s: float) -> None:
         """See :class:`millwheel.launch.base.Launcher`."""
         stop_all(list(self._children.values()), grace_s)

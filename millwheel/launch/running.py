@@ -33,7 +33,7 @@ from millwheel.launch.supervisor import Supervisor
 from millwheel.launch.watch import Watch
 from millwheel.launch.watching import StatusWatcher
 
-_WORKER_GRACE_S = 20.0
+_WORKER_GRACE_S = 12.0
 _SERVICE_GRACE_S = 5.0
 _OUTAGE_S = 60.0
 

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from millwheel.errors import SetupError
 from millwheel.launch.base import WorkerExit, WorkerTemplate
 from millwheel.launch.java import find_java, java_environment
-from millwheel.launch.task import SlotTask
+from millwheel.launch.root import write_atomically
+from millwheel.launch.task import SlotTask, kill_file
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -87,7 +88,7 @@ class SparkLauncher:
     def __init__(self, template: WorkerTemplate, settings: SparkSettings, stop_file: str) -> None:
         self._template = template
         self._stop_file = Path(stop_file)
-        self._stop_file.unlink(missing_ok=True)
+        self._forget_files()
         self._ended: queue.SimpleQueue[WorkerExit] = queue.SimpleQueue()
         self._jobs: dict[int, threading.Thread] = {}
         self._context = _connect(settings)
@@ -102,6 +103,11 @@ class SparkLauncher:
         """See :class:`millwheel.launch.base.Launcher`."""
         return [self._ended.get_nowait() for _ in range(self._ended.qsize())]
 
+    def kill(self, slot: int, pid: int) -> bool:
+        """See :class:`millwheel.launch.base.Launcher`. The task of the slot compares the process and ends it."""
+        write_atomically(kill_file(self._stop_file, slot), str(pid).encode())
+        return True
+
     def stop(self, grace_s: float) -> None:
         """See :class:`millwheel.launch.base.Launcher`."""
         self._stop_file.touch()
@@ -110,7 +116,11 @@ class SparkLauncher:
             job.join(max(0.0, deadline - time.monotonic()))
         self._context.stop()
         _end_gateway(self._context)
-        self._stop_file.unlink(missing_ok=True)
+        self._forget_files()
+
+    def _forget_files(self) -> None:
+        for path in self._stop_file.parent.glob(f"{self._stop_file.name}*"):
+            path.unlink(missing_ok=True)
 
     def _run_job(self, slot: int) -> None:
         started_s = time.monotonic()

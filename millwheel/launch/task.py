@@ -20,7 +20,8 @@ from millwheel.launch.base import WorkerTemplate
 from millwheel.launch.child import Child, fresh_scratch
 
 _POLL_S = 0.05
-_STOP_GRACE_S = 15.0
+_LOOK_S = 0.25
+_STOP_GRACE_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +39,39 @@ class SlotTask:
         log = Path(self.template.logs) / f"worker-{self.slot}"
         log.parent.mkdir(parents=True, exist_ok=True)
         child = Child(self.template.command(self.slot, scratch), log, _environment(), scratch)
-        yield _watch(child, Path(self.stop_file)), child.last_words()
+        yield _watch(child, Path(self.stop_file), kill_file(Path(self.stop_file), self.slot)), child.last_words()
 
 
-def _watch(child: Child, stop_file: Path) -> int:
-    """Wait for the child's end; ask it to stop when the stop file appears."""
+def kill_file(stop_file: Path, slot: int) -> Path:
+    """The file that names a process of a slot that is to be killed."""
+    return stop_file.with_name(f"{stop_file.name}-{slot}")
+
+
+def _watch(child: Child, stop_file: Path, kill: Path) -> int:
+    """Wait for the child's end; ask it to stop, or kill it, when the files on the root say so."""
     parent = os.getppid()
-    deadline = None
+    look_s, deadline_s = 0.0, 0.0
     while (code := child.wait(_POLL_S)) is None:
         if os.getppid() != parent:
             child.kill()
             os.kill(os.getpid(), signal.SIGKILL)  # nobody is left to report to
-        if deadline is None and stop_file.exists():
+        now_s = time.monotonic()
+        if now_s < look_s:
+            continue
+        look_s = now_s + _LOOK_S
+        if not deadline_s and stop_file.exists():
             child.terminate()
-            deadline = time.monotonic() + _STOP_GRACE_S
-        if deadline is not None and time.monotonic() > deadline:
+            deadline_s = now_s + _STOP_GRACE_S
+        if (deadline_s and now_s > deadline_s) or _names(kill, child.pid):
             child.kill()
     return code
+
+
+def _names(path: Path, pid: int) -> bool:
+    try:
+        return path.read_text() == str(pid)
+    except OSError:
+        return False
 
 
 def _environment() -> dict[str, str]:

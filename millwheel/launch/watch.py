@@ -13,6 +13,7 @@ from millwheel.launch.base import Launcher
 from millwheel.launch.output import OutputPump
 from millwheel.launch.progress import ProgressLine, RateMeter, progress_text
 from millwheel.launch.services import Services
+from millwheel.launch.stragglers import Stragglers
 from millwheel.launch.summary import ClusterView, total
 from millwheel.launch.supervisor import Ended, Supervisor
 from millwheel.launch.watching import StatusWatcher
@@ -34,6 +35,7 @@ class Watch:
         self._line = line
         self._pump = OutputPump(logs)
         self._rate = RateMeter()
+        self._stragglers = Stragglers()
         self._show_due_s = 0.0
 
     def until_drained(
@@ -47,6 +49,7 @@ class Watch:
             now_s = time.monotonic()
             check()
             self._answer_deaths(launcher, now_s)
+            self._end_stragglers(launcher, watcher, now_s)
             view = watcher.latest
             if view is not None and view.drained(self._graph):
                 return view
@@ -65,10 +68,19 @@ class Watch:
 
     def _answer_deaths(self, launcher: Launcher, now_s: float) -> None:
         for gone in launcher.exits():
+            self._stragglers.ended(gone.slot)
             self._supervisor.ended(Ended(f"worker {gone.slot}", gone.code, gone.lived_s, gone.last_words), now_s)
         for ended in self._services.ended():
             self._supervisor.ended(ended, now_s)
         self._supervisor.step(now_s)
+
+    def _end_stragglers(self, launcher: Launcher, watcher: StatusWatcher, now_s: float) -> None:
+        for member in self._stragglers.step(watcher.workers, now_s):
+            if launcher.kill(member.slot, member.pid):
+                self._line.say(
+                    f"The worker {member.slot} (process {member.pid}) has been declared dead, but it still runs: "
+                    "it is killed."
+                )
 
     def _text(self, view: ClusterView | None, now_s: float) -> str:
         counters = {name: node.counters for name, node in view.nodes.items()} if view else {}

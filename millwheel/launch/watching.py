@@ -10,6 +10,7 @@ import msgspec
 
 from millwheel.adapters.injector_client import fetch_status
 from millwheel.errors import MillwheelError
+from millwheel.launch.stragglers import Member, read_members
 from millwheel.launch.summary import ClusterView, NodeView
 from millwheel.pb import injector_pb2
 from millwheel.ports import Coordination
@@ -23,7 +24,8 @@ class _Address(msgspec.Struct):
 
 
 class StatusWatcher:
-    """Follows the leading injector. ``latest`` is the newest answer, None before the first."""
+    """Follows the leading injector. ``latest`` is the newest answer, None before the first, and ``workers``
+    are those that are members now."""
 
     def __init__(self, coordination: Callable[[], Coordination]) -> None:
         self._connect = coordination
@@ -32,6 +34,7 @@ class StatusWatcher:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True, name="status")
         self.latest: ClusterView | None = None
+        self.workers: frozenset[Member] = frozenset()
 
     def start(self) -> None:
         """Begin to ask."""
@@ -54,6 +57,7 @@ class StatusWatcher:
         self._lost.clear()
         session.on_lost(self._lost.set)
         session.watch_members(LEADER_ROLE, self._leader_changed)
+        session.watch_members("workers", self._workers_changed)
         try:
             while not self._stop.wait(_INTERVAL_S) and not self._lost.is_set():
                 self._ask()
@@ -62,6 +66,9 @@ class StatusWatcher:
 
     def _leader_changed(self, members: Mapping[str, bytes]) -> None:
         self._address = next(iter(addresses(members).values()), "")
+
+    def _workers_changed(self, members: Mapping[str, bytes]) -> None:
+        self.workers = read_members(members.values())
 
     def _ask(self) -> None:
         if not self._address:

@@ -1,0 +1,52 @@
+"""Workers that have been declared dead but are still processes (paused, hung): they are found here, and then killed.
+
+A worker that is alive ends by itself once it learns that it is no member any more. One that cannot learn it would
+keep its slot for ever, because its supervisor only sees that the process is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+GRACE_S = 10.0
+"""How long a worker that is no member any more has to end by itself."""
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A worker as it joined: its slot, and its process on the machine where it runs."""
+
+    slot: int
+    pid: int
+
+
+def read_members(datas: Iterable[bytes]) -> frozenset[Member]:
+    """Members as their data in ZooKeeper says."""
+    return frozenset(msgspec.json.decode(data, type=Member) for data in datas)
+
+
+@dataclass(slots=True)
+class Stragglers:
+    """Who has been gone for how long; pure, "now" is an argument."""
+
+    present: frozenset[Member] = frozenset()
+    over: set[Member] = field(default_factory=set)
+    gone_since_s: dict[Member, float] = field(default_factory=dict)
+
+    def ended(self, slot: int) -> None:
+        """The process of a slot is known to have ended; whoever was a member from there needs no attention."""
+        self.over.update(member for member in self.present if member.slot == slot)
+        self.gone_since_s = {member: since for member, since in self.gone_since_s.items() if member.slot != slot}
+
+    def step(self, members: frozenset[Member], now_s: float) -> list[Member]:
+        """Take note of who is a member now; those that should have ended by now, each once."""
+        gone = self.present - members
+        self.gone_since_s.update(dict.fromkeys(gone - self.over, now_s))
+        self.over -= gone
+        self.present = members
+        due = [member for member, since_s in self.gone_since_s.items() if now_s - since_s >= GRACE_S]
+        for member in due:
+            del self.gone_since_s[member]
+        return due
