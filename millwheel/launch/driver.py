@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from millwheel.adapters.store_probe import probe
 from millwheel.core.spec import PipelineSpec
 from millwheel.errors import SetupError
 from millwheel.launch.address import check_reach
@@ -21,6 +22,9 @@ from millwheel.launch.shipping import ship
 from millwheel.launch.summary import Summary
 from millwheel.sinks import build_sink
 from millwheel.spec import load_pipeline, resolve_params
+
+_ROOM_BYTES = 64 << 20
+"""What a root must have free for a run to begin."""
 
 
 class Driver:
@@ -76,6 +80,7 @@ class Driver:
 
     def _prepare(self, root: Root, spec: PipelineSpec) -> None:
         """What must be right, and lie in the root, before anything is started."""
+        probe(str(root.path), need_bytes=_ROOM_BYTES)
         for sink in spec.sinks:
             build_sink(sink, spec.folder).check(str(root.identity))
         for sentence in changed_inputs(spec, root.path):
