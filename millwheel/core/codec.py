@@ -46,6 +46,8 @@ _raw: Callable[[bytes], msgspec.Raw] = msgspec.Raw
 _encode = msgspec.msgpack.Encoder().encode
 _decode_batch = msgspec.msgpack.Decoder(_BatchForm).decode
 _decode_commit = msgspec.msgpack.Decoder(Commit).decode
+_NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What decoding raises for bytes that nobody here wrote: broken text is a ValueError, deep nesting a RecursionError."""
 
 
 def encode_commit(commit: Commit) -> bytes:
@@ -57,7 +59,7 @@ def decode_commit(data: bytes) -> Commit:
     """The inverse of :func:`encode_commit`; CorruptionError when the bytes are no commit."""
     try:
         return _decode_commit(data)
-    except msgspec.MsgspecError as ex:
+    except _NOT_OURS as ex:
         raise CorruptionError(
             f"a journal entry of {len(data)} bytes passed its checksum but is no commit: {ex}"
         ) from ex
@@ -101,7 +103,7 @@ def decode_batch(data: bytes) -> Batch:
     try:
         form = _decode_batch(data)
         seqs, timestamps = unpack_ints(form.seqs), unpack_ints(form.timestamps)
-    except (msgspec.MsgspecError, ValueError) as ex:
+    except _NOT_OURS as ex:
         raise CorruptionError(f"a delivery of {len(data)} bytes is no batch: {ex}") from ex
     keys = [tuple_key(key) for key in form.keys] if type(form.keys) is list else None
     columns = [keys, timestamps, form.values, seqs or timestamps, timestamps if form.ids is None else form.ids]

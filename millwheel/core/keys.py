@@ -19,24 +19,45 @@ Key = Any  # str | int | bytes | tuple[Key, ...]; recursive unions slow mypy dow
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 _xxh3: Callable[[bytes], int] = xxhash.xxh3_64_intdigest
-_PLAIN = (str, int, bytes)
+_PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = ((str, str.__str__), (int, int.__index__), (bytes, bytes))
+"""The types of keys, and what makes one out of a value of a derived type, such as a member of an IntEnum."""
 
 
 def check_key(key: Any) -> Key:
     """``key`` itself (lists become tuples), or RecordError saying why it cannot be one."""
     kind = type(key)
-    if kind is str or kind is int or kind is bytes:
+    if kind is str:
+        return key if key.isascii() else _check_text(key)
+    if kind is int:
+        return _check_width(key)
+    if kind is bytes:
         return key
     if kind is tuple or kind is list:
         return tuple(check_key(part) for part in key)
     if key is None:
         raise RecordError("missing key: the record has no value where the key is read from")
-    if isinstance(key, _PLAIN) and kind is not bool:
-        return key
+    if kind is not bool:
+        for base, plain in _PLAIN:
+            if isinstance(key, base):
+                return check_key(plain(key))
     raise RecordError(
         f"a key cannot be {kind.__name__} ({key!r}): use str, int, bytes or a tuple of them, "
         "for example with a `key: module:function` that converts it"
     )
+
+
+def _check_width(key: int) -> int:
+    if -(2**63) <= key < 2**64:
+        return key
+    raise RecordError(f"the key {key} does not fit into 64 bits: make text of it")
+
+
+def _check_text(key: str) -> str:
+    try:
+        key.encode()
+    except UnicodeEncodeError as ex:
+        raise RecordError(f"the key {key!r} is no Unicode text: {ex.reason}; decode its bytes another way") from ex
+    return key
 
 
 def key_bytes(key: Key) -> bytes:

@@ -108,6 +108,8 @@ def _msgpack_end(data: bytes, start: int) -> int:
         return start + 9
     if first == 0xDC:
         return _array_end(data, start + 3, int.from_bytes(data[start + 1 : start + 3], "big"))
+    if first == 0xDD:
+        return _array_end(data, start + 5, int.from_bytes(data[start + 1 : start + 5], "big"))
     raise ValueError(f"byte {first:#x} starts no key")
 
 
