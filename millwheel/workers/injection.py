@@ -12,6 +12,7 @@ from millwheel.core.records import DeadLetter
 from millwheel.core.spec import StreamSpec
 from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text
 from millwheel.ports import StateStore
+from millwheel.workers.source import uncarriable
 from millwheel.workers.timestamps import Timestamps
 from millwheel.workers.turn import Hold, Turn
 
@@ -72,6 +73,7 @@ class InjectionOperator:
         except (msgspec.MsgspecError, UnicodeDecodeError) as ex:
             return f"no valid JSON record: {ex}"
         stamps, problems = self._timestamps.of([value])
+        problems.update(uncarriable([value]))
         if problems:
             return problems[0]
         limit = self._spec.max_future_us

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from millwheel.core.codec import encode_value
 from millwheel.core.layout import JUDGED, POSITION, Position, decode_position, number8, number_from8, pack
 from millwheel.core.records import Batch, DeadLetter
 from millwheel.core.spec import DEAD_LETTERS, StreamSpec
@@ -227,6 +228,7 @@ class _Sorting:
         for reject in read.rejects:
             self._letter(reject.position, partition, reject.reason, reject.raw)
         stamps, problems = self._parts.timestamps.of(read.values)
+        problems.update(uncarriable(read.values))
         for place, reason in problems.items():
             self._letter(read.positions[place], partition, reason, read.values[place])
         bad = set(problems) | self._too_far(partition, read, stamps, problems)
@@ -321,3 +323,20 @@ def _moved(late: set[int], bad: set[int]) -> set[int]:
         return late
     dropped = sorted(bad)
     return {place - bisect_left(dropped, place) for place in late}
+
+
+def uncarriable(values: list[Any]) -> dict[int, str]:
+    """{place: reason} of the values that cannot travel between processes: integers beyond 64 bits, mostly."""
+    try:
+        encode_value(values)
+        return {}
+    except (OverflowError, TypeError, ValueError, RecursionError):
+        return {place: reason for place, value in enumerate(values) if (reason := _why_uncarriable(value))}
+
+
+def _why_uncarriable(value: Any) -> str:
+    try:
+        encode_value(value)
+        return ""
+    except (OverflowError, TypeError, ValueError, RecursionError) as ex:
+        return f"the record cannot be carried: {ex}"
