@@ -15,7 +15,7 @@ from millwheel.core.table import RangeTable
 from millwheel.errors import RecordError
 
 Extractor = Callable[[Any], Key]
-_PLAIN_KEYS = {str, int, bytes}
+_TEXT_KEYS = {str, bytes}
 _ROUTES_KEPT = 200_000
 
 
@@ -99,11 +99,19 @@ def _keys(consumer: Consumer, given: list[Key], decoded: Sequence[Any]) -> tuple
     if consumer.field:
         try:
             keys = [value[consumer.field] for value in decoded]
-            if set(map(type, keys)) <= _PLAIN_KEYS:
+            if _are_plain(keys):
                 return keys, []
         except (TypeError, KeyError):
             pass
     return _keys_one_by_one(consumer, decoded)
+
+
+def _are_plain(keys: list[Key]) -> bool:
+    """True when all of them can be keys as they are. A mixture with integers is looked at one by one."""
+    kinds = set(map(type, keys))
+    if kinds == {int}:
+        return min(keys) >= -(2**63) and max(keys) < 2**64
+    return kinds <= _TEXT_KEYS
 
 
 def _keys_one_by_one(consumer: Consumer, decoded: Sequence[Any]) -> tuple[list[Key], list[Keyless]]:

@@ -6,7 +6,7 @@ different timestamps. The filter of a bucket (sized by pybloom-live, probed for 
 A bucket found in the store after a restart has no filter: every id is looked up in it. A bucket is dropped
 once the watermark has left it more than the horizon behind.
 
-An id is stored as the 128-bit xxh3 of key and id.
+An id is stored as the 128-bit xxh3 of stream, key and id: streams number their records each for itself.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class SeenIds:
         places = [place for place, given in enumerate(ids) if given is not None]
         if not places:
             return list(range(len(ids)))
-        digests = [xxhash.xxh3_128_digest(_encode((batch.keys[place], ids[place]))) for place in places]
+        digests = [xxhash.xxh3_128_digest(_encode((batch.stream, batch.keys[place], ids[place]))) for place in places]
         marks = [
             key_hash(batch.keys[place]).to_bytes(8, "big") + digest
             for place, digest in zip(places, digests, strict=True)
