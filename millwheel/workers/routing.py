@@ -110,7 +110,7 @@ def _are_plain(keys: list[Key]) -> bool:
     """True when all of them can be keys as they are. A mixture with integers is looked at one by one."""
     kinds = set(map(type, keys))
     if kinds == {int}:
-        return min(keys) >= -(2**63) and max(keys) < 2**64
+        return bool(min(keys) >= -(2**63) and max(keys) < 2**64)
     return kinds <= _TEXT_KEYS
 
 
