@@ -272,10 +272,20 @@ class Shard:
         invariant(chunk is not None and commit is not None, "a weak commit has productions")
         assert chunk is not None
         assert commit is not None
+        if chunk.stored:
+            return
         place = PENDING + number8(chunk.number)
         commit.puts.append((place, chunk.stored_form))
         self.store.apply([(place, chunk.stored_form)], [])
         chunk.stored = True
+
+    def checkpoint(self, path: str) -> None:
+        """Copy the store as of the last commit made. Weak productions on their way go into it: a recovery from the
+        copy skips their commits, which would bring them along if their consumers take too long."""
+        for prepared in self._progress.unsubmitted:
+            if prepared.weak and prepared.chunk is not None and not prepared.chunk.finished:
+                self._checkpoint_straggler(prepared)
+        self.store.checkpoint(path)
 
     def _checkpoint(self, turn: Turn) -> Chunk | None:
         """Number what was produced, write it into the commit, and hold it until it may be sent."""

@@ -87,7 +87,7 @@ class SnapshotPolicy:
     def _take(self, shard: Shard, state: _Shard, now: int) -> None:
         name = shard.identity.shard
         state.path = self._queue.checkpoint_path(name, state.token, shard.made_number)
-        shard.store.checkpoint(state.path)
+        shard.checkpoint(state.path)
         state.taken, state.submitted, state.journaled, state.since = shard.made_number, False, 0, now
         self._busy = name
 

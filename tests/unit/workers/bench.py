@@ -1,0 +1,184 @@
+"""One shard of a computation on a bench: a store, a journal that is a list, and what was sent and acked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from millwheel.api import Computation
+from millwheel.core.codec import Commit, decode_batch, decode_commit, encode_batch, encode_value
+from millwheel.core.ranges import tile
+from millwheel.core.records import Batch
+from millwheel.core.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    Delivery,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    Productions,
+    SinkSpec,
+    SourceSpec,
+    StreamSpec,
+)
+from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.workers.assembly import Assembly, Outside
+from millwheel.workers.inbox import Arrival, Verdict
+from millwheel.workers.outbox import Send
+from millwheel.workers.routing import TableRouter
+from millwheel.workers.shard import Prepared, Shard, ShardLimits
+from tests.sim.storage import SimStore
+
+NOW = 1_700_000_000_000_000
+BY_KEY = KeySpec(KeyKind.FIELD, ("key",))
+
+
+class FixedClock:
+    """A clock that shows what it was told."""
+
+    def __init__(self, now: int = NOW) -> None:
+        self.now = now
+
+    def now_us(self) -> int:
+        return self.now
+
+    def monotonic_us(self) -> int:
+        return self.now
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """The guarantees of the computation on the bench, and how often it tries."""
+
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    productions: Productions = Productions.STRONG
+    max_attempts: int = 3
+
+
+def computation(name: str = "work", **more: Any) -> ComputationSpec:
+    """A computation that reads ``events`` by key and writes ``out``."""
+    return ComputationSpec(name, (InputSpec("events", BY_KEY),), ("out",), **more)
+
+
+def pipeline(*computations: ComputationSpec, stream: StreamSpec | None = None) -> PipelineSpec:
+    """events → the computations → sinks for ``out`` and for dead letters."""
+    events = stream or StreamSpec("events", SourceSpec("memory"), timestamp="ts", id="id")
+    sinks = (SinkSpec("out", "memory"), SinkSpec(DEAD_LETTERS, "memory"))
+    return PipelineSpec("bench", (events,), computations, sinks, "/nowhere")
+
+
+def single(node: str, owner: str = "w0", token: int = 1) -> RangeTable:
+    """A table with one shard for everything."""
+    return RangeTable(node, (ShardEntry(f"{node}-0", tile(1)[0], owner, token),), 0)
+
+
+class ShardBench:
+    """``run`` lets the shard work, ``settle`` makes everything durable, ``crash`` forgets what was not."""
+
+    def __init__(
+        self,
+        kind: Callable[..., Computation],
+        dial: Dial = Dial(),
+        limits: ShardLimits = ShardLimits(),
+        spec: PipelineSpec | None = None,
+    ) -> None:
+        work = computation(
+            callback="bench:It",
+            delivery=dial.delivery,
+            productions=dial.productions,
+            max_attempts=dial.max_attempts,
+        )
+        self.clock = FixedClock()
+        self.assembly = Assembly(
+            spec or pipeline(work),
+            "/nowhere",
+            self.clock,
+            Outside(lambda *_: None, lambda *_: None, lambda name, folder: kind),  # type: ignore[arg-type,return-value]
+            limits,
+        )
+        self.router = TableRouter()
+        for node in self.assembly.graph.nodes:
+            self.router.update(single(node))
+        self.journal: list[bytes] = []
+        self.token = 0
+        self.index: dict[str, int] = {}
+        self.crash()
+
+    # --- lives -------------------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """A new owner recovers what the journal holds."""
+        self.token += 1
+        self.store = SimStore({})
+        for entry in self.journal:
+            commit = decode_commit(entry)
+            self.store.apply(commit.puts, commit.deletes)
+        entry = ShardEntry("work-0", tile(1)[0], "w0", self.token)
+        self.shard: Shard = self.assembly.make_shard("work", entry, self.store, self.router)
+        self.waiting: list[tuple[Prepared, bytes]] = []
+        self.acked: list[Arrival] = []
+        self.shard.start()
+
+    @property
+    def now(self) -> int:
+        return self.clock.now
+
+    # --- what comes in -----------------------------------------------------------------------------------
+
+    def deliver(self, *rows: tuple[str, Any, int], channel: str = "up", first: int = 1, ids: Any = None) -> Verdict:
+        """One delivery in an epoch of its own: rows of (key, value, timestamp), numbered from ``first``."""
+        epoch = self.index[channel] = self.index.get(channel, 0) + 1
+        values = [msgspec.Raw(encode_value(value)) for _, value, _ in rows]
+        seqs = [] if first == 0 else list(range(first, first + len(rows)))
+        batch = Batch("events", seqs, [r[2] for r in rows], [r[0] for r in rows], values, ids, self.now)
+        return self.shard.offer(channel, epoch, 0, decode_batch(encode_batch(batch)), "route")
+
+    def watermark(self, us: int) -> None:
+        self.shard.input_watermark = us
+
+    # --- what happens ------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Turns as long as there is something to do; what may be written goes to the journal's queue."""
+        while self.shard.runnable(self.now):
+            self.shard.run(self.now)
+        self.waiting += self.shard.submittable(self.now)
+
+    def settle(self) -> list[Commit]:
+        """The journal writes everything that waits."""
+        written = []
+        for prepared, entry in self.waiting:
+            if entry:
+                self.journal.append(entry)
+                written.append(decode_commit(entry))
+            self.acked += self.shard.durable(prepared, self.now)
+        self.waiting.clear()
+        return written
+
+    def sends(self) -> list[Send]:
+        return list(self.shard.outbox.sends())
+
+    def ack(self, *sends: Send) -> None:
+        for send in sends:
+            self.shard.outbox.ack(send.channel, send.target, send.epoch, send.index)
+
+    def through(self) -> list[Any]:
+        """Run, settle, send and be acked until nothing moves; the values that went to ``out``."""
+        found: list[Any] = []
+        for _ in range(10):
+            self.run()
+            self.settle()
+            sends = self.sends()
+            found += values_of(sends, "out")
+            self.letters = getattr(self, "letters", []) + values_of(sends, DEAD_LETTERS)
+            self.ack(*sends)
+        return found
+
+
+def values_of(sends: list[Send], stream: str) -> list[Any]:
+    """The decoded values that went out on one stream."""
+    return [msgspec.msgpack.decode(raw) for send in sends if send.batch.stream == stream for raw in send.batch.values]

@@ -1,0 +1,462 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from millwheel.api import Computation, ValueState
+from millwheel.core.layout import CHANNEL, META, PENDING, SEEN, decode_meta
+from millwheel.core.ranges import tile
+from millwheel.core.records import Domain
+from millwheel.core.spec import Delivery, Productions
+from millwheel.core.table import ShardEntry
+from millwheel.core.times import MAX_TIME, MIN_TIME
+from millwheel.errors import InvariantError
+from millwheel.workers.inbox import Verdict
+from millwheel.workers.shard import ShardLimits
+from tests.unit.workers.bench import NOW, Dial, ShardBench, computation, pipeline, values_of
+
+STRAGGLER = ShardLimits().straggler_us
+EXACT, LEAST = Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE
+STRONG, WEAK = Productions.STRONG, Productions.WEAK
+DIALS = [Dial(delivery, productions) for delivery in (EXACT, LEAST) for productions in (STRONG, WEAK)]
+EXACT_DIALS = [dial for dial in DIALS if dial.delivery is EXACT]
+
+
+class Counting(Computation):
+    """Numbers the records of each key."""
+
+    seen = ValueState(int, default=0)
+
+    def process_record(self, ctx: Any, record: Any) -> None:
+        self.seen.set(self.seen.get() + 1)
+        ctx.produce("out", {"key": ctx.key, "number": self.seen.get(), "value": record.value})
+
+
+class Silent(Computation):
+    seen = ValueState(int, default=0)
+
+    def process_record(self, ctx: Any, record: Any) -> None:
+        self.seen.set(self.seen.get() + 1)
+
+
+class Idle(Computation):
+    def process_record(self, ctx: Any, record: Any) -> None:
+        pass
+
+
+class Clocks(Computation):
+    """Sets the timers that the value asks for and tells when they fire."""
+
+    def process_record(self, ctx: Any, record: Any) -> None:
+        for domain in Domain:
+            if domain.value in record.value:
+                ctx.set_timer("t", record.value[domain.value], domain)
+
+    def process_timer(self, ctx: Any, timer: Any) -> None:
+        ctx.produce("out", [timer.domain.value, timer.at])
+
+
+def families(bench: ShardBench, family: bytes) -> list[bytes]:
+    return [key for key in bench.store.data if key.startswith(family)]
+
+
+# --- the guarantee dial -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dial", [d for d in DIALS if d.productions is STRONG])
+def test_strong_productions_are_stored_before_they_are_sent(dial: Dial) -> None:
+    bench = ShardBench(Counting, dial)
+    bench.deliver(("a", 1, 5))
+    bench.run()
+    assert bench.sends() == []
+    assert bench.acked == []
+    [commit] = bench.settle()
+    assert any(key.startswith(PENDING) for key, _ in commit.puts)
+    assert len(bench.acked) == 1
+    assert values_of(bench.sends(), "out") == [{"key": "a", "number": 1, "value": 1}]
+
+
+@pytest.mark.parametrize("dial", [d for d in DIALS if d.productions is WEAK])
+def test_weak_productions_are_sent_first_and_hold_the_ack_of_their_cause(dial: Dial) -> None:
+    bench = ShardBench(Counting, dial)
+    bench.deliver(("a", 1, 5))
+    bench.run()
+    sends = bench.sends()
+    assert values_of(sends, "out") == [{"key": "a", "number": 1, "value": 1}]
+    assert bench.settle() == []
+    assert bench.acked == []
+    bench.ack(*sends)
+    bench.run()
+    [commit, *_] = bench.settle()
+    assert not any(key.startswith(PENDING) for key, _ in commit.puts)
+    assert [arrival.channel for arrival in bench.acked] == ["up"]
+
+
+@pytest.mark.parametrize("dial", DIALS)
+def test_weak_productions_have_ids_when_delivery_is_exact_and_strong_ones_have_numbers(dial: Dial) -> None:
+    bench = ShardBench(Counting, dial)
+    bench.deliver(("a", 1, 5), ("a", 2, 6))
+    bench.run()
+    bench.settle()
+    [send] = bench.sends()
+    weak = dial.productions is WEAK
+    assert send.batch.seqs == ([] if weak else [1, 2])
+    assert (send.batch.ids is not None) is (weak and dial.delivery is EXACT)
+    if send.batch.ids is not None:
+        assert len(set(send.batch.ids)) == 2
+        assert all(send.batch.ids)
+
+
+@pytest.mark.parametrize("dial", DIALS)
+def test_numbers_of_a_channel_keep_out_what_was_applied(dial: Dial) -> None:
+    bench = ShardBench(Counting, dial)
+    bench.deliver(("a", 1, 5), ("a", 2, 6))
+    assert [row["number"] for row in bench.through()] == [1, 2]
+    bench.crash()
+    bench.through()
+    bench.deliver(("a", 2, 6), ("a", 3, 7), first=2)
+    assert [(row["number"], row["value"]) for row in bench.through()] == [(3, 3)]
+
+
+@pytest.mark.parametrize("dial", DIALS)
+def test_ids_from_outside_are_remembered_when_delivery_is_exact(dial: Dial) -> None:
+    bench = ShardBench(Counting, dial)
+    bench.deliver(("a", 1, 5), ids=["x"], channel="one")
+    bench.deliver(("a", 1, 5), ids=["x"], channel="two")
+    exact = dial.delivery is EXACT
+    assert len(bench.through()) == (1 if exact else 2)
+    assert bool(families(bench, SEEN)) is exact
+    assert bench.shard.meta.counters == ({"duplicates.events": 1} if exact else {})
+
+
+@pytest.mark.parametrize("dial", DIALS)
+def test_what_was_acked_survives_a_crash(dial: Dial) -> None:
+    bench = ShardBench(Counting, dial)
+    bench.deliver(("a", 1, 5))
+    bench.run()
+    if dial.productions is WEAK:
+        bench.ack(*bench.sends())
+        bench.run()
+    bench.settle()
+    assert bench.acked
+    bench.crash()
+    if dial.productions is STRONG:
+        assert values_of(bench.sends(), "out") == [{"key": "a", "number": 1, "value": 1}]
+    bench.deliver(("a", 2, 6), first=2)
+    assert bench.through()[-1]["number"] == 2
+
+
+@pytest.mark.parametrize("dial", DIALS)
+def test_what_was_not_durable_never_happened(dial: Dial) -> None:
+    bench = ShardBench(Counting, dial)
+    bench.deliver(("a", 1, 5))
+    bench.run()
+    bench.crash()
+    assert bench.sends() == []
+    bench.deliver(("a", 1, 5))
+    assert [row["number"] for row in bench.through()] == [1]
+
+
+def test_a_weak_production_that_is_sent_again_has_the_same_id() -> None:
+    bench = ShardBench(Counting, Dial(EXACT, WEAK))
+    bench.deliver(("a", 1, 5), first=7)
+    bench.run()
+    [first] = bench.sends()
+    bench.crash()
+    bench.deliver(("a", 1, 5), first=7)
+    bench.run()
+    [again] = bench.sends()
+    assert again.batch.ids == first.batch.ids
+
+
+def test_a_weak_production_that_takes_too_long_is_checkpointed_and_its_cause_acked() -> None:
+    bench = ShardBench(Counting, Dial(EXACT, WEAK))
+    bench.deliver(("a", 1, 5))
+    bench.run()
+    [send] = bench.sends()
+    assert bench.shard.next_straggler() == NOW + STRAGGLER
+    bench.clock.now = NOW + STRAGGLER - 1
+    bench.run()
+    assert not bench.waiting
+    bench.clock.now += 1
+    bench.run()
+    [commit] = bench.settle()
+    assert any(key.startswith(PENDING) for key, _ in commit.puts)
+    assert bench.acked
+    bench.crash()
+    [again] = bench.sends()
+    assert again.batch.ids == send.batch.ids
+    bench.ack(again)
+    bench.deliver(("a", 2, 6), first=2)
+    bench.through()
+    assert not families(bench, PENDING)
+
+
+def test_a_checkpoint_taken_before_a_weak_commit_is_written_holds_its_productions() -> None:
+    bench = ShardBench(Counting, Dial(EXACT, WEAK))
+    bench.deliver(("a", 1, 5))
+    bench.run()
+    bench.sends()
+    bench.shard.checkpoint("bench")
+    assert any(key.startswith(PENDING) for key in bench.store.data)
+    bench.clock.now += STRAGGLER
+    bench.run()
+    [commit] = bench.settle()
+    assert len([key for key, _ in commit.puts if key.startswith(PENDING)]) == 1
+
+
+def test_commits_behind_a_weak_one_wait_for_it() -> None:
+    class Half(Counting):
+        def process_record(self, ctx: Any, record: Any) -> None:
+            if record.value:
+                super().process_record(ctx, record)
+            else:
+                self.seen.set(-1)
+
+    bench = ShardBench(Half, Dial(EXACT, WEAK), ShardLimits(bundle=1))
+    bench.deliver(("a", 1, 5))
+    bench.deliver(("a", 0, 6), first=2)
+    bench.run()
+    assert bench.shard.made_number == 2
+    assert not bench.waiting
+    bench.ack(*bench.sends())
+    bench.run()
+    assert [commit.number for commit in bench.settle()] == [1, 2]
+
+
+# --- commits ------------------------------------------------------------------------------------------------
+
+
+def test_commits_are_numbered_without_gaps_across_owners() -> None:
+    bench = ShardBench(Counting, limits=ShardLimits(bundle=1))
+    for first in (1, 2, 3):
+        bench.deliver(("a", first, first), first=first)
+        bench.run()
+        bench.settle()
+    bench.crash()
+    bench.deliver(("a", 4, 4), first=4)
+    bench.run()
+    [commit] = bench.settle()
+    assert (commit.number, commit.token) == (4, 2)
+    assert decode_meta(bench.store.data[META]).number == 4
+
+
+def test_marks_state_and_productions_of_a_bundle_are_one_commit() -> None:
+    bench = ShardBench(Counting)
+    bench.deliver(("a", 1, 5), ("b", 1, 5))
+    bench.run()
+    [commit] = bench.settle()
+    kinds = {key[:1] for key, _ in commit.puts}
+    assert {META, CHANNEL, PENDING, b"s"} <= kinds
+    assert {key: bench.store.data[key] for key, _ in commit.puts} == dict(commit.puts)
+
+
+def test_productions_leave_the_store_once_every_consumer_has_applied_them() -> None:
+    bench = ShardBench(Counting)
+    bench.deliver(("a", 1, 5))
+    bench.through()
+    bench.deliver(("a", 2, 5), first=2)
+    bench.through()
+    assert len(families(bench, PENDING)) <= 1
+    bench.deliver(("a", 2, 5), first=2)
+    bench.through()
+    assert not families(bench, PENDING)
+
+
+def test_a_delivery_that_changes_nothing_is_acked_without_a_commit() -> None:
+    bench = ShardBench(Silent)
+    bench.deliver(("a", 1, 5))
+    bench.through()
+    before = len(bench.journal)
+    bench.deliver(("a", 1, 5))
+    bench.run()
+    assert bench.settle() == []
+    assert len(bench.acked) == 2
+    assert len(bench.journal) == before
+
+
+def test_an_ack_without_a_commit_of_its_own_waits_for_the_commits_before_it() -> None:
+    bench = ShardBench(Silent, limits=ShardLimits(bundle=1))
+    bench.deliver(("a", 1, 5))
+    bench.run()
+    bench.deliver(("a", 1, 5))
+    bench.run()
+    assert [bool(entry) for _, entry in bench.waiting] == [True, False]
+    assert not bench.acked
+
+
+def test_durability_out_of_order_is_a_bug_and_is_told() -> None:
+    bench = ShardBench(Silent, limits=ShardLimits(bundle=1))
+    bench.deliver(("a", 1, 5))
+    bench.deliver(("a", 2, 5), first=2)
+    bench.run()
+    with pytest.raises(InvariantError, match="out of order"):
+        bench.shard.durable(bench.waiting[1][0], NOW)
+
+
+def test_bundles_are_bounded_and_so_are_commits_in_flight() -> None:
+    bench = ShardBench(Silent, limits=ShardLimits(bundle=2, in_flight=3))
+    for first in range(1, 20, 2):
+        bench.deliver(("a", 1, 5), ("a", 2, 5), first=first)
+    bench.run()
+    assert len(bench.waiting) == 3
+    assert not bench.shard.runnable(NOW)
+    bench.settle()
+    assert bench.shard.runnable(NOW)
+    assert bench.shard.settled()
+
+
+def test_a_shard_stops_taking_records_while_too_many_productions_are_pending() -> None:
+    bench = ShardBench(Counting, limits=ShardLimits(bundle=1, pending=2, in_flight=100))
+    for first in range(1, 6):
+        bench.deliver(("a", first, 5), first=first)
+    bench.run()
+    assert bench.shard.made_number == 2
+    bench.settle()
+    bench.ack(*bench.sends())
+    bench.run()
+    assert bench.shard.made_number > 2
+
+
+def test_a_gap_in_a_channel_is_refused() -> None:
+    bench = ShardBench(Silent)
+    bench.deliver(("a", 1, 5))
+    assert bench.shard.offer("up", 1, 5, bench.shard.run(NOW).arrivals[0].batch, None) is Verdict.RESTART  # type: ignore[union-attr]
+
+
+# --- productions after a recovery ---------------------------------------------------------------------------
+
+
+def test_pending_productions_are_sent_again_under_their_old_numbers() -> None:
+    bench = ShardBench(Counting)
+    bench.deliver(("a", 1, 5), ("b", 2, 6))
+    bench.run()
+    bench.settle()
+    [first] = bench.sends()
+    bench.crash()
+    [again] = bench.sends()
+    assert (again.channel, again.batch.seqs, again.batch.keys) == (first.channel, first.batch.seqs, first.batch.keys)
+    assert again.epoch > first.epoch
+    assert again.batch.values == first.batch.values
+
+
+def test_a_new_owner_sends_nothing_before_it_may_act() -> None:
+    bench = ShardBench(Counting)
+    bench.deliver(("a", 1, 5))
+    bench.run()
+    bench.settle()
+    entry = ShardEntry("work-0", tile(1)[0], "w0", 2)
+    fresh = bench.assembly.make_shard("work", entry, bench.store, bench.router)
+    assert list(fresh.outbox.sends()) == []
+    assert fresh.watermark(NOW).at == MIN_TIME
+    fresh.start()
+    assert len(list(fresh.outbox.sends())) == 1
+
+
+# --- timers and watermarks ----------------------------------------------------------------------------------
+
+
+def test_event_timers_fire_once_the_watermark_has_passed_them_and_survive_a_crash() -> None:
+    bench = ShardBench(Clocks)
+    bench.deliver(("a", {"event": 100}, 5))
+    bench.watermark(100)
+    assert bench.through() == []
+    bench.crash()
+    bench.watermark(101)
+    bench.run()
+    bench.settle()
+    [first] = bench.sends()
+    assert values_of([first], "out") == [["event", 100]]
+    bench.crash()
+    bench.watermark(MAX_TIME)
+    bench.run()
+    bench.settle()
+    assert [send.batch.seqs for send in bench.sends()] == [first.batch.seqs]
+
+
+def test_processing_timers_follow_the_wall_clock() -> None:
+    bench = ShardBench(Clocks)
+    bench.deliver(("a", {"processing": NOW + 10}, 5))
+    bench.watermark(1_000)
+    assert bench.through() == []
+    assert bench.shard.wakes_at(NOW) == NOW + 10
+    bench.clock.now = NOW + 11
+    assert bench.through() == [["processing", NOW + 10]]
+
+
+def test_the_end_of_the_input_fires_processing_timers_at_once() -> None:
+    bench = ShardBench(Clocks)
+    bench.deliver(("a", {"processing": NOW + 10**12}, 5))
+    bench.run()
+    bench.settle()
+    bench.watermark(MAX_TIME)
+    assert bench.shard.watermark(NOW).at < MAX_TIME
+    assert bench.through() == [["processing", NOW + 10**12]]
+    assert bench.shard.watermark(NOW).at == MAX_TIME
+
+
+def test_the_watermark_is_held_by_the_inbox_the_commits_the_productions_and_the_timers() -> None:
+    bench = ShardBench(Counting)
+    bench.watermark(1_000)
+    bench.deliver(("a", 1, 500))
+    assert bench.shard.watermark(NOW).at == 500
+    assert "inbox" in bench.shard.watermark(NOW).holder
+    bench.run()
+    assert bench.shard.watermark(NOW).at == 500
+    bench.settle()
+    [send] = bench.sends()
+    assert bench.shard.watermark(NOW).at == 500
+    assert "not yet applied by sink.out-0" in bench.shard.watermark(NOW).holder
+    bench.ack(send)
+    assert bench.shard.watermark(NOW).at == 1_000
+    assert bench.shard.watermark(NOW).holder == "input"
+
+
+def test_a_due_timer_holds_the_watermark_and_is_named() -> None:
+    bench = ShardBench(Clocks)
+    bench.deliver(("a", {"event": 100}, 5))
+    bench.run()
+    bench.settle()
+    bench.watermark(1_000)
+    hold = bench.shard.watermark(NOW)
+    assert hold.at == 100
+    assert "timer 't' of key 'a'" in hold.holder
+
+
+def test_a_commit_in_flight_holds_the_watermark_at_what_it_was_before() -> None:
+    bench = ShardBench(Silent)
+    bench.watermark(1_000)
+    bench.deliver(("a", 1, 500))
+    bench.run()
+    assert bench.shard.watermark(NOW).at == 500
+    bench.settle()
+    assert bench.shard.watermark(NOW).at == 1_000
+
+
+def test_the_watermark_of_a_shard_does_not_go_back_under_a_new_owner() -> None:
+    bench = ShardBench(Silent)
+    bench.watermark(1_000)
+    bench.deliver(("a", 1, 2_000))
+    bench.run()
+    bench.settle()
+    bench.crash()
+    assert bench.shard.input_watermark == 1_000
+
+
+def test_a_production_without_consumers_is_counted_and_dropped() -> None:
+    spec = pipeline(computation(callback="bench:It"))
+    bench = ShardBench(Counting, spec=replace(spec, sinks=()))
+    bench.deliver(("a", 1, 5))
+    assert bench.through() == []
+    assert bench.shard.meta.counters == {"unconsumed.out": 1}
+    assert not families(bench, PENDING)
+
+
+def test_a_bundle_that_leaves_no_trace_needs_no_turn_again() -> None:
+    bench = ShardBench(Idle)
+    bench.deliver(("a", 1, 5))
+    bench.through()
+    assert not bench.shard.runnable(NOW)
+    assert bench.shard.run(NOW) is None
