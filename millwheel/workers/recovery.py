@@ -10,7 +10,7 @@ import msgspec
 from millwheel.core.codec import Commit, decode_commit
 from millwheel.core.layout import META, decode_meta
 from millwheel.core.table import Ancestor, ShardEntry
-from millwheel.errors import CorruptionError, FencedError
+from millwheel.errors import CorruptionError, FencedError, UnavailableError
 from millwheel.ports import Journals, Manifest, Snapshots, StateStore, StateStores
 
 _ARRAY_OF_5 = b"\x95"
@@ -30,7 +30,7 @@ def recover(
         manifest = snapshots.latest(entry.shard)
         try:
             return _recover_from(manifest, entry, stores, snapshots, journals, scratch)
-        except (CorruptionError, FencedError):
+        except (CorruptionError, FencedError, UnavailableError):
             newest = snapshots.latest(entry.shard)
             if newest == manifest:
                 raise
