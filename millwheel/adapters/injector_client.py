@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import grpc
 
 from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_channel
+from millwheel.adapters.report_desk import ReportDesk
 from millwheel.core.watermark import ShardReport, Watermarks
 from millwheel.errors import UnavailableError
 from millwheel.pb import injector_pb2 as pb
 from millwheel.pb.injector_pb2_grpc import InjectorStub
 
 _SEND_EVERY_S = 0.002
-_MAX_SHARDS_A_FRAME = 10_000
-_MAX_SAMPLES = 1_000
 _BACK_OFF_S = (0.02, 1.0)
 
 
@@ -40,74 +37,28 @@ def _words(error: grpc.RpcError) -> str:
     return str(error.details() or error.code()) if isinstance(error, grpc.Call) else str(error)
 
 
-@dataclass(slots=True)
-class _Shard:
-    """The newest report of a shard. Samples go out once, totals once per connection and change."""
-
-    node: str
-    report: ShardReport
-    totals: dict[str, int] = field(default_factory=dict)
-    totals_sent: bool = False
-    samples: list[float] = field(default_factory=list)
-
-    def take(self, report: ShardReport) -> None:
-        """Replace the report; its totals stay when the newer one brings none."""
-        if report.token != self.report.token:
-            self.totals = {}
-        self.report = report
-        if report.counters and report.counters != self.totals:
-            self.totals = dict(report.counters)
-            self.totals_sent = False
-        self.samples.extend(report.latencies_ms[: _MAX_SAMPLES - len(self.samples)])
-
-    def message(self) -> pb.Report:
-        """What to send now."""
-        report, samples = self.report, self.samples
-        self.samples = []
-        totals = {} if self.totals_sent else self.totals
-        self.totals_sent = True
-        return pb.Report(
-            shard=report.shard,
-            token=report.token,
-            watermark_us=report.watermark_us,
-            holder=report.holder,
-            counters=totals,
-            latencies_ms=samples,
-        )
-
-
 class _Desk:
-    """The reports that wait to be sent, and the ones that were. Every method may be called from any thread."""
+    """A :class:`ReportDesk` for threads: the loop puts reports on it, gRPC's thread of the stream takes frames."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._shards: dict[str, _Shard] = {}
-        self._unsent: dict[str, None] = {}
+        self._desk = ReportDesk()
         self._session = 0
 
     def put(self, node: str, reports: Sequence[ShardReport]) -> None:
         with self._changed:
-            for report in reports:
-                shard = self._shards.get(report.shard)
-                if shard is None:
-                    shard = self._shards[report.shard] = _Shard(node, report)
-                if report.token >= shard.report.token:
-                    shard.take(report)
-                    self._unsent[report.shard] = None
+            self._desk.put(node, reports)
             self._changed.notify_all()
 
     def forget(self, shard: str) -> None:
         with self._changed:
-            self._shards.pop(shard, None)
-            self._unsent.pop(shard, None)
+            self._desk.forget(shard)
 
     def open(self) -> int:
         """A new session, in which everything is to be sent again."""
         with self._changed:
             self._session += 1
-            self._unsent = dict.fromkeys(self._shards)
-            for shard in self._shards.values():
-                shard.totals_sent = False
+            self._desk.begin()
             return self._session
 
     def end(self) -> None:
@@ -125,16 +76,8 @@ class _Desk:
 
     def _next(self, session: int) -> pb.ReportFrame | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._unsent or self._session != session)
-            if self._session != session:
-                return None
-            names = list(self._unsent)[:_MAX_SHARDS_A_FRAME]
-            by_node: dict[str, list[pb.Report]] = defaultdict(list)
-            for name in names:
-                del self._unsent[name]
-                shard = self._shards[name]
-                by_node[shard.node].append(shard.message())
-        return pb.ReportFrame(nodes=[pb.Reports(node=node, reports=rows) for node, rows in by_node.items()])
+            self._changed.wait_for(lambda: self._desk.waiting() or self._session != session)
+            return self._desk.take() if self._session == session else None
 
 
 class InjectorClient:

@@ -1,8 +1,6 @@
-"""The shell of the watermark service: gRPC streams in, one loop thread that steps the machine, streams out.
+"""The shell of the watermark service: gRPC streams in, one thread that steps the runtime, streams out.
 
-The threads of gRPC and of the coordination adapter only enqueue. The loop drains the queue, hands every event to
-the machine, and lets it publish: at once when it was idle, and at most once per ``PUBLISH_EVERY_S`` when reports
-keep coming, because one broadcast then serves many of them.
+The threads of gRPC and of the coordination adapter only enqueue; what happens then is in ``runtime.py``.
 """
 
 from __future__ import annotations
@@ -18,15 +16,14 @@ import grpc
 
 from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_server
 from millwheel.core.table import RangeTable
-from millwheel.injector.effects import Broadcast, Effect, Picture, TokensKnown
-from millwheel.injector.events import Connected, Event, PublishDue, TableChanged
+from millwheel.core.times import MAX_TIME
+from millwheel.injector.events import Event, TableChanged
 from millwheel.injector.outbox import Outbox
-from millwheel.injector.state import InjectorState
+from millwheel.injector.runtime import InjectorRuntime
 from millwheel.injector.wire import read_frame, write_status
 from millwheel.pb import injector_pb2 as pb
 from millwheel.pb.injector_pb2_grpc import InjectorServicer, add_InjectorServicer_to_server
 
-PUBLISH_EVERY_S = 0.002
 _MAX_CONNECTIONS = 1_000
 _GRACE_S = 0.5
 
@@ -39,14 +36,12 @@ _Item = Event | Future[pb.StatusReply] | _Stop
 
 
 class Loop:
-    """One step after the other: the machine, and what its effects do to the connections."""
+    """The thread of the service: it steps the runtime when there are events or something is to be published."""
 
     def __init__(self) -> None:
-        self._state = InjectorState()
+        self._runtime = InjectorRuntime()
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._outboxes: dict[int, Outbox] = {}
-        self._published_s = 0.0
-        self._dirty = False
+        self._wake_us = MAX_TIME
 
     def put(self, item: _Item) -> None:
         """Hand an event or a question to the loop; never blocks."""
@@ -54,64 +49,37 @@ class Loop:
 
     def connect(self, connection: int, outbox: Outbox) -> None:
         """Serve a connection from now on."""
-        self._outboxes[connection] = outbox
-        self.put(Connected(connection))
+        self.put(self._runtime.connect(connection, outbox))
 
     def disconnect(self, connection: int) -> None:
         """Forget a connection; what its shards reported stays."""
-        outbox = self._outboxes.pop(connection, None)
-        if outbox is not None:
-            outbox.close()
+        self._runtime.disconnect(connection)
 
     def run(self) -> None:
         """Until :meth:`stop`; then every stream is ended."""
         while not isinstance(item := self._take(), _Stop):
-            if item is not None:
-                self._step(item)
-            if self._dirty and time.monotonic() >= self._published_s + PUBLISH_EVERY_S:
-                self._publish()
-        for connection in list(self._outboxes):
-            self.disconnect(connection)
+            if isinstance(item, Future):
+                item.set_result(write_status(self._runtime.state))
+            else:
+                self._wake_us = self._runtime.step([] if item is None else [item], _now_us())
+        self._runtime.close()
 
     def stop(self) -> None:
         """End :meth:`run` after what is queued already."""
         self.put(_Stop())
 
     def _take(self) -> _Item | None:
+        """The next item; None when it is time for a step without one."""
+        if self._wake_us == MAX_TIME:
+            return self._queue.get()
         try:
-            return self._queue.get_nowait() if self._dirty else self._queue.get()
-        except queue.Empty:
-            pass
-        try:
-            return self._queue.get(timeout=max(0.0, self._published_s + PUBLISH_EVERY_S - time.monotonic()))
+            return self._queue.get(timeout=max(0.0, (self._wake_us - _now_us()) / 1e6))
         except queue.Empty:
             return None
 
-    def _step(self, item: Event | Future[pb.StatusReply]) -> None:
-        if isinstance(item, Future):
-            item.set_result(write_status(self._state))
-            return
-        for effect in self._state.handle(item):
-            self._perform(effect)
-        self._dirty = self._dirty or not isinstance(item, Connected)
 
-    def _publish(self) -> None:
-        self._dirty = False
-        self._published_s = time.monotonic()
-        for effect in self._state.handle(PublishDue()):
-            self._perform(effect)
-
-    def _perform(self, effect: Effect) -> None:
-        match effect:
-            case Broadcast():
-                for outbox in list(self._outboxes.values()):
-                    outbox.watermarks(effect.watermarks)
-            case TokensKnown():
-                if (answered := self._outboxes.get(effect.connection)) is not None:
-                    answered.tokens(effect.tokens)
-            case Picture():
-                if (opened := self._outboxes.get(effect.connection)) is not None:
-                    opened.greet(effect.watermarks)
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000
 
 
 class _Service(InjectorServicer):

@@ -1,0 +1,84 @@
+"""The watermark service's loop as a step: take events, ask the pure machine, tell the connections.
+
+It publishes at once when it was idle, and at most once per ``publish_every_us`` when reports keep coming, because
+one broadcast then serves many of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from millwheel.core.times import MAX_TIME
+from millwheel.injector.effects import Broadcast, Effect, Picture, TokensKnown
+from millwheel.injector.events import Connected, Event, PublishDue
+from millwheel.injector.state import InjectorState
+
+PUBLISH_EVERY_US = 2_000
+
+
+class Line(Protocol):
+    """What one connection is told; nothing here waits for its reader."""
+
+    def greet(self, watermarks: Mapping[str, int]) -> None:
+        """A first message, be it empty: all published watermarks (µs), by node."""
+
+    def watermarks(self, watermarks: Mapping[str, int]) -> None:
+        """Watermarks that rose."""
+
+    def tokens(self, tokens: Mapping[str, int]) -> None:
+        """Tokens that are known, by shard."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class InjectorRuntime:
+    """One watermark service. :meth:`step` is for one thread; connections come and go on any."""
+
+    def __init__(self, publish_every_us: int = PUBLISH_EVERY_US) -> None:
+        self.state = InjectorState()
+        self._publish_every_us = publish_every_us
+        self._lines: dict[int, Line] = {}
+        self._next_publish_us = 0
+        self._dirty = False
+
+    def connect(self, connection: int, line: Line) -> Connected:
+        """Serve a connection from the step on that is given the returned event."""
+        self._lines[connection] = line
+        return Connected(connection)
+
+    def disconnect(self, connection: int) -> None:
+        """Forget a connection; what its shards reported stays."""
+        line = self._lines.pop(connection, None)
+        if line is not None:
+            line.close()
+
+    def close(self) -> None:
+        """End every connection."""
+        for connection in list(self._lines):
+            self.disconnect(connection)
+
+    def step(self, events: Sequence[Event], now_us: int) -> int:
+        """Handle ``events`` and publish if it is time; the monotonic time (µs) of the next step without events."""
+        for event in events:
+            self._perform(self.state.handle(event))
+            self._dirty = self._dirty or not isinstance(event, Connected)
+        if self._dirty and now_us >= self._next_publish_us:
+            self._dirty = False
+            self._next_publish_us = now_us + self._publish_every_us
+            self._perform(self.state.handle(PublishDue()))
+        return self._next_publish_us if self._dirty else MAX_TIME
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Broadcast():
+                    for line in list(self._lines.values()):
+                        line.watermarks(effect.watermarks)
+                case TokensKnown():
+                    if (answered := self._lines.get(effect.connection)) is not None:
+                        answered.tokens(effect.tokens)
+                case Picture():
+                    if (opened := self._lines.get(effect.connection)) is not None:
+                        opened.greet(effect.watermarks)
