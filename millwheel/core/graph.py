@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from millwheel.core.panes import Accumulation
 from millwheel.core.spec import (
     DEAD_LETTERS,
     ComputationSpec,
@@ -78,3 +79,26 @@ def build_graph(spec: PipelineSpec) -> Graph:
         for name, node in nodes.items()
     }
     return Graph(nodes, {stream: tuple(names) for stream, names in consumers.items()}, feeders)
+
+
+def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
+    """True when a record that the computation consumes may take back an earlier one."""
+    retracting = retracting_streams(spec)
+    return any(given.stream in retracting for given in computation.inputs)
+
+
+def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
+    """Streams that may carry retractions: those of retracting windows, and what passes them on, which are steps and
+    the late records of windows."""
+    found: set[str] = set()
+    before = -1
+    while len(found) > before:
+        before = len(found)
+        for computation in spec.computations:
+            passed_on = any(given.stream in found for given in computation.inputs)
+            if computation.accumulation == Accumulation.RETRACTING.value or (passed_on and computation.steps):
+                found.update(computation.outputs)
+            side = computation.late.partition(":")[2]
+            if side and passed_on:
+                found.add(side)
+    return frozenset(found)

@@ -115,9 +115,28 @@ class WindowSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+class StepKind(Enum):
+    """What one step does with a record's value."""
+
+    MAP = "map"
+    FLAT_MAP = "flat_map"
+    FILTER = "filter"
+
+
+@dataclass(frozen=True, slots=True)
+class StepSpec:
+    """One step from a record's value to others. Exactly one of ``function`` (``module:function``), ``expression`` and
+    ``fields`` (the fields of the new value, each an expression; only for ``map``) is given."""
+
+    kind: StepKind
+    function: str = ""
+    expression: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class ComputationSpec:
-    """A node of the graph: a callback class, or a window with aggregates.
+    """A node of the graph: a callback class, a window with aggregates, or steps from value to value.
 
     ``trigger`` is the trigger as a plain tree (see core/triggers.py), None for the default.
     ``callback`` is ``module:Class``. ``options`` go to the callback's constructor as keyword arguments.
@@ -128,6 +147,7 @@ class ComputationSpec:
     outputs: tuple[str, ...] = ()
     callback: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[StepSpec, ...] = ()
     window: WindowSpec | None = None
     aggregates: tuple[AggregateSpec, ...] = ()
     condition: str = ""

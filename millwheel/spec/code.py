@@ -9,7 +9,7 @@ import msgspec
 
 from millwheel.api import Computation
 from millwheel.core.expressions import compile_expression
-from millwheel.core.panes import Accumulation
+from millwheel.core.graph import takes_retractions
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec, SinkSpec, StreamSpec
 from millwheel.core.window_specs import machine_from_spec
 from millwheel.errors import MillwheelError, PipelineError
@@ -91,6 +91,9 @@ class CodeChecks:
         for given in computation.inputs:
             if given.key.kind is KeyKind.FUNCTION:
                 self._function(given.key.names[0], *place, "input", given.stream, "key")
+        for step in computation.steps:
+            if step.function:
+                self._function(step.function, *place, step.kind.value)
         if computation.callback:
             self._callback(computation)
         elif computation.window is not None and not self._reader.problems.concerns(".".join(place)):
@@ -145,7 +148,7 @@ class CodeChecks:
                 computation,
                 compile_expression,
                 lambda name: load_object(name, self._spec.folder),
-                _takes_retractions(computation, self._spec),
+                takes_retractions(computation, self._spec),
             )
         except (ValueError, MillwheelError) as ex:
             self._bad(str(ex), *place)
@@ -168,11 +171,3 @@ class CodeChecks:
 
     def _bad(self, text: str, *place: str) -> None:
         self._reader.bad(find(self._top, *place), text)
-
-
-def _takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
-    inputs = {given.stream for given in computation.inputs}
-    return any(
-        upstream.accumulation == Accumulation.RETRACTING.value and inputs & set(upstream.outputs)
-        for upstream in spec.computations
-    )

@@ -11,14 +11,17 @@ from millwheel.spec.aggregates import key_names, read_aggregates
 from millwheel.spec.loading import OBJECT_NAME
 from millwheel.spec.nodes import Node
 from millwheel.spec.reader import Reader
+from millwheel.spec.steps import FIELDS as STEP_FIELDS
+from millwheel.spec.steps import read_steps
 from millwheel.spec.windows import read_late, read_trigger, read_window
 
 _WINDOW_FIELDS = ("window", "aggregate", "where", "trigger", "accumulation", "allowed_lateness", "output_time", "late")
 _CALLBACK_FIELDS = ("callback", "options")
 _DIALS = ("delivery", "productions", "max_attempts", "shards")
-FIELDS = ("input", "output", *_CALLBACK_FIELDS, *_WINDOW_FIELDS, *_DIALS)
+FIELDS = ("input", "output", *_CALLBACK_FIELDS, *STEP_FIELDS, *_WINDOW_FIELDS, *_DIALS)
 _EXAMPLE = "{input: {hits: {key: path}}, callback: callbacks:Detector, output: alerts}"
 _INPUT = "{hits: {key: path}}"
+_TWO_COMPUTATIONS = "make two computations of it, one that consumes the output of the other"
 _BY_RECORD = KeySpec(KeyKind.RECORD)
 
 
@@ -34,6 +37,7 @@ def read_computation(reader: Reader, name: str, node: Node, load: Callable[[str]
         outputs=_outputs(reader, node, fields),
         callback=reader.object_name(fields.get("callback"), "callbacks:Detector"),
         options={key: child.data() for key, child in reader.entries(fields.get("options"), "{threshold: 4}").items()},
+        steps=read_steps(reader, fields),
         window=read_window(reader, fields["window"]) if "window" in fields else None,
         aggregates=read_aggregates(reader, fields.get("aggregate"), (*key_names(inputs), "window_start", "window_end")),
         condition=reader.expression(fields.get("where"), "type == 'click'"),
@@ -53,26 +57,38 @@ def read_computation(reader: Reader, name: str, node: Node, load: Callable[[str]
 
 
 def _check_form(reader: Reader, node: Node, fields: Mapping[str, Node]) -> None:
-    """Either a callback or a window; the fields of one are not for the other."""
+    """A callback, steps, or a window; the fields of one are not for the others."""
     if "callback" in fields:
-        for name in _WINDOW_FIELDS:
+        for name in (*STEP_FIELDS, *_WINDOW_FIELDS):
             if name in fields:
-                reader.bad(
-                    fields[name], f"{name} is for computations with a window; a callback does this in its own code"
-                )
+                form = "with steps" if name in STEP_FIELDS else "with a window"
+                reader.bad(fields[name], f"{name} is for computations {form}; a callback does this in its own code")
         return
     if "options" in fields:
         reader.bad(
             fields["options"], "options are the arguments of a callback's constructor; this computation has no callback"
         )
-    if "window" not in fields and node.is_map:
+    steps = [name for name in fields if name in STEP_FIELDS]
+    if steps:
+        _check_steps(reader, node, fields, steps)
+    elif "window" not in fields and node.is_map:
         if "aggregate" in fields:
             reader.missing(node, "window", "aggregates need one; write for example window: {tumbling: 1m}")
         else:
             reader.bad(
                 node,
-                "does nothing; write callback: module:Class, or window: {tumbling: 1m} and aggregate: {hits: count}",
+                "does nothing; write callback: module:Class, or window: {tumbling: 1m} and aggregate: {hits: count}, "
+                "or map, flat_map or filter",
             )
+
+
+def _check_steps(reader: Reader, node: Node, fields: Mapping[str, Node], steps: list[str]) -> None:
+    for name in _WINDOW_FIELDS:
+        if name in fields:
+            fix = f"leave out {steps[0]} and write its condition as where" if steps == ["filter"] else _TWO_COMPUTATIONS
+            reader.bad(fields[name], f"{name} is for computations with a window, not for {', '.join(steps)}; {fix}")
+    if "output" not in fields:
+        reader.missing(node, "output", "nobody could see the results; write output: STREAM")
 
 
 # --- inputs and outputs ----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from millwheel.core.codec import stream_decoder
 from millwheel.core.graph import Node, NodeKind, build_graph
 from millwheel.core.keys import key_hash
 from millwheel.core.spec import ComputationSpec, Delivery, PipelineSpec, Productions, SinkSpec, StreamSpec
+from millwheel.core.steps import compile_steps
 from millwheel.core.table import ShardEntry
 from millwheel.errors import SetupError
 from millwheel.ports import Clock, StateStore
@@ -25,6 +26,7 @@ from millwheel.workers.routing import Fanout, TableRouter
 from millwheel.workers.shard import Shard, ShardIdentity, ShardLimits
 from millwheel.workers.sink import SinkOperator
 from millwheel.workers.source import SourceOperator, SourceParts
+from millwheel.workers.stepped import Stepped
 from millwheel.workers.timestamps import Timestamps
 from millwheel.workers.turn import Operator
 from millwheel.workers.windowed import WindowedOperator
@@ -106,8 +108,8 @@ class Assembly:
 
     def _computation(self, spec: ComputationSpec, place: _Place) -> Operator:
         overlay = place.shard.overlay
-        if spec.callback:
-            instance = self._instance(spec)
+        if spec.callback or spec.steps:
+            instance = self._instance(spec) if spec.callback else self._stepped(spec)
             return CallbackOperator(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES)
         return WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
 
@@ -120,6 +122,9 @@ class Assembly:
         if not isinstance(instance, Computation):
             raise SetupError(f"{spec.where}: {spec.callback} is no millwheel.Computation; derive the class from it")
         return instance
+
+    def _stepped(self, spec: ComputationSpec) -> Computation:
+        return Stepped(compile_steps(spec.steps, lambda name: self._outside.load(name, self.spec.folder)), spec.outputs)
 
     # --- sources -----------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from millwheel.api import Computation
 from millwheel.core.keys import Key, check_key
 from millwheel.core.records import Batch, DeadLetter, Domain, Record, Timer
 from millwheel.core.spec import ComputationSpec, Delivery, Productions
+from millwheel.core.steps import step_text
 from millwheel.core.timers import Due
 from millwheel.core.times import MAX_TIME
 from millwheel.errors import CorruptionError, FencedError, InvariantError, RecordError
@@ -232,7 +233,7 @@ class CallbackOperator:
             pipeline=self._pipeline,
             computation=self._spec.name,
             stream=call.record.stream if call.record is not None else "",
-            reason=f"{self._spec.callback} failed {attempts} times on this {what}: {type(ex).__name__}: {ex}",
+            reason=f"{_code(self._spec)} failed {attempts} times on this {what}: {type(ex).__name__}: {ex}",
             key=call.key,
             value=call.record.value if call.record is not None else repr(call.timer),
             timestamp=call.timestamp,
@@ -243,6 +244,11 @@ class CallbackOperator:
         )
         cause = call.identity if call.timer is None else (call.timer.key, call.timer.tag, call.timer.at)
         turn.dead_letter(letter, call.timestamp, cause)
+
+
+def _code(spec: ComputationSpec) -> str:
+    """The user's code of a computation, as it is named in the pipeline."""
+    return spec.callback or ", ".join(step_text(step) for step in spec.steps)
 
 
 def _identities(batch: Batch, channel: str) -> list[Any]:

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from millwheel.core.expressions import compile_expression
+from millwheel.core.graph import takes_retractions
 from millwheel.core.keys import Key, key_from_bytes, key_hash
 from millwheel.core.layout import HOLD, WINDOW, key_prefix, number8, number_from8, pack, parse_timer, unpack
-from millwheel.core.panes import Accumulation, Pane, pane_row
+from millwheel.core.panes import Pane, pane_row
 from millwheel.core.records import DeadLetter, Domain
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec
 from millwheel.core.timers import Due, TimerQueue
@@ -117,7 +118,7 @@ class WindowedOperator:
         self._cells = WindowCells(overlay, cache_entries)
         self._key_names = _key_names(spec)
         self._machine = machine_from_spec(
-            spec, compile_expression, lambda name: load_object(name, pipeline.folder), _may_retract(spec, pipeline)
+            spec, compile_expression, lambda name: load_object(name, pipeline.folder), takes_retractions(spec, pipeline)
         )
         self._holds = TimerQueue(Domain.EVENT)
         for place, data in overlay.scan(HOLD):
@@ -269,11 +270,3 @@ def _join(into: Effects, more: Effects) -> None:
 def _key_names(spec: ComputationSpec) -> tuple[str, ...]:
     key = spec.inputs[0].key
     return key.names if key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
-
-
-def _may_retract(spec: ComputationSpec, pipeline: PipelineSpec) -> bool:
-    inputs = {given.stream for given in spec.inputs}
-    return any(
-        upstream.accumulation == Accumulation.RETRACTING.value and inputs & set(upstream.outputs)
-        for upstream in pipeline.computations
-    )
