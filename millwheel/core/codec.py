@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from millwheel.core.column_batch import COLUMNS_MARK, AnyBatch, ColumnBatch, decode_columns, encode_columns
 from millwheel.core.records import Batch
 from millwheel.errors import CorruptionError
 
@@ -77,8 +78,10 @@ def unpack_ints(data: bytes) -> list[int]:
     return numbers.tolist()
 
 
-def encode_batch(batch: Batch) -> bytes:
+def encode_batch(batch: AnyBatch) -> bytes:
     """A batch for the wire or the store. Values that are not ``Raw`` yet are encoded here."""
+    if isinstance(batch, ColumnBatch):
+        return encode_columns(batch)
     values = batch.values
     if values and type(values[0]) is not msgspec.Raw:
         values = [_raw(encode_value(value)) for value in values]
@@ -95,11 +98,13 @@ def encode_batch(batch: Batch) -> bytes:
     )
 
 
-def decode_batch(data: bytes) -> Batch:
+def decode_batch(data: bytes) -> AnyBatch:
     """The inverse of :func:`encode_batch`, with values still encoded (``Raw``) and keys as they were.
 
     Raises CorruptionError when the bytes are no batch or its columns differ in length.
     """
+    if data[:1] == COLUMNS_MARK:
+        return decode_columns(data)
     try:
         form = _decode_batch(data)
         seqs, timestamps = unpack_ints(form.seqs), unpack_ints(form.timestamps)

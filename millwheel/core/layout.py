@@ -13,6 +13,7 @@ so that a split is a range of every family.
     r <cut>                             sink: receipts of cuts committed and perhaps not yet published
     w <hash> <key> <slot>               windows of an aggregation
     h <hash> <key> e <tag>              where its windows hold the watermark
+    x <shard> <number>                  windows in columns: a segment of many keys, under the shard that wrote it
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from millwheel.core.records import Domain
 
 META = b"m"
 CUTS = b"n"
-WINDOW, HOLD = b"w", b"h"
+WINDOW, HOLD, COLUMNS = b"w", b"h", b"x"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, RECEIPT = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
 
 _DOMAIN_BYTE = {Domain.EVENT: b"e", Domain.PROCESSING: b"p"}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from millwheel.core.keys import Key
+from millwheel.core.times import MAX_TIME
 
 
 class Domain(Enum):
@@ -68,6 +70,31 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.timestamps)
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last record; 0 when they are unnumbered, or none."""
+        return self.seqs[-1] if self.seqs else 0
+
+    @property
+    def earliest(self) -> int:
+        """The lowest timestamp (MAX_TIME: no records)."""
+        return min(self.timestamps, default=MAX_TIME)
+
+    @property
+    def weight(self) -> int:
+        """What the records take of the credit between two shards."""
+        return len(self.timestamps)
+
+    def after(self, seq: int) -> Batch:
+        """The records with a number beyond ``seq``; all of them when they are unnumbered."""
+        if not self.seqs or self.seqs[0] > seq:
+            return self
+        return self.tail(bisect_right(self.seqs, seq))
+
+    def rows(self) -> Batch:
+        """The records as parallel lists, which they are."""
+        return self
 
     def tail(self, start: int) -> Batch:
         """The records from ``start`` on."""

@@ -22,8 +22,9 @@ from millwheel.sources.base import Partition, Source
 from millwheel.spec.loading import load_extractor, load_object
 from millwheel.workers.callbacks import CallbackOperator
 from millwheel.workers.injection import InjectionOperator
+from millwheel.workers.productions import ShardIdentity
 from millwheel.workers.routing import Fanout, TableRouter
-from millwheel.workers.shard import Shard, ShardIdentity, ShardLimits
+from millwheel.workers.shard import Shard, ShardLimits
 from millwheel.workers.sink import SinkOperator
 from millwheel.workers.source import SourceOperator, SourceParts
 from millwheel.workers.stepped import Stepped

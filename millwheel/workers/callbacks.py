@@ -126,6 +126,9 @@ class CallbackOperator:
     def wakes_at(self, now: int) -> int:
         return MAX_TIME
 
+    def due_at(self) -> int:
+        return MAX_TIME
+
     def run(self, turn: Turn) -> None:
         self._context.begin(turn)
         turn.overlay.savepoint()
@@ -159,7 +162,7 @@ class CallbackOperator:
         context, process = self._context, self._instance.process_record
         self._fire(turn, Domain.EVENT)
         for arrival in turn.arrivals:
-            batch = arrival.batch
+            batch = arrival.batch.rows()
             stream = batch.stream
             values = self._decode(stream, batch.values)
             if self._identified:
@@ -193,7 +196,7 @@ class CallbackOperator:
         for due in [due for due in turn.due if due.domain is Domain.EVENT]:
             self._attempt(turn, _Call(due.key, due.at, None, due, None))
         for arrival in turn.arrivals:
-            batch = arrival.batch
+            batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             identities = _identities(batch, arrival.channel) if self._identified else [None] * len(batch)
             for key, value, timestamp, identity in zip(batch.keys, values, batch.timestamps, identities, strict=True):

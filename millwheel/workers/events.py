@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.core.records import Batch
+from millwheel.core.column_batch import AnyBatch
 from millwheel.core.table import RangeTable, ShardEntry
 from millwheel.ports import StateStore
 
@@ -21,7 +21,7 @@ class DeliveryCame:
     target_token: int
     epoch: int
     index: int
-    batch: Batch
+    batch: AnyBatch
     route: object
 
 

@@ -12,13 +12,12 @@ hand-over exact:
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from millwheel.core.records import Batch
+from millwheel.core.column_batch import AnyBatch
 from millwheel.core.times import MAX_TIME
 
 
@@ -37,7 +36,7 @@ class Arrival:
     channel: str
     epoch: int
     index: int
-    batch: Batch
+    batch: AnyBatch
     route: object
     min_timestamp: int
     duplicates: int = 0
@@ -58,7 +57,7 @@ class Inbox:
         self._waiting: deque[Arrival] = deque()
         self.records = 0
 
-    def offer(self, channel: str, epoch: int, index: int, batch: Batch, route: object) -> Verdict:
+    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, route: object) -> Verdict:
         """Take a delivery in, cut off what was taken before, or say why not."""
         known = self._channels.setdefault(channel, _Channel(accepted=0))
         if epoch < known.epoch or (epoch == known.epoch and index < known.next_index):
@@ -70,11 +69,9 @@ class Inbox:
         if index != known.next_index:
             return Verdict.RESTART
         known.next_index += 1
-        if batch.seqs:
-            batch = _fresh(batch, known.accepted)
-            known.accepted = batch.seqs[-1] if batch.seqs else known.accepted
-        earliest = min(batch.timestamps, default=MAX_TIME)
-        self._waiting.append(Arrival(channel, epoch, index, batch, route, earliest))
+        batch = batch.after(known.accepted)
+        known.accepted = batch.last_seq or known.accepted
+        self._waiting.append(Arrival(channel, epoch, index, batch, route, batch.earliest))
         self.records += len(batch)
         return Verdict.TAKEN
 
@@ -83,14 +80,14 @@ class Inbox:
         self._waiting.append(arrival)
         self.records += len(arrival.batch)
 
-    def take(self, max_records: int) -> list[Arrival]:
-        """Arrivals in order, whole, until ``max_records`` is reached (at least one)."""
+    def take(self, max_weight: int) -> list[Arrival]:
+        """Arrivals in order, whole, until their batches weigh ``max_weight`` (at least one)."""
         taken: list[Arrival] = []
-        count = 0
-        while self._waiting and (not taken or count + len(self._waiting[0].batch) <= max_records):
+        weight = 0
+        while self._waiting and (not taken or weight + self._waiting[0].batch.weight <= max_weight):
             taken.append(self._waiting.popleft())
-            count += len(taken[-1].batch)
-        self.records -= count
+            weight += taken[-1].batch.weight
+            self.records -= len(taken[-1].batch)
         return taken
 
     def min_timestamp(self) -> int:
@@ -99,9 +96,3 @@ class Inbox:
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-
-def _fresh(batch: Batch, accepted: int) -> Batch:
-    if batch.seqs[0] > accepted:
-        return batch
-    return batch.tail(bisect_right(batch.seqs, accepted))

@@ -47,13 +47,16 @@ class InjectionOperator:
     def wakes_at(self, now: int) -> int:
         return MAX_TIME
 
+    def due_at(self) -> int:
+        return MAX_TIME
+
     def run(self, turn: Turn) -> None:
         floor = max(self.hold(turn.now).at, MIN_TIME)
         for arrival in turn.arrivals:
             self._heard_at = turn.now
             route: Any = arrival.route
             route.duplicates = arrival.duplicates
-            for key, raw in zip(arrival.batch.keys, arrival.batch.values, strict=True):
+            for key, raw in zip(arrival.batch.keys, arrival.batch.rows().values, strict=True):
                 reason = self._take(turn, key, raw, floor)
                 route.rejected += bool(reason)
                 route.accepted += not reason

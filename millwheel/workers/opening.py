@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from millwheel.core.codec import decode_batch, decode_value
+from millwheel.core.column_batch import AnyBatch
 from millwheel.core.keys import key_from_bytes
 from millwheel.core.layout import CHANNEL, META, PENDING, TIMER, Meta, decode_meta, number_from8, parse_timer, unpack
-from millwheel.core.records import Batch, Domain
+from millwheel.core.records import Domain
 from millwheel.core.timers import TimerQueue
 from millwheel.ports import StateStore
 
@@ -34,9 +35,9 @@ def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
     return queues
 
 
-def read_pending(store: StateStore) -> list[tuple[int, str, list[Batch]]]:
+def read_pending(store: StateStore) -> list[tuple[int, str, list[AnyBatch]]]:
     """(chunk, channel, its batches) of productions that perhaps did not reach every consumer."""
-    found: list[tuple[int, str, list[Batch]]] = []
+    found: list[tuple[int, str, list[AnyBatch]]] = []
     for place, data in store.scan(PENDING):
         pending: Any = unpack(data)
         channel, stored = pending

@@ -14,13 +14,13 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
-from millwheel.core.records import Batch
+from millwheel.core.column_batch import AnyBatch
 from millwheel.core.times import MAX_TIME
 
 EPOCHS_PER_TOKEN = 1 << 24
 
 
-Route = Callable[[str, Batch], list[tuple[str, Batch]]]
+Route = Callable[[str, AnyBatch], list[tuple[str, AnyBatch]]]
 """(consumer node, batch) -> the shards of that node that get any of it, each with its records in order."""
 
 
@@ -35,23 +35,23 @@ class Chunk:
 
     number: int
     channel: str
-    batches: list[tuple[str, Batch]]
+    batches: list[tuple[str, AnyBatch]]
     min_timestamp: int
     stored: bool = True
     read: bool = False
     finished: bool = False
     stored_form: bytes = b""
     open_parts: int = 0
-    records: int = 0
+    weight: int = 0
 
     def __post_init__(self) -> None:
-        self.records = sum(len(batch) for _, batch in self.batches)
+        self.weight = sum(batch.weight for _, batch in self.batches)
 
 
 @dataclass(slots=True)
 class _Part:
     chunk: Chunk
-    batch: Batch
+    batch: AnyBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Send:
     target: str
     epoch: int
     index: int
-    batch: Batch
+    batch: AnyBatch
 
 
 @dataclass(slots=True)
@@ -75,26 +75,26 @@ class _Lane:
     next_index: int = 0
     waiting: deque[_Part] = field(default_factory=deque)
     unacked: deque[tuple[int, _Part]] = field(default_factory=deque)
-    unacked_records: int = 0
+    unacked_weight: int = 0
 
 
 class Outbox:
     """All lanes out of one shard. ``token`` makes the epochs of a new owner higher than all earlier ones."""
 
-    def __init__(self, token: int, window_records: int) -> None:
+    def __init__(self, token: int, window: int) -> None:
         self._epoch = token * EPOCHS_PER_TOKEN
-        self._window = window_records
+        self._window = window
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._open: dict[tuple[str, int], Chunk] = {}
         self._done: list[Chunk] = []
         self._ready: dict[tuple[str, str], None] = {}
-        self.pending_records = 0
+        self.pending_weight = 0
         self.reads_done = 0
 
     def add(self, chunk: Chunk) -> None:
         """Hold a chunk (and the watermark) until :meth:`release` routes it and the consumers ack it."""
         self._open[chunk.channel, chunk.number] = chunk
-        self.pending_records += chunk.records
+        self.pending_weight += chunk.weight
 
     def release(self, chunk: Chunk, route: Route) -> None:
         """Route a chunk that may be sent now. A chunk that nobody consumes is done at once."""
@@ -113,10 +113,10 @@ class Outbox:
         ready, self._ready = self._ready, {}
         for place in ready:
             lane = self._lanes.get(place)
-            while lane and lane.waiting and (not lane.unacked or lane.unacked_records < self._window):
+            while lane and lane.waiting and (not lane.unacked or lane.unacked_weight < self._window):
                 part = lane.waiting.popleft()
                 lane.unacked.append((lane.next_index, part))
-                lane.unacked_records += len(part.batch)
+                lane.unacked_weight += part.batch.weight
                 yield Send(lane.channel, lane.node, lane.target, lane.epoch, lane.next_index, part.batch)
                 lane.next_index += 1
 
@@ -127,7 +127,7 @@ class Outbox:
             return
         while lane.unacked and lane.unacked[0][0] <= index:
             _, part = lane.unacked.popleft()
-            lane.unacked_records -= len(part.batch)
+            lane.unacked_weight -= part.batch.weight
             part.chunk.open_parts -= 1
             if part.chunk.open_parts == 0:
                 self._finish(part.chunk)
@@ -140,7 +140,7 @@ class Outbox:
         if lane is None or (epoch is not None and lane.epoch != epoch):
             return
         self._epoch += 1
-        lane.epoch, lane.next_index, lane.unacked_records = self._epoch, 0, 0
+        lane.epoch, lane.next_index, lane.unacked_weight = self._epoch, 0, 0
         lane.waiting.extendleft(part for _, part in reversed(lane.unacked))
         lane.unacked.clear()
         if lane.waiting:
@@ -192,7 +192,7 @@ class Outbox:
 
     def _finish(self, chunk: Chunk) -> None:
         del self._open[chunk.channel, chunk.number]
-        self.pending_records -= chunk.records
+        self.pending_weight -= chunk.weight
         chunk.finished = True
         self.reads_done += chunk.read
         self._done.append(chunk)

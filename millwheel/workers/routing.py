@@ -7,6 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import polars as pl
+
+from millwheel.core.column_batch import AnyBatch, ColumnBatch
 from millwheel.core.graph import Graph
 from millwheel.core.keys import Key, check_key, key_hash
 from millwheel.core.records import Batch
@@ -61,25 +65,52 @@ class Fanout:
         """True when some consumer does not get the late records of this stream."""
         return any(not consumer.wants_late for consumer in self._consumers.get(stream, ()))
 
-    def split(
-        self, batch: Batch, decoded: Sequence[Any], late: Collection[int] = ()
-    ) -> tuple[list[tuple[str, Batch]], list[Keyless]]:
-        """(consumer, batch under its keys) for every consumer, and the records that had no key for one. The places in
-        ``late`` go only to consumers that want late records."""
-        out: list[tuple[str, Batch]] = []
+    def split_columns(self, batch: ColumnBatch) -> tuple[list[tuple[str, AnyBatch]], list[Keyless]]:
+        """:meth:`split` for records in columns, none of them late. A consumer whose key is not a column of its own
+        gets them as rows."""
+        out: list[tuple[str, AnyBatch]] = []
+        rows: Batch | None = None
         refused: list[Keyless] = []
         for consumer in self._consumers.get(batch.stream, ()):
-            places = _places(batch, consumer, late)
-            part = batch if places is None else batch.pick(places)
-            keys, missing = _keys(consumer, part.keys, decoded if places is None else [decoded[i] for i in places])
-            mine = replace(part, keys=keys)
-            if missing:
-                gone = {bad.place for bad in missing}
-                mine = mine.pick([i for i in range(len(mine)) if i not in gone])
-                refused += missing if places is None else [replace(bad, place=places[bad.place]) for bad in missing]
+            if consumer.extract is None:
+                out.append((consumer.node, batch))
+            elif (keys := _key_column(batch, consumer.field)) is not None:
+                out.append((consumer.node, replace(batch, keys=keys)))
+            else:
+                rows = batch.rows() if rows is None else rows
+                mine, missing = self._split_for(consumer, rows, rows.values, ())
+                refused += missing
+                out += [(consumer.node, mine)] if len(mine) else []
+        return out, refused
+
+    def split(
+        self, batch: Batch, decoded: Sequence[Any], late: Collection[int] = ()
+    ) -> tuple[list[tuple[str, AnyBatch]], list[Keyless]]:
+        """(consumer, batch under its keys) for every consumer, and the records that had no key for one. The places in
+        ``late`` go only to consumers that want late records."""
+        out: list[tuple[str, AnyBatch]] = []
+        refused: list[Keyless] = []
+        for consumer in self._consumers.get(batch.stream, ()):
+            mine, missing = self._split_for(consumer, batch, decoded, late)
+            refused += missing
             if len(mine):
                 out.append((consumer.node, mine))
         return out, refused
+
+    @staticmethod
+    def _split_for(
+        consumer: Consumer, batch: Batch, decoded: Sequence[Any], late: Collection[int]
+    ) -> tuple[Batch, list[Keyless]]:
+        """One consumer's records under its keys, and those that have none."""
+        places = _places(batch, consumer, late)
+        part = batch if places is None else batch.pick(places)
+        keys, missing = _keys(consumer, part.keys, decoded if places is None else [decoded[i] for i in places])
+        mine = replace(part, keys=keys)
+        if missing:
+            gone = {bad.place for bad in missing}
+            mine = mine.pick([i for i in range(len(mine)) if i not in gone])
+            missing = missing if places is None else [replace(bad, place=places[bad.place]) for bad in missing]
+        return mine, missing
 
 
 def _places(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[int] | None:
@@ -87,6 +118,14 @@ def _places(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[int
     if not late or consumer.wants_late:
         return None
     return [place for place in range(len(batch)) if place not in late]
+
+
+def _key_column(batch: ColumnBatch, field: str) -> pl.Series | None:
+    """A field as a column of keys; None when its values cannot all be keys."""
+    if field not in batch.frame.columns:
+        return None
+    column = batch.frame[field]
+    return column if column.dtype in (pl.Int64, pl.String) and not column.null_count() else None
 
 
 def _wants_late(computation: ComputationSpec | None) -> bool:
@@ -172,11 +211,13 @@ class TableRouter:
         """True once the tables of all ``nodes`` have been seen."""
         return all(node in self._edges for node in nodes)
 
-    def route(self, node: str, batch: Batch) -> list[tuple[str, Batch]]:
+    def route(self, node: str, batch: AnyBatch) -> list[tuple[str, AnyBatch]]:
         """(shard, its records in order) for the shards of ``node`` that get any."""
         edges = self._edges[node]
         if len(edges.shards) == 1:
             return [(edges.shards[0], batch)]
+        if isinstance(batch, ColumnBatch):
+            return _route_columns(edges, batch)
         places = edges.places(batch.keys)
         first = places[0]
         if places.count(first) == len(places):
@@ -185,3 +226,13 @@ class TableRouter:
         for i, place in enumerate(places):
             by_shard.setdefault(place, []).append(i)
         return [(edges.shards[place], batch.pick(members)) for place, members in sorted(by_shard.items())]
+
+
+def _route_columns(edges: _Edges, batch: ColumnBatch) -> list[tuple[str, AnyBatch]]:
+    """Each key that occurs is looked up once."""
+    different = batch.keys.unique()
+    places = edges.places(different.to_list())
+    if places.count(places[0]) == len(places):
+        return [(edges.shards[places[0]], batch)]
+    found = batch.keys.replace_strict(different, pl.Series(places, dtype=pl.Int32), return_dtype=pl.Int32).to_numpy()
+    return [(edges.shards[place], batch.where(found == place)) for place in np.unique(found).tolist()]

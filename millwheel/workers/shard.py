@@ -13,10 +13,11 @@ every consumer has applied them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from millwheel.core.codec import Commit, decode_value, encode_batch, encode_commit
+from millwheel.core.codec import Commit, decode_value, encode_commit
+from millwheel.core.column_batch import AnyBatch, ColumnBatch
 from millwheel.core.keys import key_hash
 from millwheel.core.layout import (
     CHANNEL,
@@ -27,8 +28,7 @@ from millwheel.core.layout import (
     pack,
     timer_key,
 )
-from millwheel.core.records import Batch, DeadLetter, Domain
-from millwheel.core.spec import DEAD_LETTERS
+from millwheel.core.records import Batch, Domain
 from millwheel.core.timers import Due
 from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.errors import invariant
@@ -37,9 +37,10 @@ from millwheel.workers.inbox import Arrival, Inbox, Verdict
 from millwheel.workers.opening import read_marks, read_meta, read_pending, read_timers
 from millwheel.workers.outbox import Chunk, Outbox, Route
 from millwheel.workers.overlay import Overlay
+from millwheel.workers.productions import Productions, ShardIdentity, earliest_of
 from millwheel.workers.routing import Fanout
 from millwheel.workers.seen_ids import SeenIds
-from millwheel.workers.turn import Hold, Operator, Produced, Turn
+from millwheel.workers.turn import Hold, Operator, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +54,6 @@ class ShardLimits:
     in_flight: int = 4
     weak_in_flight: int = 64
     straggler_us: int = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class ShardIdentity:
-    """Which shard, under which token, and what its computation's guarantee dial says."""
-
-    node: str
-    shard: str
-    token: int
-    pipeline: str
-    weak: bool = False
-    with_ids: bool = True
 
 
 @dataclass(slots=True)
@@ -126,12 +115,13 @@ class Shard:
         self._seen = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
         self._floor = MIN_TIME
         self._unsent: list[Chunk] = []
+        self._productions = Productions(identity, self.meta, self.overlay, fanout)
         self.operator = make_operator(self)
         self._recover_productions()
 
     # --- receiving ---------------------------------------------------------------------------------------
 
-    def offer(self, channel: str, epoch: int, index: int, batch: Batch, route: object) -> Verdict:
+    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, route: object) -> Verdict:
         """A delivery arrived; it is applied by a later :meth:`run`."""
         return self._inbox.offer(channel, epoch, index, batch, route)
 
@@ -150,7 +140,7 @@ class Shard:
             return True
         if self._timers[Domain.EVENT].earliest() < self.input_watermark or self.operator.wakes_at(now) <= now:
             return True
-        if self._processing_due(now):
+        if self._processing_due(now) or self.operator.due_at() < self.input_watermark:
             return True
         waiting = len(self._inbox)
         return bool(waiting) and self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark) > 0
@@ -174,8 +164,7 @@ class Shard:
             floor=max(self._floor, 0),
         )
         turn.due = self._due(now)
-        fresh = self._deduplicated(turn)
-        turn.arrivals = fresh
+        turn.arrivals = self._deduplicated(turn)
         turn.done = self._done()
         self.operator.run(turn)
         for chunk in turn.chunks:
@@ -188,7 +177,7 @@ class Shard:
         return prepared
 
     def _congested(self) -> bool:
-        return self.outbox.pending_records >= self._limits.pending
+        return self.outbox.pending_weight >= self._limits.pending
 
     def _processing_due(self, now: int) -> bool:
         queue = self._timers[Domain.PROCESSING]
@@ -221,11 +210,13 @@ class Shard:
     # --- committing --------------------------------------------------------------------------------------
 
     def _prepare(self, turn: Turn, arrivals: list[Arrival], hold: Hold) -> Prepared | None:
-        chunk = self._checkpoint(turn)
+        chunk = self._productions.checkpoint(turn)
+        if chunk is not None:
+            self.outbox.add(chunk)
         self._write_timers()
         for arrival in arrivals:
-            if arrival.batch.seqs:
-                self.overlay.put(CHANNEL + arrival.channel.encode(), pack(arrival.batch.seqs[-1]))
+            if last := arrival.batch.last_seq:
+                self.overlay.put(CHANNEL + arrival.channel.encode(), pack(last))
         if not self.overlay and not turn.counters:
             if not arrivals:
                 return None
@@ -286,52 +277,6 @@ class Shard:
             if prepared.weak and prepared.chunk is not None and not prepared.chunk.finished:
                 self._checkpoint_straggler(prepared)
         self.store.checkpoint(path)
-
-    def _checkpoint(self, turn: Turn) -> Chunk | None:
-        """Number what was produced, write it into the commit, and hold it until it may be sent."""
-        if not turn.outputs.count:
-            return None
-        born = min((a.batch.born_us for a in turn.arrivals if a.batch.born_us), default=turn.now)
-        batches: list[tuple[str, Batch]] = []
-        stored: list[bytes] = []
-        streams = turn.outputs.streams
-        streams.setdefault(DEAD_LETTERS, Produced())
-        for stream in sorted(streams, key=lambda name: name == DEAD_LETTERS):
-            produced = streams[stream]
-            if not produced.raws:
-                continue
-            if not self._fanout.consumed(stream):
-                turn.count(f"unconsumed.{stream}", len(produced.raws))
-                continue
-            batch = self._numbered(stream, produced, born)
-            stored.append(encode_batch(batch))
-            mine, keyless = self._fanout.split(batch, produced.decoded)
-            batches += mine
-            for bad in keyless:
-                letter = DeadLetter(
-                    self.identity.pipeline, bad.node, stream, bad.reason, value=produced.decoded[bad.place]
-                )
-                turn.dead_letter(letter, batch.timestamps[bad.place], (bad.node, produced.ids[bad.place]))
-        if not stored:
-            return None
-        number = self.meta.next_chunk
-        self.meta.next_chunk += 1
-        chunk = Chunk(number, self.identity.shard, batches, _earliest(batches), stored=not self.identity.weak)
-        chunk.stored_form = pack([self.identity.shard, stored])
-        if chunk.stored:
-            self.overlay.put(PENDING + number8(number), chunk.stored_form)
-            chunk.stored_form = b""
-        self.outbox.add(chunk)
-        return chunk
-
-    def _numbered(self, stream: str, produced: Produced, born: int) -> Batch:
-        count = len(produced.raws)
-        if self.identity.weak:
-            ids = [given or None for given in produced.ids] if self.identity.with_ids else None
-            return Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), ids, born)
-        seqs = list(range(self.meta.next_seq, self.meta.next_seq + count))
-        self.meta.next_seq += count
-        return Batch(stream, seqs, produced.timestamps, produced.keys, produced.raws, None, born)
 
     def _write_timers(self) -> None:
         for domain, queue in self._timers.items():
@@ -422,11 +367,14 @@ class Shard:
     def _recover_productions(self) -> None:
         """Productions that were checkpointed but perhaps not delivered are sent again under their old numbers."""
         for number, channel, stored in read_pending(self.store):
-            batches: list[tuple[str, Batch]] = []
+            batches: list[tuple[str, AnyBatch]] = []
             for batch in stored:
+                if isinstance(batch, ColumnBatch):
+                    batches += self._fanout.split_columns(batch)[0]
+                    continue
                 decoded = [decode_value(raw) for raw in batch.values]
                 batches += self._fanout.split(batch, decoded)[0]
-            chunk = Chunk(number, channel, batches, _earliest(batches))
+            chunk = Chunk(number, channel, batches, earliest_of(batches))
             self.outbox.add(chunk)
             self._unsent.append(chunk)
 
@@ -440,7 +388,3 @@ class Shard:
         """Release the operator's resources and the store."""
         self.operator.close()
         self.store.close()
-
-
-def _earliest(batches: Iterable[tuple[str, Batch]]) -> int:
-    return min((min(batch.timestamps) for _, batch in batches if len(batch)), default=MAX_TIME)

@@ -56,6 +56,9 @@ class SinkOperator:
         flush_at = self._waiting_since + self._flush_us if self._waiting_since < MAX_TIME else MAX_TIME
         return min(flush_at, self._retry_at)
 
+    def due_at(self) -> int:
+        return MAX_TIME
+
     def run(self, turn: Turn) -> None:
         self._waiting_since = MAX_TIME
         for number in self._published:
@@ -92,7 +95,7 @@ class SinkOperator:
     def _records(self, turn: Turn) -> list[SinkRecord]:
         records: list[SinkRecord] = []
         for arrival in turn.arrivals:
-            batch = arrival.batch
+            batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             records += map(SinkRecord, batch.keys, values, batch.timestamps)
         return records

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.core.codec import encode_value
+from millwheel.core.column_batch import AnyBatch
 from millwheel.core.layout import JUDGED, POSITION, Position, decode_position, number8, number_from8, pack
 from millwheel.core.records import Batch, DeadLetter
 from millwheel.core.spec import DEAD_LETTERS, StreamSpec
@@ -97,6 +98,9 @@ class SourceOperator:
         if not self._parts.source.bounded:
             polls.append(self._listed_at + _LIST_EVERY_US)
         return min(polls, default=MAX_TIME)
+
+    def due_at(self) -> int:
+        return MAX_TIME
 
     def run(self, turn: Turn) -> None:
         self._settle(turn)
@@ -222,7 +226,7 @@ class _Sorting:
         self.max_timestamp = max_timestamp
         self.min_timestamp = MAX_TIME
 
-    def sort(self, partition: str, read: Read) -> tuple[list[tuple[str, Batch]], dict[str, int]]:
+    def sort(self, partition: str, read: Read) -> tuple[list[tuple[str, AnyBatch]], dict[str, int]]:
         """(batches for the consumers, counters), deterministic but for judgements by the clock."""
         counters = {"records_in": len(read) + len(read.rejects)}
         for reject in read.rejects:
@@ -244,7 +248,7 @@ class _Sorting:
         if self._letters:
             counters["dead_letters"] = len(self._letters)
             out += self._dead_letters(max(floor, 0))
-        self.min_timestamp = min((min(mine.timestamps) for _, mine in out if len(mine)), default=MAX_TIME)
+        self.min_timestamp = min((mine.earliest for _, mine in out), default=MAX_TIME)
         return out, counters
 
     def _too_far(self, partition: str, read: Read, stamps: list[int], problems: dict[int, str]) -> set[int]:
@@ -307,7 +311,7 @@ class _Sorting:
         )
         self._letters.append((position, letter))
 
-    def _dead_letters(self, timestamp: int) -> list[tuple[str, Batch]]:
+    def _dead_letters(self, timestamp: int) -> list[tuple[str, AnyBatch]]:
         self._letters.sort(key=lambda pair: pair[0])
         seqs = [position for position, _ in self._letters]
         values = [plain_letter(letter) for _, letter in self._letters]

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from millwheel.core.codec import encode_value
+from millwheel.core.column_batch import ColumnBatch
 from millwheel.core.keys import Key
 from millwheel.core.records import DeadLetter, Domain
 from millwheel.core.spec import DEAD_LETTERS
@@ -24,6 +25,7 @@ class Outputs:
 
     def __init__(self) -> None:
         self.streams: dict[str, Produced] = {}
+        self.columns: list[ColumnBatch] = []
         self.count = 0
 
     def produce(self, stream: str, key: Key, value: Any, timestamp: int, identity: bytes = b"") -> None:
@@ -38,6 +40,12 @@ class Outputs:
         produced.timestamps.append(timestamp)
         produced.ids.append(identity)
         self.count += 1
+
+    def produce_columns(self, batch: ColumnBatch) -> None:
+        """Add productions in columns; they are not numbered yet."""
+        if len(batch):
+            self.columns.append(batch)
+            self.count += len(batch)
 
     def mark(self) -> dict[str, int]:
         """Where :meth:`cut_to` can return to."""
@@ -127,6 +135,9 @@ class Operator(Protocol):
 
     def wakes_at(self, now: int) -> int:
         """When it wants a turn without arrivals or due timers (wall clock; MAX_TIME: never; 0: now)."""
+
+    def due_at(self) -> int:
+        """It wants a turn once the input watermark has passed this (MAX_TIME: never)."""
 
     def run(self, turn: Turn) -> None:
         """Work through arrivals and due timers. Raises only for errors that concern the whole shard."""

@@ -132,6 +132,9 @@ class WindowedOperator:
     def wakes_at(self, now: int) -> int:
         return MAX_TIME
 
+    def due_at(self) -> int:
+        return MAX_TIME
+
     def run(self, turn: Turn) -> None:
         times = Times(turn.watermark, turn.now)
         self._fire((due for due in turn.due if due.domain is Domain.EVENT), times, turn)
@@ -174,7 +177,7 @@ class WindowedOperator:
     def _take(self, turn: Turn, times: Times) -> None:
         by_key: dict[Key, list[tuple[Any, int]]] = {}
         for arrival in turn.arrivals:
-            batch = arrival.batch
+            batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
                 records = by_key.get(key)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from millwheel.core.layout import META, decode_meta, encode_meta
+from millwheel.core.records import Batch
 from millwheel.core.times import MAX_TIME
 from millwheel.workers import events as ev
 from millwheel.workers import inbox, recovery, seen_ids, shard, snapshots, source
@@ -43,7 +44,7 @@ def ack_before_commit() -> Any:
 
 def applied_records_not_cut_off() -> Any:
     """A restarted sender's records are taken again."""
-    return _replaced(inbox, "_fresh", lambda batch, accepted: batch)
+    return _replaced(Batch, "after", lambda batch, seq: batch)
 
 
 def gaps_accepted() -> Any:

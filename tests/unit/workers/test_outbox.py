@@ -79,7 +79,7 @@ def test_a_chunk_is_done_when_all_its_parts_are_acked() -> None:
     outbox.ack("c", "t-1", sends[1].epoch, 0)
     assert outbox.take_done() == [one]
     assert one.finished
-    assert (outbox.min_timestamp(), outbox.pending_records, outbox.busy(), outbox.holder()) == (MAX_TIME, 0, False, "")
+    assert (outbox.min_timestamp(), outbox.pending_weight, outbox.busy(), outbox.holder()) == (MAX_TIME, 0, False, "")
 
 
 def test_a_chunk_that_nobody_consumes_is_done_at_once() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from millwheel.core.codec import Commit
-from millwheel.workers.shard import Prepared, ShardIdentity
+from millwheel.workers.productions import ShardIdentity
+from millwheel.workers.shard import Prepared
 from millwheel.workers.snapshots import AGE_US, BYTES, SnapshotPolicy
 from millwheel.workers.turn import Hold
 

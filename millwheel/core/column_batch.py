@@ -1,0 +1,160 @@
+"""Records of one stream as columns: what a bundle is when nothing has to look at a record by itself."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millwheel.core.records import Batch
+from millwheel.core.times import MAX_TIME
+from millwheel.errors import CorruptionError
+
+Int64s = npt.NDArray[np.int64]
+
+COLUMN_WEIGHT = 16
+"""So many records in columns take as much credit as one by itself: that is about what they cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBatch:
+    """The column form of a :class:`Batch`; see there for what the parts mean.
+
+    ``frame`` has the fields (Int64, Float64, String, Boolean; null where a value is None), ``keys`` is Int64 or
+    String. ``seqs`` is empty for unnumbered records. There are no external ids in this form.
+    """
+
+    stream: str
+    seqs: Int64s
+    timestamps: Int64s
+    keys: pl.Series
+    frame: pl.DataFrame
+    born_us: int = 0
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    @property
+    def ids(self) -> None:
+        """Records in columns have none."""
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last record; 0 when they are unnumbered, or none."""
+        return int(self.seqs[-1]) if len(self.seqs) else 0
+
+    @property
+    def earliest(self) -> int:
+        """The lowest timestamp (MAX_TIME: no records)."""
+        return int(self.timestamps.min()) if len(self.timestamps) else MAX_TIME
+
+    @property
+    def weight(self) -> int:
+        """What the records take of the credit between two shards."""
+        return len(self.timestamps) // COLUMN_WEIGHT + 1
+
+    def after(self, seq: int) -> ColumnBatch:
+        """The records with a number beyond ``seq``; all of them when they are unnumbered."""
+        if not len(self.seqs) or self.seqs[0] > seq:
+            return self
+        start = int(np.searchsorted(self.seqs, seq, side="right"))
+        return replace(
+            self,
+            seqs=self.seqs[start:],
+            timestamps=self.timestamps[start:],
+            keys=self.keys[start:],
+            frame=self.frame[start:],
+        )
+
+    def where(self, mask: npt.NDArray[np.bool_]) -> ColumnBatch:
+        """The records for which ``mask`` is true."""
+        picked = pl.Series(mask)
+        return replace(
+            self,
+            seqs=self.seqs[mask] if len(self.seqs) else self.seqs,
+            timestamps=self.timestamps[mask],
+            keys=self.keys.filter(picked),
+            frame=self.frame.filter(picked),
+        )
+
+    def rows(self) -> Batch:
+        """The same records as dicts."""
+        return Batch(
+            self.stream,
+            self.seqs.tolist(),
+            self.timestamps.tolist(),
+            self.keys.to_list(),
+            self.frame.to_dicts(),
+            None,
+            self.born_us,
+        )
+
+
+AnyBatch = Batch | ColumnBatch
+
+COLUMNS_MARK = b"\xc1"
+"""How a batch in columns begins: a byte that msgpack never uses, so that it cannot be taken for one in rows."""
+
+
+class _Form(msgspec.Struct, array_like=True):
+    stream: str
+    seqs: bytes
+    timestamps: bytes
+    keys: bytes
+    frame: bytes
+    born_us: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Form).decode
+_KEY = "key"
+
+
+def encode_columns(batch: ColumnBatch) -> bytes:
+    """For the wire and the store."""
+    form = _Form(
+        batch.stream,
+        batch.seqs.tobytes(),
+        batch.timestamps.tobytes(),
+        frame_bytes(batch.keys.alias(_KEY).to_frame()),
+        frame_bytes(batch.frame),
+        batch.born_us,
+    )
+    return COLUMNS_MARK + _encode(form)
+
+
+def decode_columns(data: bytes) -> ColumnBatch:
+    """The inverse of :func:`encode_columns`; CorruptionError when the bytes are no batch."""
+    try:
+        form = _decode(memoryview(data)[1:])
+        seqs, timestamps = np.frombuffer(form.seqs, np.int64), np.frombuffer(form.timestamps, np.int64)
+        keys, frame = frame_from(form.keys), frame_from(form.frame)
+    except (msgspec.MsgspecError, ValueError, CorruptionError) as ex:
+        raise CorruptionError(f"a delivery of {len(data)} bytes is no batch of columns: {ex}") from ex
+    count = len(timestamps)
+    if keys.columns != [_KEY] or len(keys) != count or frame.height != count or len(seqs) not in (0, count):
+        raise CorruptionError(f"a delivery on stream {form.stream!r} has columns of different lengths")
+    return ColumnBatch(form.stream, seqs, timestamps, keys[_KEY], frame, form.born_us)
+
+
+def frame_bytes(frame: pl.DataFrame) -> bytes:
+    """A frame as an Arrow stream."""
+    buffer = io.BytesIO()
+    frame.write_ipc_stream(buffer)
+    return buffer.getvalue()
+
+
+def frame_from(data: bytes) -> pl.DataFrame:
+    """The inverse of :func:`frame_bytes`; CorruptionError when the bytes are no frame."""
+    try:
+        return pl.read_ipc_stream(io.BytesIO(data), use_pyarrow=False)
+    except (pl.exceptions.PolarsError, OSError, ValueError) as ex:
+        raise CorruptionError(f"{len(data)} bytes are no Arrow stream: {ex}") from ex
+    except BaseException as ex:
+        if type(ex).__name__ == "PanicException":
+            raise CorruptionError(f"{len(data)} bytes are no Arrow stream: {ex}") from ex
+        raise

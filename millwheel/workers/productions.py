@@ -1,0 +1,126 @@
+"""What a turn produced becomes a numbered chunk, written into the turn's commit until every consumer has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from millwheel.core.codec import encode_batch
+from millwheel.core.column_batch import AnyBatch, ColumnBatch
+from millwheel.core.layout import PENDING, Meta, number8, pack
+from millwheel.core.records import Batch, DeadLetter
+from millwheel.core.spec import DEAD_LETTERS
+from millwheel.core.times import MAX_TIME
+from millwheel.workers.outbox import Chunk
+from millwheel.workers.overlay import Overlay
+from millwheel.workers.routing import Fanout, Keyless
+from millwheel.workers.turn import Produced, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class ShardIdentity:
+    """Which shard, under which token, and what its computation's guarantee dial says."""
+
+    node: str
+    shard: str
+    token: int
+    pipeline: str
+    weak: bool = False
+    with_ids: bool = True
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What a chunk is made of: the consumers' batches, and what is stored."""
+
+    batches: list[tuple[str, AnyBatch]]
+    stored: list[bytes]
+
+
+class Productions:
+    """Checkpoints the productions of one shard. ``meta`` numbers records and chunks."""
+
+    def __init__(self, identity: ShardIdentity, meta: Meta, overlay: Overlay, fanout: Fanout) -> None:
+        self._identity = identity
+        self._meta = meta
+        self._overlay = overlay
+        self._fanout = fanout
+
+    def checkpoint(self, turn: Turn) -> Chunk | None:
+        """Number what was produced and write it into the commit; None when nobody takes any of it."""
+        if not turn.outputs.count:
+            return None
+        born = min((a.batch.born_us for a in turn.arrivals if a.batch.born_us), default=turn.now)
+        parts = _Parts([], [])
+        for columns in turn.outputs.columns:
+            self._take_columns(columns, turn, born, parts)
+        streams = turn.outputs.streams
+        streams.setdefault(DEAD_LETTERS, Produced())
+        for stream in sorted(streams, key=lambda name: name == DEAD_LETTERS):
+            self._take(stream, streams[stream], turn, born, parts)
+        return self._chunk(parts) if parts.stored else None
+
+    def _chunk(self, parts: _Parts) -> Chunk:
+        number = self._meta.next_chunk
+        self._meta.next_chunk += 1
+        shard, weak = self._identity.shard, self._identity.weak
+        chunk = Chunk(number, shard, parts.batches, earliest_of(parts.batches), stored=not weak)
+        form = pack([shard, parts.stored])
+        if weak:
+            chunk.stored_form = form
+        else:
+            self._overlay.put(PENDING + number8(number), form)
+        return chunk
+
+    def _take(self, stream: str, produced: Produced, turn: Turn, born: int, parts: _Parts) -> None:
+        if not produced.raws or self._unconsumed(stream, len(produced.raws), turn):
+            return
+        batch = self._numbered(stream, produced, born)
+        parts.stored.append(encode_batch(batch))
+        mine, keyless = self._fanout.split(batch, produced.decoded)
+        parts.batches += mine
+        self._lose(keyless, batch, produced.decoded, turn, produced.ids)
+
+    def _take_columns(self, columns: ColumnBatch, turn: Turn, born: int, parts: _Parts) -> None:
+        if self._unconsumed(columns.stream, len(columns), turn):
+            return
+        first = self._meta.next_seq
+        self._meta.next_seq += len(columns)
+        batch = replace(columns, seqs=np.arange(first, self._meta.next_seq), born_us=born)
+        parts.stored.append(encode_batch(batch))
+        mine, keyless = self._fanout.split_columns(batch)
+        parts.batches += mine
+        if keyless:
+            rows = batch.rows()
+            self._lose(keyless, rows, rows.values, turn, [b""] * len(rows))
+
+    def _unconsumed(self, stream: str, count: int, turn: Turn) -> bool:
+        if self._fanout.consumed(stream):
+            return False
+        turn.count(f"unconsumed.{stream}", count)
+        return True
+
+    def _lose(
+        self, keyless: Sequence[Keyless], batch: Batch, decoded: Sequence[Any], turn: Turn, ids: Sequence[bytes]
+    ) -> None:
+        """Productions that a consumer's extractor could give no key."""
+        for bad in keyless:
+            letter = DeadLetter(self._identity.pipeline, bad.node, batch.stream, bad.reason, value=decoded[bad.place])
+            turn.dead_letter(letter, batch.timestamps[bad.place], (bad.node, ids[bad.place]))
+
+    def _numbered(self, stream: str, produced: Produced, born: int) -> Batch:
+        count = len(produced.raws)
+        if self._identity.weak:
+            ids = [given or None for given in produced.ids] if self._identity.with_ids else None
+            return Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), ids, born)
+        seqs = list(range(self._meta.next_seq, self._meta.next_seq + count))
+        self._meta.next_seq += count
+        return Batch(stream, seqs, produced.timestamps, produced.keys, produced.raws, None, born)
+
+
+def earliest_of(batches: Iterable[tuple[str, AnyBatch]]) -> int:
+    """The lowest timestamp in any of them (MAX_TIME: there is no record)."""
+    return min((batch.earliest for _, batch in batches), default=MAX_TIME)
