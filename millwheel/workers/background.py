@@ -6,6 +6,7 @@ import queue
 import shutil
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from millwheel.core.table import ShardEntry
@@ -16,8 +17,57 @@ from millwheel.workers.recovery import recover
 Post = Callable[[ev.Event], None]
 
 
+def write_groups(writer: JournalWriter, groups: Sequence[Sequence[bytes]], post: Post) -> bool:
+    """Group commit: one write for all ``groups``, and an answer for each. False when the journal is over."""
+    try:
+        segment = writer.commit([entry for group in groups for entry in group])
+    except Exception as ex:  # the loop decides; whoever writes must not die in silence
+        post(ev.JournalFailed(ex))
+        return False
+    for _ in groups:
+        post(ev.GroupDurable(segment))
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Recovering:
+    """What a recovery reads and where it puts the store."""
+
+    stores: StateStores
+    snapshots: Snapshots
+    journals: Journals
+    scratch: str
+
+    def open(self, node: str, entry: ShardEntry, post: Post) -> None:
+        """Recover a shard and say how it went."""
+        try:
+            store = recover(entry, self.stores, self.snapshots, self.journals, self.scratch)
+        except Exception as ex:  # handed to the loop, which ends the process with its words
+            post(ev.RecoveryFailed(entry, node, ex))
+        else:
+            post(ev.ShardRecovered(entry, node, store))
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """Where snapshots go. ``guard`` raises when we are fenced."""
+
+    snapshots: Snapshots
+    guard: Callable[[], None]
+
+    def publish(self, shard: str, token: int, last_commit: int, path: str, post: Post) -> None:
+        """Upload a checkpoint, collect what it makes unreachable, and say how it went."""
+        try:
+            self.snapshots.publish(shard, token, last_commit, path, self.guard)
+            self.snapshots.collect(shard)
+        except Exception as ex:  # the loop tries again, or ends when we are fenced
+            post(ev.SnapshotFailed(shard, token, ex))
+        else:
+            post(ev.SnapshotPublished(shard, token, last_commit))
+
+
 class JournalThread:
-    """Group commit: whatever was submitted while the last write was on its way goes out as one write."""
+    """Whatever was submitted while the last write was on its way goes out as one group commit."""
 
     def __init__(self, writer: JournalWriter, post: Post) -> None:
         self._writer = writer
@@ -56,15 +106,9 @@ class JournalThread:
                 last = more is None
                 if more is not None:
                     groups.append(more)
-            try:
-                with self._lock:
-                    segment = self._writer.commit([entry for group in groups for entry in group])
-            except Exception as ex:  # the loop decides; this thread must not die in silence
-                self._post(ev.JournalFailed(ex))
-                return
-            for _ in groups:
-                self._post(ev.GroupDurable(segment))
-            if last:
+            with self._lock:
+                goes_on = write_groups(self._writer, groups, self._post)
+            if last or not goes_on:
                 return
 
 
@@ -72,7 +116,7 @@ class RecoveryThread:
     """Opens the stores of shards, one after the other."""
 
     def __init__(self, stores: StateStores, snapshots: Snapshots, journals: Journals, scratch: str, post: Post) -> None:
-        self._parts = (stores, snapshots, journals, scratch)
+        self._recovering = Recovering(stores, snapshots, journals, scratch)
         self._post = post
         self._queue: queue.SimpleQueue[tuple[str, ShardEntry]] = queue.SimpleQueue()
         for number in range(2):
@@ -84,21 +128,15 @@ class RecoveryThread:
     def _run(self) -> None:
         while True:
             node, entry = self._queue.get()
-            try:
-                store = recover(entry, *self._parts)
-            except Exception as ex:  # handed to the loop, which ends the process with its words
-                self._post(ev.RecoveryFailed(entry, node, ex))
-            else:
-                self._post(ev.ShardRecovered(entry, node, store))
+            self._recovering.open(node, entry, self._post)
 
 
 class SnapshotThread:
-    """Uploads checkpoints and collects what they make unreachable. ``guard`` raises when we are fenced."""
+    """Uploads checkpoints. ``guard`` raises when we are fenced."""
 
     def __init__(self, snapshots: Snapshots, scratch: str, guard: Callable[[], None], post: Post) -> None:
-        self._snapshots = snapshots
+        self._publishing = Publishing(snapshots, guard)
         self._scratch = Path(scratch)
-        self._guard = guard
         self._post = post
         self._queue: queue.SimpleQueue[tuple[str, int, int, str]] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="snapshots", daemon=True).start()
@@ -112,12 +150,5 @@ class SnapshotThread:
     def _run(self) -> None:
         while True:
             shard, token, last_commit, path = self._queue.get()
-            try:
-                self._snapshots.publish(shard, token, last_commit, path, self._guard)
-                self._snapshots.collect(shard)
-            except Exception as ex:  # the loop tries again, or ends when we are fenced
-                self._post(ev.SnapshotFailed(shard, token, ex))
-            else:
-                self._post(ev.SnapshotPublished(shard, token, last_commit))
-            finally:
-                shutil.rmtree(path, ignore_errors=True)
+            self._publishing.publish(shard, token, last_commit, path, self._post)
+            shutil.rmtree(path, ignore_errors=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.core.graph import Graph
@@ -26,7 +26,7 @@ from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.routing import TableRouter
 from millwheel.workers.served import InjectRoute, LocalRoute, Served
 from millwheel.workers.shard import Prepared, Shard
-from millwheel.workers.snapshots import SnapshotPolicy
+from millwheel.workers.snapshots import SnapshotPace, SnapshotPolicy
 
 MakeShard = Callable[[str, ShardEntry, Any, TableRouter], Shard]
 """(node, entry, open store, router) -> the shard's machine."""
@@ -39,6 +39,7 @@ class RuntimeLimits:
     report_us: int = 10_000
     retry_lane_us: int = 20_000
     load_us: int = SECOND
+    snapshots: SnapshotPace = field(default_factory=SnapshotPace)
 
 
 class WorkerRuntime:
@@ -60,7 +61,7 @@ class WorkerRuntime:
         self._addresses: dict[str, str] = {}
         self._watermarks = Watermarks()
         self._groups: deque[tuple[bool, list[Prepared]]] = deque()
-        self._snapshots = SnapshotPolicy(ports.snapshots, ports.journal)
+        self._snapshots = SnapshotPolicy(ports.snapshots, ports.journal, limits.snapshots)
         self._stopping = False
         self._joined = False
         self._next_report = 0

@@ -13,9 +13,15 @@ from millwheel.core.times import SECOND
 from millwheel.workers.ports import GroupCommits, SnapshotQueue
 from millwheel.workers.shard import Prepared, Shard
 
-BYTES = 32 << 20
-AGE_US = 30 * SECOND
-_RETRY_US = 5 * SECOND
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPace:
+    """A shard is snapshotted after so many bytes of commits, or after so long a time (µs) if there were any; a
+    snapshot that failed is tried again after ``retry_us``."""
+
+    bytes: int = 32 << 20
+    age_us: int = 30 * SECOND
+    retry_us: int = 5 * SECOND
 
 
 @dataclass(slots=True)
@@ -35,7 +41,8 @@ class _Shard:
 class SnapshotPolicy:
     """Decides for all shards of a worker; one checkpoint is on its way at a time."""
 
-    def __init__(self, queue: SnapshotQueue, journal: GroupCommits) -> None:
+    def __init__(self, queue: SnapshotQueue, journal: GroupCommits, pace: SnapshotPace | None = None) -> None:
+        self._pace = pace or SnapshotPace()
         self._queue = queue
         self._journal = journal
         self._shards: dict[str, _Shard] = {}
@@ -82,7 +89,7 @@ class SnapshotPolicy:
     def _due(self, shard: Shard, state: _Shard, now: int, leaving: bool) -> bool:
         if shard.made_number <= max(state.covered, 0) or now < state.not_before:
             return False
-        return leaving or state.journaled >= BYTES or now >= state.since + AGE_US
+        return leaving or state.journaled >= self._pace.bytes or now >= state.since + self._pace.age_us
 
     def _take(self, shard: Shard, state: _Shard, now: int) -> None:
         name = shard.identity.shard
@@ -110,7 +117,7 @@ class SnapshotPolicy:
         """Try again later; the journal keeps everything meanwhile."""
         state = self._shards.get(name)
         if state is not None and state.token == token:
-            state.path, state.not_before = "", now + _RETRY_US
-            state.journaled = max(state.journaled, BYTES)
+            state.path, state.not_before = "", now + self._pace.retry_us
+            state.journaled = max(state.journaled, self._pace.bytes)
         if self._busy == name:
             self._busy = ""

@@ -9,9 +9,10 @@ import pytest
 from millwheel.core.codec import Commit
 from millwheel.workers.productions import ShardIdentity
 from millwheel.workers.shard import Prepared
-from millwheel.workers.snapshots import AGE_US, BYTES, SnapshotPolicy
+from millwheel.workers.snapshots import SnapshotPace, SnapshotPolicy
 from millwheel.workers.turn import Hold
 
+AGE_US, BYTES = SnapshotPace().age_us, SnapshotPace().bytes
 FIRST_RETRY_US = 5_000_000
 
 
