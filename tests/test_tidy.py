@@ -154,11 +154,12 @@ def test_each_outside_system_has_one_door(library: str, doors: str) -> None:
 
 
 def test_only_entry_points_choose_adapters() -> None:
-    """What stands for an outside system is chosen in ``__main__``, by a command or by the driver, and passed on."""
+    """What stands for an outside system is chosen in ``__main__``, by a command, by the driver or by a test harness,
+    and passed on."""
     ports = (
         r"millwheel\.adapters\.\w+\.(FileJournals|FileSnapshots|RocksStores|ZooKeeperCoordination|EmbeddedZooKeeper)"
     )
-    choosers = r"millwheel/(cli/.*|launch/.*|adapters/.*|.*__main__)\.py"
+    choosers = r"millwheel/(cli/.*|launch/.*|testing/.*|adapters/.*|.*__main__)\.py"
 
     def trespasses(path: Path, name: str) -> bool:
         return bool(re.fullmatch(ports, name)) and not re.fullmatch(choosers, name_of(path))

@@ -165,12 +165,14 @@ class ComputationSpec:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """A stream's way out: ``kind`` is the registered name ("files", "stdout"), ``options`` its settings."""
+    """A stream's way out: ``kind`` is the registered name ("files", "stdout"), ``options`` its settings.
+    ``takes_late``: it also gets records that are late at the source."""
 
     stream: str
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""
+    takes_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ class Chunk:
 
     ``positions[i]`` numbers ``values[i]``; positions of records and rejects rise strictly within a partition,
     are greater than the position read from and at most ``next_position``, where the next read starts.
-    ``finished`` is True once a bounded partition has nothing more, ever.
+    ``finished`` is True once a bounded partition has nothing more, ever. ``watermark`` (µs) is the source's own word
+    that nothing before it will follow: what does is late. None: it follows the newest timestamp, ``max_delay`` behind.
     """
 
     positions: list[int]
@@ -52,6 +53,7 @@ class Chunk:
     next_position: int
     rejects: list[Reject] = field(default_factory=list)
     finished: bool = False
+    watermark: int | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -93,7 +95,8 @@ class FrameReader(Reader, Protocol):
 class Source(Protocol):
     """A description of input, cheap to construct; it is built on the driver and in every worker.
 
-    It may have an attribute ``poll_us``: how long to wait after a read that found nothing, µs (default 50,000).
+    It may have attributes ``poll_us``: how long to wait after a read that found nothing, µs (default 50,000), and
+    ``list_us``: how often an unbounded one is asked for its partitions (default a second).
     """
 
     bounded: bool

@@ -46,11 +46,13 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Factories of sources and sinks, and the loader of user code."""
+    """Factories of sources and sinks, and the loader of user code. ``listed`` gives the partitions that a bounded
+    source had when the run began (None: they lie in the root)."""
 
     source: Callable[..., Source]
     sink: Callable[..., Any]
     load: Callable[[str, str], Any] = load_object
+    listed: Callable[[str, Source], Sequence[Partition]] | None = None
 
 
 class Assembly:
@@ -154,6 +156,9 @@ class Assembly:
     def _partitions(self, stream: StreamSpec, source: Source) -> Callable[[], Sequence[Partition]]:
         if not source.bounded:
             return source.partitions
+        if self._outside.listed is not None:
+            listed = self._outside.listed(stream.name, source)
+            return lambda: listed
         kept = self._root / "inputs" / f"{stream.name}.json"
         names = msgspec.json.decode(kept.read_bytes(), type=list[Partition])
         return lambda: names

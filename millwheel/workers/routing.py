@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 
 from millwheel.core.column_batch import AnyBatch, ColumnBatch
-from millwheel.core.graph import Graph
+from millwheel.core.graph import Graph, Node
 from millwheel.core.keys import Key, check_key, key_hash
 from millwheel.core.records import Batch
-from millwheel.core.spec import ComputationSpec, KeyKind, KeySpec
+from millwheel.core.spec import KeyKind, KeySpec
 from millwheel.core.table import RangeTable
 from millwheel.errors import RecordError
 
@@ -54,7 +54,7 @@ class Fanout:
                 spec = next(given.key for given in graph.nodes[name].inputs if given.stream == stream)
                 field = spec.names[0] if spec.kind is KeyKind.FIELD else ""
                 extract = None if spec.kind is KeyKind.RECORD else load_extractor(spec)
-                consumer = Consumer(name, field, extract, _wants_late(graph.nodes[name].computation))
+                consumer = Consumer(name, field, extract, _wants_late(graph.nodes[name]))
                 self._consumers.setdefault(stream, []).append(consumer)
 
     def consumed(self, stream: str) -> bool:
@@ -128,7 +128,10 @@ def _key_column(batch: ColumnBatch, field: str) -> pl.Series | None:
     return column if column.dtype in (pl.Int64, pl.String) and not column.null_count() else None
 
 
-def _wants_late(computation: ComputationSpec | None) -> bool:
+def _wants_late(node: Node) -> bool:
+    if node.sink is not None:
+        return node.sink.takes_late
+    computation = node.computation
     return computation is not None and (computation.allowed_lateness_us > 0 or computation.late != "drop")
 
 

@@ -147,7 +147,8 @@ class Shard:
 
     def wakes_at(self, now: int) -> int:
         """The wall clock at which it must be looked at again, if nothing else happens."""
-        return min(self.operator.wakes_at(now), self._timers[Domain.PROCESSING].earliest())
+        passed = min(self._timers[Domain.PROCESSING].earliest(), MAX_TIME - 1) + 1
+        return min(self.operator.wakes_at(now), passed)
 
     def run(self, now: int) -> Prepared | None:
         """One turn: due timers, then arrivals; the result is applied to the local store, not durable yet."""

@@ -83,8 +83,9 @@ class SourceOperator:
         self._store = store
         self._spec = parts.stream
         self._known: dict[str, _Part] = {}
-        self._listed_at = -_LIST_EVERY_US
         self._poll_us: int = getattr(parts.source, "poll_us", 50_000)
+        self._list_us: int = getattr(parts.source, "list_us", _LIST_EVERY_US)
+        self._listed_at = -self._list_us
         self._awaiting_commit = False
         self._list(now)
 
@@ -96,7 +97,7 @@ class SourceOperator:
             return MAX_TIME
         polls = [part.next_poll for part in self._known.values() if not part.read_all]
         if not self._parts.source.bounded:
-            polls.append(self._listed_at + _LIST_EVERY_US)
+            polls.append(self._listed_at + self._list_us)
         return min(polls, default=MAX_TIME)
 
     def due_at(self) -> int:
@@ -104,7 +105,7 @@ class SourceOperator:
 
     def run(self, turn: Turn) -> None:
         self._settle(turn)
-        if not self._parts.source.bounded and turn.now >= self._listed_at + _LIST_EVERY_US:
+        if not self._parts.source.bounded and turn.now >= self._listed_at + self._list_us:
             self._list(turn.now)
         ready = [part for part in self._known.values() if not part.read_all and part.next_poll <= turn.now]
         if ready and not self._awaiting_commit:
@@ -123,6 +124,12 @@ class SourceOperator:
         for part in self._known.values():
             if part.reader is not None:
                 part.reader.close()
+
+    def look(self, now: int) -> None:
+        """There may be new input: list the partitions and read them at the next turn, whatever was planned."""
+        self._list(now)
+        for part in self._known.values():
+            part.next_poll = now
 
     # --- partitions and their watermarks -----------------------------------------------------------------
 
@@ -222,6 +229,7 @@ class _Sorting:
         self._judged = judged
         self._now = now
         self._letters: list[tuple[int, DeadLetter]] = []
+        self._stated = False
         self.newly_judged: list[int] = []
         self.max_timestamp = max_timestamp
         self.min_timestamp = MAX_TIME
@@ -229,6 +237,7 @@ class _Sorting:
     def sort(self, partition: str, read: Read) -> tuple[list[tuple[str, AnyBatch]], dict[str, int]]:
         """(batches for the consumers, counters), deterministic but for judgements by the clock."""
         counters = {"records_in": len(read) + len(read.rejects)}
+        self._stated = read.watermark is not None
         for reject in read.rejects:
             self._letter(reject.position, partition, reject.reason, reject.raw)
         stamps, problems = self._parts.timestamps.of(read.values)
@@ -249,6 +258,8 @@ class _Sorting:
             counters["dead_letters"] = len(self._letters)
             out += self._dead_letters(max(floor, 0))
         self.min_timestamp = min((mine.earliest for _, mine in out), default=MAX_TIME)
+        if read.watermark is not None and read.watermark > MIN_TIME:
+            self.max_timestamp = max(self.max_timestamp, read.watermark + self._spec.max_delay_us)
         return out, counters
 
     def _too_far(self, partition: str, read: Read, stamps: list[int], problems: dict[int, str]) -> set[int]:
@@ -276,6 +287,8 @@ class _Sorting:
         if not good:
             return set()
         delay, highest = self._spec.max_delay_us, max(self.max_timestamp, max(good))
+        if self._stated:
+            highest = self.max_timestamp
         if min(good) >= highest - delay:
             self.max_timestamp = highest
             return set()
@@ -284,7 +297,7 @@ class _Sorting:
         for place, stamp in enumerate(stamps):
             if place in bad:
                 continue
-            if stamp > running:
+            if stamp > running and not self._stated:
                 running = stamp
             elif stamp < running - delay:
                 late.add(place)

@@ -20,6 +20,7 @@ from millwheel.core.timers import Due, TimerQueue
 from millwheel.core.times import MAX_TIME
 from millwheel.core.window_specs import machine_from_spec
 from millwheel.core.windowing import Effects, LateRecord, Times
+from millwheel.core.windows import Window
 from millwheel.errors import CorruptionError, FencedError, InvariantError
 from millwheel.spec.loading import load_object
 from millwheel.workers.callbacks import Decode
@@ -153,6 +154,13 @@ class WindowedOperator:
 
     def close(self) -> None:
         pass
+
+    def open_windows(self, key: Key) -> list[Window]:
+        """The windows of a key that hold state and still take records, ordered by end."""
+        prefix = key_prefix(WINDOW, key, key_hash(key))
+        stored = [unpack(place[len(prefix) :]) for place, _ in self._overlay.scan(prefix)]
+        slots: list[Any] = [tuple(slot) if isinstance(slot, list) else slot for slot in stored]
+        return self._machine.open_windows(self._cells.of(key), slots)
 
     # --- timers ------------------------------------------------------------------------------------------
 

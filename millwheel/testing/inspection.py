@@ -1,0 +1,66 @@
+"""What a shard remembers of a key, read from its store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from millwheel.api import Computation, ListState, ValueState
+from millwheel.core.keys import Key, key_hash
+from millwheel.core.layout import STATE, TIMER, WINDOW, key_prefix, unpack
+from millwheel.core.records import Domain
+from millwheel.core.timers import TimerQueue
+from millwheel.core.times import MIN_TIME
+from millwheel.ports import StateStore
+from millwheel.workers.keyed_state import TTL_TAG, KeyedState
+from millwheel.workers.opening import read_timers
+from millwheel.workers.overlay import Overlay
+
+
+def callback_state(kind: type[Computation], store: StateStore, key: Key) -> dict[str, Any]:
+    """Every declared state of a key: the value (or its default), a list, or a dict."""
+    state = KeyedState(object.__new__(kind), Overlay(store), cache_entries=0)
+    state.key, state.timestamp = key, MIN_TIME
+    found: dict[str, Any] = {}
+    for name, handle in state.handles.items():
+        declared = _declared(kind, name)
+        if isinstance(declared, ValueState):
+            found[name] = handle.get()
+        elif isinstance(declared, ListState):
+            found[name] = list(handle)
+        else:
+            found[name] = dict(handle.items())
+    return found
+
+
+def _declared(kind: type, name: str) -> Any:
+    """The declaration of a state, wherever among the bases it stands."""
+    return next(vars(base)[name] for base in kind.__mro__ if name in vars(base))
+
+
+def window_state(store: StateStore, key: Key) -> dict[Any, Any]:
+    """What an aggregation remembers of a key, by slot; empty once all windows of the key are collected."""
+    prefix = key_prefix(WINDOW, key, key_hash(key))
+    return {_slot(place[len(prefix) :]): unpack(data) for place, data in store.scan(prefix)}
+
+
+def _slot(place: bytes) -> Any:
+    slot = unpack(place)
+    return tuple(slot) if isinstance(slot, list) else slot
+
+
+def timers_of(store: StateStore, key: Key) -> list[tuple[Domain, str, int]]:
+    """(domain, tag, at) of the timers of a key, in the order of their times, without those of the system."""
+    queues: dict[Domain, TimerQueue] = read_timers(store)
+    found = [
+        (domain, tag, at)
+        for domain, queue in queues.items()
+        for owner, tag, at in queue.items()
+        if owner == key and not tag.startswith(TTL_TAG)
+    ]
+    return sorted(found, key=lambda timer: (timer[2], timer[1]))
+
+
+def remembered(stores: Iterable[StateStore]) -> dict[bytes, bytes]:
+    """Everything that the shards of a node remember of their keys, as it is stored."""
+    return {place: data for store in stores for family in (STATE, WINDOW, TIMER) for place, data in store.scan(family)}

@@ -1,0 +1,321 @@
+"""A whole pipeline in memory: push records, move watermark and clock, read streams, look at state, crash.
+
+    with PipelineHarness("visits.yaml") as harness:
+        harness.push("visits", {"user": "ann", "page": "/", "time": 0})
+        harness.crash()
+        harness.advance_watermark(60_000_000)
+        assert harness.take("page_minutes") == [...]
+
+It is the real runtime: loops, shards, operators, commits, journals, recovery, watermark service. Only what is outside
+is replaced: processes, network, disk, clock, sources and sinks. Every time is an int of µs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from millwheel.core.graph import NodeKind
+from millwheel.core.keys import Key, check_key, key_hash
+from millwheel.core.records import Domain, Record
+from millwheel.core.spec import ComputationSpec, PipelineSpec, SourceSpec, StreamSpec
+from millwheel.core.windows import Window
+from millwheel.errors import MillwheelError
+from millwheel.ports import StateStore
+from millwheel.sources import build_source
+from millwheel.sources.base import Source
+from millwheel.spec.loading import load_object
+from millwheel.spec.problems import unknown
+from millwheel.testing import pushed
+from millwheel.testing.inspection import callback_state, remembered, timers_of, window_state
+from millwheel.testing.memory_cluster import ClusterOptions, ManualClock, MemoryCluster
+from millwheel.testing.pushed import DEFAULT_PARTITION, PushedStream
+from millwheel.testing.rewiring import rewired, spec_of, streams_of
+from millwheel.testing.stamping import check_time, stamped
+from millwheel.testing.taps import Taps
+from millwheel.workers.assembly import Assembly, Outside
+from millwheel.workers.shard import Shard
+from millwheel.workers.source import SourceOperator
+from millwheel.workers.windowed import WindowedOperator
+
+_DUPLICATES = "duplicates."
+
+
+class PipelineHarness:
+    """Runs ``pipeline``: the path of a YAML file, a PipelineSpec, or a Pipeline of the Python API.
+
+    ``params`` are the values of its ``${parameters}``; those that only sources and sinks mention need none. Nodes have
+    ``shards`` shards each, spread over ``workers`` workers. With ``crash_every`` everything dies after so many units of
+    work, again and again, and with ``crash_at`` after that very unit: the results stay the same. With ``run_sources``
+    the sources of the file run, instead of being pushed to. ``now`` is what the wall clock shows at first; without it,
+    it shows 0 and no record lies too far in the future.
+
+    After each call everything that can happen has happened. Raises PipelineError when the pipeline is wrong.
+    """
+
+    def __init__(
+        self,
+        pipeline: str | os.PathLike[str] | PipelineSpec | Any,
+        *,
+        params: Mapping[str, Any] | None = None,
+        shards: int = 2,
+        workers: int = 2,
+        crash_every: int | None = None,
+        crash_at: int | None = None,
+        run_sources: bool = False,
+        now: int | None = None,
+    ) -> None:
+        given = spec_of(pipeline, params)
+        self._sinks = {sink.stream for sink in given.sinks}
+        self.spec = rewired(given, run_sources=run_sources, check_future=now is not None)
+        self._pushed = {s.name: PushedStream(s.name) for s in self.spec.streams if _is_pushed(s)}
+        self._taps = Taps()
+        self._taken: Counter[str] = Counter()
+        self._listed: dict[str, Sequence[Any]] = {}
+        self._closed = False
+        clock = ManualClock(0 if now is None else check_time(now, "now"))
+        outside = Outside(self._source, self._taps.build, listed=self._partitions)
+        assembly = Assembly(self.spec, "", clock, outside)
+        options = ClusterOptions(shards, workers, crash_every=crash_every, crash_at=crash_at)
+        taps = [node.name for node in assembly.graph.nodes.values() if node.kind is NodeKind.SINK]
+        self._cluster = MemoryCluster(assembly.graph, assembly.make_shard, clock, options, taps)
+
+    # --- input -------------------------------------------------------------------------------------------
+
+    def push(self, stream: str, value: Any, timestamp: int | None = None, key: str | None = None) -> None:
+        """One record, or a list of records that arrive together, for a stream with a source.
+
+        They go the way of all input: timestamp, types, id, late or not, keys of the consumers. ``timestamp`` (µs) is
+        written into the stream's timestamp field of records that do not have it. ``key`` is for consumers without
+        a key of their own: the name of the file, or partition, that the records come from.
+        """
+        source = self._source_stream(stream, "pushed to")
+        values = value if isinstance(value, list) else [value]
+        if timestamp is not None:
+            spec = self.spec.stream(stream)
+            values = [stamped(each, spec, check_time(timestamp, "timestamp")) for each in values]
+        if key is not None and (not isinstance(key, str) or not key):
+            raise TypeError(
+                f"key={key!r}: it names what the records come from, such as a file, and is text; the keys of consumers "
+                "are taken from the records"
+            )
+        source.push(values, key or DEFAULT_PARTITION)
+        self._look([source])
+
+    def advance_watermark(self, t: int, stream: str | None = None) -> None:
+        """No record of ``stream`` (of all streams with a source) before ``t`` will be pushed, except late ones."""
+        check_time(t, "the watermark")
+        streams = self._chosen(stream)
+        for each in streams:
+            if t < each.watermark:
+                raise ValueError(
+                    f"a watermark never goes back: that of {each.name!r} is {each.watermark}, and {t} is before that"
+                )
+        for each in streams:
+            each.state_watermark(t)
+        self._look(streams)
+
+    def finish(self, stream: str | None = None) -> None:
+        """The input has ended, as that of a bounded source does: every window closes, every timer fires."""
+        streams = self._chosen(stream)
+        for each in streams:
+            each.finish()
+        self._look(streams)
+
+    def advance_processing_time(self, t: int) -> None:
+        """The wall clock goes on to ``t``; timers fire one after the other as it passes them."""
+        now = self._open().clock.now
+        if check_time(t, "the clock") < now:
+            raise ValueError(f"the clock is at {now} and cannot go back to {t}")
+        self._cluster.advance_clock(t)
+
+    def crash(self) -> None:
+        """Kill everything and lose whatever is not durable; begin again from journals and snapshots."""
+        self._open().crash()
+        self._cluster.settle()
+
+    def close(self) -> None:
+        """Release what the shards hold. The harness cannot be used afterwards; closing it again does nothing."""
+        if not self._closed:
+            self._closed = True
+            for shard in self._cluster.shards.values():
+                shard.close()
+
+    def __enter__(self) -> PipelineHarness:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- output ------------------------------------------------------------------------------------------
+
+    def read(self, stream: str) -> list[Any]:
+        """The values of all records of a stream so far, as a sink would write them. Those of one key in their order."""
+        return [record.value for record in self.records(stream)]
+
+    def take(self, stream: str) -> list[Any]:
+        """The values since the last ``take`` of this stream."""
+        values = self.read(stream)
+        taken, self._taken[stream] = self._taken[stream], len(values)
+        return values[taken:]
+
+    def records(self, stream: str) -> list[Record]:
+        """All records of a stream so far, with key and timestamp."""
+        self._open()
+        known = streams_of(self.spec)
+        if stream not in known:
+            raise ValueError(unknown("stream", stream, known))
+        return [Record(each.key, each.value, each.timestamp, stream) for each in self._taps.visible[stream]]
+
+    # --- looking in --------------------------------------------------------------------------------------
+
+    def state(self, computation: str, key: Key) -> dict[str, Any]:
+        """What a computation remembers of a key: each declared state by name. Of an aggregation, its slots: empty once
+        all windows of the key are collected."""
+        spec = self._computation(computation)
+        store = self._store(computation, key)
+        if spec.callback:
+            return callback_state(load_object(spec.callback, self.spec.folder), store, check_key(key))
+        return window_state(store, check_key(key))
+
+    def open_windows(self, computation: str, key: Key) -> list[Window]:
+        """The windows of a key that hold state and still take records, ordered by end."""
+        self._computation(computation)
+        operator = self._shard(computation, key).operator
+        if not isinstance(operator, WindowedOperator):
+            raise ValueError(f"{computation} has no windows; look at state({computation!r}, {key!r})")
+        return operator.open_windows(check_key(key))
+
+    def timers(self, computation: str, key: Key) -> list[tuple[Domain, str, int]]:
+        """The timers that are set for a key: (domain, tag, time), in the order of their times."""
+        self._computation(computation)
+        return timers_of(self._store(computation, key), check_key(key))
+
+    def watermark(self, computation: str) -> int:
+        """Up to where the input of a computation is complete (µs)."""
+        self._computation(computation)
+        return min(shard.input_watermark for shard in self._open().shards_of(computation))
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What was counted in all, as in the summary of a run: ``records_in``, ``late``, ``dead_letters``, …"""
+        totals: Counter[str] = Counter()
+        duplicates: Counter[str] = Counter()
+        for node in self._open().graph.nodes:
+            for name, count in self._counted(node).items():
+                if name.startswith(_DUPLICATES):
+                    duplicates[name] = max(duplicates[name], count)
+                else:
+                    totals[name] += count
+        if duplicates:
+            totals["duplicates"] = sum(duplicates.values())
+        return dict(totals)
+
+    def counters_of(self, computation: str) -> dict[str, int]:
+        """What one computation counted."""
+        self._computation(computation)
+        self._open()
+        return self._counted(computation)
+
+    @property
+    def now(self) -> int:
+        """What the wall clock shows (µs)."""
+        return self._cluster.clock.now
+
+    @property
+    def units(self) -> int:
+        """Units of work done so far: what ``crash_at`` counts."""
+        return self._cluster.units
+
+    @property
+    def crashes(self) -> int:
+        """How many times everything has died."""
+        return self._cluster.crashes
+
+    def remembered(self) -> dict[str, dict[bytes, bytes]]:
+        """All state and timers of each computation as stored, to compare one run with another."""
+        cluster = self._open()
+        return {c.name: remembered(shard.store for shard in cluster.shards_of(c.name)) for c in self.spec.computations}
+
+    # --- inside ------------------------------------------------------------------------------------------
+
+    def _open(self) -> MemoryCluster:
+        if self._closed:
+            raise MillwheelError("this harness is closed; make a new one")
+        return self._cluster
+
+    def _look(self, streams: Sequence[PushedStream]) -> None:
+        cluster = self._open()
+        for stream in streams:
+            for shard in cluster.shards_of(f"source.{stream.name}"):
+                assert isinstance(shard.operator, SourceOperator)
+                shard.operator.look(cluster.clock.now)
+        cluster.look()
+
+    def _chosen(self, stream: str | None) -> list[PushedStream]:
+        if stream is not None:
+            return [self._source_stream(stream, "given a watermark")]
+        if not self._pushed:
+            raise ValueError("with run_sources the sources of the pipeline move their watermarks themselves")
+        return [each for each in self._pushed.values() if not each.bounded]
+
+    def _source_stream(self, name: str, what: str) -> PushedStream:
+        self._open()
+        found = self._pushed.get(name)
+        if found is None:
+            raise ValueError(self._why_not(name, what))
+        if found.bounded:
+            raise ValueError(f"{name} was finished: nothing more can come")
+        return found
+
+    def _why_not(self, name: str, what: str) -> str:
+        maker = next((c.name for c in self.spec.computations if name in c.outputs), None)
+        if maker is not None:
+            return f"{name!r} cannot be {what}: the computation {maker!r} produces it. {self._advice()}"
+        if name in {stream.name for stream in self.spec.streams}:
+            return f"{name!r} cannot be {what}: its own source runs (run_sources=True)"
+        return unknown("stream", name, list(self._pushed), "Streams with a source")
+
+    def _advice(self) -> str:
+        return f"Push to a stream with a source: {', '.join(self._pushed) or 'there is none'}"
+
+    def _computation(self, name: str) -> ComputationSpec:
+        found = next((each for each in self.spec.computations if each.name == name), None)
+        if found is None:
+            raise ValueError(unknown("computation", name, [each.name for each in self.spec.computations]))
+        return found
+
+    def _shard(self, computation: str, key: Key) -> Shard:
+        return self._open().shard_of(computation, key_hash(check_key(key)))
+
+    def _store(self, computation: str, key: Key) -> StateStore:
+        return self._shard(computation, key).store
+
+    def _counted(self, node: str) -> dict[str, int]:
+        graph, counted = self._cluster.graph, Counter[str]()
+        sink = graph.nodes[node].sink
+        if sink is None or sink.stream in self._sinks:
+            for shard in self._cluster.shards_of(node):
+                counted.update(shard.meta.counters)
+        return dict(counted)
+
+    def _source(self, spec: SourceSpec, folder: str, schema: Any, fields: Mapping[str, str]) -> Any:
+        if spec.kind == pushed.KIND:
+            return self._pushed[spec.options["stream"]].typed(schema, fields)
+        return build_source(spec, folder, schema, fields)
+
+    def _partitions(self, stream: str, source: Source) -> Sequence[Any]:
+        if stream in self._pushed:
+            return source.partitions()
+        if stream not in self._listed:
+            self._listed[stream] = source.partitions()
+        return self._listed[stream]
+
+
+def _is_pushed(stream: StreamSpec) -> bool:
+    return stream.source is not None and stream.source.kind == pushed.KIND

@@ -1,0 +1,130 @@
+"""What a test pushes to a stream: a source that can be read again, so that a crash loses nothing of it.
+
+Each push and each word about the watermark has a place in a log, one log for each partition. So what is late follows
+from the log alone, however often it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from millwheel.core.times import MAX_TIME, MIN_TIME
+from millwheel.sources.base import Chunk, Partition, Reject
+from millwheel.sources.fields import FieldTypes
+
+KIND = "pushed"
+DEFAULT_PARTITION = "pushed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A record of one push, or a word about the watermark (``push`` 0). ``watermark`` is what holds from here on."""
+
+    value: Any
+    push: int
+    watermark: int
+
+
+class PushedStream:
+    """All that was pushed to one stream, and the source that the runtime reads it from."""
+
+    poll_us = MAX_TIME
+    list_us = MAX_TIME
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.bounded = False
+        """True once the stream was finished."""
+        self.watermark = MIN_TIME
+        self._logs: dict[str, list[_Row]] = {DEFAULT_PARTITION: []}
+        self._pushes = 0
+        self._schema: Any = None
+        self._fields = FieldTypes({})
+
+    # --- what the test does ------------------------------------------------------------------------------
+
+    def push(self, values: Sequence[Any], partition: str = DEFAULT_PARTITION) -> None:
+        """Append records, which are read together."""
+        self._pushes += 1
+        log = self._logs.setdefault(partition, [_Row(None, 0, self.watermark)])
+        log += [_Row(deepcopy(value), self._pushes, self.watermark) for value in values]
+
+    def state_watermark(self, watermark: int) -> None:
+        """Say that nothing before ``watermark`` follows, in every partition."""
+        self.watermark = watermark
+        for log in self._logs.values():
+            log.append(_Row(None, 0, watermark))
+
+    def finish(self) -> None:
+        """Say that nothing follows at all."""
+        self.bounded = True
+
+    # --- what the runtime does ---------------------------------------------------------------------------
+
+    def typed(self, schema: Any, fields: Mapping[str, str]) -> PushedStream:
+        """This source, with the types that the stream declares."""
+        self._schema, self._fields = schema, FieldTypes(fields)
+        return self
+
+    def partitions(self) -> Sequence[Partition]:
+        """The default one, and one for each key that was given to a push."""
+        return [Partition(name) for name in sorted(self._logs)]
+
+    def open(self, partition: Partition) -> PushedReader:
+        """A reader of what was pushed there."""
+        return PushedReader(self, self._logs[partition.name])
+
+    def typed_value(self, value: Any) -> tuple[Any, str]:
+        """(value as the stream's types have it, what is wrong with it)."""
+        copy = deepcopy(value)
+        if self._schema is not None:
+            try:
+                return msgspec.convert(msgspec.to_builtins(copy), self._schema), ""
+            except (msgspec.ValidationError, TypeError) as ex:
+                return None, str(ex)
+        if self._fields and type(copy) is dict:
+            return copy, self._fields.check([copy]).get(0, "")
+        return copy, ""
+
+
+class PushedReader:
+    """Reads one partition; each push is a read of its own."""
+
+    def __init__(self, stream: PushedStream, log: list[_Row]) -> None:
+        self._stream = stream
+        self._log = log
+
+    def read(self, position: int, max_records: int) -> Chunk:
+        rows = self._next(position, max_records)
+        after = position + len(rows)
+        watermark = rows[-1].watermark if rows else self._before(position)
+        chunk = Chunk([], [], after, finished=self._stream.bounded and after >= len(self._log), watermark=watermark)
+        for place, row in enumerate(rows, position + 1):
+            if not row.push:
+                continue
+            value, problem = self._stream.typed_value(row.value)
+            if problem:
+                chunk.rejects.append(Reject(place, msgspec.to_builtins(row.value, enc_hook=repr), problem))
+            else:
+                chunk.positions.append(place)
+                chunk.values.append(value)
+        return chunk
+
+    def close(self) -> None:
+        pass
+
+    def _next(self, position: int, max_records: int) -> list[_Row]:
+        rows: list[_Row] = []
+        for row in self._log[position : position + max_records]:
+            if rows and row.push != rows[0].push:
+                break
+            rows.append(row)
+        return rows
+
+    def _before(self, position: int) -> int:
+        return self._log[position - 1].watermark if position else MIN_TIME

@@ -1,0 +1,108 @@
+"""A pipeline as the harness runs it: sources that are pushed to, and a tap on every stream."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from millwheel.core.spec import DEAD_LETTERS, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
+from millwheel.errors import PipelineError
+from millwheel.spec import load_pipeline
+from millwheel.spec.document import parse, read_text
+from millwheel.spec.nodes import Node
+from millwheel.spec.parameters import references
+from millwheel.spec.problems import Problems
+from millwheel.testing import pushed, taps
+
+_UNSET = "not-set-in-this-test"
+
+
+def spec_of(pipeline: Any, params: Mapping[str, Any] | None) -> PipelineSpec:
+    """The pipeline of a file, of a spec, or of the fluent API. Raises PipelineError when it cannot run."""
+    if isinstance(pipeline, PipelineSpec):
+        return pipeline
+    if isinstance(pipeline, str | os.PathLike):
+        return _loaded(os.fspath(pipeline), {name: str(value) for name, value in (params or {}).items()})
+    made = pipeline.spec() if callable(getattr(pipeline, "spec", None)) else None
+    if not isinstance(made, PipelineSpec):
+        raise PipelineError(
+            f"{type(pipeline).__name__} is no pipeline; give the path of a YAML file, a Pipeline or a PipelineSpec"
+        )
+    return made
+
+
+def _loaded(file: str, params: Mapping[str, str]) -> PipelineSpec:
+    if not Path(file).is_file():
+        raise PipelineError(f"there is no pipeline file {file}; give the path of a YAML file")
+    return load_pipeline(file, {**_stand_ins(file), **params})
+
+
+def _stand_ins(file: str) -> dict[str, str]:
+    """Values for the parameters that only sources and sinks mention: those are not used here."""
+    top = parse(read_text(file), Problems(file))
+    if top is None or not top.is_map:
+        return {}
+    streams = top.value.get("streams")
+    outside = [top.value.get("sinks")]
+    if streams is not None and streams.is_map:
+        outside += [stream.value.get("source") for stream in streams.value.values() if stream.is_map]
+    there = {name for node in outside if node is not None for name in _mentioned(node, ())}
+    skipped = tuple(id(node) for node in outside if node is not None)
+    needed = set(_mentioned(top, skipped))
+    return {name: _UNSET for name in there - needed - set(os.environ) if not _has_default(outside, name)}
+
+
+def _mentioned(node: Node, skipped: tuple[int, ...]) -> Iterator[str]:
+    if id(node) in skipped:
+        return
+    if isinstance(node.value, dict | list):
+        for child in node.value.values() if isinstance(node.value, dict) else node.value:
+            yield from _mentioned(child, skipped)
+    else:
+        yield from references(node.text)
+
+
+def _has_default(nodes: list[Node | None], name: str) -> bool:
+    return any(f"${{{name}:-" in text for node in nodes if node is not None for text in _texts(node))
+
+
+def _texts(node: Node) -> Iterator[str]:
+    if isinstance(node.value, dict | list):
+        for child in node.value.values() if isinstance(node.value, dict) else node.value:
+            yield from _texts(child)
+    else:
+        yield node.text
+
+
+def rewired(spec: PipelineSpec, *, run_sources: bool, check_future: bool) -> PipelineSpec:
+    """The pipeline with pushed sources (unless they are to run) and a tap on every stream."""
+    streams = spec.streams if run_sources else tuple(_pushed(stream, check_future) for stream in spec.streams)
+    given = {sink.stream for sink in spec.sinks}
+    sinks = tuple(
+        SinkSpec(name, taps.KIND, takes_late=name not in given and spec.stream(name).source is not None)
+        for name in streams_of(spec)
+    )
+    return replace(spec, streams=streams, sinks=sinks)
+
+
+def _pushed(stream: StreamSpec, check_future: bool) -> StreamSpec:
+    if stream.source is None:
+        return stream
+    return replace(
+        stream,
+        source=SourceSpec(pushed.KIND, {"stream": stream.name}),
+        idle_after_us=None,
+        max_future_us=stream.max_future_us if check_future else None,
+    )
+
+
+def streams_of(spec: PipelineSpec) -> list[str]:
+    """Every stream that something is in, the dead letters last."""
+    names = [stream.name for stream in spec.streams if stream.source is not None]
+    for computation in spec.computations:
+        names += computation.outputs
+        names += [computation.late.partition(":")[2]] if computation.late.startswith("side:") else []
+    return list(dict.fromkeys([*(name for name in names if name != DEAD_LETTERS), DEAD_LETTERS]))

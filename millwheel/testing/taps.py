@@ -1,0 +1,93 @@
+"""Where the streams of a pipeline under test become visible: a sink in memory, which cuts are published to once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from datetime import date, datetime, time
+from typing import Any
+
+import msgspec
+
+from millwheel.core.spec import SinkSpec
+from millwheel.sinks.base import Cut, SinkRecord
+
+KIND = "tap"
+_CUT_RECORDS = 10_000
+
+
+class Taps:
+    """The world outside: what every stream has said so far. It survives all crashes."""
+
+    def __init__(self) -> None:
+        self.visible: dict[str, list[SinkRecord]] = defaultdict(list)
+        """Records by stream, in the order in which they became visible."""
+        self._prepared: dict[bytes, tuple[str, list[SinkRecord]]] = {}
+        self._published: set[bytes] = set()
+
+    def build(self, spec: SinkSpec, folder: str) -> Tap:
+        """The sink of one stream."""
+        return Tap(self, spec.stream)
+
+    def prepare(self, receipt: bytes, stream: str, records: list[SinkRecord]) -> None:
+        """Keep a cut that nobody sees yet."""
+        self._prepared[receipt] = (stream, records)
+
+    def publish(self, receipt: bytes) -> None:
+        """Make a cut visible, unless it is."""
+        if receipt not in self._published:
+            self._published.add(receipt)
+            stream, records = self._prepared.pop(receipt)
+            self.visible[stream] += records
+
+    def sweep(self, shard: str) -> None:
+        """Forget the cuts of a shard that were prepared and never committed."""
+        for receipt in [receipt for receipt in self._prepared if receipt.startswith(f"{shard}/".encode())]:
+            del self._prepared[receipt]
+
+
+class Tap:
+    """A :class:`millwheel.sinks.base.Sink` that shows what comes at once."""
+
+    flush_us = 0
+    cut_records = _CUT_RECORDS
+
+    def __init__(self, taps: Taps, stream: str) -> None:
+        self._taps = taps
+        self._stream = stream
+
+    def check(self, identity: str) -> None:
+        """Memory is always there."""
+
+    def open(self, shard: str, token: int) -> TapWriter:
+        """The writer of one shard."""
+        return TapWriter(self._taps, self._stream, shard)
+
+
+class TapWriter:
+    """Writes the cuts of one shard."""
+
+    def __init__(self, taps: Taps, stream: str, shard: str) -> None:
+        self._taps = taps
+        self._stream = stream
+        self._shard = shard
+
+    def prepare(self, cut: Cut) -> bytes:
+        receipt = f"{self._shard}/{cut.number}/{cut.attempt}".encode()
+        records = [replace(record, value=plain(record.value)) for record in cut.records]
+        self._taps.prepare(receipt, self._stream, records)
+        return receipt
+
+    def publish(self, receipt: bytes) -> None:
+        self._taps.publish(receipt)
+
+    def sweep(self, receipts: list[bytes]) -> None:
+        self._taps.sweep(self._shard)
+
+    def close(self) -> None:
+        pass
+
+
+def plain(value: Any) -> Any:
+    """A copy of a value as plain data, which nobody changes any more."""
+    return msgspec.to_builtins(value, builtin_types=(bytes, bytearray, datetime, date, time))
