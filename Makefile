@@ -12,7 +12,7 @@ test: test-fast test-slow
 
 # Without a JVM, in under a minute: enough for a change that touches only documents.
 test-fast: $(READY)
-	$(BIN)/python -m pytest -q -m "not slow" tests
+	$(BIN)/python -m pytest -q -m "not slow" tests examples
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -q -m slow tests
