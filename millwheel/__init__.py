@@ -5,6 +5,8 @@ What a pipeline's own code imports is here; everything else is the system's.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from millwheel.api import Computation, Context, ListState, MapState, ValueState
 from millwheel.core.aggregates import Aggregator
 from millwheel.core.panes import Pane, Retraction, Timing
@@ -21,6 +23,23 @@ from millwheel.core.triggers import (
     Trigger,
 )
 from millwheel.core.windows import Count, Cumulative, Custom, Global, Sessions, Sliding, Tumbling, Window
+
+if TYPE_CHECKING:
+    from millwheel.fluent import (
+        FileSink,
+        FileSource,
+        GeneratorSource,
+        InjectionSource,
+        KeyedStream,
+        OtherSink,
+        OtherSource,
+        Pipeline,
+        StdoutSink,
+        Stream,
+        WindowedStream,
+        agg,
+        param,
+    )
 
 __all__ = [
     "AfterAll",
@@ -39,22 +58,66 @@ __all__ = [
     "Custom",
     "Default",
     "Domain",
+    "FileSink",
+    "FileSource",
+    "GeneratorSource",
     "Global",
+    "InjectionSource",
+    "KeyedStream",
     "ListState",
     "MapState",
     "Never",
     "Once",
     "OrFinally",
+    "OtherSink",
+    "OtherSource",
     "Pane",
+    "Pipeline",
     "Record",
     "Repeat",
     "Retraction",
     "Sessions",
     "Sliding",
+    "StdoutSink",
+    "Stream",
     "Timer",
     "Timing",
     "Trigger",
     "Tumbling",
     "ValueState",
     "Window",
+    "WindowedStream",
+    "agg",
+    "param",
 ]
+
+_FLUENT = frozenset(
+    (
+        "FileSink",
+        "FileSource",
+        "GeneratorSource",
+        "InjectionSource",
+        "KeyedStream",
+        "OtherSink",
+        "OtherSource",
+        "Pipeline",
+        "StdoutSink",
+        "Stream",
+        "WindowedStream",
+        "agg",
+        "param",
+    )
+)
+
+
+def __getattr__(name: str) -> Any:
+    """The fluent API is imported when it is first asked for: workers of a YAML pipeline never are."""
+    if name not in _FLUENT:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from millwheel import fluent
+
+    return getattr(fluent, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -20,7 +20,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Pipeline = Annotated[str, typer.Argument(metavar="PIPELINE.yaml", help="the pipeline's YAML file")]
+Pipeline = Annotated[
+    str,
+    typer.Argument(
+        metavar="PIPELINE", help="the pipeline's YAML or Python file; FILE.py:NAME if that defines several pipelines"
+    ),
+]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="value of ${NAME} in the pipeline; repeatable")
 ]

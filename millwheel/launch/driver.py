@@ -21,7 +21,7 @@ from millwheel.launch.shipped import with_defaults
 from millwheel.launch.shipping import ship
 from millwheel.launch.summary import Summary
 from millwheel.sinks import build_sink
-from millwheel.spec import load_pipeline, resolve_params
+from millwheel.spec import PipelineFile, load_pipeline, resolve_params
 
 _ROOM_BYTES = 64 << 20
 """What a root must have free for a run to begin."""
@@ -53,8 +53,9 @@ class Driver:
 
     def _validated(self) -> PipelineSpec:
         path = self._settings.pipeline
-        if not Path(path).is_file():
-            raise SetupError(f"There is no pipeline file {path}; give the path of a YAML file")
+        file = PipelineFile.of(path).file
+        if not Path(file).is_file():
+            raise SetupError(f"There is no pipeline file {file}; give the path of a YAML or Python file")
         return load_pipeline(path, resolve_params(path, self._settings.params, os.environ, os.getcwd()))
 
     def _run_on(self, root: Root, spec: PipelineSpec) -> None:
@@ -86,7 +87,7 @@ class Driver:
         for sentence in changed_inputs(spec, root.path):
             self._say(f"Note: {sentence}; this run goes on with what the root began with.")
         keep_inputs(spec, root.path)
-        ship(Path(self._settings.pipeline), self._settings.params, root.path)
+        ship(self._settings.pipeline, self._settings.params, root.path)
         root.clear_scratch()
 
     def _say(self, sentence: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from millwheel.core.spec import DEAD_LETTERS, PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
-from millwheel.launch.shipping import ORIGIN_FILE, PARAMS_FILE, PIPELINE_FILE
+from millwheel.launch.shipping import ENTRY_FILE, ORIGIN_FILE, PARAMS_FILE, PIPELINE_FILE
 from millwheel.spec import load_pipeline
 
 
@@ -19,9 +19,11 @@ def load_shipped(root: str) -> PipelineSpec:
     try:
         params = msgspec.json.decode((folder / PARAMS_FILE).read_bytes(), type=dict[str, str])
         origin = (folder / ORIGIN_FILE).read_text(encoding="utf-8")
+        entry = folder / ENTRY_FILE
+        name = entry.read_text(encoding="utf-8") if entry.exists() else PIPELINE_FILE
     except (OSError, msgspec.DecodeError) as error:
         raise SetupError(f"{folder} holds no pipeline that `millwheel run` shipped: {error}") from error
-    return with_defaults(load_pipeline(str(folder / PIPELINE_FILE), params, origin=origin), root)
+    return with_defaults(load_pipeline(str(folder / name), params, origin=origin), root)
 
 
 def with_defaults(spec: PipelineSpec, root: str) -> PipelineSpec:

@@ -2,7 +2,8 @@
 
 A worker on another machine has neither the user's folder nor the user's environment, so the driver copies the
 YAML file (as ``pipeline.yaml``), all Python files and small data files to ``<root>/pipeline/``, and writes the
-values of all ``${parameters}``, the environment's included, to ``params.json`` beside them.
+values of all ``${parameters}``, the environment's included, to ``params.json`` beside them. A Python pipeline keeps its
+name, which its functions are found by; the file ``entry`` says which it is.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import msgspec
 
 from millwheel.errors import SetupError
 from millwheel.launch.root import write_atomically
-from millwheel.spec import resolve_params
+from millwheel.spec import PipelineFile, resolve_params
 
 PIPELINE_FILE = "pipeline.yaml"
 PARAMS_FILE = "params.json"
+ENTRY_FILE = "entry"
+"""Holds what is to be loaded (``visits.py:visits``) when it is not ``pipeline.yaml``."""
 ORIGIN_FILE = "origin"
 """Holds the folder the pipeline came from, which literal relative paths in it are relative to."""
 DATA_FILE_LIMIT_BYTES = 1_000_000
@@ -28,19 +31,27 @@ TOTAL_LIMIT_BYTES = 50_000_000
 _SKIPPED = re.compile(r"\.|__pycache__$|.*\.egg-info$|node_modules$|venv$")
 
 
-def ship(pipeline: Path, params: Mapping[str, str], root: Path) -> Path:
-    """Copy the pipeline below the root and return the copy's folder. Replaces what an earlier run shipped.
+def ship(pipeline: str | Path, params: Mapping[str, str], root: Path) -> Path:
+    """Copy the pipeline (``p.yaml``, ``p.py`` or ``p.py:name``) below the root and return the copy's folder. Replaces
+    what an earlier run shipped.
 
     Raises SetupError when there is more Python than a pipeline can have (it lies in the wrong folder).
     """
+    given = PipelineFile.of(str(pipeline))
+    file = Path(given.file)
     staged, target = root / ".pipeline", root / "pipeline"
     shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir()
-    _copy(pipeline.parent, staged, root)
-    shutil.copyfile(pipeline, staged / PIPELINE_FILE)
+    _copy(file.parent, staged, root)
+    if given.is_python:
+        entry = f"{file.name}:{given.variable}" if given.variable else file.name
+        write_atomically(staged / ENTRY_FILE, entry.encode())
+    else:
+        shutil.copyfile(file, staged / PIPELINE_FILE)
+        (staged / ENTRY_FILE).unlink(missing_ok=True)
     values = resolve_params(str(pipeline), params, os.environ, os.getcwd())
     write_atomically(staged / PARAMS_FILE, msgspec.json.encode(values))
-    write_atomically(staged / ORIGIN_FILE, str(pipeline.resolve().parent).encode())
+    write_atomically(staged / ORIGIN_FILE, str(file.resolve().parent).encode())
     shutil.rmtree(target, ignore_errors=True)
     os.replace(staged, target)
     return target

@@ -1,9 +1,10 @@
-"""Pipelines in YAML: read, filled in, checked, and turned into :class:`~millwheel.core.spec.PipelineSpec`.
+"""Pipelines in YAML and Python: read, filled in, checked, and turned into :class:`~millwheel.core.spec.PipelineSpec`.
 
 docs/pipeline.md describes the language. ``loading`` finds the Python objects that a pipeline names.
 """
 
 from millwheel.spec.command_line import resolve_params
 from millwheel.spec.pipelines import check_pipeline, load_pipeline
+from millwheel.spec.python_files import PipelineFile
 
-__all__ = ["check_pipeline", "load_pipeline", "resolve_params"]
+__all__ = ["PipelineFile", "check_pipeline", "load_pipeline", "resolve_params"]

@@ -10,6 +10,7 @@ from millwheel.spec.document import parse, read_text
 from millwheel.spec.nodes import Node
 from millwheel.spec.parameters import references
 from millwheel.spec.problems import Problems
+from millwheel.spec.python_files import PipelineFile, load_document
 
 _STARTS_PATH = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_-]*)")
 
@@ -19,16 +20,30 @@ def resolve_params(path: str, params: Mapping[str, str], environ: Mapping[str, s
     a sink made absolute from ``cwd``: workers stand elsewhere, and have another environment.
 
     A file that is no YAML gives no paths; :func:`~millwheel.spec.load_pipeline` says what is wrong with it. Raises
-    PipelineError when the file cannot be read.
+    PipelineError when the file cannot be read, or imported if it is Python.
     """
-    text = read_text(path)
-    mentioned = {name: environ[name] for name in references(text) if name in environ}
+    given = PipelineFile.of(path)
+    if given.is_python:
+        top: Node | None = load_document(given).top
+        names = _mentioned(top) if top is not None else set()
+    else:
+        text = read_text(path)
+        top, names = parse(text, Problems(path)), references(text)
+    mentioned = {name: environ[name] for name in names if name in environ}
     found = {**mentioned, **{name: str(value) for name, value in params.items()}}
-    top = parse(text, Problems(path))
     for name in set(_path_parameters(top)) if top is not None else ():
         if found.get(name) and "://" not in found[name]:
             found[name] = str(Path(cwd, found[name]))
     return found
+
+
+def _mentioned(node: Node) -> set[str]:
+    """The parameters in all texts at and below a node."""
+    if isinstance(node.value, dict):
+        return {name for child in node.value.values() for name in _mentioned(child)}
+    if isinstance(node.value, list):
+        return {name for child in node.value for name in _mentioned(child)}
+    return references(node.text)
 
 
 def _path_parameters(node: Node, name: str = "") -> Iterator[str]:

@@ -42,6 +42,8 @@ class _Owner:
 
 
 _owner = _Owner()
+_imported: dict[str, tuple[int, int]] = {}
+"""Python pipelines by path, with time and size of the file as it was imported."""
 
 
 def load_object(name: str, folder: str) -> Any:
@@ -61,6 +63,55 @@ def load_object(name: str, folder: str) -> Any:
             raise PipelineError(_no_such_name(name, part, found, module))
         found = getattr(found, part)
     return found
+
+
+def import_file(file: str) -> ModuleType:
+    """The module that a Python file of a pipeline is, imported again if the file has changed since.
+
+    Its folder becomes the one that modules are looked for in. Raises PipelineError with file and line of what went
+    wrong there.
+    """
+    path = Path(file).resolve()
+    try:
+        stat = path.stat()
+    except OSError as ex:
+        raise PipelineError(
+            f"{file}: the pipeline file cannot be read ({ex.strerror}); give the path of a file"
+        ) from None
+    if not path.stem.isidentifier():
+        raise PipelineError(
+            f"{file}: Python cannot import a file of this name; use letters, digits and _, as in visits.py"
+        )
+    with _lock:
+        folder, stamp = str(path.parent), (stat.st_mtime_ns, stat.st_size)
+        _own(folder)
+        _refuse_hiding(path.stem, folder)
+        if _imported.get(str(path)) != stamp:
+            sys.modules.pop(path.stem, None)
+            importlib.invalidate_caches()
+        try:
+            module = importlib.import_module(path.stem)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as ex:  # whatever the user's module raises while it is imported, SystemExit included
+            raise PipelineError(_file_failure(file, path, ex)) from ex
+        _imported[str(path)] = stamp
+    return module
+
+
+def _file_failure(file: str, path: Path, ex: BaseException) -> str:
+    """``visits.py:5: ValueError: …``; the innermost line that is the user's."""
+    if isinstance(ex, SyntaxError):
+        return f"{file if ex.filename == str(path) else ex.filename}:{ex.lineno}: this is no Python: {ex.msg}"
+    folder = path.parent
+    frames = [frame for frame in traceback.extract_tb(ex.__traceback__) if Path(frame.filename).is_relative_to(folder)]
+    place = file
+    if frames:
+        last = frames[-1]
+        place = f"{file if last.filename == str(path) else last.filename}:{last.lineno}"
+    text = str(ex) if isinstance(ex, (PipelineError, ValueError)) else f"{type(ex).__name__}: {ex}"
+    hint = "; install it where the workers run, too" if isinstance(ex, ModuleNotFoundError) else ""
+    return f"{place}: {text}{hint}"
 
 
 def _import(module_name: str, folder: str) -> ModuleType:

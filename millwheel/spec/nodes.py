@@ -18,6 +18,17 @@ MAX_NODES = 20_000
 """Values in a file, those that aliases repeat included."""
 
 
+class Line(int):
+    """A line of another file than the pipeline's own: a Python pipeline may be built by several."""
+
+    file: str
+
+    def __new__(cls, line: int, file: str) -> Line:
+        found = super().__new__(cls, line)
+        found.file = file
+        return found
+
+
 @dataclass(slots=True)
 class Node:
     """One value: a scalar, a ``dict[str, Node]`` or a ``list[Node]``.

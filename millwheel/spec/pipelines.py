@@ -1,4 +1,4 @@
-"""From a YAML file to a pipeline, or to everything that is wrong with it."""
+"""From a YAML or Python file to a pipeline, or to everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from millwheel.spec.loading import load_object
 from millwheel.spec.nodes import Node
 from millwheel.spec.parameters import Parameters
 from millwheel.spec.problems import Problems
+from millwheel.spec.python_files import Document, PipelineFile, load_document
 from millwheel.spec.reader import Reader
 from millwheel.spec.sinks import read_sink
 from millwheel.spec.streams import read_stream
@@ -37,12 +38,12 @@ def load_pipeline(
     origin: str | None = None,
     check_code: bool = True,
 ) -> PipelineSpec:
-    """Read, fill in and check a pipeline; warnings go to the log.
+    """Read, fill in and check the pipeline of ``p.yaml``, ``p.py`` or ``p.py:name``; warnings go to the log.
 
     ``params`` are values of ``${name}`` and come before those of ``environ`` (default: the process's). Relative paths
     of files are relative to ``origin`` (default: the file's folder). With ``check_code`` False no code of the user is
-    imported and no source or sink is made: for a copy that was checked before. Raises PipelineError with one sentence
-    for each problem: file, line, field, what is wrong, what to write instead.
+    imported (but a Python pipeline itself) and no source or sink is made: for a copy that was checked before. Raises
+    PipelineError with one sentence for each problem: file, line, field, what is wrong, what to write instead.
     """
     spec, warnings = check_pipeline(path, params, environ, origin=origin, check_code=check_code)
     for warning in warnings:
@@ -59,14 +60,36 @@ def check_pipeline(
     check_code: bool = True,
 ) -> tuple[PipelineSpec, list[str]]:
     """Like :func:`load_pipeline`, but returns the warnings beside the pipeline."""
-    file = os.fspath(path)
-    reader = Reader(Problems(file))
-    top = parse(read_text(file), reader.problems)
+    document = read_document(os.fspath(path))
+    return check_document(document, params, environ, origin=origin, check_code=check_code)
+
+
+def read_document(path: str) -> Document:
+    """The tree of a YAML or Python file, in which nothing has been filled in or checked. PipelineError when there is
+    none in it."""
+    given = PipelineFile.of(path)
+    if given.is_python:
+        return load_document(given)
+    problems = Problems(given.file)
+    top = parse(read_text(given.file), problems)
     if top is None:
-        raise reader.problems.error()
+        raise problems.error()
+    return Document(top, problems)
+
+
+def check_document(
+    document: Document,
+    params: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    origin: str | None = None,
+    check_code: bool = True,
+) -> tuple[PipelineSpec, list[str]]:
+    """What :func:`check_pipeline` does with what was read; changes the document."""
+    reader, top = Reader(document.problems), document.top
     parameters = Parameters(params or {}, os.environ if environ is None else environ, reader.problems)
     parameters.replace(top)
-    folder = str(Path(file).resolve().parent)
+    folder = str(Path(document.problems.file).resolve().parent)
     parts = _read(reader, top, folder, origin or folder, check_code)
     _check(reader, top, parts, check_code)
     if reader.problems.found:

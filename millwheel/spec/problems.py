@@ -45,8 +45,12 @@ class Problems:
             ordered[MAX_SHOWN:] = [f"{self.file}: … and {len(ordered) - MAX_SHOWN} more problems"]
         return PipelineError(*ordered)
 
+    def place(self, line: int) -> str:
+        """File and line."""
+        return f"{getattr(line, 'file', self.file)}:{line:d}"
+
     def _sentence(self, line: int, path: str, text: str) -> str:
-        return f"{self.file}:{line}: {path}: {text}" if path else f"{self.file}:{line}: {text}"
+        return f"{self.place(line)}: {path}: {text}" if path else f"{self.place(line)}: {text}"
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

@@ -42,7 +42,7 @@ class Reader:
 
     def where(self, node: Node) -> str:
         """The place of a node, for errors that come later."""
-        return f"{self.problems.file}:{node.line}"
+        return self.problems.place(node.line)
 
     # --- maps and lists ----------------------------------------------------------------------------------
 

@@ -11,10 +11,10 @@ from typing import Any
 from millwheel.core.spec import DEAD_LETTERS, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
 from millwheel.errors import PipelineError
 from millwheel.spec import load_pipeline
-from millwheel.spec.document import parse, read_text
 from millwheel.spec.nodes import Node
 from millwheel.spec.parameters import references
-from millwheel.spec.problems import Problems
+from millwheel.spec.pipelines import read_document
+from millwheel.spec.python_files import Documented, PipelineFile
 from millwheel.testing import pushed, taps
 
 _UNSET = "not-set-in-this-test"
@@ -26,24 +26,25 @@ def spec_of(pipeline: Any, params: Mapping[str, Any] | None) -> PipelineSpec:
         return pipeline
     if isinstance(pipeline, str | os.PathLike):
         return _loaded(os.fspath(pipeline), {name: str(value) for name, value in (params or {}).items()})
-    made = pipeline.spec() if callable(getattr(pipeline, "spec", None)) else None
-    if not isinstance(made, PipelineSpec):
+    if not isinstance(pipeline, Documented):
         raise PipelineError(
-            f"{type(pipeline).__name__} is no pipeline; give the path of a YAML file, a Pipeline or a PipelineSpec"
+            f"{type(pipeline).__name__} is no pipeline; give the path of a YAML or Python file, a Pipeline or a "
+            "PipelineSpec"
         )
-    return made
+    document, given = pipeline.millwheel_document(__file__, ""), {k: str(v) for k, v in (params or {}).items()}
+    return pipeline.spec({**_stand_ins(document.top), **given})
 
 
-def _loaded(file: str, params: Mapping[str, str]) -> PipelineSpec:
+def _loaded(path: str, params: Mapping[str, str]) -> PipelineSpec:
+    file = PipelineFile.of(path).file
     if not Path(file).is_file():
-        raise PipelineError(f"there is no pipeline file {file}; give the path of a YAML file")
-    return load_pipeline(file, {**_stand_ins(file), **params})
+        raise PipelineError(f"there is no pipeline file {file}; give the path of a YAML or Python file")
+    return load_pipeline(path, {**_stand_ins(read_document(path).top), **params})
 
 
-def _stand_ins(file: str) -> dict[str, str]:
+def _stand_ins(top: Node) -> dict[str, str]:
     """Values for the parameters that only sources and sinks mention: those are not used here."""
-    top = parse(read_text(file), Problems(file))
-    if top is None or not top.is_map:
+    if not top.is_map:
         return {}
     streams = top.value.get("streams")
     outside = [top.value.get("sinks")]

@@ -12,6 +12,7 @@ import typer.main
 
 from millwheel.cli.app import app
 from millwheel.spec import load_pipeline
+from tests.unit.fluent.twins import without_places
 
 REPO = Path(__file__).parents[2]
 PAGES = sorted([*REPO.glob("*.md"), *(REPO / "docs").glob("*.md"), *(REPO / "examples").glob("*/README.md")])
@@ -44,6 +45,13 @@ def test_the_pipeline_of_the_readme_is_right(tmp_path: Path) -> None:
     )
     assert [computation.name for computation in spec.computations] == ["returns", "by_page"]
     assert files["returning.py"].is_file()
+
+
+def test_the_pipeline_of_the_readme_is_the_same_in_python(tmp_path: Path) -> None:
+    files = _files_of_the_readme(tmp_path)
+    params = {"input": str(files["visits.jsonl"]), "output": str(tmp_path / "out")}
+    yaml, python = (load_pipeline(files[f"visits.{form}"], params) for form in ("yaml", "py"))
+    assert without_places(python) == without_places(yaml)
 
 
 @pytest.mark.slow

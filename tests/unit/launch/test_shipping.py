@@ -10,6 +10,7 @@ from millwheel.errors import SetupError
 from millwheel.launch import shipping
 from millwheel.launch.shipped import load_shipped
 from millwheel.launch.shipping import ship
+from millwheel.spec.loading import load_object
 
 PIPELINE = """
 pipeline: p
@@ -103,3 +104,38 @@ def test_a_folder_that_holds_everything_is_refused(folder: Path, monkeypatch: py
 def test_a_root_that_nobody_shipped_to_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="holds no pipeline"):
         load_shipped(str(tmp_path))
+
+
+PYTHON = """
+from millwheel import FileSink, FileSource, Pipeline, param
+from helpers.numbers import ONE
+
+other = Pipeline("other")
+mine = Pipeline("mine")
+hits = mine.read("hits", FileSource("data/*.jsonl", "jsonl"), timestamp="time", max_delay=param("LIMIT_OF_TEST"))
+hits.map(lambda value: value + ONE, name="more").write(FileSink(param("out")))
+"""
+
+
+def test_a_pipeline_in_python_keeps_its_name_and_finds_its_functions(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "visits.py").write_text(PYTHON)
+    (folder / "pipeline.yaml").write_text("pipeline: another")
+    monkeypatch.setenv("LIMIT_OF_TEST", "41s")
+    target = ship(f"{folder}/visits.py:mine", {"out": "/out"}, folder / "root")
+    assert json.loads((target / "params.json").read_text()) == {"out": "/out", "LIMIT_OF_TEST": "41s"}
+    monkeypatch.delenv("LIMIT_OF_TEST")
+    (folder / "visits.py").unlink()
+    spec = load_shipped(str(folder / "root"))
+    assert (spec.name, spec.folder, spec.streams[0].max_delay_us) == ("mine", str(target), 41_000_000)
+    assert spec.streams[0].source is not None
+    assert spec.streams[0].source.options["path"] == str(folder / "data" / "*.jsonl")
+    assert load_object(spec.computations[0].steps[0].function, spec.folder)(41) == 42
+
+
+def test_a_root_may_get_a_pipeline_in_the_other_form(folder: Path) -> None:
+    (folder / "visits.py").write_text(PYTHON)
+    ship(f"{folder}/visits.py:mine", {"out": "/out", "LIMIT_OF_TEST": "1s"}, folder / "root")
+    ship(folder / "mine.yaml", {"input": "/in"}, folder / "root")
+    assert load_shipped(str(folder / "root")).name == "p"

@@ -1,0 +1,32 @@
+"""Pipelines in Python: the same documents that YAML gives, written as calls. docs/python-api.md shows how."""
+
+from millwheel.fluent import agg
+from millwheel.fluent.ends import (
+    FileSink,
+    FileSource,
+    GeneratorSource,
+    InjectionSource,
+    OtherSink,
+    OtherSource,
+    StdoutSink,
+    param,
+)
+from millwheel.fluent.pipeline import Pipeline
+from millwheel.fluent.streams import KeyedStream, Stream
+from millwheel.fluent.windowed import WindowedStream
+
+__all__ = [
+    "FileSink",
+    "FileSource",
+    "GeneratorSource",
+    "InjectionSource",
+    "KeyedStream",
+    "OtherSink",
+    "OtherSource",
+    "Pipeline",
+    "StdoutSink",
+    "Stream",
+    "WindowedStream",
+    "agg",
+    "param",
+]

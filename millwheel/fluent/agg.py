@@ -1,0 +1,141 @@
+"""The aggregate functions of a window, for ``aggregate``:
+
+    from millwheel import agg
+
+    .aggregate({"hits": agg.count(), "bytes": agg.sum("size"), "p99": agg.quantile("latency_ms", 0.99)})
+
+``of`` is a field or an expression over the record; ``where`` an expression that a record must satisfy to count.
+docs/pipeline.md says what each costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from millwheel.core.aggregates import Aggregator
+
+__all__ = [
+    "Aggregate",
+    "approx_count_distinct",
+    "collect",
+    "count",
+    "count_distinct",
+    "first",
+    "last",
+    "max",
+    "mean",
+    "min",
+    "own",
+    "quantile",
+    "quantiles",
+    "stddev",
+    "sum",
+    "top_k",
+    "variance",
+]
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One field of a result. ``function`` is a built-in's name, or a class (or factory) of the user's own."""
+
+    function: str | Callable[..., Aggregator[Any]]
+    of: str = ""
+    where: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def count(of: str = "", *, where: str = "") -> Aggregate:
+    """How many records; with ``of``, how many that have it."""
+    return Aggregate("count", of, where)
+
+
+def sum(of: str, *, where: str = "") -> Aggregate:
+    """The exact sum, whatever the order."""
+    return Aggregate("sum", of, where)
+
+
+def mean(of: str, *, where: str = "") -> Aggregate:
+    """The mean, exact until the last division."""
+    return Aggregate("mean", of, where)
+
+
+def variance(of: str, *, population: bool = False, where: str = "") -> Aggregate:
+    """The variance of a sample, or of a whole ``population``."""
+    return Aggregate("variance", of, where, _population(population))
+
+
+def stddev(of: str, *, population: bool = False, where: str = "") -> Aggregate:
+    """The standard deviation of a sample, or of a whole ``population``."""
+    return Aggregate("stddev", of, where, _population(population))
+
+
+def min(of: str, *, where: str = "") -> Aggregate:
+    """The smallest number or text."""
+    return Aggregate("min", of, where)
+
+
+def max(of: str, *, where: str = "") -> Aggregate:
+    """The largest number or text."""
+    return Aggregate("max", of, where)
+
+
+def first(of: str, *, where: str = "") -> Aggregate:
+    """The value of the earliest record."""
+    return Aggregate("first", of, where)
+
+
+def last(of: str, *, where: str = "") -> Aggregate:
+    """The value of the latest record."""
+    return Aggregate("last", of, where)
+
+
+def top_k(of: str, k: int, *, where: str = "") -> Aggregate:
+    """The ``k`` largest values."""
+    return Aggregate("top_k", of, where, {"k": k})
+
+
+def collect(of: str, *, where: str = "") -> Aggregate:
+    """All values, in order of arrival."""
+    return Aggregate("collect", of, where)
+
+
+def count_distinct(of: str, *, where: str = "") -> Aggregate:
+    """How many different values, exactly. Keeps them all."""
+    return Aggregate("count_distinct", of, where)
+
+
+def approx_count_distinct(of: str, *, lg_k: int | None = None, where: str = "") -> Aggregate:
+    """About how many different values, in a few kB; ``lg_k`` (default 12) is the binary logarithm of the size."""
+    return Aggregate("approx_count_distinct", of, where, {} if lg_k is None else {"lg_k": lg_k})
+
+
+def quantile(of: str, q: float, *, accuracy: float | None = None, where: str = "") -> Aggregate:
+    """About the value below which the share ``q`` lies (0.99), within a relative ``accuracy`` (default 0.01)."""
+    return Aggregate("quantile", of, where, {"q": q, **_accuracy(accuracy)})
+
+
+def quantiles(of: str, q: Sequence[float], *, accuracy: float | None = None, where: str = "") -> Aggregate:
+    """Several quantiles as a list, for the price of one."""
+    return Aggregate("quantiles", of, where, {"q": list(q), **_accuracy(accuracy)})
+
+
+def own(
+    function: Callable[..., Aggregator[Any]],
+    of: str = "",
+    *,
+    options: Mapping[str, Any] | None = None,
+    where: str = "",
+) -> Aggregate:
+    """Your own :class:`millwheel.Aggregator`: the class, or a function that makes one, called with ``options``."""
+    return Aggregate(function, of, where, options or {})
+
+
+def _population(population: bool) -> dict[str, Any]:
+    return {"population": True} if population else {}
+
+
+def _accuracy(accuracy: float | None) -> dict[str, Any]:
+    return {} if accuracy is None else {"accuracy": accuracy}

@@ -1,0 +1,149 @@
+"""Where streams come from and go to: the sources of ``read`` and the sinks of ``write``.
+
+Paths are as in YAML: relative to the file of the pipeline, and ``"${name}"`` or :func:`param` is replaced by what
+``--set name=value`` gives. A setting that is None is left to its default, which docs/pipeline.md tells.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Literal
+
+Duration = str | timedelta
+"""A number and a unit, such as ``"500ms"``, ``"10s"``, ``"2m"`` or ``"1h30m"``; or a timedelta."""
+PathText = str | os.PathLike[str]
+
+
+def param(name: str, default: object = None) -> Any:
+    """A parameter of the pipeline: the value of ``--set name=…``, else of the environment variable, else ``default``.
+
+    It is filled in when the pipeline is loaded, not when this is called, and may stand wherever a text, a number or
+    a duration is expected: ``read("hits", FileSource(param("input"), "jsonl"), …)``.
+    """
+    return f"${{{name}}}" if default is None else f"${{{name}:-{default}}}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Base of the sources. ``kind`` is the name under which the source is registered."""
+
+    kind: ClassVar[str] = ""
+
+    def options(self) -> dict[str, Any]:
+        """The options that were given."""
+        return _given(self)
+
+
+@dataclass(frozen=True)
+class FileSource(Source):
+    """Files, each read in order by one worker.
+
+    ``path`` is a file, a glob, a folder, or a list of them. With ``follow`` the files are read on as they grow.
+    ``delimiter`` and ``columns`` are for CSV. Lines longer than ``max_line_bytes`` go to the dead letters.
+    """
+
+    kind: ClassVar[str] = "files"
+    path: PathText | Sequence[PathText]
+    format: Literal["jsonl", "csv", "parquet", "apache_combined"]
+    follow: bool | None = None
+    delimiter: str | None = None
+    columns: Sequence[str] | None = None
+    max_line_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class GeneratorSource(Source):
+    """Made-up records, ``rate`` per second (0: as fast as they are taken), ``count`` of them (None: without end).
+
+    ``factory(index, partition number)`` makes a value; by default ``{"id", "key", "value", "ts"}``.
+    """
+
+    kind: ClassVar[str] = "generator"
+    rate: float | None = None
+    count: int | None = None
+    keys: int | None = None
+    partitions: int | None = None
+    factory: Callable[[int, int], Any] | str | None = None
+    seed: int | None = None
+    start: str | datetime | None = None
+
+
+@dataclass(frozen=True)
+class InjectionSource(Source):
+    """Records that are sent in from outside, by ``millwheel inject`` or over gRPC. Give the stream an ``id``."""
+
+    kind: ClassVar[str] = "injection"
+
+
+@dataclass(frozen=True)
+class OtherSource(Source):
+    """A source that an installed package registered under ``name``, with its options."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def options(self) -> dict[str, Any]:
+        return dict(self.settings)
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Base of the sinks. ``kind`` is the name under which the sink is registered."""
+
+    kind: ClassVar[str] = ""
+
+    def options(self) -> dict[str, Any]:
+        """The options that were given."""
+        return _given(self)
+
+
+@dataclass(frozen=True)
+class FileSink(Sink):
+    """Part files in the folder ``path``: whole, committed and final, each record in them exactly once.
+
+    A file is written once its first record has waited for ``flush``, or once there are ``cut_records``.
+    ``with_key`` and ``with_timestamp`` add those as fields. ``fields`` are names and types of Parquet columns.
+    """
+
+    kind: ClassVar[str] = "files"
+    path: PathText
+    format: Literal["jsonl", "parquet"] | None = None
+    flush: Duration | None = None
+    cut_records: int | None = None
+    with_key: bool | None = None
+    with_timestamp: bool | None = None
+    fields: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class StdoutSink(Sink):
+    """JSON lines on standard output. They cannot be taken back: after a crash the last ones may come again."""
+
+    kind: ClassVar[str] = "stdout"
+    with_key: bool | None = None
+    with_timestamp: bool | None = None
+    flush: Duration | None = None
+
+
+@dataclass(frozen=True)
+class OtherSink(Sink):
+    """A sink that an installed package registered under ``name``, with its options."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def options(self) -> dict[str, Any]:
+        return dict(self.settings)
+
+
+def kind_of(end: Source | Sink) -> str:
+    """The name of the kind in YAML."""
+    return end.name if isinstance(end, (OtherSource, OtherSink)) else end.kind
+
+
+def _given(end: Source | Sink) -> dict[str, Any]:
+    values = {each.name: getattr(end, each.name) for each in fields(end)}
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,147 @@
+"""The Pipeline of the fluent API: what a Python file assigns at its top level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, overload
+
+from millwheel.core.spec import DEAD_LETTERS, PipelineSpec
+from millwheel.fluent import live
+from millwheel.fluent.code import CodeShelf
+from millwheel.fluent.draft import Draft, Input
+from millwheel.fluent.ends import Duration, Source, kind_of
+from millwheel.fluent.places import here
+from millwheel.fluent.streams import Flow, KeyedStream, Stream, Unkeyed, merged
+from millwheel.spec.pipelines import check_document
+from millwheel.spec.python_files import Document
+
+Fields = Mapping[str, type | Literal["int", "float", "str", "bool"]]
+
+
+class Pipeline:
+    """Streams and computations, under a name.
+
+    >>> from millwheel import FileSource, Pipeline, StdoutSink, Tumbling, agg
+    >>> visits = Pipeline("visits")
+    >>> hits = visits.read("hits", FileSource("hits.jsonl", "jsonl"), timestamp="time", max_delay="10s")
+    >>> by_page = hits.key_by("page").window(Tumbling("1m")).aggregate({"hits": agg.count()}, output="by_page")
+    >>> _ = by_page.write(StdoutSink())
+
+    Saved as ``visits.py`` this is run by ``millwheel run visits.py``. Nothing is checked before it is loaded: then all
+    that is wrong is told at once, with the lines of the calls. What can be said is what YAML can say; docs/pipeline.md
+    describes it, docs/python-api.md how it is written here.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._draft = Draft(name, here())
+        self._live = ""
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self._draft.name}>"
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self._draft.name
+
+    @property
+    def code(self) -> CodeShelf:
+        """The functions and objects that were given to the pipeline, as workers find them."""
+        return self._draft.code
+
+    # --- streams -----------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        stream: str,
+        source: Source,
+        *,
+        timestamp: str | Callable[[Any], Any] | None = None,
+        timestamp_unit: Literal["us", "ms", "s"] = "us",
+        id: str = "",
+        id_horizon: Duration | None = None,
+        max_delay: Duration | None = None,
+        idle_after: Duration | None = None,
+        max_future: Duration | None = None,
+        schema: type | str | None = None,
+        fields: Fields | None = None,
+    ) -> Stream:
+        """A stream from outside.
+
+        ``timestamp``: the field with the time at which a record happened (a number of ``timestamp_unit`` since 1970
+        UTC, or ISO 8601), or a function of the value. ``id``: the field by which copies are known, which may be
+        ``id_horizon`` apart (1h). ``max_delay``: how far a record may lie behind the newest of its file (0s).
+        ``idle_after``: a silent partition no longer holds the watermark (5s; ``"never"``). ``max_future``: records
+        further ahead of the clock are dead letters (1d; ``"never"``). ``schema``: the class that records are decoded
+        into. ``fields``: types of some fields, ``{"cost": float}``, which makes reading and aggregating quicker.
+        """
+        found: dict[str, Any] = {}
+        if isinstance(source, Source):
+            found["source"] = {kind_of(source): self._source_options(stream, source)}
+        else:
+            text = f"must be a source such as FileSource('hits.jsonl', 'jsonl'), not a {type(source).__name__}"
+            self._draft.note(f"streams.{stream}.source", text)
+        if timestamp is not None:
+            kept = self._draft.keep(timestamp, stream, "timestamp") if callable(timestamp) else timestamp
+            found["timestamp"] = kept if timestamp_unit == "us" else {"field": kept, "unit": timestamp_unit}
+        if id:
+            found["id"] = id if id_horizon is None else {"field": id, "horizon": id_horizon}
+        watermark = {"max_delay": max_delay, "idle_after": idle_after, "max_future": max_future}
+        if any(value is not None for value in watermark.values()):
+            found["watermark"] = {name: value for name, value in watermark.items() if value is not None}
+        self._draft.add_stream(stream, {**found, **self._types(stream, schema, fields)})
+        return self._stream(stream)
+
+    def stream(self, name: str, *, schema: type | str | None = None, fields: Fields | None = None) -> Stream:
+        """A stream by its name: one that is defined further down (for cycles), the late records of a window, an output
+        whose types you declare by ``schema`` or ``fields``."""
+        if schema is not None or fields is not None:
+            self._draft.add_stream(name, self._types(name, schema, fields))
+        return self._stream(name)
+
+    @property
+    def dead_letters(self) -> Stream:
+        """The records that could not be used, with the reason. Without a consumer or sink they lie below the root."""
+        return self._stream(DEAD_LETTERS)
+
+    @overload
+    def flatten(self, first: Unkeyed, *others: Unkeyed) -> Unkeyed: ...
+    @overload
+    def flatten(self, first: KeyedStream, *others: Flow) -> KeyedStream: ...
+    def flatten(self, first: Flow, *others: Flow) -> Flow:
+        """Several streams as one input of the next computation. Keyed ones keep their keys."""
+        inputs = merged(self._draft, (first, *others))
+        keyed = any(isinstance(flow, KeyedStream) for flow in (first, *others))
+        return KeyedStream(self._draft, inputs) if keyed else Unkeyed(self._draft, inputs)
+
+    # --- what becomes of it ------------------------------------------------------------------------------
+
+    def spec(self, params: Mapping[str, str] | None = None) -> PipelineSpec:
+        """The checked pipeline as a value, for tests and tools in this process; ``params`` are values of ``${name}``.
+
+        Raises PipelineError with everything that is wrong.
+        """
+        self._live = self._live or live.hold(self)
+        file = self._draft.place.file
+        return check_document(self._draft.document(file, f"{self._live}.code", False), params)[0]
+
+    def millwheel_document(self, file: str, prefix: str) -> Document:
+        """The document that the loader of pipelines reads."""
+        return self._draft.document(file, prefix)
+
+    def _stream(self, name: str) -> Stream:
+        return Stream(self._draft, (Input(name, here()),))
+
+    def _source_options(self, stream: str, source: Source) -> dict[str, Any]:
+        return {
+            name: self._draft.keep(value, stream, name) if callable(value) else value
+            for name, value in source.options().items()
+        }
+
+    def _types(self, stream: str, schema: Any, fields: Fields | None) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if schema is not None:
+            found["schema"] = schema if isinstance(schema, str) else self._draft.keep(schema, stream, "schema")
+        if fields is not None:
+            found["fields"] = {name: kind.__name__ if isinstance(kind, type) else kind for name, kind in fields.items()}
+        return found

@@ -1,0 +1,113 @@
+"""Where a call stands in the user's files, and Python values as the nodes that a YAML file would give."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from millwheel.core.times import duration_text
+from millwheel.spec.nodes import Line, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file."""
+
+    file: str
+    line: int
+
+    def seen_from(self, file: str) -> int:
+        """The line; one in another file than ``file`` says in which."""
+        return self.line if Path(self.file).resolve() == Path(file).resolve() else Line(self.line, self.file)
+
+
+def here() -> Place:
+    """The innermost line outside of this package that is being executed: the user's call."""
+    frame = sys._getframe(1)
+    package = os.path.dirname(os.path.dirname(sys._getframe(0).f_code.co_filename)) + os.sep
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A function, class or other object of the user's that a pipeline needs. ``slug`` names it in its pipeline."""
+
+    thing: Any
+    slug: str
+
+
+@dataclass(frozen=True, slots=True)
+class CodeKey:
+    """A map with one entry, whose name is that of some code."""
+
+    code: Code
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A value that was given in a place of its own."""
+
+    place: Place
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Turns values into nodes. ``name_of`` gives the ``module:name`` by which workers find some code; ``file`` is the
+    pipeline's own; ``complain(line, path, text)`` notes what cannot be written."""
+
+    file: str
+    name_of: Callable[[Code], str]
+    complain: Callable[[int, str, str], None]
+
+    def node(self, value: Any, place: Place, path: str = "") -> Node:
+        """The node of a value and of all that it holds."""
+        while isinstance(value, At):
+            place, value = value.place, value.value
+        if isinstance(value, CodeKey):
+            value = {self.name_of(value.code): value.value}
+        line = place.seen_from(self.file)
+        if isinstance(value, Mapping):
+            return self._map(value, place, Node({}, line, path))
+        if isinstance(value, (list, tuple)):
+            found = Node([], line, path)
+            found.value = [self.node(item, place, found.child_path(i)) for i, item in enumerate(value)]
+            return found
+        return self._scalar(value, line, path)
+
+    def _map(self, value: Mapping[Any, Any], place: Place, found: Node) -> Node:
+        for name, item in value.items():
+            if not isinstance(name, str):
+                self.complain(found.line, found.path, f"the name {name!r:.60} is no text; write it in quotes")
+                continue
+            found.value[name] = self.node(item, place, found.child_path(name))
+            found.key_lines[name] = found.value[name].line
+        return found
+
+    def _scalar(self, value: Any, line: int, path: str) -> Node:
+        if isinstance(value, Code):
+            value = self.name_of(value)
+        elif isinstance(value, timedelta):
+            value = duration_text(value // timedelta(microseconds=1))
+        elif isinstance(value, datetime):
+            value = value.isoformat()
+        elif isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        if isinstance(value, str):
+            return Node(value, line, path, value)
+        if value is None or isinstance(value, (bool, int, float)):
+            text = "" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
+            return Node(value, line, path, text, plain=True)
+        kind = type(value).__name__
+        self.complain(
+            line, path, f"a {kind} cannot stand here; give text, numbers, booleans, or lists and dicts of them"
+        )
+        return Node(None, line, path)

@@ -1,0 +1,238 @@
+"""Streams of a fluent pipeline: each method adds a computation to the pipeline and returns the stream of its results.
+
+What every computation may be told:
+
+- ``name``: what it is called in ``millwheel status``, in errors and in the root. Default: the name of its output.
+- ``output``: the stream of its results. Default: the name of the computation. Several may have the same output.
+- ``delivery``, ``productions``, ``max_attempts``: the guarantee, see docs/pipeline.md.
+- ``shards``: how many pieces the key space is cut into. Default: two per worker.
+
+Functions may be named functions, lambdas or nested ones. They must be pure: the same value gives the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, overload
+
+from millwheel.api import Computation
+from millwheel.core.windows import WindowFunction
+from millwheel.fluent.draft import Dials, Draft, Input
+from millwheel.fluent.ends import Duration, Sink, kind_of
+from millwheel.fluent.places import here
+from millwheel.fluent.windowed import Accumulation, Late, Opened, WindowedStream
+
+Delivery = Literal["exactly_once", "at_least_once"]
+Productions = Literal["strong", "weak"]
+Function = Callable[[Any], Any] | str
+"""A function of a record's value, or the text of an expression over its fields, or ``"module:function"``."""
+
+
+class Flow:
+    """What can be done with one stream or several, keyed or not."""
+
+    def __init__(self, draft: Draft, inputs: Sequence[Input]) -> None:
+        self._draft = draft
+        self._inputs = tuple(inputs)
+
+    def map(
+        self,
+        function: Function | Mapping[str, str],
+        *,
+        name: str = "",
+        output: str = "",
+        delivery: Delivery | None = None,
+        productions: Productions | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> Stream:
+        """Another value for each record: what ``function(value)`` returns.
+
+        A dict gives the fields of the new value, each as an expression: ``{"user": "user", "kb": "size / 1000"}``.
+        """
+        dials = Dials(delivery, productions, max_attempts, shards)
+        return self._step("map", function, name, output, dials)
+
+    def flat_map(
+        self,
+        function: Function,
+        *,
+        name: str = "",
+        output: str = "",
+        delivery: Delivery | None = None,
+        productions: Productions | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> Stream:
+        """Any number of values for each record: ``function(value)`` returns a list or another iterable of them."""
+        dials = Dials(delivery, productions, max_attempts, shards)
+        return self._step("flat_map", function, name, output, dials)
+
+    def filter(
+        self,
+        function: Function,
+        *,
+        name: str = "",
+        output: str = "",
+        delivery: Delivery | None = None,
+        productions: Productions | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> Stream:
+        """Only the records for which ``function(value)``, or an expression such as ``"status < 500"``, is true."""
+        dials = Dials(delivery, productions, max_attempts, shards)
+        return self._step("filter", function, name, output, dials)
+
+    @overload
+    def process(
+        self,
+        callback: type[Computation] | str,
+        *,
+        output: str = "",
+        options: Mapping[str, Any] | None = None,
+        name: str = "",
+        delivery: Delivery | None = None,
+        productions: Productions | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> Stream: ...
+    @overload
+    def process(
+        self,
+        callback: type[Computation] | str,
+        *,
+        output: list[str] | tuple[str, ...],
+        options: Mapping[str, Any] | None = None,
+        name: str = "",
+        delivery: Delivery | None = None,
+        productions: Productions | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> tuple[Stream, ...]: ...
+    def process(
+        self,
+        callback: type[Computation] | str,
+        *,
+        output: str | list[str] | tuple[str, ...] = "",
+        options: Mapping[str, Any] | None = None,
+        name: str = "",
+        delivery: Delivery | None = None,
+        productions: Productions | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> Stream | tuple[Stream, ...]:
+        """Runs a class derived from :class:`millwheel.Computation`, with state and timers per key.
+
+        ``options`` (plain data) are passed to its constructor by name. ``output`` is the stream that it produces to,
+        or a list of them, which gives a tuple of streams in the same order; an empty list for none.
+        """
+        outputs = (output,) if isinstance(output, str) and output else () if isinstance(output, str) else tuple(output)
+        word = callback.rpartition(":")[2] if isinstance(callback, str) else getattr(callback, "__name__", "callback")
+        found = self._draft.name_for(name, outputs[0] if outputs else "", word)
+        if isinstance(output, str):
+            outputs = outputs or (found,)
+        given = callback if isinstance(callback, str) else self._draft.keep(callback, found, "callback")
+        fields: dict[str, Any] = {"callback": given}
+        if options:
+            fields["options"] = options
+        if outputs:
+            fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
+        self._draft.add_computation(
+            found, self._inputs, {**fields, **Dials(delivery, productions, max_attempts, shards).fields()}
+        )
+        streams = tuple(self._stream(each) for each in outputs)
+        return streams[0] if isinstance(output, str) else streams
+
+    def window(
+        self,
+        window: WindowFunction,
+        *,
+        allowed_lateness: Duration | None = None,
+        late: Late = "drop",
+        output_time: Literal["end_of_window", "earliest", "latest"] | None = None,
+        accumulation: Accumulation | None = None,
+    ) -> WindowedStream:
+        """The records of each key that belong together: ``Tumbling("1m")``, ``Sessions("30m")``, an object of your
+        own with ``assign(timestamp)``, ….
+
+        A window takes late records for ``allowed_lateness`` longer; then they are dropped and counted, or ``late`` says
+        ``"refire"``, or ``"side:STREAM"`` for a stream of them (``pipeline.stream("STREAM")``). ``accumulation`` says
+        what a window that speaks again says: only what is new (``discarding``, the default), all so far
+        (``accumulating``), or all so far after taking back what it said before (``retracting``).
+        """
+        given = {
+            "allowed_lateness": allowed_lateness,
+            "late": None if late == "drop" else late,
+            "output_time": output_time,
+            "accumulation": accumulation,
+        }
+        fields = {name: value for name, value in given.items() if value is not None}
+        return WindowedStream(Opened(self._draft, self._inputs, window, here(), self._stream, fields))
+
+    def _step(self, kind: str, function: Any, name: str, output: str, dials: Dials) -> Stream:
+        found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_{kind}")
+        if callable(function):
+            function = self._draft.keep(function, found, kind)
+        fields = {kind: function, "output": output or found, **dials.fields()}
+        self._draft.add_computation(found, self._inputs, fields)
+        return self._stream(output or found)
+
+    def _stream(self, name: str) -> Stream:
+        return Stream(self._draft, (Input(name, here()),))
+
+
+class Unkeyed(Flow):
+    """Streams whose records have the keys that their producers gave."""
+
+    @overload
+    def key_by(self, key: str, *more: str) -> KeyedStream: ...
+    @overload
+    def key_by(self, key: Callable[[Any], Any]) -> KeyedStream: ...
+    def key_by(self, key: Any, *more: str) -> KeyedStream:
+        """The same records by another key: a field, several fields (a tuple), or a function of the value.
+
+        A key is text, a whole number, bytes, or a tuple of them. This adds no computation: the next one takes the key.
+        """
+        place = here()
+        found = [key, *more] if more else key
+        return KeyedStream(self._draft, [Input(each.stream, place, found) for each in self._inputs])
+
+    def flatten(self, *others: Unkeyed) -> Unkeyed:
+        """This stream and others as one input of the next computation."""
+        return Unkeyed(self._draft, merged(self._draft, (self, *others)))
+
+
+class KeyedStream(Flow):
+    """Streams with the key by which the next computation processes their records."""
+
+    def flatten(self, *others: Flow) -> KeyedStream:
+        """These records and others, each stream by its own key, as one input of the next computation."""
+        return KeyedStream(self._draft, merged(self._draft, (self, *others)))
+
+
+class Stream(Unkeyed):
+    """One named stream."""
+
+    @property
+    def name(self) -> str:
+        """Its name in errors, in ``millwheel status`` and for ``ctx.produce``."""
+        return self._inputs[0].stream
+
+    def write(self, sink: Sink) -> Stream:
+        """A way out of the pipeline. A stream has one at most. Returns the same stream."""
+        if isinstance(sink, Sink):
+            self._draft.add_sink(self.name, kind_of(sink), sink.options())
+        else:
+            kind = type(sink).__name__
+            self._draft.note(
+                f"sinks.{self.name}", f"must be a sink such as FileSink('out') or StdoutSink(), not a {kind}"
+            )
+        return self
+
+
+def merged(draft: Draft, flows: Sequence[Flow]) -> list[Input]:
+    """The inputs of several flows of one pipeline."""
+    for flow in flows:
+        if flow._draft is not draft:
+            draft.note("", f"the stream {flow._inputs[0].stream!r} belongs to another pipeline; read it in this one")
+    return [each for flow in flows for each in flow._inputs]
