@@ -224,6 +224,11 @@ class AfterWatermark(Trigger):
 
     on_time = True
 
+    def __post_init__(self) -> None:
+        for name, inner in (("early", self.early), ("late", self.late)):
+            if inner is not None and not isinstance(inner, Trigger):
+                raise ValueError(f"AfterWatermark: {name} is a trigger, not {inner!r}; write {name}=AfterCount(2)")
+
     def start(self) -> State:
         return [False, self.early.start() if self.early else 0]
 

@@ -30,11 +30,11 @@ from millwheel.sources.base import Source
 from millwheel.spec.loading import load_object
 from millwheel.spec.problems import unknown
 from millwheel.testing import pushed
+from millwheel.testing.arguments import check_time, stamped
 from millwheel.testing.inspection import callback_state, remembered, timers_of, window_state
 from millwheel.testing.memory_cluster import ClusterOptions, ManualClock, MemoryCluster
 from millwheel.testing.pushed import DEFAULT_PARTITION, PushedStream
 from millwheel.testing.rewiring import rewired, spec_of, streams_of
-from millwheel.testing.stamping import check_time, stamped
 from millwheel.testing.taps import Taps
 from millwheel.workers.assembly import Assembly, Outside
 from millwheel.workers.shard import Shard

@@ -30,10 +30,11 @@ from millwheel.core.machines import make_machine
 from millwheel.core.panes import Accumulation, OutputTime, Pane
 from millwheel.core.records import Domain
 from millwheel.core.timers import TimerQueue
-from millwheel.core.times import MIN_TIME, duration_us
+from millwheel.core.times import MAX_TIME, MIN_TIME, duration_us
 from millwheel.core.triggers import Default, Trigger
 from millwheel.core.windowing import Effects, LatePolicy, LateRecord, RejectedRecord, Slot, Times, Windowing
 from millwheel.core.windows import Window, WindowFunction
+from millwheel.testing.arguments import check_time, check_trigger, check_window, chosen
 
 Aggregate = Aggregator[Any] | str | Mapping[str, Any] | None
 
@@ -61,12 +62,12 @@ class WindowHarness:
         stored: bool = False,
     ) -> None:
         self.windowing = Windowing(
-            window=window,
-            trigger=trigger or Default(),
-            accumulation=Accumulation(accumulation),
+            window=check_window(window),
+            trigger=Default() if trigger is None else check_trigger(trigger),
+            accumulation=chosen(Accumulation, accumulation, "accumulation"),
             allowed_lateness=duration_us(allowed_lateness),
-            output_time=OutputTime(output_time),
-            late=LatePolicy(late),
+            output_time=chosen(OutputTime, output_time, "output_time"),
+            late=chosen(LatePolicy, late, "late"),
             takes_retractions=takes_retractions,
         )
         self.aggregation = _aggregation(aggregate)
@@ -93,10 +94,11 @@ class WindowHarness:
         self.push_bundle([(key, value, timestamp)])
 
     def push_bundle(self, records: Sequence[tuple[Key, Any, int]]) -> None:
-        """Records that arrive together: all are added, then each window's trigger is asked once."""
+        """Records that arrive together: all are added, then each window's trigger is asked once. ``records`` are
+        (key, value, timestamp)."""
         by_key: dict[Key, list[tuple[Any, int]]] = {}
         for key, value, timestamp in records:
-            by_key.setdefault(check_key(key), []).append((value, timestamp))
+            by_key.setdefault(check_key(key), []).append((value, check_time(timestamp, "timestamp")))
         for key, own in by_key.items():
             effects = Effects()
             self.machine.on_records(self._state(key), key, own, self._times(), effects)
@@ -108,6 +110,7 @@ class WindowHarness:
 
         With a ``share`` it is the watermark of that share of the input (see AfterPercentileWatermark).
         """
+        check_time(t, "the watermark", MAX_TIME)
         if share is not None:
             self.percentiles[share] = t
         elif t < self.watermark:
@@ -118,7 +121,7 @@ class WindowHarness:
 
     def advance_processing_time(self, t: int) -> None:
         """The wall clock now shows ``t`` (it starts at 0). Fires what that makes due."""
-        if t < self.now:
+        if check_time(t, "the clock") < self.now:
             raise ValueError(f"the clock is at {self.now} and cannot go back to {t}")
         self.now = t
         self._fire_due()
@@ -227,6 +230,10 @@ def _aggregation(aggregate: Aggregate) -> Aggregation:
         return SingleAggregation(aggregate)
     if isinstance(aggregate, str):
         return SingleAggregation(make_aggregator(aggregate, {}))
+    if not isinstance(aggregate, Mapping):
+        raise ValueError(
+            f"aggregate={aggregate!r}: give a function name, an Aggregator, or {{name: {{function: field}}}}"
+        )
     return NamedAggregation([_named(name, given) for name, given in aggregate.items()])
 
 

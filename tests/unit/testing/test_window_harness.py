@@ -132,3 +132,29 @@ def test_a_key_that_is_none_is_refused_as_the_runtime_does() -> None:
 
     with pytest.raises(RecordError, match="missing key"):
         WindowHarness(Tumbling(10)).push(None, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: WindowHarness("10s"), "'10s' is no window; write for example Tumbling"),
+        (lambda: WindowHarness(Tumbling), "is no window"),
+        (lambda: WindowHarness(Tumbling(10), AfterCount), "is no trigger; write for example"),
+        (lambda: WindowHarness(Tumbling(10), accumulation="discard"), "one of discarding, accumulating, retracting"),
+        (lambda: WindowHarness(Tumbling(10), output_time="eow"), "one of end_of_window, earliest, latest"),
+        (lambda: WindowHarness(Tumbling(10), aggregate=5), "aggregate=5: give a function name"),
+        (lambda: AfterWatermark(early=2), "early is a trigger, not 2"),
+        (lambda: WindowHarness(Tumbling(10)).push("k", 1, 2**63 - 1), "outside the times that can be counted"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_what_to_write(wrong: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        wrong()
+
+
+@pytest.mark.parametrize("time", [1.5, "10s", None, True])
+def test_times_are_whole_numbers(time: Any) -> None:
+    harness = WindowHarness(Tumbling(10))
+    for call in (harness.advance_watermark, harness.advance_processing_time, lambda t: harness.push("k", 1, t)):
+        with pytest.raises(TypeError, match="whole number of µs"):
+            call(time)

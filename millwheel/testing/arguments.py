@@ -1,22 +1,51 @@
-"""The times that a test gives: checked, and written into records where a stream looks for them."""
+"""What a test passes to a harness, checked, with a sentence about what is wrong."""
 
 from __future__ import annotations
 
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 import msgspec
 
 from millwheel.core.spec import StreamSpec
 from millwheel.core.times import MAX_TIME
+from millwheel.core.triggers import Trigger
+from millwheel.core.windows import Count, Cumulative, Custom, Global, Sessions, Sliding, Tumbling, WindowFunction
+
+E_ = TypeVar("E_", bound=Enum)
+_WINDOWS = (Tumbling, Sliding, Sessions, Global, Count, Cumulative, Custom)
+_FAR = MAX_TIME // 2
 
 
-def check_time(given: Any, what: str) -> int:
-    """``given`` if it is a time in µs. Raises TypeError or ValueError with a sentence."""
+def check_time(given: Any, what: str, limit: int = _FAR) -> int:
+    """``given`` if it is a time in µs up to ``limit``. Raises TypeError or ValueError with a sentence."""
     if isinstance(given, bool) or not isinstance(given, int):
         raise TypeError(f"{what} must be a whole number of µs since 1970 UTC, not {given!r} ({type(given).__name__})")
-    if not -MAX_TIME <= given <= MAX_TIME // 2:
+    if not -MAX_TIME - 1 <= given <= limit:
         raise ValueError(f"{what} {given} lies outside the times that can be counted; the end of input is finish()")
     return given
+
+
+def chosen(kind: type[E_], given: str, what: str) -> E_:
+    """The member of ``kind`` that ``given`` names."""
+    try:
+        return kind(given)
+    except ValueError:
+        raise ValueError(f"{what}={given!r}: write one of {', '.join(member.value for member in kind)}") from None
+
+
+def check_window(given: Any) -> WindowFunction:
+    """``given`` if it is a window, made."""
+    if isinstance(given, _WINDOWS):
+        return given
+    raise ValueError(f"window={given!r} is no window; write for example Tumbling('10s')")
+
+
+def check_trigger(given: Any) -> Trigger:
+    """``given`` if it is a trigger, made."""
+    if isinstance(given, Trigger):
+        return given
+    raise ValueError(f"trigger={given!r} is no trigger; write for example AfterWatermark(early=AfterCount(2))")
 
 
 def stamped(value: Any, stream: StreamSpec, timestamp: int) -> Any:
