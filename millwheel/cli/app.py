@@ -114,6 +114,18 @@ def validate(pipeline: Pipeline, sets: Sets = None) -> None:
 
 
 @app.command()
+def explain(
+    pipeline: Pipeline,
+    sets: Sets = None,
+    svg: Annotated[str, typer.Option(metavar="FILE.svg", help="also draw it there, as an SVG")] = "",
+) -> None:
+    """Draw a pipeline: its streams, keys, windows, triggers and guarantees. Sources and sinks need no parameters."""
+    from millwheel.cli.explain import explain as show
+
+    show(pipeline, parse_sets(sets or []), svg, Console(width=None if sys.stdout.isatty() else 120))
+
+
+@app.command()
 def status(root: RunningRoot = "") -> None:
     """Show the watermark of each node, what holds it, and who owns which range."""
     from millwheel.cli.status import status as show

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from millwheel.spec.document import parse, read_text
 from millwheel.spec.nodes import Node
-from millwheel.spec.parameters import references
+from millwheel.spec.parameters import mentioned_in, references
 from millwheel.spec.problems import Problems
 from millwheel.spec.python_files import PipelineFile, load_document
 
@@ -25,7 +25,7 @@ def resolve_params(path: str, params: Mapping[str, str], environ: Mapping[str, s
     given = PipelineFile.of(path)
     if given.is_python:
         top: Node | None = load_document(given).top
-        names = _mentioned(top) if top is not None else set()
+        names = mentioned_in(top)
     else:
         text = read_text(path)
         top, names = parse(text, Problems(path)), references(text)
@@ -35,15 +35,6 @@ def resolve_params(path: str, params: Mapping[str, str], environ: Mapping[str, s
         if found.get(name) and "://" not in found[name]:
             found[name] = str(Path(cwd, found[name]))
     return found
-
-
-def _mentioned(node: Node) -> set[str]:
-    """The parameters in all texts at and below a node."""
-    if isinstance(node.value, dict):
-        return {name for child in node.value.values() for name in _mentioned(child)}
-    if isinstance(node.value, list):
-        return {name for child in node.value for name in _mentioned(child)}
-    return references(node.text)
 
 
 def _path_parameters(node: Node, name: str = "") -> Iterator[str]:

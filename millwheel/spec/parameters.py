@@ -7,8 +7,9 @@ is a number); inside a longer text it is text. ``$${`` is a ``${`` that is meant
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from millwheel.spec.document import scalar
 from millwheel.spec.nodes import Node
@@ -89,3 +90,40 @@ class Parameters:
         meant = did_you_mean(name, self._params).replace("; did you mean", ", but there is").rstrip("?")
         fix = f"give one with --set {name}=VALUE, or write a default: ${{{name}:-default}}"
         self._problems.add(node.line, node.path, f"${{{name}}} has no value{meant}; {fix}")
+
+
+def stand_ins(top: Node, value: Callable[[str], str]) -> dict[str, str]:
+    """Values, made by ``value(name)``, for the parameters without one that only sources and sinks mention: for whoever
+    does not use those."""
+    streams = top.value.get("streams") if top.is_map else None
+    outside = [top.value.get("sinks")] if top.is_map else []
+    if streams is not None and streams.is_map:
+        outside += [stream.value.get("source") for stream in streams.value.values() if stream.is_map]
+    texts = [text for node in outside if node is not None for text in _texts(node, ())]
+    there = {name for text in texts for name in references(text)}
+    skipped = tuple(id(node) for node in outside if node is not None)
+    needed = {name for text in _texts(top, skipped) for name in references(text)}
+    return {
+        name: value(name)
+        for name in there - needed - set(os.environ)
+        if not any(f"${{{name}:-" in text for text in texts)
+    }
+
+
+def mentioned_in(node: Node | None) -> set[str]:
+    """The parameters in all texts at and below a node."""
+    return set() if node is None else {name for text in _texts(node, ()) for name in references(text)}
+
+
+def _texts(node: Node, skipped: tuple[int, ...]) -> Iterator[str]:
+    """The texts at and below a node, but for what is skipped."""
+    if id(node) in skipped:
+        return
+    if isinstance(node.value, dict):
+        for child in node.value.values():
+            yield from _texts(child, skipped)
+    elif isinstance(node.value, list):
+        for child in node.value:
+            yield from _texts(child, skipped)
+    else:
+        yield node.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,7 @@ from typing import Any
 from millwheel.core.spec import DEAD_LETTERS, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
 from millwheel.errors import PipelineError
 from millwheel.spec import load_pipeline
-from millwheel.spec.nodes import Node
-from millwheel.spec.parameters import references
+from millwheel.spec.parameters import stand_ins
 from millwheel.spec.pipelines import read_document
 from millwheel.spec.python_files import Documented, PipelineFile
 from millwheel.testing import pushed, taps
@@ -32,50 +31,18 @@ def spec_of(pipeline: Any, params: Mapping[str, Any] | None) -> PipelineSpec:
             "PipelineSpec"
         )
     document, given = pipeline.millwheel_document(__file__, ""), {k: str(v) for k, v in (params or {}).items()}
-    return pipeline.spec({**_stand_ins(document.top), **given})
+    return pipeline.spec({**stand_ins(document.top, _unset), **given})
 
 
 def _loaded(path: str, params: Mapping[str, str]) -> PipelineSpec:
     file = PipelineFile.of(path).file
     if not Path(file).is_file():
         raise PipelineError(f"there is no pipeline file {file}; give the path of a YAML or Python file")
-    return load_pipeline(path, {**_stand_ins(read_document(path).top), **params})
+    return load_pipeline(path, {**stand_ins(read_document(path).top, _unset), **params})
 
 
-def _stand_ins(top: Node) -> dict[str, str]:
-    """Values for the parameters that only sources and sinks mention: those are not used here."""
-    if not top.is_map:
-        return {}
-    streams = top.value.get("streams")
-    outside = [top.value.get("sinks")]
-    if streams is not None and streams.is_map:
-        outside += [stream.value.get("source") for stream in streams.value.values() if stream.is_map]
-    there = {name for node in outside if node is not None for name in _mentioned(node, ())}
-    skipped = tuple(id(node) for node in outside if node is not None)
-    needed = set(_mentioned(top, skipped))
-    return {name: _UNSET for name in there - needed - set(os.environ) if not _has_default(outside, name)}
-
-
-def _mentioned(node: Node, skipped: tuple[int, ...]) -> Iterator[str]:
-    if id(node) in skipped:
-        return
-    if isinstance(node.value, dict | list):
-        for child in node.value.values() if isinstance(node.value, dict) else node.value:
-            yield from _mentioned(child, skipped)
-    else:
-        yield from references(node.text)
-
-
-def _has_default(nodes: list[Node | None], name: str) -> bool:
-    return any(f"${{{name}:-" in text for node in nodes if node is not None for text in _texts(node))
-
-
-def _texts(node: Node) -> Iterator[str]:
-    if isinstance(node.value, dict | list):
-        for child in node.value.values() if isinstance(node.value, dict) else node.value:
-            yield from _texts(child)
-    else:
-        yield node.text
+def _unset(name: str) -> str:
+    return _UNSET
 
 
 def rewired(spec: PipelineSpec, *, run_sources: bool, check_future: bool) -> PipelineSpec:

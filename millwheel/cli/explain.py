@@ -1,0 +1,33 @@
+"""``millwheel explain``: what a pipeline is, drawn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from millwheel.errors import SetupError
+from millwheel.explain.picture import picture_of
+from millwheel.explain.svg import svg_of
+from millwheel.explain.tree import tree_of
+from millwheel.spec import load_pipeline, resolve_params
+from millwheel.spec.parameters import stand_ins
+from millwheel.spec.pipelines import read_document
+
+
+def explain(pipeline: str, params: Mapping[str, str], svg: str, console: Console) -> None:
+    """Print the tree, and write the SVG if it has a name. Parameters of sources and sinks that have no value are
+    shown as they are written."""
+    unset = stand_ins(read_document(pipeline).top, lambda name: f"${{{name}}}")
+    given = resolve_params(pipeline, params, os.environ, os.getcwd())
+    picture = picture_of(load_pipeline(pipeline, {**unset, **given}))
+    if svg:
+        try:
+            Path(svg).write_text(svg_of(picture), encoding="utf-8")
+        except OSError as error:
+            raise SetupError(
+                f"{svg} cannot be written: {error.strerror}; name a file in a folder that exists"
+            ) from error
+    console.print(tree_of(picture))

@@ -1,0 +1,189 @@
+"""A pipeline as boxes and arrows: what every drawing of it shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from millwheel.core.graph import Graph, Node, NodeKind, build_graph
+from millwheel.core.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
+from millwheel.core.times import duration_text
+from millwheel.explain import words
+
+
+class BoxKind(Enum):
+    """What a box stands for."""
+
+    SOURCE = "source"
+    WINDOW = "window"
+    CALLBACK = "callback"
+    STEPS = "steps"
+    SINK = "sink"
+    DEAD_LETTERS = "dead letters"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A node. ``lines`` say what it does, ``note`` is the small print, ``where`` its place in the user's file."""
+
+    name: str
+    kind: BoxKind
+    title: str
+    lines: tuple[str, ...] = ()
+    note: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """A stream from the box that fills it to one that consumes it; ``key`` is in words, "" for the producer's."""
+
+    source: str
+    target: str
+    stream: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Boxes in the order of the pipeline, and arrows between them by name."""
+
+    title: str
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+
+    def box(self, name: str) -> Box:
+        """The box of that name."""
+        return next(box for box in self.boxes if box.name == name)
+
+
+def picture_of(spec: PipelineSpec) -> Picture:
+    """The picture of a valid pipeline. Paths are relative to its folder, or to where the process stands."""
+    graph = build_graph(spec)
+    boxes = [_box(node, graph, spec) for node in graph.nodes.values()]
+    arrows = list(_arrows(graph))
+    if any(arrow.source == DEAD_LETTERS for arrow in arrows):
+        boxes.append(Box(DEAD_LETTERS, BoxKind.DEAD_LETTERS, "all nodes", ("records that could not be used",)))
+    return Picture(spec.name, tuple(boxes), tuple(arrows))
+
+
+def _arrows(graph: Graph) -> Iterator[Arrow]:
+    """Dead letters come from every node: they are drawn as coming from a box of their own."""
+    for node in graph.nodes.values():
+        for given in node.inputs:
+            key = words.key_text(given.key)
+            if given.stream == DEAD_LETTERS:
+                yield Arrow(DEAD_LETTERS, node.name, given.stream, key)
+                continue
+            for producer in graph.nodes.values():
+                if given.stream in producer.outputs:
+                    yield Arrow(producer.name, node.name, given.stream, key)
+
+
+def _box(node: Node, graph: Graph, spec: PipelineSpec) -> Box:
+    if node.stream is not None:
+        return _source(node.name, node.stream, spec)
+    if node.sink is not None:
+        return _sink(node.name, node.sink, spec)
+    assert node.computation is not None
+    return _computation(node.computation, graph)
+
+
+# --- the ends --------------------------------------------------------------------------------------------
+
+
+def _source(name: str, stream: StreamSpec, spec: PipelineSpec) -> Box:
+    assert stream.source is not None
+    lines = [_end(stream.source.kind, stream.source.options, spec.folder)]
+    if stream.timestamp:
+        lines.append(f"timestamp {stream.timestamp}")
+    if stream.id:
+        lines.append(f"id {stream.id}, copies within {duration_text(stream.id_horizon_us)}")
+    if stream.schema:
+        lines.append(f"schema {stream.schema}")
+    lines.append(words.watermark_text(stream))
+    return Box(name, BoxKind.SOURCE, stream.name, tuple(lines), where=_where(stream.where))
+
+
+def _sink(name: str, sink: SinkSpec, spec: PipelineSpec) -> Box:
+    return Box(name, BoxKind.SINK, sink.stream, (_end(sink.kind, sink.options, spec.folder),), where=_where(sink.where))
+
+
+def _end(kind: str, options: Mapping[str, Any], folder: str) -> str:
+    """``files jsonl: out/alerts``; the options that matter most."""
+    paths = options.get("path", ())
+    shown = [_shortened(path, folder) for path in ([paths] if isinstance(paths, str) else paths)]
+    follow = " as they grow" if options.get("follow") else ""
+    head = " ".join([kind, *([str(options["format"])] if "format" in options else [])]) + follow
+    if shown:
+        return f"{head}: {', '.join(shown)}"
+    rest = ", ".join(f"{name}={value}" for name, value in options.items() if name != "format")
+    return f"{head}: {rest}" if rest else head
+
+
+def _where(place: str) -> str:
+    """File and line, wherever the file lies."""
+    return place.rpartition("/")[2]
+
+
+def _shortened(path: str, folder: str) -> str:
+    for base in (folder, os.getcwd()):
+        if Path(path).is_relative_to(base):
+            return str(Path(path).relative_to(base))
+    return path
+
+
+# --- computations ----------------------------------------------------------------------------------------
+
+
+def _computation(computation: ComputationSpec, graph: Graph) -> Box:
+    kind, lines = BoxKind.CALLBACK, _callback(computation)
+    if computation.window is not None:
+        kind, lines = BoxKind.WINDOW, list(_window(computation, _delay_us(computation.name, graph)))
+    elif computation.steps:
+        kind, lines = BoxKind.STEPS, [words.step_text(step) for step in computation.steps]
+    note = words.guarantee_text(computation)
+    return Box(computation.name, kind, computation.name, tuple(lines), note, _where(computation.where))
+
+
+def _callback(computation: ComputationSpec) -> list[str]:
+    options = ", ".join(f"{name}={value}" for name, value in computation.options.items())
+    code = words.code_text(computation.callback)
+    return [f"{code}({options})" if options else code]
+
+
+def _window(computation: ComputationSpec, delay_us: int) -> Iterator[str]:
+    assert computation.window is not None
+    yield words.window_text(computation.window)
+    if computation.condition:
+        yield f"where {computation.condition}"
+    yield from (words.aggregate_text(aggregate) for aggregate in computation.aggregates)
+    if not computation.aggregates:
+        yield "result = the records"
+    if computation.trigger is not None:
+        yield f"fires {words.trigger_text(computation.trigger)}"
+    elif computation.window.kind not in ("count", "global"):
+        yield f"fires {duration_text(delay_us)} after its end" if delay_us else "fires at its end"
+    if computation.accumulation != "discarding":
+        yield computation.accumulation
+    if late := words.late_text(computation):
+        yield late
+    if computation.output_time != "end_of_window":
+        yield f"output time {computation.output_time.replace('_', ' ')}"
+
+
+def _delay_us(name: str, graph: Graph) -> int:
+    """How far the watermark of a node lies behind the newest records: the largest delay of the sources it depends
+    on."""
+    delay, seen, waiting = 0, {name}, [name]
+    while waiting:
+        node = graph.nodes[waiting.pop()]
+        if node.kind is NodeKind.SOURCE and node.stream is not None:
+            delay = max(delay, node.stream.max_delay_us)
+        waiting += [feeder for feeder in graph.feeders[node.name] if feeder not in seen]
+        seen.update(waiting)
+    return delay

@@ -1,0 +1,124 @@
+"""Keys, windows, triggers, aggregates and guarantees in a few words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from millwheel.core.spec import (
+    AggregateSpec,
+    ComputationSpec,
+    Delivery,
+    KeyKind,
+    KeySpec,
+    StepSpec,
+    StreamSpec,
+    WindowSpec,
+)
+from millwheel.core.steps import step_text as _written
+from millwheel.core.times import duration_text
+
+_SHELF = re.compile(r"[\w.]+:(?:\w+|held\.p\d+)\.code\.\w+")
+"""Code of a Python pipeline that has no name of its own: a lambda, a nested function, an object."""
+
+
+def code_text(name: str) -> str:
+    """``module:name``, or that it has no name."""
+    return "(own code)" if _SHELF.fullmatch(name) else name
+
+
+def key_text(key: KeySpec) -> str:
+    """``by path``; "" for the key that the producer gave."""
+    return "" if key.kind is KeyKind.RECORD else f"by {', '.join(code_text(name) for name in key.names)}"
+
+
+def window_text(window: WindowSpec) -> str:
+    """``sliding 1h every 10ms, changes only``."""
+    options = window.options
+    if window.kind == "custom":
+        return f"custom {code_text(options['factory'])}"
+    if window.kind == "session":
+        return f"sessions, gap {duration_text(options['gap_us'])}"
+    if window.kind == "count":
+        return f"{options['count']} records"
+    words = [window.kind]
+    if "size_us" in options:
+        words.append(duration_text(options["size_us"]))
+    if "every_us" in options:
+        words.append(f"every {duration_text(options['every_us'])}")
+    more = [options.get("time_zone", ""), "changes only" if options.get("changes") else ""]
+    if options.get("offset_us"):
+        more.insert(0, f"offset {duration_text(options['offset_us'])}")
+    return ", ".join([" ".join(words), *(word for word in more if word)])
+
+
+def aggregate_text(aggregate: AggregateSpec) -> str:
+    """``p99 = quantile(latency_ms, q=0.99) where status < 500``."""
+    arguments = [aggregate.argument] if aggregate.argument else []
+    arguments += [f"{name}={value}" for name, value in aggregate.options.items()]
+    function = code_text(aggregate.function)
+    call = f"{function}({', '.join(arguments)})" if arguments else function
+    return f"{aggregate.name} = {call}" + (f" where {aggregate.condition}" if aggregate.condition else "")
+
+
+def trigger_text(tree: Any) -> str:
+    """``after watermark (early: after count 2)``."""
+    if isinstance(tree, Mapping) and len(tree) == 1:
+        name, given = next(iter(tree.items()))
+        return f"{_plain(name)} {_inner(given)}".strip()
+    return _inner(tree)
+
+
+def _inner(given: Any) -> str:
+    if given is None:
+        return ""
+    if isinstance(given, list):
+        return f"({', '.join(trigger_text(part) for part in given)})"
+    if isinstance(given, Mapping):
+        parts = [f"{_plain(name)}: {trigger_text(value)}" for name, value in given.items()]
+        return trigger_text(given) if _is_trigger(given) else f"({', '.join(parts)})"
+    return _plain(given) if isinstance(given, str) else str(given)
+
+
+def _is_trigger(given: Mapping[str, Any]) -> bool:
+    from millwheel.core.trigger_trees import BUILDERS
+
+    return len(given) == 1 and next(iter(given)) in BUILDERS
+
+
+def _plain(word: str) -> str:
+    return code_text(word) if ":" in word else word.replace("_", " ")
+
+
+def step_text(step: StepSpec) -> str:
+    """``filter status < 500``."""
+    return _written(replace(step, function=code_text(step.function)))
+
+
+def late_text(computation: ComputationSpec) -> str:
+    """What becomes of late records; "" when they are dropped at once."""
+    policy, _, side = computation.late.partition(":")
+    lateness = computation.allowed_lateness_us
+    after = {"drop": "dropped", "refire": "fired on their own", "side": f"to {side}"}[policy]
+    if lateness:
+        return f"late records taken for {duration_text(lateness)}, then {after}"
+    return "" if policy == "drop" else f"late records {after}"
+
+
+def guarantee_text(computation: ComputationSpec) -> str:
+    """``exactly once, strong · 8 shards``."""
+    delivery = "exactly once" if computation.delivery is Delivery.EXACTLY_ONCE else "at least once"
+    shards = "2 shards per worker" if computation.shards is None else f"{computation.shards} shards"
+    return f"{delivery}, {computation.productions.value} · {shards}"
+
+
+def watermark_text(stream: StreamSpec) -> str:
+    """``watermark 2m behind the newest``, and what differs from the defaults."""
+    behind = f"{duration_text(stream.max_delay_us)} behind the newest" if stream.max_delay_us else "in order"
+    default = StreamSpec("")
+    if stream.idle_after_us == default.idle_after_us:
+        return f"watermark {behind}"
+    idle = "never idle" if stream.idle_after_us is None else f"idle after {duration_text(stream.idle_after_us)}"
+    return f"watermark {behind}, {idle}"
