@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -95,6 +96,20 @@ class ColumnBatch:
 
 
 AnyBatch = Batch | ColumnBatch
+
+
+def joined(batches: Sequence[ColumnBatch]) -> ColumnBatch:
+    """The records of several batches of one stream, unnumbered."""
+    if len(batches) == 1:
+        return batches[0]
+    return ColumnBatch(
+        batches[0].stream,
+        np.array([], np.int64),
+        np.concatenate([batch.timestamps for batch in batches]),
+        pl.concat([batch.keys for batch in batches]),
+        pl.concat([batch.frame for batch in batches]),
+    )
+
 
 COLUMNS_MARK = b"\xc1"
 """How a batch in columns begins: a byte that msgpack never uses, so that it cannot be taken for one in rows."""

@@ -89,12 +89,16 @@ class Census:
 
 
 def first_table(demand: NodeDemand, expected_workers: int, census: Census) -> RangeTable:
-    """The first table of a node: equal ranges, spread over the workers of the census."""
-    shards = []
-    for number, piece in enumerate(tile(demand.count(expected_workers))):
-        owner = census.least(demand.name)
-        census.add(demand.name, owner)
-        shards.append(ShardEntry(f"{demand.name}-{number}", piece, owner, token=1))
+    """The first table of a node: equal ranges, spread over the workers of the census, each worker's side by side. A
+    source's partitions lie evenly in the key space, so however few there are, all workers read."""
+    pieces = tile(demand.count(expected_workers))
+    owners: list[str] = []
+    for _ in pieces:
+        owners.append(census.least(demand.name))
+        census.add(demand.name, owners[-1])
+    owners = sorted(owners, key=owners.index)
+    named = enumerate(zip(pieces, owners, strict=True))
+    shards = [ShardEntry(f"{demand.name}-{number}", piece, owner, token=1) for number, (piece, owner) in named]
     return RangeTable(demand.name, tuple(shards))
 
 

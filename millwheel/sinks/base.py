@@ -19,8 +19,11 @@ crash between ``publish`` and the next commit publishes it twice: such a sink is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from millwheel.core.column_batch import ColumnBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +39,14 @@ class SinkRecord:
 class Cut:
     """What is written together. ``number`` counts the cuts of a shard from 0, without gaps once committed.
 
-    ``attempt`` is unique to this try, ``<token>-<counter>``: two tries of the same number never share a file.
+    ``attempt`` is unique to this try, ``<token>-<counter>``: two tries of the same number never share a file. The
+    records are in ``records``; only for a writer with ``takes_columns`` they may be in ``columns`` instead.
     """
 
     number: int
     attempt: str
     records: list[SinkRecord]
+    columns: Sequence[ColumnBatch] = ()
 
 
 class SinkWriter(Protocol):

@@ -27,7 +27,7 @@ from millwheel.options import one_of, read_options
 from millwheel.sinks.base import Cut
 from millwheel.sinks.marker import HIDDEN, claim
 from millwheel.sinks.parquet_rows import ParquetRows
-from millwheel.sinks.rows import json_lines, rows_of
+from millwheel.sinks.rows import frame_of, json_lines, json_lines_of, rows_of
 from millwheel.sinks.wording import in_words
 
 _FORMATS = ("jsonl", "parquet")
@@ -129,12 +129,12 @@ class FilesWriter:
         self._token = token
         self._files = files
         self._parquet = ParquetRows(options.fields)
+        self.takes_columns = options.format == "jsonl"
         self._written: set[str] = set()
 
     def prepare(self, cut: Cut) -> bytes:
         name = f"part-{self._shard}-{cut.number:08d}"
-        rows = rows_of(cut.records, self._options.with_key, self._options.with_timestamp)
-        data = json_lines(rows) if self._options.format == "jsonl" else self._parquet.encode(rows)
+        data, count = self._encoded(cut)
         temp, final = f"{name}-{cut.attempt}.tmp", f"{name}.{self._options.format}"
         try:
             self._write(f"{self._hidden}/{temp}", data)
@@ -142,7 +142,16 @@ class FilesWriter:
         except OSError as ex:
             raise in_words(ex, f"write results to {self._folder}") from ex
         self._written.add(temp)
-        return _pack(Receipt(temp, final, len(rows), len(data), xxhash.xxh3_64_intdigest(data)))
+        return _pack(Receipt(temp, final, count, len(data), xxhash.xxh3_64_intdigest(data)))
+
+    def _encoded(self, cut: Cut) -> tuple[bytes, int]:
+        """The file's content and how many rows it holds."""
+        with_key, with_timestamp = self._options.with_key, self._options.with_timestamp
+        if cut.columns:
+            frame = frame_of(cut.columns, with_key, with_timestamp)
+            return json_lines_of(frame), frame.height
+        rows = rows_of(cut.records, with_key, with_timestamp)
+        return (json_lines(rows) if self.takes_columns else self._parquet.encode(rows)), len(rows)
 
     def publish(self, receipt: bytes) -> None:
         told = _unpack(receipt)

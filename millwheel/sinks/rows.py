@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import polars as pl
 
+from millwheel.core.column_batch import ColumnBatch
 from millwheel.sinks.base import SinkRecord
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode_lines
@@ -23,6 +26,24 @@ def rows_of(records: Sequence[SinkRecord], with_key: bool, with_timestamp: bool)
     if with_key:
         rows = [{"key": record.key, **row} for record, row in zip(records, rows, strict=True)]
     return rows
+
+
+def frame_of(batches: Sequence[ColumnBatch], with_key: bool, with_timestamp: bool) -> pl.DataFrame:
+    """:func:`rows_of` for records in columns, of one stream."""
+    frames = []
+    for batch in batches:
+        extra = [batch.keys.alias("key")] if with_key else []
+        extra += [pl.Series("timestamp", batch.timestamps)] if with_timestamp else []
+        own = batch.frame
+        frames.append(pl.DataFrame([*(column for column in extra if column.name not in own.columns), *own]))
+    return pl.concat(frames)
+
+
+def json_lines_of(frame: pl.DataFrame) -> bytes:
+    """A line of JSON per row, NaN and infinities as null."""
+    buffer = io.BytesIO()
+    frame.write_ndjson(buffer)
+    return buffer.getvalue()
 
 
 def _row(value: Any) -> dict[str, Any]:

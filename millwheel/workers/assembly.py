@@ -11,16 +11,21 @@ import msgspec
 
 from millwheel.api import Computation
 from millwheel.core.codec import stream_decoder
-from millwheel.core.graph import Node, NodeKind, build_graph
+from millwheel.core.column_plan import ColumnPlan, column_plan
+from millwheel.core.expressions import compile_expression
+from millwheel.core.graph import Node, NodeKind, build_graph, takes_retractions
 from millwheel.core.keys import key_hash
+from millwheel.core.ranges import SPACE
 from millwheel.core.spec import ComputationSpec, Delivery, PipelineSpec, Productions, SinkSpec, StreamSpec
 from millwheel.core.steps import compile_steps
 from millwheel.core.table import ShardEntry
+from millwheel.core.window_specs import windowing_from_spec
 from millwheel.errors import SetupError
 from millwheel.ports import Clock, StateStore
 from millwheel.sources.base import Partition, Source
 from millwheel.spec.loading import load_extractor, load_object
 from millwheel.workers.callbacks import CallbackOperator
+from millwheel.workers.columns import ColumnOperator, ColumnShard
 from millwheel.workers.injection import InjectionOperator
 from millwheel.workers.productions import ShardIdentity
 from millwheel.workers.routing import Fanout, TableRouter
@@ -68,11 +73,39 @@ class Assembly:
         self._root = Path(root)
         self._clock = clock
         self._limits = limits or ShardLimits()
-        self._fanout = Fanout(self.graph, lambda key: load_extractor(key, spec.folder))
+        plans = {c.name: self._column_plan(c) for c in spec.computations}
+        self._plans = {name: plan for name, plan in plans.items() if plan is not None}
+        columns = {name: plan.needs for name, plan in self._plans.items()}
+        self._fanout = Fanout(self.graph, lambda key: load_extractor(key, spec.folder), columns)
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
         self._decode = stream_decoder(
             {name: msgspec.msgpack.Decoder(kind).decode for name, kind in self._schemas.items()}
         )
+
+    def _column_plan(self, computation: ComputationSpec) -> ColumnPlan | None:
+        """Declarative aggregations over declared fields run on columns. Weak productions have ids of their own, which
+        only rows carry."""
+        if computation.window is None or computation.productions is Productions.WEAK:
+            return None
+        windowing = windowing_from_spec(
+            computation,
+            lambda name: self._outside.load(name, self.spec.folder),
+            takes_retractions(computation, self.spec),
+        )
+        return column_plan(computation, self.spec, windowing, compile_expression)
+
+    def _frame_needs(self, stream: StreamSpec) -> frozenset[str] | None:
+        """The fields that all consumers of a source stream need; None unless all of them take columns."""
+        consumers = self.graph.consumers.get(stream.name, ())
+        plans = [self._plans.get(name) for name in consumers]
+        if not plans or stream.id or stream.schema or stream.fields.get(stream.timestamp) != "int":
+            return None
+        needs = {stream.timestamp}
+        for plan in plans:
+            if plan is None:
+                return None
+            needs |= {plan.key_name, *plan.needs}
+        return frozenset(needs)
 
     def make_shard(self, node_name: str, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
         """The machine of one shard, recovered from its open store."""
@@ -114,7 +147,13 @@ class Assembly:
         if spec.callback or spec.steps:
             instance = self._instance(spec) if spec.callback else self._stepped(spec)
             return CallbackOperator(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES)
-        return WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
+        rows = WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
+        plan = self._plans.get(spec.name)
+        if plan is None:
+            return rows
+        entry = place.entry
+        shard = ColumnShard(entry.shard, entry.range, place.store, place.shard.meta.watermark)
+        return ColumnOperator(spec, plan, shard, rows, self._decode)
 
     def _instance(self, spec: ComputationSpec) -> Computation:
         kind = self._outside.load(spec.callback, self.spec.folder)
@@ -140,16 +179,19 @@ class Assembly:
         if stream.source.kind == "injection":
             return InjectionOperator(self.spec.name, node.name, stream, timestamps, schema, place.store, now)
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
+        partitions = self._partitions(stream, source)
+        places = _spread(partitions()) if source.bounded else {}
         parts = SourceParts(
             pipeline=self.spec.name,
             node=node.name,
             stream=stream,
             source=source,
-            partitions=self._partitions(stream, source),
-            mine=lambda name: key_hash(name) in place.entry.range,
+            partitions=partitions,
+            mine=lambda name: (places[name] if name in places else key_hash(name)) in place.entry.range,
             fanout=self._fanout,
             timestamps=timestamps,
             max_records=self._limits.bundle,
+            needs=self._frame_needs(stream),
         )
         return SourceOperator(parts, place.store, now)
 
@@ -173,3 +215,10 @@ class Assembly:
         token = place.entry.token
         writer = sink.open(place.entry.shard, token)
         return SinkOperator(writer, token, place.store, self._decode, sink.flush_us, sink.cut_records)
+
+
+def _spread(partitions: Sequence[Partition]) -> dict[str, int]:
+    """Places in the key space for a list of partitions that never changes: evenly, where hashes would crowd some shards
+    and leave others without any."""
+    count = len(partitions)
+    return {partition.name: (2 * number + 1) * SPACE // (2 * count) for number, partition in enumerate(partitions)}

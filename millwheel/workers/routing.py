@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,25 +36,33 @@ class Keyless:
 @dataclass(frozen=True, slots=True)
 class Consumer:
     """A consumer of a stream: ``field`` is set when its key is one plain field, ``extract`` None when it takes
-    the key the producer gave. ``wants_late`` when it has a policy of its own for late records."""
+    the key the producer gave. ``wants_late`` when it has a policy of its own for late records. ``columns`` are
+    all the fields that it looks at, None for one that may look at any."""
 
     node: str
     field: str
     extract: Extractor | None
     wants_late: bool = False
+    columns: Sequence[str] | None = None
 
 
 class Fanout:
     """Computes, for every consumer of a stream, the records with that consumer's keys."""
 
-    def __init__(self, graph: Graph, load_extractor: Callable[[KeySpec], Extractor]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        load_extractor: Callable[[KeySpec], Extractor],
+        columns: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         self._consumers: dict[str, list[Consumer]] = {}
         for stream, names in graph.consumers.items():
             for name in names:
                 spec = next(given.key for given in graph.nodes[name].inputs if given.stream == stream)
                 field = spec.names[0] if spec.kind is KeyKind.FIELD else ""
                 extract = None if spec.kind is KeyKind.RECORD else load_extractor(spec)
-                consumer = Consumer(name, field, extract, _wants_late(graph.nodes[name]))
+                wants_late = _wants_late(graph.nodes[name])
+                consumer = Consumer(name, field, extract, wants_late, (columns or {}).get(name))
                 self._consumers.setdefault(stream, []).append(consumer)
 
     def consumed(self, stream: str) -> bool:
@@ -75,7 +83,8 @@ class Fanout:
             if consumer.extract is None:
                 out.append((consumer.node, batch))
             elif (keys := _key_column(batch, consumer.field)) is not None:
-                out.append((consumer.node, replace(batch, keys=keys)))
+                frame = batch.frame if consumer.columns is None else batch.frame.select(consumer.columns)
+                out.append((consumer.node, replace(batch, keys=keys, frame=frame)))
             else:
                 rows = batch.rows() if rows is None else rows
                 mine, missing = self._split_for(consumer, rows, rows.values, ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from millwheel.core.column_batch import ColumnBatch
 from millwheel.core.layout import CUTS, RECEIPT, number8, number_from8
 from millwheel.core.times import MAX_TIME
 from millwheel.errors import UnavailableError
@@ -37,6 +38,7 @@ class SinkOperator:
         self._writer = writer
         self._token = token
         self._decode = decode
+        self._in_columns: bool = getattr(writer, "takes_columns", False)
         self._flush_us = flush_us
         self._cut_records = cut_records
         self._waiting_since = MAX_TIME
@@ -66,18 +68,19 @@ class SinkOperator:
         self._published.clear()
         if self._retry_at <= turn.now:
             self._publish(turn.now)
-        records = self._records(turn)
-        if not records:
+        records, columns = self._records(turn)
+        count = len(records) + sum(map(len, columns))
+        if not count:
             return
         number = self._next_number
         self._next_number += 1
-        receipt = self._writer.prepare(Cut(number, f"{self._token}-{turn.number}", records))
+        receipt = self._writer.prepare(Cut(number, f"{self._token}-{turn.number}", records, columns))
         turn.overlay.put(RECEIPT + number8(number), receipt)
         turn.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
-        turn.count("records_out", len(records))
-        earliest = min(record.timestamp for record in records)
+        turn.count("records_out", count)
+        earliest = min(arrival.batch.earliest for arrival in turn.arrivals)
         born = [arrival.batch.born_us for arrival in turn.arrivals if arrival.batch.born_us]
-        self._pending.append(_Pending(turn.number, number, receipt, earliest, born, len(records)))
+        self._pending.append(_Pending(turn.number, number, receipt, earliest, born, count))
 
     def durable(self, number: int, now: int) -> None:
         self._durable = number
@@ -92,13 +95,17 @@ class SinkOperator:
     def close(self) -> None:
         self._writer.close()
 
-    def _records(self, turn: Turn) -> list[SinkRecord]:
+    def _records(self, turn: Turn) -> tuple[list[SinkRecord], list[ColumnBatch]]:
+        """What has come, one by one, or in columns if all of it is and the writer takes that."""
+        columns = [arrival.batch for arrival in turn.arrivals if isinstance(arrival.batch, ColumnBatch)]
+        if len(columns) == len(turn.arrivals) and self._in_columns:
+            return [], [batch for batch in columns if len(batch)]
         records: list[SinkRecord] = []
         for arrival in turn.arrivals:
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             records += map(SinkRecord, batch.keys, values, batch.timestamps)
-        return records
+        return records, []
 
     def _publish(self, now: int) -> None:
         self._retry_at = MAX_TIME

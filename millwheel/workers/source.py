@@ -23,9 +23,11 @@ from millwheel.core.spec import DEAD_LETTERS, StreamSpec
 from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
 from millwheel.ports import StateStore
 from millwheel.sources.base import Chunk as Read
-from millwheel.sources.base import Partition, Reader, Source
+from millwheel.sources.base import FrameChunk, Partition, Reader, Source
 from millwheel.workers.outbox import Chunk
+from millwheel.workers.productions import earliest_of
 from millwheel.workers.routing import Fanout
+from millwheel.workers.source_frames import ReadSize, sort_frame
 from millwheel.workers.timestamps import Timestamps, column_of
 from millwheel.workers.turn import Hold, Turn, plain_letter
 
@@ -56,13 +58,15 @@ class _Part:
     reader: Reader | None = None
     next_poll: int = 0
     next_chunk: int = 1
+    size: ReadSize = field(default_factory=ReadSize)
+    rows_until: int = 0
     outstanding: deque[_Outstanding] = field(default_factory=deque)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceParts:
     """What a source shard is made of. ``partitions`` lists what there is to read, ``mine`` says which of it
-    falls into this shard's range."""
+    falls into this shard's range. ``needs`` are the fields that consumers want, if all of them take columns."""
 
     pipeline: str
     node: str
@@ -73,6 +77,7 @@ class SourceParts:
     fanout: Fanout
     timestamps: Timestamps
     max_records: int = 5_000
+    needs: frozenset[str] | None = None
 
 
 class SourceOperator:
@@ -174,6 +179,8 @@ class SourceOperator:
     def _read(self, part: _Part, turn: Turn) -> None:
         if part.reader is None:
             part.reader = self._parts.source.open(part.partition)
+        if self._parts.needs is not None and part.position >= part.rows_until and self._read_frame(part, turn):
+            return
         read = part.reader.read(part.position, self._parts.max_records)
         if not read.positions and not read.rejects and not read.finished and read.next_position == part.position:
             part.next_poll = turn.now + self._poll_us
@@ -183,8 +190,39 @@ class SourceOperator:
         batches, counters = sorting.sort(part.partition.name, read)
         self._commit_judgements(part, sorting.newly_judged, turn)
         part.position, part.max_timestamp, part.read_all = read.next_position, sorting.max_timestamp, read.finished
+        self._send(part, batches, counters, turn)
+
+    def _read_frame(self, part: _Part, turn: Turn) -> bool:
+        """Read columns; False when there are none to be had, or they need a look at each record."""
+        needs, reader = self._parts.needs, part.reader
+        read_frame = getattr(reader, "read_frame", None)
+        if needs is None or read_frame is None or part.judged:
+            return False
+        read: FrameChunk | None = read_frame(part.position, part.size.bytes)
+        if read is None:
+            return False
+        if not len(read) and not read.rejects and not read.finished and read.next_position == part.position:
+            part.size.told(False)
+            part.next_poll = turn.now + self._poll_us
+            return True
+        split = self._parts.fanout.split_columns
+        found = sort_frame(read, self._spec, needs, part.max_timestamp, turn.now, split)
+        if found is None:
+            part.rows_until = read.next_position
+            return False
+        part.heard_at = turn.now
+        part.size.told(read.next_position > part.position and not read.finished)
+        counters = {"records_in": len(read)}
+        if found.late:
+            counters["late"] = found.late
+        part.position, part.max_timestamp, part.read_all = read.next_position, found.max_timestamp, read.finished
+        self._send(part, found.batches, counters, turn)
+        return True
+
+    def _send(self, part: _Part, batches: list[tuple[str, AnyBatch]], counters: dict[str, int], turn: Turn) -> None:
+        """A read goes on its way; its position is committed once every consumer has applied it."""
         after = Position(part.position, part.max_timestamp, part.read_all)
-        chunk = Chunk(part.next_chunk, part.channel, batches, sorting.min_timestamp, stored=False, read=True)
+        chunk = Chunk(part.next_chunk, part.channel, batches, earliest_of(batches), stored=False, read=True)
         part.next_chunk += 1
         part.outstanding.append(_Outstanding(chunk, after, counters))
         turn.chunks.append(chunk)
@@ -232,7 +270,6 @@ class _Sorting:
         self._stated = False
         self.newly_judged: list[int] = []
         self.max_timestamp = max_timestamp
-        self.min_timestamp = MAX_TIME
 
     def sort(self, partition: str, read: Read) -> tuple[list[tuple[str, AnyBatch]], dict[str, int]]:
         """(batches for the consumers, counters), deterministic but for judgements by the clock."""
@@ -257,7 +294,6 @@ class _Sorting:
         if self._letters:
             counters["dead_letters"] = len(self._letters)
             out += self._dead_letters(max(floor, 0))
-        self.min_timestamp = min((mine.earliest for _, mine in out), default=MAX_TIME)
         if read.watermark is not None and read.watermark > MIN_TIME:
             self.max_timestamp = max(self.max_timestamp, read.watermark + self._spec.max_delay_us)
         return out, counters

@@ -6,7 +6,7 @@ becomes a record on every output of the computation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from millwheel.core.expressions import compile_expression
@@ -18,10 +18,12 @@ from millwheel.core.records import DeadLetter, Domain
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec
 from millwheel.core.timers import Due, TimerQueue
 from millwheel.core.times import MAX_TIME
+from millwheel.core.window_calls import Group
+from millwheel.core.window_machine import AlignedMachine
 from millwheel.core.window_specs import machine_from_spec
 from millwheel.core.windowing import Effects, LateRecord, Times
 from millwheel.core.windows import Window
-from millwheel.errors import CorruptionError, FencedError, InvariantError
+from millwheel.errors import CorruptionError, FencedError, InvariantError, invariant
 from millwheel.spec.loading import load_object
 from millwheel.workers.callbacks import Decode
 from millwheel.workers.overlay import Overlay
@@ -118,6 +120,7 @@ class WindowedOperator:
         self._overlay = overlay
         self._cells = WindowCells(overlay, cache_entries)
         self._key_names = _key_names(spec)
+        self.finish_row: Callable[[dict[str, Any]], dict[str, Any]] = dict
         self._machine = machine_from_spec(
             spec, compile_expression, lambda name: load_object(name, pipeline.folder), takes_retractions(spec, pipeline)
         )
@@ -141,6 +144,18 @@ class WindowedOperator:
         self._fire((due for due in turn.due if due.domain is Domain.EVENT), times, turn)
         self._take(turn, times)
         self._fire((due for due in turn.due if due.domain is Domain.PROCESSING), times, turn)
+        self._write_holds()
+
+    def take_groups(self, groups: Iterable[tuple[Key, Group]], turn: Turn) -> None:
+        """Take records that were aggregated elsewhere, of windows that are open. For machines of windows that do not
+        merge."""
+        machine, times, effects = self._machine, Times(turn.watermark, turn.now), Effects()
+        invariant(isinstance(machine, AlignedMachine), f"{self._spec.name}: its windows take no groups")
+        assert isinstance(machine, AlignedMachine)
+        for key, group in groups:
+            machine.on_groups(self._cells.of(key), key, [group], times, effects)
+        self._perform(effects, turn)
+        self._cells.flush()
         self._write_holds()
 
     def durable(self, number: int, now: int) -> None:
@@ -175,7 +190,7 @@ class WindowedOperator:
             except Exception as ex:  # the user's aggregator: its window cannot speak, the others can
                 self._cells.drop(timer.key)
                 reason = f"window {timer.tag} could not fire: {type(ex).__name__}: {ex}"
-                self._letter(turn, timer.key, None, max(timer.at, turn.floor), reason)
+                self.letter(turn, timer.key, None, max(timer.at, turn.floor), reason)
             else:
                 self._perform(effects, turn)
                 self._cells.flush()
@@ -217,7 +232,7 @@ class WindowedOperator:
                 raise
             except Exception as ex:  # the user's aggregator on this record
                 self._cells.drop(key)
-                self._letter(turn, key, value, timestamp, f"aggregation failed: {type(ex).__name__}: {ex}")
+                self.letter(turn, key, value, timestamp, f"aggregation failed: {type(ex).__name__}: {ex}")
             else:
                 self._perform(effects, turn)
                 self._cells.flush()
@@ -243,10 +258,10 @@ class WindowedOperator:
         for late in effects.late:
             self._late(late, turn)
         for bad in effects.rejected:
-            self._letter(turn, bad.key, bad.value, bad.timestamp, bad.reason)
+            self.letter(turn, bad.key, bad.value, bad.timestamp, bad.reason)
 
     def _emit(self, pane: Pane, turn: Turn) -> None:
-        row = pane_row(pane, self._key_names)
+        row = self.finish_row(pane_row(pane, self._key_names))
         identity = pack((pane.key, pane.window.start, pane.window.end, pane.index, pane.retraction))
         for stream in self._spec.outputs:
             turn.outputs.produce(stream, pane.key, row, pane.timestamp, identity)
@@ -257,7 +272,8 @@ class WindowedOperator:
         if policy == "side":
             turn.outputs.produce(side, late.key, late.value, max(late.timestamp, turn.floor))
 
-    def _letter(self, turn: Turn, key: Key, value: Any, timestamp: int, reason: str) -> None:
+    def letter(self, turn: Turn, key: Key, value: Any, timestamp: int, reason: str) -> None:
+        """Send what could not be used to the dead letters."""
         letter = DeadLetter(self._pipeline, self._spec.name, "", reason, key=key, value=value, timestamp=timestamp)
         turn.dead_letter(letter, max(timestamp, turn.floor))
 

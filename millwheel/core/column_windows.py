@@ -1,0 +1,120 @@
+"""The open windows of all keys of a shard, in columns.
+
+State is a list of *segments*, each the groups of one or more bundles. A bundle adds a segment; as soon as there are
+``_FAN`` of one size they become one of the next, so that a group is rewritten a few times in all, however many bundles
+there are. A segment is one entry of the store, and goes when its last window has closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from millwheel.core.column_plan import END, ColumnPlan
+from millwheel.core.times import MAX_TIME
+
+_FAN = 8
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """Groups of bundles. ``number`` is its name; ``level`` how often its parts were put together."""
+
+    number: int
+    level: int
+    groups: pl.DataFrame
+    first_end: int
+    last_end: int
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a turn did to the segments: numbers of those that are gone, and those that are new."""
+
+    gone: list[int] = field(default_factory=list)
+    new: list[Segment] = field(default_factory=list)
+
+
+class ColumnWindows:
+    """Open windows. ``watermark`` is the highest that windows were closed for."""
+
+    def __init__(self, plan: ColumnPlan) -> None:
+        self._plan = plan
+        self._segments: list[Segment] = []
+        self._next_number = 0
+        self._changes = Changes()
+
+    def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int) -> None:
+        """A segment found in the store, in order of numbers; windows up to ``watermark`` have closed."""
+        self._next_number = max(self._next_number, number + 1)
+        still_open = groups.filter(pl.col(END) > watermark)
+        if still_open.height:
+            self._segments.append(_segment(number, level, still_open))
+        else:
+            self._changes.gone.append(number)
+
+    def add(self, groups: pl.DataFrame) -> None:
+        """The groups of a bundle, none of them of a window that has closed."""
+        if not groups.height:
+            return
+        self._append(groups, 0)
+        while len(tail := self._of_last_level()) >= _FAN:
+            for segment in tail:
+                self._remove(segment)
+            self._append(self._plan.merge([segment.groups for segment in tail]), tail[-1].level + 1)
+
+    def due_at(self) -> int:
+        """The first window closes once the watermark has passed this (MAX_TIME: there is none)."""
+        return min((segment.first_end - 1 for segment in self._segments), default=MAX_TIME)
+
+    def close(self, watermark: int) -> pl.DataFrame | None:
+        """The windows that end at or before ``watermark``, which are open no longer; None when there is none."""
+        closed = []
+        for segment in [segment for segment in self._segments if segment.first_end <= watermark]:
+            closed.append(segment.groups.filter(pl.col(END) <= watermark))
+            if segment.last_end <= watermark:
+                self._remove(segment)
+                continue
+            segment.groups = segment.groups.filter(pl.col(END) > watermark)
+            segment.first_end = segment.groups[END].min()  # type: ignore[assignment]
+        return self._plan.merge(closed) if closed else None
+
+    def all_groups(self) -> pl.DataFrame:
+        """Every open window."""
+        return self._plan.merge([segment.groups for segment in self._segments])
+
+    def clear(self) -> None:
+        """Forget all windows."""
+        for segment in list(self._segments):
+            self._remove(segment)
+
+    def take_changes(self) -> Changes:
+        """What has changed since the last call."""
+        changes, self._changes = self._changes, Changes()
+        return changes
+
+    def __bool__(self) -> bool:
+        return bool(self._segments)
+
+    def _append(self, groups: pl.DataFrame, level: int) -> None:
+        segment = _segment(self._next_number, level, groups)
+        self._next_number += 1
+        self._segments.append(segment)
+        self._changes.new.append(segment)
+
+    def _remove(self, segment: Segment) -> None:
+        self._segments.remove(segment)
+        if segment in self._changes.new:
+            self._changes.new.remove(segment)
+        else:
+            self._changes.gone.append(segment.number)
+
+    def _of_last_level(self) -> list[Segment]:
+        level = self._segments[-1].level
+        return [segment for segment in self._segments if segment.level == level]
+
+
+def _segment(number: int, level: int, groups: pl.DataFrame) -> Segment:
+    ends = groups[END]
+    return Segment(number, level, groups, ends.min() if len(ends) else MAX_TIME, ends.max() if len(ends) else 0)  # type: ignore[arg-type]
