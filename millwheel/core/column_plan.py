@@ -62,7 +62,8 @@ class ColumnPlan:
         if self.condition is not None:
             kept = batch.frame.select(self.condition).to_series()
             stamps, keys = stamps[kept.to_numpy()], keys.filter(kept)
-        bundle = frame.select(prepared).collect() if prepared else pl.DataFrame()
+        names = [name for aggregate in self.aggregates for name in aggregate.dtypes]
+        bundle = frame.with_columns(prepared).select(names).collect()
         assigned = assign_array(self.window, stamps)
         if len(assigned.rows) != len(stamps) or isinstance(self.window, (Sliding, Cumulative)):
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
@@ -174,6 +175,7 @@ def _plan(
     texts = [spec.condition, *(text for part in spec.aggregates for text in (part.condition, part.argument))]
     used = {name for text in texts if text for name in compile_expression(text).fields}
     key = spec.inputs[0].key.names[0]
+    used = used or {key}
     condition = condition_over_columns(compile_expression(spec.condition).tree, fields) if spec.condition else None
     floats = (part.name for part in spec.aggregates if part.function == "sum" and fields.get(part.argument) == "float")
     names = tuple(part.name for part in spec.aggregates)

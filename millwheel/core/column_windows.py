@@ -1,8 +1,8 @@
 """The open windows of all keys of a shard, in columns.
 
-State is a list of *segments*, each the groups of one or more bundles. A bundle adds a segment; as soon as there are
+State is a list of *slabs*, each the groups of one or more bundles. A bundle adds a slab; as soon as there are
 ``_FAN`` of one size they become one of the next, so that a group is rewritten a few times in all, however many bundles
-there are. A segment is one entry of the store, and goes when its last window has closed.
+there are. A slab is one entry of the store, and goes when its last window has closed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FAN = 8
 
 
 @dataclass(slots=True, eq=False)
-class Segment:
+class Slab:
     """Groups of bundles. ``number`` is its name; ``level`` how often its parts were put together."""
 
     number: int
@@ -30,10 +30,10 @@ class Segment:
 
 @dataclass(slots=True)
 class Changes:
-    """What a turn did to the segments: numbers of those that are gone, and those that are new."""
+    """What a turn did to the slabs: numbers of those that are gone, and those that are new."""
 
     gone: list[int] = field(default_factory=list)
-    new: list[Segment] = field(default_factory=list)
+    new: list[Slab] = field(default_factory=list)
 
 
 class ColumnWindows:
@@ -41,16 +41,16 @@ class ColumnWindows:
 
     def __init__(self, plan: ColumnPlan) -> None:
         self._plan = plan
-        self._segments: list[Segment] = []
+        self._slabs: list[Slab] = []
         self._next_number = 0
         self._changes = Changes()
 
     def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int) -> None:
-        """A segment found in the store, in order of numbers; windows up to ``watermark`` have closed."""
+        """A slab found in the store, in order of numbers; windows up to ``watermark`` have closed."""
         self._next_number = max(self._next_number, number + 1)
         still_open = groups.filter(pl.col(END) > watermark)
         if still_open.height:
-            self._segments.append(_segment(number, level, still_open))
+            self._slabs.append(_slab(number, level, still_open))
         else:
             self._changes.gone.append(number)
 
@@ -60,34 +60,34 @@ class ColumnWindows:
             return
         self._append(groups, 0)
         while len(tail := self._of_last_level()) >= _FAN:
-            for segment in tail:
-                self._remove(segment)
-            self._append(self._plan.merge([segment.groups for segment in tail]), tail[-1].level + 1)
+            for slab in tail:
+                self._remove(slab)
+            self._append(self._plan.merge([slab.groups for slab in tail]), tail[-1].level + 1)
 
     def due_at(self) -> int:
         """The first window closes once the watermark has passed this (MAX_TIME: there is none)."""
-        return min((segment.first_end - 1 for segment in self._segments), default=MAX_TIME)
+        return min((slab.first_end - 1 for slab in self._slabs), default=MAX_TIME)
 
     def close(self, watermark: int) -> pl.DataFrame | None:
         """The windows that end at or before ``watermark``, which are open no longer; None when there is none."""
         closed = []
-        for segment in [segment for segment in self._segments if segment.first_end <= watermark]:
-            closed.append(segment.groups.filter(pl.col(END) <= watermark))
-            if segment.last_end <= watermark:
-                self._remove(segment)
+        for slab in [slab for slab in self._slabs if slab.first_end <= watermark]:
+            closed.append(slab.groups.filter(pl.col(END) <= watermark))
+            if slab.last_end <= watermark:
+                self._remove(slab)
                 continue
-            segment.groups = segment.groups.filter(pl.col(END) > watermark)
-            segment.first_end = segment.groups[END].min()  # type: ignore[assignment]
+            slab.groups = slab.groups.filter(pl.col(END) > watermark)
+            slab.first_end = slab.groups[END].min()  # type: ignore[assignment]
         return self._plan.merge(closed) if closed else None
 
     def all_groups(self) -> pl.DataFrame:
         """Every open window."""
-        return self._plan.merge([segment.groups for segment in self._segments])
+        return self._plan.merge([slab.groups for slab in self._slabs])
 
     def clear(self) -> None:
         """Forget all windows."""
-        for segment in list(self._segments):
-            self._remove(segment)
+        for slab in list(self._slabs):
+            self._remove(slab)
 
     def take_changes(self) -> Changes:
         """What has changed since the last call."""
@@ -95,26 +95,26 @@ class ColumnWindows:
         return changes
 
     def __bool__(self) -> bool:
-        return bool(self._segments)
+        return bool(self._slabs)
 
     def _append(self, groups: pl.DataFrame, level: int) -> None:
-        segment = _segment(self._next_number, level, groups)
+        slab = _slab(self._next_number, level, groups)
         self._next_number += 1
-        self._segments.append(segment)
-        self._changes.new.append(segment)
+        self._slabs.append(slab)
+        self._changes.new.append(slab)
 
-    def _remove(self, segment: Segment) -> None:
-        self._segments.remove(segment)
-        if segment in self._changes.new:
-            self._changes.new.remove(segment)
+    def _remove(self, slab: Slab) -> None:
+        self._slabs.remove(slab)
+        if slab in self._changes.new:
+            self._changes.new.remove(slab)
         else:
-            self._changes.gone.append(segment.number)
+            self._changes.gone.append(slab.number)
 
-    def _of_last_level(self) -> list[Segment]:
-        level = self._segments[-1].level
-        return [segment for segment in self._segments if segment.level == level]
+    def _of_last_level(self) -> list[Slab]:
+        level = self._slabs[-1].level
+        return [slab for slab in self._slabs if slab.level == level]
 
 
-def _segment(number: int, level: int, groups: pl.DataFrame) -> Segment:
+def _slab(number: int, level: int, groups: pl.DataFrame) -> Slab:
     ends = groups[END]
-    return Segment(number, level, groups, ends.min() if len(ends) else MAX_TIME, ends.max() if len(ends) else 0)  # type: ignore[arg-type]
+    return Slab(number, level, groups, ends.min() if len(ends) else MAX_TIME, ends.max() if len(ends) else 0)  # type: ignore[arg-type]

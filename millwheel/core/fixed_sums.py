@@ -29,12 +29,12 @@ class Unfit(Exception):
 
 def whole_part(column: pl.Expr) -> pl.Expr:
     """What stands before the point."""
-    return column.floor().cast(pl.Int128)
+    return column.cast(pl.Int128)
 
 
 def fraction_part(column: pl.Expr) -> pl.Expr:
-    """What stands behind it, in units of 2**-90."""
-    return ((column - column.floor()) * _SCALE).cast(pl.Int128)
+    """What stands behind it, in units of 2**-90. Cutting towards zero is exact, as rounding down would not be."""
+    return ((column - column.cast(pl.Int128).cast(pl.Float64)) * _SCALE).cast(pl.Int128)
 
 
 def fits(column: pl.Expr) -> pl.Expr:

@@ -13,7 +13,7 @@ so that a split is a range of every family.
     r <cut>                             sink: receipts of cuts committed and perhaps not yet published
     w <hash> <key> <slot>               windows of an aggregation
     h <hash> <key> e <tag>              where its windows hold the watermark
-    x <shard> <number>                  windows in columns: a segment of many keys, under the shard that wrote it
+    x <shard> <number>                  windows in columns: a slab of many keys, under the shard that wrote it
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import msgspec
 
 from millwheel.core.spec import PipelineSpec
 from millwheel.testing.pipeline_harness import PipelineHarness
-from millwheel.testing.rewiring import spec_of, streams_of
+from millwheel.testing.rewiring import spec_of
 
 Story = Callable[[PipelineHarness], object]
 _SHOWN = 3
@@ -57,7 +57,7 @@ def _outcome(spec: PipelineSpec, tell: Story, options: Mapping[str, Any]) -> tup
     with PipelineHarness(spec, **options) as harness:
         tell(harness)
         found: dict[str, Counter[str]] = {}
-        for stream in streams_of(harness.spec):
+        for stream in (sink.stream for sink in harness.spec.sinks):
             found[f"stream {stream}"] = Counter(_text(record) for record in harness.records(stream))
         for computation, entries in harness.remembered().items():
             found[f"the state of {computation}"] = Counter(f"{place!r}: {data!r}" for place, data in entries.items())

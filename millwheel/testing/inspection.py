@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from millwheel.api import Computation, ListState, ValueState
+from millwheel.core.column_plan import END, KEY, START
 from millwheel.core.keys import Key, key_hash
 from millwheel.core.layout import STATE, TIMER, WINDOW, key_prefix, unpack
 from millwheel.core.records import Domain
 from millwheel.core.timers import TimerQueue
 from millwheel.core.times import MIN_TIME
 from millwheel.ports import StateStore
+from millwheel.workers.columns import slabs_of
 from millwheel.workers.keyed_state import TTL_TAG, KeyedState
 from millwheel.workers.opening import read_timers
 from millwheel.workers.overlay import Overlay
@@ -41,7 +43,12 @@ def _declared(kind: type, name: str) -> Any:
 def window_state(store: StateStore, key: Key) -> dict[Any, Any]:
     """What an aggregation remembers of a key, by slot; empty once all windows of the key are collected."""
     prefix = key_prefix(WINDOW, key, key_hash(key))
-    return {_slot(place[len(prefix) :]): unpack(data) for place, data in store.scan(prefix)}
+    slots = {_slot(place[len(prefix) :]): unpack(data) for place, data in store.scan(prefix)}
+    for groups in slabs_of(store):
+        for row in groups.rows(named=True):
+            if row[KEY] == key:
+                slots[row[START], row[END]] = row
+    return slots
 
 
 def _slot(place: bytes) -> Any:

@@ -34,9 +34,10 @@ from millwheel.testing.arguments import check_time, stamped
 from millwheel.testing.inspection import callback_state, remembered, timers_of, window_state
 from millwheel.testing.memory_cluster import ClusterOptions, ManualClock, MemoryCluster
 from millwheel.testing.pushed import DEFAULT_PARTITION, PushedStream
-from millwheel.testing.rewiring import rewired, spec_of, streams_of
+from millwheel.testing.rewiring import rewired, spec_of
 from millwheel.testing.taps import Taps
 from millwheel.workers.assembly import Assembly, Outside
+from millwheel.workers.columns import ColumnOperator
 from millwheel.workers.shard import Shard
 from millwheel.workers.source import SourceOperator
 from millwheel.workers.windowed import WindowedOperator
@@ -167,7 +168,7 @@ class PipelineHarness:
     def records(self, stream: str) -> list[Record]:
         """All records of a stream so far, with key and timestamp."""
         self._open()
-        known = streams_of(self.spec)
+        known = [sink.stream for sink in self.spec.sinks]
         if stream not in known:
             raise ValueError(unknown("stream", stream, known))
         return [Record(each.key, each.value, each.timestamp, stream) for each in self._taps.visible[stream]]
@@ -187,7 +188,7 @@ class PipelineHarness:
         """The windows of a key that hold state and still take records, ordered by end."""
         self._computation(computation)
         operator = self._shard(computation, key).operator
-        if not isinstance(operator, WindowedOperator):
+        if not isinstance(operator, (WindowedOperator, ColumnOperator)):
             raise ValueError(f"{computation} has no windows; look at state({computation!r}, {key!r})")
         return operator.open_windows(check_key(key))
 

@@ -46,12 +46,14 @@ def _unset(name: str) -> str:
 
 
 def rewired(spec: PipelineSpec, *, run_sources: bool, check_future: bool) -> PipelineSpec:
-    """The pipeline with pushed sources (unless they are to run) and a tap on every stream."""
+    """The pipeline with pushed sources (unless they are to run) and a tap on every stream. What a running source reads
+    is tapped only if it has a sink: a tap looks at records, and would keep them from being read as columns."""
     streams = spec.streams if run_sources else tuple(_pushed(stream, check_future) for stream in spec.streams)
     given = {sink.stream for sink in spec.sinks}
     sinks = tuple(
         SinkSpec(name, taps.KIND, takes_late=name not in given and spec.stream(name).source is not None)
         for name in streams_of(spec)
+        if name in given or not run_sources or spec.stream(name).source is None
     )
     return replace(spec, streams=streams, sinks=sinks)
 

@@ -7,6 +7,7 @@ the shard takes columns again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ import polars as pl
 from millwheel.core.aggregation import FILTERED
 from millwheel.core.aggregation_specs import compile_aggregation
 from millwheel.core.column_batch import AnyBatch, ColumnBatch, frame_bytes, frame_from, joined
-from millwheel.core.column_plan import END, KEY, ColumnPlan
+from millwheel.core.column_plan import END, KEY, START, ColumnPlan
 from millwheel.core.column_windows import ColumnWindows
 from millwheel.core.expressions import compile_expression
 from millwheel.core.fixed_sums import Unfit
@@ -100,6 +101,12 @@ class ColumnOperator:
     def close(self) -> None:
         pass
 
+    def open_windows(self, key: Key) -> list[Window]:
+        """The windows of a key that hold state, ordered by end."""
+        mine = self._windows.all_groups().filter(pl.col(KEY) == key) if self._windows else None
+        found = [] if mine is None else [Window(*place) for place in mine.select(START, END).iter_rows()]
+        return sorted([*found, *self._rows.open_windows(key)], key=lambda window: (window.end, window.start))
+
     # --- a turn ------------------------------------------------------------------------------------------
 
     def _run_columns(self, turn: Turn) -> None:
@@ -181,7 +188,7 @@ class ColumnOperator:
         return next(iter(self._shard.store.scan(WINDOW)), None) is not None
 
     def _restore(self) -> None:
-        """Read the segments. Those of another shard, which this one comes from, become its own."""
+        """Read the slabs. Those of another shard, which this one comes from, become its own."""
         found = []
         for place, data in self._shard.store.scan(COLUMNS):
             stored = _decode(data)
@@ -202,9 +209,9 @@ class ColumnOperator:
         self._inherited.clear()
         for number in changes.gone:
             turn.overlay.delete(self._prefix + number8(number))
-        for segment in changes.new:
-            data = pack(_Stored(segment.level, frame_bytes(segment.groups)))
-            turn.overlay.put(self._prefix + number8(segment.number), data)
+        for slab in changes.new:
+            data = pack(_Stored(slab.level, frame_bytes(slab.groups)))
+            turn.overlay.put(self._prefix + number8(slab.number), data)
 
 
 def _bundled(turn: Turn) -> list[AnyBatch]:
@@ -213,3 +220,9 @@ def _bundled(turn: Turn) -> list[AnyBatch]:
     columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
     rows: list[AnyBatch] = [batch for batch in batches if not isinstance(batch, ColumnBatch)]
     return [*rows, joined(columns)] if columns else rows
+
+
+def slabs_of(store: StateStore) -> Iterator[pl.DataFrame]:
+    """The groups of each slab in a store."""
+    for _, data in store.scan(COLUMNS):
+        yield frame_from(_decode(data).frame)

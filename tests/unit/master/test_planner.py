@@ -23,7 +23,7 @@ def apply(tables: list[RangeTable], moves: list[Move]) -> list[RangeTable]:
 
 def test_a_first_table_has_two_shards_per_expected_worker_unless_told_otherwise() -> None:
     census = Census(["w1", "w2"], [])
-    assert [e.owner for e in first_table(NodeDemand("a"), 2, census).shards] == ["w1", "w2", "w1", "w2"]
+    assert [e.owner for e in first_table(NodeDemand("a"), 2, census).shards] == ["w1", "w1", "w2", "w2"]
     assert [(e.shard, e.owner, e.token) for e in first_table(NodeDemand("b", 1), 2, census).shards] == [
         ("b-0", "w1", 1)
     ]
