@@ -43,7 +43,7 @@ class Context(Protocol):
 
     def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
         """Call ``process_timer`` once the watermark (or the wall clock) has passed ``at`` (µs). Replaces the
-        timer with the same tag of this key and domain."""
+        timer with the same tag of this key and domain. Those of one time fire in the order of their tags."""
 
     def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
         """Forget a timer; nothing happens when there is none."""

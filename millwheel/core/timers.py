@@ -1,7 +1,8 @@
 """The timers of one shard, in the order in which they come due. Pure.
 
 One timer per (key, domain, tag); setting it again moves it. A timer fires once its clock has *passed* its
-time (is greater), so that every record at or before that time has been processed.
+time (is greater), so that every record at or before that time has been processed. Timers of one key with the same
+time fire in the order of their tags: no other order would survive a recovery.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class TimerQueue:
     def __init__(self, domain: Domain) -> None:
         self.domain = domain
         self._at: dict[_Id, int] = {}
-        self._heap: list[tuple[int, int, _Id]] = []
+        self._heap: list[tuple[int, str, int, _Id]] = []
         self._order = 0
         self._undo: list[tuple[_Id, int | None]] = []
 
@@ -52,7 +53,7 @@ class TimerQueue:
         if before != at:
             self._at[place] = at
             self._order += 1
-            heapq.heappush(self._heap, (at, self._order, place))
+            heapq.heappush(self._heap, (at, tag, self._order, place))
 
     def cancel(self, key: Key, tag: str) -> bool:
         """Forget a timer; False when there was none."""
@@ -64,7 +65,7 @@ class TimerQueue:
 
     def earliest(self) -> int:
         """The time of the next timer (MAX_TIME: there is none)."""
-        while self._heap and self._at.get(self._heap[0][2]) != self._heap[0][0]:
+        while self._heap and self._at.get(self._heap[0][3]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else MAX_TIME
 
@@ -73,14 +74,14 @@ class TimerQueue:
         at = self.earliest()
         if not self._heap:
             return None
-        key, tag = self._heap[0][2]
+        key, tag = self._heap[0][3]
         return Due(key, tag, at, self.domain)
 
     def pop_due(self, clock: int) -> Due | None:
         """The next timer that ``clock`` has passed, removed."""
         if self.earliest() >= clock or not self._heap:
             return None
-        at, _, (key, tag) = heapq.heappop(self._heap)
+        at, _, _, (key, tag) = heapq.heappop(self._heap)
         del self._at[key, tag]
         self._undo.append(((key, tag), at))
         return Due(key, tag, at, self.domain)
@@ -103,7 +104,7 @@ class TimerQueue:
             else:
                 self._at[place] = before
                 self._order += 1
-                heapq.heappush(self._heap, (before, self._order, place))
+                heapq.heappush(self._heap, (before, place[1], self._order, place))
 
     def take_changes(self) -> dict[_Id, int | None]:
         """What changed since the last call, as the present time of each touched timer (None: gone)."""

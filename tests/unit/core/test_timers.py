@@ -113,6 +113,16 @@ def test_timers_fire_in_order_of_time_then_of_setting() -> None:
     assert fired == ["c", "b", "a"]
 
 
+def test_timers_of_one_time_fire_in_the_order_of_their_tags_whatever_order_they_were_set_in() -> None:
+    fired = []
+    for tags in ("bac", "cba"):
+        queue = TimerQueue(Domain.EVENT)
+        for tag in tags:
+            queue.set("k", tag, 5)
+        fired.append([due.tag for _ in tags if (due := queue.pop_due(6))])
+    assert fired == [["a", "b", "c"]] * 2
+
+
 def test_changes_tell_what_a_commit_must_write() -> None:
     queue = TimerQueue(Domain.EVENT)
     queue.set("a", "", 1)
