@@ -60,7 +60,8 @@ _steps = st.lists(
 
 def _pipeline(folder: Path, window: Any, trigger: Any, options: dict[str, Any]) -> Path:
     computation = {
-        "input": {"s": {"key": "k"}}, "window": window, "trigger": trigger, "aggregate": AGGREGATE, "output": "out", **options,
+        "input": {"s": {"key": "k"}}, "window": window, "trigger": trigger, "aggregate": AGGREGATE, "output": "out",
+        **options,
     }  # fmt: skip
     document = {
         "pipeline": "p",
