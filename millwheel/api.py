@@ -15,11 +15,13 @@ thread; one instance of the class serves one shard, so plain attributes are scra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar, overload
 
+from millwheel.core.panes import Pane
 from millwheel.core.records import Domain, Record, Timer
 from millwheel.core.times import duration_us
+from millwheel.core.windows import Window
 
 __all__ = ["Computation", "Context", "ListState", "MapState", "State", "ValueState"]
 
@@ -36,6 +38,8 @@ class Context(Protocol):
     """The low watermark of this computation's inputs, µs: no record before it will come."""
     now: int
     """The worker's wall clock, µs; not replayed after a crash."""
+    pane: Pane | None
+    """In ``process_window``: what the window says now, with ``timing``, ``index``, ``is_last``; else None."""
 
     def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
         """Emit ``value`` to ``stream``. ``timestamp`` (µs) defaults to the record's or timer's and may not lie
@@ -55,6 +59,16 @@ class Computation:
     def process_record(self, ctx: Context, record: Record) -> None:
         """One record of one key."""
         raise TypeError(f"{type(self).__name__} has an input but no process_record(self, ctx, record) method")
+
+    def process_window(self, ctx: Context, key: Any, window: Window, records: Sequence[Record]) -> None:
+        """A window of one key speaks, when the trigger says so: of a computation with ``window``, in place of
+        ``process_record``.
+
+        ``records`` are those that are new since it last spoke (``accumulation: discarding``) or all so far
+        (``accumulating``), in order of arrival; none when the window only tells that it is complete. What is produced
+        has the timestamp of the pane unless it says otherwise.
+        """
+        raise TypeError(f"{type(self).__name__} has a window but no process_window(self, ctx, key, window, records)")
 
     def process_timer(self, ctx: Context, timer: Timer) -> None:
         """A timer of one key that has come due."""

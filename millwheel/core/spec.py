@@ -136,7 +136,7 @@ class StepSpec:
 
 @dataclass(frozen=True, slots=True)
 class ComputationSpec:
-    """A node of the graph: a callback class, a window with aggregates, or steps from value to value.
+    """A node of the graph: a callback class, a window with aggregates or a callback, or steps from value to value.
 
     ``trigger`` is the trigger as a plain tree (see core/triggers.py), None for the default.
     ``callback`` is ``module:Class``. ``options`` go to the callback's constructor as keyword arguments.

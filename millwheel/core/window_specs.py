@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-from millwheel.core.aggregation import Buffered
+from millwheel.core.aggregation import Buffered, Evaluate
 from millwheel.core.aggregation_specs import compile_aggregation
 from millwheel.core.machines import make_machine
 from millwheel.core.panes import Accumulation, OutputTime
@@ -83,12 +83,19 @@ def machine_from_spec(
     takes_retractions: bool = False,
 ) -> Machine:
     """The machine of a computation with a window. ``compile_expression(text)`` returns something with
-    ``evaluate(value)``. Without aggregates the panes hold the records, as [value, timestamp]."""
+    ``evaluate(value)``. Without aggregates the panes hold the records, as [value, timestamp]; with a callback their
+    values are [number of the input, value]."""
     windowing = windowing_from_spec(spec, load, takes_retractions)
     if not spec.aggregates:
         condition = compile_expression(spec.condition).evaluate if spec.condition else None
+        if spec.callback and condition is not None:
+            return make_machine(windowing, Buffered(_of_numbered(condition)))
         return make_machine(windowing, Buffered(condition))
     return make_machine(windowing, compile_aggregation(spec.aggregates, compile_expression, load, spec.condition))
+
+
+def _of_numbered(condition: Evaluate) -> Evaluate:
+    return lambda numbered: condition(numbered[1])
 
 
 def _choice(kind: type[E_], text: str, field: str) -> E_:

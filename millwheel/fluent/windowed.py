@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from millwheel.api import Computation
 from millwheel.core.triggers import Trigger
 from millwheel.fluent.agg import Aggregate
 from millwheel.fluent.draft import Dials, Draft, Input
@@ -34,7 +35,7 @@ class Opened:
 
 
 class WindowedStream:
-    """Records in windows. :meth:`aggregate` says what becomes of them, and makes the computation."""
+    """Records in windows. :meth:`aggregate` or :meth:`process` says what becomes of them, and makes the computation."""
 
     def __init__(self, parts: Opened) -> None:
         self._parts = parts
@@ -68,9 +69,7 @@ class WindowedStream:
         """
         parts = self._parts
         found = parts.draft.name_for(name, output, f"{parts.inputs[0].stream}_windows")
-        fields = {"window": At(parts.place, self._window(found)), **parts.fields}
-        if parts.trigger is not None:
-            fields["trigger"] = At(parts.trigger_place or parts.place, self._trigger(found))
+        fields = self._windowing(found)
         if aggregates:
             fields["aggregate"] = {field: self._aggregate(found, field, each) for field, each in aggregates.items()}
         if where:
@@ -79,6 +78,74 @@ class WindowedStream:
         dials = Dials(delivery, productions, max_attempts, shards).fields()
         parts.draft.add_computation(found, parts.inputs, {**fields, **dials})
         return parts.stream(output or found)
+
+    @overload
+    def process(
+        self,
+        callback: type[Computation] | str,
+        *,
+        output: str = "",
+        options: Mapping[str, Any] | None = None,
+        where: str = "",
+        name: str = "",
+        delivery: Literal["exactly_once", "at_least_once"] | None = None,
+        productions: Literal["strong", "weak"] | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> Stream: ...
+    @overload
+    def process(
+        self,
+        callback: type[Computation] | str,
+        *,
+        output: list[str] | tuple[str, ...],
+        options: Mapping[str, Any] | None = None,
+        where: str = "",
+        name: str = "",
+        delivery: Literal["exactly_once", "at_least_once"] | None = None,
+        productions: Literal["strong", "weak"] | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> tuple[Stream, ...]: ...
+    def process(
+        self,
+        callback: type[Computation] | str,
+        *,
+        output: str | list[str] | tuple[str, ...] = "",
+        options: Mapping[str, Any] | None = None,
+        where: str = "",
+        name: str = "",
+        delivery: Literal["exactly_once", "at_least_once"] | None = None,
+        productions: Literal["strong", "weak"] | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> Stream | tuple[Stream, ...]:
+        """Calls ``process_window`` of a class derived from :class:`millwheel.Computation` with the records of a window,
+        whenever it speaks. ``output`` and ``options`` are those of :meth:`KeyedStream.process`; records that do not
+        satisfy the expression ``where`` are left out.
+        """
+        parts = self._parts
+        outputs = ((output,) if output else ()) if isinstance(output, str) else tuple(output)
+        word = callback.rpartition(":")[2] if isinstance(callback, str) else getattr(callback, "__name__", "callback")
+        found = parts.draft.name_for(name, outputs[0] if outputs else "", word)
+        if isinstance(output, str):
+            outputs = outputs or (found,)
+        given = callback if isinstance(callback, str) else parts.draft.keep(callback, found, "callback")
+        fields: dict[str, Any] = {**self._windowing(found), "callback": given}
+        fields.update({"options": options} if options else {}, **({"where": where} if where else {}))
+        if outputs:
+            fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
+        dials = Dials(delivery, productions, max_attempts, shards).fields()
+        parts.draft.add_computation(found, parts.inputs, {**fields, **dials})
+        streams = tuple(parts.stream(each) for each in outputs)
+        return streams[0] if isinstance(output, str) else streams
+
+    def _windowing(self, name: str) -> dict[str, Any]:
+        parts = self._parts
+        fields = {"window": At(parts.place, self._window(name)), **parts.fields}
+        if parts.trigger is not None:
+            fields["trigger"] = At(parts.trigger_place or parts.place, self._trigger(name))
+        return fields
 
     def _window(self, name: str) -> Any:
         window = self._parts.window

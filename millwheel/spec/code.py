@@ -96,7 +96,7 @@ class CodeChecks:
                 self._function(step.function, *place, step.kind.value)
         if computation.callback:
             self._callback(computation)
-        elif computation.window is not None and not self._reader.problems.concerns(".".join(place)):
+        if computation.window is not None and not self._reader.problems.concerns(".".join(place)):
             self._machine(computation)
 
     def has_timer(self, name: str) -> bool:
@@ -120,8 +120,13 @@ class CodeChecks:
                 f"{computation.callback} is no class derived from millwheel.Computation; derive it from there", *place
             )
             return
-        if kind.process_record is Computation.process_record:
-            self._bad(f"{kind.__name__} has no process_record(self, ctx, record) method; add one", *place)
+        records, windows = kind.process_record, kind.process_window
+        if computation.window is not None and windows is Computation.process_window:
+            text = "computations with a window call process_window(self, ctx, key, window, records); add that method"
+            self._bad(f"{kind.__name__} has none: {text}", *place)
+        elif computation.window is None and records is Computation.process_record:
+            fix = "add one" if windows is Computation.process_window else "add one, or give the computation a window"
+            self._bad(f"{kind.__name__} has no process_record(self, ctx, record) method; {fix}", *place)
         self._options(computation, kind)
 
     def _options(self, computation: ComputationSpec, kind: type[Computation]) -> None:

@@ -57,12 +57,9 @@ def read_computation(reader: Reader, name: str, node: Node, load: Callable[[str]
 
 
 def _check_form(reader: Reader, node: Node, fields: Mapping[str, Node]) -> None:
-    """A callback, steps, or a window; the fields of one are not for the others."""
+    """A callback (with a window or without), steps, or a window; the fields of one are not for the others."""
     if "callback" in fields:
-        for name in (*STEP_FIELDS, *_WINDOW_FIELDS):
-            if name in fields:
-                form = "with steps" if name in STEP_FIELDS else "with a window"
-                reader.bad(fields[name], f"{name} is for computations {form}; a callback does this in its own code")
+        _check_callback(reader, fields)
         return
     if "options" in fields:
         reader.bad(
@@ -80,6 +77,27 @@ def _check_form(reader: Reader, node: Node, fields: Mapping[str, Node]) -> None:
                 "does nothing; write callback: module:Class, or window: {tumbling: 1m} and aggregate: {hits: count}, "
                 "or map, flat_map or filter",
             )
+
+
+def _check_callback(reader: Reader, fields: Mapping[str, Node]) -> None:
+    windowed = "window" in fields
+    for name in (*STEP_FIELDS, *(() if windowed else _WINDOW_FIELDS)):
+        if name in fields:
+            form = "with steps" if name in STEP_FIELDS else "with a window"
+            reader.bad(fields[name], f"{name} is for computations {form}; a callback does this in its own code")
+    if not windowed:
+        return
+    if "aggregate" in fields:
+        reader.bad(
+            fields["aggregate"],
+            "a callback with a window gets the records themselves (process_window); leave out aggregate or callback",
+        )
+    if "accumulation" in fields and fields["accumulation"].value == Accumulation.RETRACTING.value:
+        reader.bad(
+            fields["accumulation"],
+            "what a callback has sent cannot be taken back; write accumulating (every pane has all records so far) or "
+            "discarding",
+        )
 
 
 def _check_steps(reader: Reader, node: Node, fields: Mapping[str, Node], steps: list[str]) -> None:
@@ -135,7 +153,7 @@ def _key_of(reader: Reader, node: Node) -> KeySpec:
 def _outputs(reader: Reader, node: Node, fields: Mapping[str, Node]) -> tuple[str, ...]:
     given = fields.get("output")
     if given is None:
-        if "window" in fields:
+        if "window" in fields and "callback" not in fields:
             reader.missing(node, "output", "nobody could see the results; write output: STREAM")
         return ()
     if given.is_map:
@@ -151,6 +169,6 @@ def _outputs(reader: Reader, node: Node, fields: Mapping[str, Node]) -> tuple[st
             )
         elif name:
             names.append(name)
-    if len(names) > 1 and "window" in fields:
+    if len(names) > 1 and "window" in fields and "callback" not in fields:
         reader.bad(given, "a computation with a window has one output; its consumers may be many")
     return tuple(dict.fromkeys(names))

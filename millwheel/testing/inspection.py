@@ -17,6 +17,7 @@ from millwheel.workers.columns import slabs_of
 from millwheel.workers.keyed_state import TTL_TAG, KeyedState
 from millwheel.workers.opening import read_timers
 from millwheel.workers.overlay import Overlay
+from millwheel.workers.window_callback import CALLBACK_TAG
 
 
 def callback_state(kind: type[Computation], store: StateStore, key: Key) -> dict[str, Any]:
@@ -60,10 +61,10 @@ def timers_of(store: StateStore, key: Key) -> list[tuple[Domain, str, int]]:
     """(domain, tag, at) of the timers of a key, in the order of their times, without those of the system."""
     queues: dict[Domain, TimerQueue] = read_timers(store)
     found = [
-        (domain, tag, at)
+        (domain, tag.removeprefix(CALLBACK_TAG), at)
         for domain, queue in queues.items()
         for owner, tag, at in queue.items()
-        if owner == key and not tag.startswith(TTL_TAG)
+        if owner == key and not tag.removeprefix(CALLBACK_TAG).startswith(TTL_TAG)
     ]
     return sorted(found, key=lambda timer: (timer[2], timer[1]))
 

@@ -35,6 +35,7 @@ from millwheel.workers.source import SourceOperator, SourceParts
 from millwheel.workers.stepped import Stepped
 from millwheel.workers.timestamps import Timestamps
 from millwheel.workers.turn import Operator
+from millwheel.workers.window_callback import WindowCallbackOperator
 from millwheel.workers.windowed import WindowedOperator
 
 _CACHE_ENTRIES = 100_000
@@ -144,6 +145,9 @@ class Assembly:
 
     def _computation(self, spec: ComputationSpec, place: _Place) -> Operator:
         overlay = place.shard.overlay
+        if spec.callback and spec.window is not None:
+            instance = self._instance(spec)
+            return WindowCallbackOperator(spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
         if spec.callback or spec.steps:
             instance = self._instance(spec) if spec.callback else self._stepped(spec)
             return CallbackOperator(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES)

@@ -7,7 +7,6 @@ sent to the dead-letter stream, in the same commit as everything else.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +15,14 @@ import msgspec
 
 from millwheel.api import Computation
 from millwheel.core.keys import Key, check_key
-from millwheel.core.records import Batch, DeadLetter, Domain, Record, Timer
+from millwheel.core.panes import Pane
+from millwheel.core.records import Batch, Domain, Record, Timer
 from millwheel.core.spec import ComputationSpec, Delivery, Productions
 from millwheel.core.steps import step_text
 from millwheel.core.timers import Due
 from millwheel.core.times import MAX_TIME
-from millwheel.errors import CorruptionError, FencedError, InvariantError, RecordError
+from millwheel.errors import RecordError
+from millwheel.workers.attempts import FATAL, Attempts, Subject
 from millwheel.workers.keyed_state import TTL_TAG, KeyedState
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.turn import Hold, Turn
@@ -29,13 +30,23 @@ from millwheel.workers.turn import Hold, Turn
 Decode = Callable[[str, list[Any]], list[Any]]
 """(stream, values as they travelled) -> values as the callback sees them."""
 
-_FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
-
 
 class CallbackContext:
     """The Context of one shard, pointed at the current record or timer."""
 
-    __slots__ = ("_identity", "_made", "_outputs", "_state", "_turn", "floor", "key", "now", "timestamp", "watermark")
+    __slots__ = (
+        "_identity",
+        "_made",
+        "_outputs",
+        "_state",
+        "_turn",
+        "floor",
+        "key",
+        "now",
+        "pane",
+        "timestamp",
+        "watermark",
+    )
 
     def __init__(self, outputs: frozenset[str], state: KeyedState) -> None:
         self._outputs = outputs
@@ -43,6 +54,7 @@ class CallbackContext:
         self._turn: Turn
         self._identity: Any = None
         self._made = 0
+        self.pane: Pane | None = None
         self.key: Key = None
         self.timestamp = 0
         self.watermark = 0
@@ -112,12 +124,11 @@ class CallbackOperator:
         decode: Decode,
         cache_entries: int,
     ) -> None:
-        self._spec = spec
-        self._pipeline = pipeline
         self._instance = instance
         self._decode = decode
         self._state = KeyedState(instance, overlay, cache_entries)
         self._context = CallbackContext(frozenset(spec.outputs), self._state)
+        self._attempts = Attempts(spec, pipeline, _code(spec), self._state)
         self._identified = spec.productions is Productions.WEAK and spec.delivery is Delivery.EXACTLY_ONCE
 
     def appetite(self, waiting: int, now: int, watermark: int) -> int:
@@ -137,7 +148,7 @@ class CallbackOperator:
         fired = list(turn.due)
         try:
             self._run_fast(turn)
-        except _FATAL:
+        except FATAL:
             raise
         except Exception:  # whatever a callback raises concerns one record: find it
             turn.overlay.undo_to(start)
@@ -205,48 +216,21 @@ class CallbackOperator:
             self._attempt(turn, _Call(due.key, due.at, None, due, None))
 
     def _attempt(self, turn: Turn, call: _Call) -> None:
-        for attempt in range(1, self._spec.max_attempts + 1):
-            self._state.flush()
-            place, produced = turn.overlay.savepoint(), turn.outputs.mark()
-            marks = {domain: queue.savepoint() for domain, queue in turn.timers.items()}
-            try:
-                if call.record is not None:
-                    self._context.point(call.key, call.timestamp, call.identity)
-                    self._instance.process_record(self._context, call.record)
-                elif call.timer is not None:
-                    self._fire_one(call.timer)
-                return
-            except _FATAL:
-                raise
-            except Exception as ex:  # the callback's own failure
-                turn.overlay.undo_to(place)
-                turn.outputs.cut_to(produced)
-                for domain, queue in turn.timers.items():
-                    queue.undo_to(marks[domain])
-                self._state.forget()
-                if attempt == self._spec.max_attempts:
-                    self._give_up(turn, call, ex, attempt)
+        def once() -> None:
+            if call.record is not None:
+                self._context.point(call.key, call.timestamp, call.identity)
+                self._instance.process_record(self._context, call.record)
+            elif call.timer is not None:
+                self._fire_one(call.timer)
 
-    def _give_up(self, turn: Turn, call: _Call, ex: Exception, attempts: int) -> None:
-        frames = traceback.extract_tb(ex.__traceback__)
-        last = frames[-1]
-        what = "record" if call.record is not None else "timer"
-        self._state.key = call.key
-        letter = DeadLetter(
-            pipeline=self._pipeline,
-            computation=self._spec.name,
-            stream=call.record.stream if call.record is not None else "",
-            reason=f"{_code(self._spec)} failed {attempts} times on this {what}: {type(ex).__name__}: {ex}",
-            key=call.key,
-            value=call.record.value if call.record is not None else repr(call.timer),
-            timestamp=call.timestamp,
-            exception="".join(traceback.format_exception(ex))[-8000:],
-            location=f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name}",
-            attempts=attempts,
-            state=self._state.describe(),
-        )
-        cause = call.identity if call.timer is None else (call.timer.key, call.timer.tag, call.timer.at)
-        turn.dead_letter(letter, call.timestamp, cause)
+        self._attempts.run(turn, once, lambda: _subject(call))
+
+
+def _subject(call: _Call) -> Subject:
+    if call.record is None:
+        cause = None if call.timer is None else (call.timer.key, call.timer.tag, call.timer.at)
+        return Subject("timer", call.key, call.timestamp, repr(call.timer), cause=cause)
+    return Subject("record", call.key, call.timestamp, call.record.value, call.record.stream, call.identity)
 
 
 def _code(spec: ComputationSpec) -> str:

@@ -86,3 +86,26 @@ def test_a_pipeline_by_the_name_of_its_variable_runs(tmp_path: Path) -> None:
     with PipelineHarness(f"{tmp_path}/two.py:b") as harness:
         harness.push("x", {"t": 1, "n": 21})
         assert harness.read("y") == [42]
+
+
+class Lengths(Computation):
+    def __init__(self, above: int = 0) -> None:
+        self.above = above
+
+    def process_window(self, ctx: Any, key: Any, window: Any, records: Any) -> None:
+        texts = [record.value["text"] for record in records]
+        ctx.produce("long" if max(map(len, texts)) > self.above else "short", {"texts": texts, "end": window.end})
+
+
+def test_a_window_hands_its_records_to_a_class() -> None:
+    pipeline = Pipeline("words")
+    lines = pipeline.read("lines", FileSource("none", "jsonl"), timestamp="ts")
+    windows = lines.key_by("who").window(Tumbling("1m"), allowed_lateness="1m")
+    long, _ = windows.process(Lengths, output=["long", "short"], options={"above": 3}, where="text != ''")
+    long.write(StdoutSink())
+    with PipelineHarness(pipeline) as harness:
+        lines_of_ann = [{"who": "ann", "text": text, "ts": 1} for text in ("a", "", "whale")]
+        harness.push("lines", [*lines_of_ann, {"who": "bob", "text": "cat", "ts": 2}])
+        harness.finish()
+        assert harness.read("long") == [{"texts": ["a", "whale"], "end": MINUTE}]
+        assert harness.read("short") == [{"texts": ["cat"], "end": MINUTE}]

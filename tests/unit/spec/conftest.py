@@ -48,6 +48,10 @@ class Ticker(SpikeDetector):
     def process_timer(self, ctx, timer):
         pass
 
+class Funnel(Computation):
+    def process_window(self, ctx, key, window, records):
+        pass
+
 class Plain:
     pass
 

@@ -1,0 +1,81 @@
+"""Calls of user code that may fail: each is tried several times, what a failed try did is taken back, and what fails
+for good becomes a dead letter in the same commit."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from millwheel.core.keys import Key
+from millwheel.core.records import DeadLetter
+from millwheel.core.spec import ComputationSpec
+from millwheel.errors import CorruptionError, FencedError, InvariantError
+from millwheel.workers.keyed_state import KeyedState
+from millwheel.workers.turn import Turn
+
+FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
+"""What concerns the whole shard, and no single record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a call is about, as a dead letter tells it: ``what`` is a noun, ``cause`` what ids of weak productions are
+    made of."""
+
+    what: str
+    key: Key
+    timestamp: int
+    value: Any
+    stream: str = ""
+    cause: object = None
+
+
+class Attempts:
+    """Tries the callbacks of one shard. ``code`` names the user's code in messages."""
+
+    def __init__(self, spec: ComputationSpec, pipeline: str, code: str, state: KeyedState) -> None:
+        self._spec = spec
+        self._pipeline = pipeline
+        self._code = code
+        self._state = state
+
+    def run(self, turn: Turn, call: Callable[[], None], subject: Callable[[], Subject]) -> None:
+        """Call until it works, ``max_attempts`` times at most; ``subject`` is asked only when it does not."""
+        for attempt in range(1, self._spec.max_attempts + 1):
+            self._state.flush()
+            place, produced = turn.overlay.savepoint(), turn.outputs.mark()
+            marks = {domain: queue.savepoint() for domain, queue in turn.timers.items()}
+            try:
+                call()
+                return
+            except FATAL:
+                raise
+            except Exception as ex:  # the callback's own failure
+                turn.overlay.undo_to(place)
+                turn.outputs.cut_to(produced)
+                for domain, queue in turn.timers.items():
+                    queue.undo_to(marks[domain])
+                self._state.forget()
+                if attempt == self._spec.max_attempts:
+                    self._give_up(turn, subject(), ex)
+
+    def _give_up(self, turn: Turn, subject: Subject, ex: Exception) -> None:
+        last = traceback.extract_tb(ex.__traceback__)[-1]
+        attempts = self._spec.max_attempts
+        self._state.key = subject.key
+        letter = DeadLetter(
+            pipeline=self._pipeline,
+            computation=self._spec.name,
+            stream=subject.stream,
+            reason=f"{self._code} failed {attempts} times on this {subject.what}: {type(ex).__name__}: {ex}",
+            key=subject.key,
+            value=subject.value,
+            timestamp=subject.timestamp,
+            exception="".join(traceback.format_exception(ex))[-8000:],
+            location=f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name}",
+            attempts=attempts,
+            state=self._state.describe(),
+        )
+        turn.dead_letter(letter, subject.timestamp, subject.cause)
