@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.fluent.code import CodeShelf, own_name
+from millwheel.fluent.fusing import fused
 from millwheel.fluent.places import At, Code, Place, Writer, here
 from millwheel.spec.nodes import Node
 from millwheel.spec.problems import Problems
@@ -56,6 +57,7 @@ class Draft:
     streams: dict[str, At] = field(default_factory=dict)
     computations: dict[str, At] = field(default_factory=dict)
     sinks: dict[str, At] = field(default_factory=dict)
+    unnamed: set[str] = field(default_factory=set)
     code: CodeShelf = field(default_factory=CodeShelf)
     problems: list[tuple[Place, str, str]] = field(default_factory=list)
 
@@ -95,6 +97,8 @@ class Draft:
         while found in self.computations:
             number += 1
             found = f"{wanted}_{number}"
+        if not output:
+            self.unnamed.add(found)
         return found
 
     def keep(self, thing: Any, *words: str) -> Code:
@@ -127,5 +131,6 @@ class Draft:
         else:
             text = "the pipeline reads nothing; write for example read('hits', FileSource('hits.jsonl', 'jsonl'), …)"
             problems.add(self.place.seen_from(file), "streams", text)
-        top: Node = writer.node({**parts, "computations": self.computations, "sinks": self.sinks}, self.place)
+        computations = fused(self.computations, self.unnamed, {*self.sinks, *self.streams})
+        top: Node = writer.node({**parts, "computations": computations, "sinks": self.sinks}, self.place)
         return Document(top, problems)

@@ -14,10 +14,11 @@ from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec, SinkSpec
 from millwheel.core.window_specs import machine_from_spec
 from millwheel.errors import MillwheelError, PipelineError
 from millwheel.spec.kinds import Kind, blame
-from millwheel.spec.loading import load_object
+from millwheel.spec.loading import OBJECT_NAME, load_object
 from millwheel.spec.nodes import Node
 from millwheel.spec.problems import did_you_mean
 from millwheel.spec.reader import Reader
+from millwheel.spec.steps import step_nodes
 from millwheel.spec.topology import find
 
 
@@ -91,9 +92,9 @@ class CodeChecks:
         for given in computation.inputs:
             if given.key.kind is KeyKind.FUNCTION:
                 self._function(given.key.names[0], *place, "input", given.stream, "key")
-        for step in computation.steps:
-            if step.function:
-                self._function(step.function, *place, step.kind.value)
+        for step in step_nodes(find(self._top, *place)):
+            if OBJECT_NAME.fullmatch(step.text):
+                self._function_at(step)
         if computation.callback:
             self._callback(computation)
         if computation.window is not None and not self._reader.problems.concerns(".".join(place)):
@@ -163,15 +164,22 @@ class CodeChecks:
     # --- loading ---------------------------------------------------------------------------------------------
 
     def _function(self, name: str, *place: str) -> None:
-        found = self._load(name, *place)
+        self._function_at(find(self._top, *place), name)
+
+    def _function_at(self, node: Node, name: str = "") -> None:
+        found = self._load_at(node, name or node.text)
         if found is not None and not callable(found):
-            self._bad(f"{name} is a {type(found).__name__}, not a function of a record's value", *place)
+            text = f"{name or node.text} is a {type(found).__name__}, not a function of a record's value"
+            self._reader.bad(node, text)
 
     def _load(self, name: str, *place: str) -> Any:
+        return self._load_at(find(self._top, *place), name)
+
+    def _load_at(self, node: Node, name: str) -> Any:
         try:
             return load_object(name, self._spec.folder)
         except PipelineError as ex:
-            self._bad(str(ex), *place)
+            self._reader.bad(node, str(ex))
             return None
 
     def _bad(self, text: str, *place: str) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.slow.runs import EXAMPLES, Run
+from tests.slow.runs import EXAMPLES, REPO, Run
 
 pytestmark = pytest.mark.slow
 
@@ -55,16 +57,18 @@ def rows_of(folder: Path) -> list[Any]:
     return [json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()]
 
 
-def test_lambdas_and_nested_functions_run_on_workers_and_give_the_right_rows(tmp_path: Path) -> None:
-    home = tmp_path / "home"
+def words(folder: Path, count: int) -> tuple[str, list[Any]]:
+    """The pipeline's file and its input, in a folder."""
+    home = folder / "home"
     home.mkdir()
     (home / "words.py").write_text(PIPELINE)
-    lines = [{"ts": n * 1_000_000, "n": n % 7, "text": TEXTS[n % len(TEXTS)]} for n in range(3_000)]
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    params = {"input": str(tmp_path / "in.jsonl"), "output": str(tmp_path / "out")}
-    run = Run(Path(f"{home}/words.py:words"), tmp_path, params).start().wait()
-    assert run.code == 0, run.said
+    lines = [{"ts": n * 1_000_000, "n": n % 7, "text": TEXTS[n % len(TEXTS)]} for n in range(count)]
+    (folder / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return f"{home}/words.py:words", lines
 
+
+def assert_right(folder: Path, lines: list[Any]) -> None:
+    """What came out is what plain Python says."""
     totals: Counter[str] = Counter()
     letters: Counter[tuple[str, int]] = Counter()
     running = []
@@ -73,9 +77,31 @@ def test_lambdas_and_nested_functions_run_on_workers_and_give_the_right_rows(tmp
             totals[word] += line["n"] * 3
             running.append((word, totals[word]))
             letters[word[0], line["ts"] // 60_000_000 * 60_000_000] += 1
-    assert sorted((row["word"], row["total"]) for row in rows_of(tmp_path / "out" / "running")) == sorted(running)
-    found = {(row["key"], row["window_start"]): row["words"] for row in rows_of(tmp_path / "out" / "letters")}
+    assert sorted((row["word"], row["total"]) for row in rows_of(folder / "running")) == sorted(running)
+    found = {(row["key"], row["window_start"]): row["words"] for row in rows_of(folder / "letters")}
     assert found == dict(letters)
+
+
+def test_lambdas_and_nested_functions_run_on_workers_and_give_the_right_rows(tmp_path: Path) -> None:
+    pipeline, lines = words(tmp_path, 3_000)
+    params = {"input": str(tmp_path / "in.jsonl"), "output": str(tmp_path / "out")}
+    run = Run(Path(pipeline), tmp_path, params).start().until_reading()
+    run.kill_at_random(("millwheel.workers",), seed=5, times=1, pause_s=(0.0, 0.1))
+    run.wait()
+    assert run.code == 0, run.said
+    assert_right(tmp_path / "out", lines)
+
+
+def test_spark_submit_finds_them_too(tmp_path: Path) -> None:
+    from tests.slow.standalone import StandaloneCluster
+
+    pipeline, lines = words(tmp_path, 300)
+    package = tmp_path / "millwheel.zip"
+    subprocess.run([sys.executable, str(REPO / "deploy" / "make_zip.py"), str(package)], check=True)
+    with StandaloneCluster(tmp_path / "cluster", workers=2) as cluster:
+        command = [pipeline, "--set", f"input={tmp_path / 'in.jsonl'}", "--set", f"output={tmp_path / 'out'}"]
+        cluster.submit(package, [*command, "--root", str(tmp_path / "root")])
+    assert_right(tmp_path / "out", lines)
 
 
 def test_an_example_gives_the_same_rows_in_both_forms(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 import millwheel
 from millwheel import Pipeline, fluent
+from millwheel.fluent import pipeline
 from millwheel.fluent.streams import Flow
 from millwheel.spec import load_pipeline
 
@@ -53,3 +55,8 @@ def test_all_windows_and_triggers_are_named() -> None:
         module = getattr(getattr(millwheel, name), "__module__", "")
         if module.startswith(("millwheel.core.windows", "millwheel.core.trigger")) and name not in ("Window", "Custom"):
             assert re.search(rf"\b{name}\b", PAGE), name
+
+
+def test_the_example_of_the_pipeline_class_runs() -> None:
+    assert doctest.testmod(pipeline).failed == 0
+    assert doctest.testmod(pipeline).attempted > 4

@@ -85,3 +85,37 @@ def test_steps_pass_retractions_on_to_those_behind_them(check: Any) -> None:
         "  d: {input: b, callback: 'detectors:SpikeDetector', output: e}\n"
     )
     assert retracting_streams(check(text)) == {"a", "b"}
+
+
+def test_a_list_of_steps_may_have_a_kind_twice(check: Any) -> None:
+    found = check(computation(steps="[{filter: a}, {map: {b: c}}, {filter: 'detectors:by_user', map: d}]"))
+    assert found.computations[0].steps == (
+        StepSpec(StepKind.FILTER, expression="a"),
+        StepSpec(StepKind.MAP, fields={"b": "c"}),
+        StepSpec(StepKind.FILTER, "detectors:by_user"),
+        StepSpec(StepKind.MAP, expression="d"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ("{filter: a}", "computations.c.steps: must be a list of steps, not a map; write for example [{filter: "),
+        ("[]", "computations.c.steps: must be a list of steps, not an empty one"),
+        ("[a]", "computations.c.steps[0]: must be a map, not 'a'"),
+        ("[{}]", "computations.c.steps[0]: names no step"),
+        (
+            "[{filter: a}, {filtre: b}]",
+            "computations.c.steps[1].filtre: unknown field 'filtre'; did you mean 'filter'?",
+        ),
+        ("[{filter: a}, {map: 'detectors:no'}]", "computations.c.steps[1].map: module 'detectors'"),
+    ],
+)
+def test_mistakes_in_a_list_of_steps_are_named(problems: Any, steps: str, expected: str) -> None:
+    (found,) = problems(computation(steps=steps))
+    assert expected in found
+
+
+def test_a_list_of_steps_stands_alone(problems: Any) -> None:
+    (found,) = problems(computation(steps="[{filter: a}]", map="b"))
+    assert "computations.c.map: there are steps already; make it one of them: steps: [{map: …}, …]" in found

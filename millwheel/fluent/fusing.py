@@ -1,0 +1,71 @@
+"""Chains of steps as one computation.
+
+Each computation costs commits, and a way from shard to shard. ``map``, ``flat_map`` and ``filter`` need neither a key
+nor state, so what stands in a chain becomes one computation, unless somebody else sees what lies between: a stream
+that has a name, another consumer or a sink, or a key that is taken there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from millwheel.fluent.places import At
+from millwheel.spec.steps import KINDS
+
+_OWN = ("input", "output", "steps", *KINDS)
+
+
+def fused(computations: Mapping[str, At], unnamed: Collection[str], used: Collection[str]) -> dict[str, At]:
+    """The computations without the ``unnamed`` ones whose steps others can do; streams that are ``used`` elsewhere
+    stay."""
+    consumers = Counter(stream for at in computations.values() for stream in at.value["input"])
+    consumers.update(list(used))
+    makers = Counter(stream for at in computations.values() for stream in _outputs(at.value))
+    found: dict[str, At] = {}
+    for name, at in computations.items():
+        before = _only_input(at.value)
+        if before in found and before in unnamed and consumers[before] == makers[before] == 1:
+            first = found[before]
+            if _is_steps(at.value) and _is_steps(first.value) and _dials(at.value) == _dials(first.value):
+                del found[before]
+                at = At(at.place, _joined(first, at))
+        found[name] = at
+    return found
+
+
+def _only_input(fields: Mapping[str, Any]) -> str:
+    """The one stream that is consumed by the key it has, else ""."""
+    inputs = list(fields["input"].items())
+    return inputs[0][0] if len(inputs) == 1 and not inputs[0][1].value else ""
+
+
+def _outputs(fields: Mapping[str, Any]) -> list[str]:
+    output = fields.get("output", [])
+    return [output] if isinstance(output, str) else list(output)
+
+
+def _is_steps(fields: Mapping[str, Any]) -> bool:
+    return any(name in fields for name in ("steps", *KINDS))
+
+
+def _dials(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in _OWN}
+
+
+def _joined(first: At, second: At) -> dict[str, Any]:
+    steps = [*_steps(first), *_steps(second)]
+    return {
+        "input": first.value["input"],
+        "steps": steps,
+        "output": second.value["output"],
+        **_dials(second.value),
+    }
+
+
+def _steps(at: At) -> list[At]:
+    """The steps of a computation, each in the place in which it was written."""
+    if "steps" in at.value:
+        return list(at.value["steps"])
+    return [At(at.place, {name: at.value[name]}) for name in at.value if name in KINDS]
