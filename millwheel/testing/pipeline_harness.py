@@ -34,7 +34,7 @@ from millwheel.testing.arguments import check_time, stamped
 from millwheel.testing.inspection import callback_state, remembered, timers_of, window_state
 from millwheel.testing.memory_cluster import ClusterOptions, ManualClock, MemoryCluster
 from millwheel.testing.pushed import DEFAULT_PARTITION, PushedStream
-from millwheel.testing.rewiring import rewired, spec_of
+from millwheel.testing.rewiring import rewired, spec_of, streams_of
 from millwheel.testing.taps import Taps
 from millwheel.workers.assembly import Assembly, Outside
 from millwheel.workers.columns import ColumnOperator
@@ -170,6 +170,8 @@ class PipelineHarness:
         self._open()
         known = [sink.stream for sink in self.spec.sinks]
         if stream not in known:
+            if stream in streams_of(self.spec):
+                raise ValueError(f"what the source of {stream!r} reads is not kept; give the pipeline a sink for it")
             raise ValueError(unknown("stream", stream, known))
         return [Record(each.key, each.value, each.timestamp, stream) for each in self._taps.visible[stream]]
 

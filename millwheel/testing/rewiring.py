@@ -48,7 +48,8 @@ def _unset(name: str) -> str:
 def rewired(spec: PipelineSpec, *, run_sources: bool, check_future: bool) -> PipelineSpec:
     """The pipeline with pushed sources (unless they are to run) and a tap on every stream. What a running source reads
     is tapped only if it has a sink: a tap looks at records, and would keep them from being read as columns."""
-    streams = spec.streams if run_sources else tuple(_pushed(stream, check_future) for stream in spec.streams)
+    streams = spec.streams if check_future else tuple(replace(stream, max_future_us=None) for stream in spec.streams)
+    streams = streams if run_sources else tuple(_pushed(stream) for stream in streams)
     given = {sink.stream for sink in spec.sinks}
     sinks = tuple(
         SinkSpec(name, taps.KIND, takes_late=name not in given and spec.stream(name).source is not None)
@@ -58,15 +59,10 @@ def rewired(spec: PipelineSpec, *, run_sources: bool, check_future: bool) -> Pip
     return replace(spec, streams=streams, sinks=sinks)
 
 
-def _pushed(stream: StreamSpec, check_future: bool) -> StreamSpec:
+def _pushed(stream: StreamSpec) -> StreamSpec:
     if stream.source is None:
         return stream
-    return replace(
-        stream,
-        source=SourceSpec(pushed.KIND, {"stream": stream.name}),
-        idle_after_us=None,
-        max_future_us=stream.max_future_us if check_future else None,
-    )
+    return replace(stream, source=SourceSpec(pushed.KIND, {"stream": stream.name}), idle_after_us=None)
 
 
 def streams_of(spec: PipelineSpec) -> list[str]:

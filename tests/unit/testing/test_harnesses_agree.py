@@ -22,6 +22,15 @@ AGGREGATE = {"n": "count", "total": {"sum": "v"}, "all": {"collect": "v"}}
 WINDOWS = {
     "tumbling": ({"tumbling": "10us"}, WindowSpec("tumbling", {"size_us": 10})),
     "sliding": ({"sliding": "10us", "every": "5us"}, WindowSpec("sliding", {"size_us": 10, "every_us": 5})),
+    "cumulative": (
+        {"cumulative": "20us", "every": "5us"},
+        WindowSpec("cumulative", {"size_us": 20, "every_us": 5}),
+    ),
+    "count": ({"count": 3}, WindowSpec("count", {"count": 3})),
+    "changes": (
+        {"sliding": "10us", "every": "2us", "emit": "changes"},
+        WindowSpec("sliding", {"size_us": 10, "every_us": 2, "changes": True}),
+    ),
     "session": ({"session": "7us"}, WindowSpec("session", {"gap_us": 7})),
 }
 
@@ -58,11 +67,8 @@ _steps = st.lists(
 )
 
 
-def _pipeline(folder: Path, window: Any, trigger: Any, options: dict[str, Any]) -> Path:
-    computation = {
-        "input": {"s": {"key": "k"}}, "window": window, "trigger": trigger, "aggregate": AGGREGATE, "output": "out",
-        **options,
-    }  # fmt: skip
+def _pipeline(folder: Path, window: Any, options: dict[str, Any]) -> Path:
+    computation = {"input": {"s": {"key": "k"}}, "window": window, "aggregate": AGGREGATE, "output": "out", **options}
     document = {
         "pipeline": "p",
         "streams": {"s": {"source": {"injection": {}}, "timestamp": "t"}},
@@ -80,7 +86,11 @@ def _by_key(rows: list[Any]) -> dict[str, list[Any]]:
     return found
 
 
-@pytest.mark.parametrize("kind", WINDOWS)
+_TRIGGERED = ("tumbling", "sliding", "session")
+_MODES = ["discarding", "accumulating", "retracting"]
+
+
+@pytest.mark.parametrize("kind", _TRIGGERED)
 @settings(
     max_examples=25,
     deadline=None,
@@ -89,7 +99,7 @@ def _by_key(rows: list[Any]) -> dict[str, list[Any]]:
 )
 @given(
     trigger=_triggers,
-    accumulation=st.sampled_from(["discarding", "accumulating", "retracting"]),
+    accumulation=st.sampled_from(_MODES),
     output_time=st.sampled_from(["end_of_window", "earliest", "latest"]),
     lateness=st.sampled_from([1, 10, 1000]),
     steps=_steps,
@@ -105,28 +115,63 @@ def test_a_pipeline_says_what_its_window_machine_says(
     steps: list[tuple[str, Any]],
     crash_every: int | None,
 ) -> None:
-    written, spec = WINDOWS[kind]
     options = {"accumulation": accumulation, "allowed_lateness": f"{lateness}us", "output_time": output_time}
     alone = WindowHarness(
-        window_from_spec(spec), trigger_from_tree(trigger), accumulation, lateness, output_time, aggregate=AGGREGATE
+        window_from_spec(WINDOWS[kind][1]),
+        trigger_from_tree(trigger),
+        accumulation,
+        lateness,
+        output_time,
+        aggregate=AGGREGATE,
     )
-    with PipelineHarness(_pipeline(tmp_path, written, trigger, options), crash_every=crash_every) as whole:
-        watermark = clock = 0
-        for step, given_ in steps:
-            if step == "push":
-                rows = [{"k": key, "v": value, "t": at} for key, value, at in given_]
-                whole.push("s", rows)
-                alone.push_bundle([(row["k"], row, row["t"]) for row in rows])
-            elif step == "watermark":
-                watermark += given_
-                whole.advance_watermark(watermark)
-                alone.advance_watermark(watermark)
-            else:
-                clock += given_
-                whole.advance_processing_time(clock)
-                alone.advance_processing_time(clock)
-            said = [pane_row(pane, ("k",)) for pane in alone.take()]
-            assert _by_key(whole.take("out")) == _by_key(said), (step, given_)
-        for key in KEYS:
-            assert whole.open_windows("c", key) == alone.open_windows(key)
-        assert whole.counters.get("late", 0) == len(alone.late)
+    file = _pipeline(tmp_path, WINDOWS[kind][0], {"trigger": trigger, **options})
+    with PipelineHarness(file, crash_every=crash_every) as whole:
+        _tell(whole, alone, steps)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in WINDOWS if kind not in _TRIGGERED])
+@settings(
+    max_examples=20,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(mode=st.sampled_from(_MODES), steps=_steps, crash_every=st.sampled_from([None, 20]))
+def test_a_pipeline_says_what_windows_without_triggers_say(
+    tmp_path: Path, kind: str, mode: str, steps: list[tuple[str, Any]], crash_every: int | None
+) -> None:
+    lateness = 0 if kind == "count" or mode == "discarding" else 30
+    written = {} if kind == "count" else {"accumulation": mode, "allowed_lateness": f"{lateness}us"}
+    alone = WindowHarness(
+        window_from_spec(WINDOWS[kind][1]),
+        accumulation="discarding" if kind == "count" else mode,
+        allowed_lateness=lateness,
+        aggregate=AGGREGATE,
+    )
+    file = _pipeline(tmp_path, WINDOWS[kind][0], {**written, "late": "side:late"})
+    with PipelineHarness(file, crash_every=crash_every) as whole:
+        _tell(whole, alone, steps)
+        assert sorted(row["t"] for row in whole.read("late")) == sorted(late.timestamp for late in alone.late)
+
+
+def _tell(whole: PipelineHarness, alone: WindowHarness, steps: list[tuple[str, Any]]) -> None:
+    """The same story to both, compared after each step."""
+    watermark = clock = 0
+    for step, told in steps:
+        if step == "push":
+            rows = [{"k": key, "v": value, "t": at} for key, value, at in told]
+            whole.push("s", rows)
+            alone.push_bundle([(row["k"], row, row["t"]) for row in rows])
+        elif step == "watermark":
+            watermark += told
+            whole.advance_watermark(watermark)
+            alone.advance_watermark(watermark)
+        else:
+            clock += told
+            whole.advance_processing_time(clock)
+            alone.advance_processing_time(clock)
+        said = [pane_row(pane, ("k",)) for pane in alone.take()]
+        assert _by_key(whole.take("out")) == _by_key(said), (step, told)
+    for key in KEYS:
+        assert whole.open_windows("c", key) == alone.open_windows(key)
+    assert whole.counters.get("late", 0) == len(alone.late)

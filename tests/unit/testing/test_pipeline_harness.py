@@ -285,11 +285,14 @@ def test_a_key_of_its_own_is_the_name_of_where_records_come_from(tmp_path: Path)
 
 
 def test_the_sources_of_the_file_may_run(tmp_path: Path, make: Make) -> None:
-    rows = [order(n, at=n * 1000) for n in range(100)]
+    rows = [order(n, at=10**12 + n * 1000) for n in range(100)]
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(msgspec.json.encode(row) for row in rows))
     with PipelineHarness(_bounded(tmp_path), run_sources=True, crash_every=40) as harness:
         assert sum(row["n"] for row in harness.read("out")) == 100
         assert harness.crashes > 0
+        assert harness.read("dead_letters") == []
+        with pytest.raises(ValueError, match="give the pipeline a sink"):
+            harness.read("orders")
         with pytest.raises(ValueError, match="its own source runs"):
             harness.push("orders", order(1))
         with pytest.raises(ValueError, match="sources of the pipeline move their watermarks"):
