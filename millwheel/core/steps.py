@@ -23,7 +23,9 @@ Load = Callable[[str], Callable[[Any], Any]]
 def compile_steps(steps: Sequence[StepSpec], load: Load) -> Apply:
     """What the steps make of a value, retractions included. RecordError for values that a step cannot use; a function
     of the user's raises what it raises. ValueError for an expression that is none."""
-    run = _chain([_compile(step, load) for step in steps])
+    run: Apply = _itself
+    for step in reversed(steps):
+        run = _joined(step, load, run)
 
     def apply(value: Any) -> Sequence[Any]:
         back = as_retraction(value)
@@ -38,26 +40,18 @@ def step_text(step: StepSpec) -> str:
     return f"{step.kind.value} {what}"
 
 
-def _chain(parts: Sequence[Apply]) -> Apply:
-    if len(parts) == 1:
-        return parts[0]
-
-    def apply(value: Any) -> Sequence[Any]:
-        values: Sequence[Any] = [value]
-        for part in parts:
-            values = [made for each in values for made in part(each)]
-        return values
-
-    return apply
-
-
-def _compile(step: StepSpec, load: Load) -> Apply:
+def _joined(step: StepSpec, load: Load, rest: Apply) -> Apply:
+    """What the step and all behind it make of a value; one call within another, because this runs for every record."""
     call = _fields(step) if step.fields else _function(step, load)
     if step.kind is StepKind.FILTER:
-        return lambda value: (value,) if call(value) else ()
+        return lambda value: rest(value) if call(value) else ()
     if step.kind is StepKind.MAP:
-        return lambda value: (call(value),)
-    return lambda value: _several(call(value), step)
+        return lambda value: rest(call(value))
+    return lambda value: [made for each in _several(call(value), step) for made in rest(each)]
+
+
+def _itself(value: Any) -> Sequence[Any]:
+    return (value,)
 
 
 def _function(step: StepSpec, load: Load) -> Callable[[Any], Any]:
@@ -69,10 +63,10 @@ def _fields(step: StepSpec) -> Callable[[Any], Any]:
     return lambda value: {name: evaluate(value) for name, evaluate in parts}
 
 
-def _several(made: Any, step: StepSpec) -> Sequence[Any]:
+def _several(made: Any, step: StepSpec) -> Iterable[Any]:
     """The results of a ``flat_map``. A text or a map is one value, and more likely a mistake than a list."""
-    if isinstance(made, Iterable) and not isinstance(made, (str, bytes, dict)):
-        return list(made)
+    if type(made) is list or (isinstance(made, Iterable) and not isinstance(made, (str, bytes, dict))):
+        return made
     raise RecordError(
         f"`{step_text(step)}` gave {made!r:.80}; it must give a list (or another iterable) of values, empty for none"
     )

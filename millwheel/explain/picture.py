@@ -162,7 +162,9 @@ def _window(computation: ComputationSpec, delay_us: int) -> Iterator[str]:
     if computation.condition:
         yield f"where {computation.condition}"
     yield from (words.aggregate_text(aggregate) for aggregate in computation.aggregates)
-    if not computation.aggregates:
+    if computation.callback:
+        yield from _callback(computation)
+    elif not computation.aggregates:
         yield "result = the records"
     if computation.trigger is not None:
         yield f"fires {words.trigger_text(computation.trigger)}"

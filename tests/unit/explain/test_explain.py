@@ -45,6 +45,7 @@ computations:
     output: sessions
   retry: {input: [unpaid, again], callback: "codes:Retry", output: again, productions: weak, delivery: at_least_once}
   minutes: {input: sessions, window: {tumbling: 1m, offset: 10s}, output: minutes}
+  batches: {input: {good: {key: user}}, window: {tumbling: 1m}, callback: "codes:Batch", options: {least: 2}}
   watch: {input: dead_letters, callback: "codes:Match"}
 sinks:
   late_clicks: {stdout: {}}
@@ -54,6 +55,9 @@ CODES = """\
 from millwheel import Computation
 class Match(Computation):
     def process_record(self, ctx, record): pass
+class Batch(Computation):
+    def __init__(self, least): pass
+    def process_window(self, ctx, key, window, records): pass
 class Retry(Match):
     def process_timer(self, ctx, timer): pass
 """
@@ -104,6 +108,7 @@ def test_boxes_say_what_they_do(shop: Picture) -> None:
         "output time earliest",
     )
     assert shop.box("minutes").lines == ("tumbling 1m, offset 10s", "result = the records", "fires 1m after its end")
+    assert shop.box("batches").lines == ("tumbling 1m", "codes:Batch(least=2)", "fires at its end")
     assert shop.box("sink.minutes").lines == ("files parquet: out/minutes",)
     assert shop.box("good").where == "shop.yaml:11"
 
