@@ -57,6 +57,7 @@ class Draft:
     streams: dict[str, At] = field(default_factory=dict)
     computations: dict[str, At] = field(default_factory=dict)
     sinks: dict[str, At] = field(default_factory=dict)
+    idle_windows: set[Place] = field(default_factory=set)
     unnamed: set[str] = field(default_factory=set)
     code: CodeShelf = field(default_factory=CodeShelf)
     problems: list[tuple[Place, str, str]] = field(default_factory=list)
@@ -124,6 +125,9 @@ class Draft:
         def name_of(code: Code) -> str:
             return (own_name(code.thing) if plain_names else "") or f"{prefix}.{code.slug}"
 
+        for place in self.idle_windows:
+            text = "this window does nothing; write .aggregate({'hits': agg.count()}) or .process(Class) after it"
+            problems.add(place.seen_from(file), "", text)
         writer = Writer(file, name_of, problems.add)
         parts: dict[str, Any] = {"pipeline": self.name}
         if self.streams:

@@ -167,7 +167,9 @@ class Flow:
             "accumulation": accumulation,
         }
         fields = {name: value for name, value in given.items() if value is not None}
-        return WindowedStream(Opened(self._draft, self._inputs, window, here(), self._stream, fields))
+        place = here()
+        self._draft.idle_windows.add(place)
+        return WindowedStream(Opened(self._draft, self._inputs, window, place, self._stream, fields))
 
     def _step(self, kind: str, function: Any, name: str, output: str, dials: Dials) -> Stream:
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_{kind}")

@@ -142,6 +142,7 @@ class WindowedStream:
 
     def _windowing(self, name: str) -> dict[str, Any]:
         parts = self._parts
+        parts.draft.idle_windows.discard(parts.place)
         fields = {"window": At(parts.place, self._window(name)), **parts.fields}
         if parts.trigger is not None:
             fields["trigger"] = At(parts.trigger_place or parts.place, self._trigger(name))

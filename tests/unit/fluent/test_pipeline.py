@@ -185,6 +185,11 @@ def test_steps_of_a_flattened_stream_read_all_of_them() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("\nhits.window(Tumbling('1m')).trigger(Never())", "p.py:6: this window does nothing; write .aggregate("),
+        (
+            "hits.window(Global()).aggregate({'n': agg.sum(len)})",
+            "aggregate.n.sum: a builtin_function_or_method cannot",
+        ),
         ("\nhits.filter('a = 1')", "p.py:6: computations.hits_filter.filter: column"),
         (
             "hits.key_by('a').window(5).aggregate()",
