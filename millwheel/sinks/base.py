@@ -12,6 +12,9 @@ Per shard of the sink the runtime calls, in this order and never concurrently:
 
 A cut that was prepared but never committed is never published; ``sweep`` may delete what it left behind.
 
+A writer with ``publishes_aside = True`` lets ``publish`` run on another thread than the rest, at the same time; then a
+worker never waits for it.
+
 Receipts are part of commits, so a few hundred bytes are right and a megabyte is the limit of what is wise. A sink
 that has nowhere to hide data may put the data itself into the receipt. Then nothing is ever lost, but a
 crash between ``publish`` and the next commit publishes it twice: such a sink is at-least-once, and says so.

@@ -5,6 +5,10 @@ name, ``part-<shard>-<number>.jsonl``, by a hard link once its commit is durable
 that publishes the same cut again changes nothing. The order is: link, make the name durable, remove the hidden
 name. So if the hidden file of a committed cut is gone, the visible one is there.
 
+The content of a small cut lies in its receipt, thus in the journal, and is written only when it is published: that
+saves two waits for the disk before the commit. Every attempt to publish it has a hidden file of its own, so no zombie's
+half written file can get the visible name.
+
 The hidden files have a folder of their own because the ``*`` of DuckDB and Polars matches names that begin with a dot.
 """
 
@@ -15,6 +19,7 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import xxhash
@@ -70,14 +75,19 @@ class FilesOptions(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True):
-    """What publishing a cut takes. ``checksum`` is the xxh3-64 of the ``size`` bytes of the file."""
+    """What publishing a cut takes. ``checksum`` is the xxh3-64 of the ``size`` bytes of the file. ``data`` is the
+    content of a small one; that of a large one lies in the hidden file ``temp``."""
 
     temp: str
     final: str
     rows: int
     size: int
     checksum: int
+    data: bytes = b""
 
+
+SMALL_BYTES = 64 * 1024
+"""A cut of at most so many bytes goes through the journal."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Receipt).decode
@@ -119,7 +129,9 @@ class FilesSink:
 
 
 class FilesWriter:
-    """Writes the cuts of one shard."""
+    """Writes the cuts of one shard. ``publish`` may run on another thread than the rest."""
+
+    publishes_aside = True
 
     def __init__(self, options: FilesOptions, folder: str, shard: str, token: int, files: Files) -> None:
         self._options = options
@@ -136,13 +148,16 @@ class FilesWriter:
         name = f"part-{self._shard}-{cut.number:08d}"
         data, count = self._encoded(cut)
         temp, final = f"{name}-{cut.attempt}.tmp", f"{name}.{self._options.format}"
+        checksum = xxhash.xxh3_64_intdigest(data)
+        if len(data) <= SMALL_BYTES:
+            return _pack(Receipt(temp, final, count, len(data), checksum, data))
         try:
             self._write(f"{self._hidden}/{temp}", data)
             self._files.sync_dir(self._hidden)
         except OSError as ex:
             raise in_words(ex, f"write results to {self._folder}") from ex
         self._written.add(temp)
-        return _pack(Receipt(temp, final, count, len(data), xxhash.xxh3_64_intdigest(data)))
+        return _pack(Receipt(temp, final, count, len(data), checksum))
 
     def _encoded(self, cut: Cut) -> tuple[bytes, int]:
         """The file's content and how many rows it holds."""
@@ -156,12 +171,25 @@ class FilesWriter:
     def publish(self, receipt: bytes) -> None:
         told = _unpack(receipt)
         try:
+            told = self._unfolded(told)
             self._show(told)
             self._files.sync_dir(self._folder)
             self._remove(told.temp)
         except OSError as ex:
+            if told.data:
+                with contextlib.suppress(OSError):
+                    self._remove(told.temp)
             raise in_words(ex, f"publish {self._folder}/{told.final}") from ex
         self._written.discard(told.temp)
+
+    def _unfolded(self, told: Receipt) -> Receipt:
+        """The receipt of a small cut whose content is now in a hidden file."""
+        if not told.data:
+            return told
+        temp = told.temp.replace(".tmp", f"-{uuid4().hex}.tmp")
+        self._write(f"{self._hidden}/{temp}", told.data)
+        self._written.add(temp)
+        return msgspec.structs.replace(told, temp=temp)
 
     def sweep(self, receipts: list[bytes]) -> None:
         committed = {_unpack(receipt).temp for receipt in receipts}

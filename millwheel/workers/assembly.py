@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from millwheel.workers.injection import InjectionOperator
 from millwheel.workers.productions import ShardIdentity
 from millwheel.workers.routing import Fanout, TableRouter
 from millwheel.workers.shard import Shard, ShardLimits
-from millwheel.workers.sink import SinkOperator
+from millwheel.workers.sink import Publication, SinkOperator, SinkShard
 from millwheel.workers.source import SourceOperator, SourceParts
 from millwheel.workers.stepped import Stepped
 from millwheel.workers.timestamps import Timestamps
@@ -58,6 +58,7 @@ class Outside:
     source: Callable[..., Source]
     sink: Callable[..., Any]
     load: Callable[[str, str], Any] = load_object
+    publish: Callable[[Publication], None] | None = None
     listed: Callable[[str, Source], Sequence[Partition]] | None = None
 
 
@@ -107,6 +108,10 @@ class Assembly:
                 return None
             needs |= {plan.key_name, *plan.needs}
         return frozenset(needs)
+
+    def publish_aside(self, publish: Callable[[Publication], None]) -> None:
+        """From here on, sinks that can do without the loop are published by ``publish``."""
+        self._outside = replace(self._outside, publish=publish)
 
     def make_shard(self, node_name: str, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
         """The machine of one shard, recovered from its open store."""
@@ -218,7 +223,8 @@ class Assembly:
         sink = self._outside.sink(spec, self.spec.folder)
         token = place.entry.token
         writer = sink.open(place.entry.shard, token)
-        return SinkOperator(writer, token, place.store, self._decode, sink.flush_us, sink.cut_records)
+        shard = SinkShard(place.entry.shard, token, place.store, self._outside.publish)
+        return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records)
 
 
 def _spread(partitions: Sequence[Partition]) -> dict[str, int]:

@@ -13,6 +13,7 @@ from millwheel.core.table import ShardEntry
 from millwheel.ports import Journals, JournalWriter, Snapshots, StateStores
 from millwheel.workers import events as ev
 from millwheel.workers.recovery import recover
+from millwheel.workers.sink import Publication
 
 Post = Callable[[ev.Event], None]
 
@@ -129,6 +130,24 @@ class RecoveryThread:
         while True:
             node, entry = self._queue.get()
             self._recovering.open(node, entry, self._post)
+
+
+class PublishThread:
+    """Makes committed cuts of sinks visible, so that the loop never waits for a file system."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._queue: queue.SimpleQueue[Publication] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="sinks", daemon=True).start()
+
+    def publish(self, publication: Publication) -> None:
+        """Publish a cut; the answer is an event."""
+        self._queue.put(publication)
+
+    def _run(self) -> None:
+        while True:
+            publication = self._queue.get()
+            self._post(publication.carried_out())
 
 
 class SnapshotThread:

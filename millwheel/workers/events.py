@@ -123,6 +123,16 @@ class SnapshotPublished:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkDone:
+    """What an operator gave to a thread beside the loop is done; ``tell(now)`` says so to the operator, if it still
+    serves the shard under this token."""
+
+    shard: str
+    token: int
+    tell: Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotFailed:
     """A snapshot could not be published; it is tried again later."""
 

@@ -17,7 +17,7 @@ from millwheel.adapters.injector_client import InjectorClient
 from millwheel.ports import Coordination, Journals, Snapshots, StateStores
 from millwheel.workers import events as ev
 from millwheel.workers.assembly import Assembly
-from millwheel.workers.background import JournalThread, RecoveryThread, SnapshotThread
+from millwheel.workers.background import JournalThread, PublishThread, RecoveryThread, SnapshotThread
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.runtime import RuntimeLimits, WorkerRuntime
 from millwheel.workers.server import GrpcTransport, MasterReports, WorkerService, serve
@@ -65,6 +65,7 @@ class WorkerProcess:
             lambda shard, token: self._events.put(ev.TokenKnown(shard, token)),
         )
         scratch, post = settings.scratch, self._events.put
+        assembly.publish_aside(PublishThread(post).publish)
         ports = WorkerPorts(
             clock=self._clock,
             transport=self._transport,

@@ -82,6 +82,7 @@ class WorkerRuntime:
             ev.RecoveryFailed: self._on_recovery_failed,
             ev.SnapshotPublished: self._on_snapshot,
             ev.SnapshotFailed: self._on_snapshot_failed,
+            ev.WorkDone: self._on_work_done,
             ev.Injected: self._on_injected,
             ev.MasterAttached: self._on_master_attached,
             ev.SessionLost: self._on_session_lost,
@@ -369,6 +370,12 @@ class WorkerRuntime:
 
     def _on_snapshot(self, event: ev.SnapshotPublished, now: int) -> None:
         self._snapshots.published(event.shard, event.token, event.last_commit)
+
+    def _on_work_done(self, event: ev.WorkDone, now: int) -> None:
+        served = self._served.get(event.shard)
+        if served is not None and served.shard.identity.token == event.token:
+            event.tell(now)
+            self._unreported = True
 
     def _on_snapshot_failed(self, event: ev.SnapshotFailed, now: int) -> None:
         if isinstance(event.error, FencedError | SetupError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from millwheel.core.column_batch import ColumnBatch
@@ -11,10 +12,44 @@ from millwheel.core.times import MAX_TIME
 from millwheel.errors import UnavailableError
 from millwheel.ports import StateStore
 from millwheel.sinks.base import Cut, SinkRecord, SinkWriter
+from millwheel.workers import events as ev
 from millwheel.workers.callbacks import Decode
 from millwheel.workers.turn import Hold, Turn
 
 _RETRY_US = 100_000
+_ON_THEIR_WAY = 2
+"""While so many cuts are being published, the next one waits and grows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A committed cut to be made visible by another thread. ``told(number, error, now)`` is for the loop again."""
+
+    shard: str
+    token: int
+    number: int
+    receipt: bytes
+    writer: SinkWriter
+    told: Callable[[int, Exception | None, int], None]
+
+    def carried_out(self) -> ev.WorkDone:
+        """Publish it. What went wrong is for the loop to raise or to try again."""
+        error: Exception | None = None
+        try:
+            self.writer.publish(self.receipt)
+        except Exception as ex:
+            error = ex
+        return ev.WorkDone(self.shard, self.token, lambda now: self.told(self.number, error, now))
+
+
+@dataclass(frozen=True, slots=True)
+class SinkShard:
+    """Which shard, its store, and who publishes its cuts: the loop itself (None), or a thread that takes them."""
+
+    name: str
+    token: int
+    store: StateStore
+    publish: Callable[[Publication], None] | None = None
 
 
 @dataclass(slots=True)
@@ -26,17 +61,17 @@ class _Pending:
     receipt: bytes
     min_timestamp: int
     born: list[int]
-    records: int
+    asked: bool = False
+    visible: bool = False
 
 
 class SinkOperator:
     """The operator of a ``sink.*`` shard. ``flush_us`` is how long a record may wait for its cut to fill up."""
 
-    def __init__(
-        self, writer: SinkWriter, token: int, store: StateStore, decode: Decode, flush_us: int, cut_records: int
-    ) -> None:
+    def __init__(self, writer: SinkWriter, shard: SinkShard, decode: Decode, flush_us: int, cut_records: int) -> None:
         self._writer = writer
-        self._token = token
+        self._shard = shard
+        self._aside = shard.publish if getattr(writer, "publishes_aside", False) else None
         self._decode = decode
         self._in_columns: bool = getattr(writer, "takes_columns", False)
         self._flush_us = flush_us
@@ -47,10 +82,12 @@ class SinkOperator:
         self._retry_at = MAX_TIME
         self._durable = 0
         self.latencies_ms: list[float] = []
-        self._next_number = self._recover(store)
+        self._next_number = self._recover(shard.store)
 
     def appetite(self, waiting: int, now: int, watermark: int) -> int:
         self._waiting_since = min(self._waiting_since, now)
+        if self._aside is not None and len(self._pending) >= _ON_THEIR_WAY:
+            return 0
         full = waiting >= self._cut_records or watermark == MAX_TIME
         return self._cut_records if full or now >= self._waiting_since + self._flush_us else 0
 
@@ -74,13 +111,13 @@ class SinkOperator:
             return
         number = self._next_number
         self._next_number += 1
-        receipt = self._writer.prepare(Cut(number, f"{self._token}-{turn.number}", records, columns))
+        receipt = self._writer.prepare(Cut(number, f"{self._shard.token}-{turn.number}", records, columns))
         turn.overlay.put(RECEIPT + number8(number), receipt)
         turn.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
         turn.count("records_out", count)
         earliest = min(arrival.batch.earliest for arrival in turn.arrivals)
         born = [arrival.batch.born_us for arrival in turn.arrivals if arrival.batch.born_us]
-        self._pending.append(_Pending(turn.number, number, receipt, earliest, born, count))
+        self._pending.append(_Pending(turn.number, number, receipt, earliest, born))
 
     def durable(self, number: int, now: int) -> None:
         self._durable = number
@@ -109,16 +146,40 @@ class SinkOperator:
 
     def _publish(self, now: int) -> None:
         self._retry_at = MAX_TIME
-        while self._pending and self._pending[0].commit <= self._durable:
-            cut = self._pending[0]
-            try:
-                self._writer.publish(cut.receipt)
-            except UnavailableError:
-                self._retry_at = now + _RETRY_US
-                return
-            self._pending.popleft()
-            self._published.append(cut.number)
+        for cut in self._pending:
+            if cut.commit > self._durable:
+                break
+            if cut.asked:
+                continue
+            cut.asked = True
+            publication = Publication(
+                self._shard.name, self._shard.token, cut.number, cut.receipt, self._writer, self._told
+            )
+            if self._aside is not None:
+                self._aside(publication)
+            else:
+                publication.carried_out().tell(now)
+                if not cut.visible:
+                    break
+        self._forget_visible()
+
+    def _told(self, number: int, error: Exception | None, now: int) -> None:
+        """A cut is visible, or is to be tried again."""
+        cut = next(cut for cut in self._pending if cut.number == number)
+        if error is None:
+            cut.visible = True
             self.latencies_ms += [(now - born) / 1000 for born in cut.born]
+        elif isinstance(error, UnavailableError):
+            cut.asked = False
+            self._retry_at = now + _RETRY_US
+        else:
+            raise error
+        if self._aside is not None:
+            self._forget_visible()
+
+    def _forget_visible(self) -> None:
+        while self._pending and self._pending[0].visible:
+            self._published.append(self._pending.popleft().number)
 
     def _recover(self, store: StateStore) -> int:
         """Publish every committed cut again (it is idempotent), sweep what was never committed."""

@@ -14,6 +14,7 @@ import pytest
 
 from millwheel.adapters.files import Files
 from millwheel.errors import CorruptionError, SetupError, UnavailableError
+from millwheel.sinks import files as files_module
 from millwheel.sinks.base import Cut, SinkRecord
 from millwheel.sinks.files import FilesSink, FilesWriter, build_files
 from millwheel.sinks.marker import HIDDEN
@@ -22,6 +23,17 @@ from tests.fakes.memory_disk import MemoryDisk, nothing
 
 FOLDER = "/out"
 SHARD = "sink.alerts-0"
+
+
+@pytest.fixture(autouse=True, params=["small", "large"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether cuts travel in their receipts or lie in hidden files."""
+    if request.param == "large":
+        monkeypatch.setattr(files_module, "SMALL_BYTES", -1)
+    return str(request.param)
+
+
+only_large = pytest.mark.parametrize("size", ["large"], indirect=True)
 
 
 def sink_on(files: Files) -> FilesSink:
@@ -93,6 +105,7 @@ def test_publishing_again_changes_nothing() -> None:
     assert visible(disk) == rows(0)
 
 
+@only_large
 def test_a_receipt_is_small() -> None:
     assert len(writer_on(fresh_disk(), 1).prepare(cut(0, rows=10_000))) < 200
 
@@ -218,6 +231,7 @@ def test_sweeping_removes_what_older_owners_never_committed() -> None:
     assert hidden(disk) == []
 
 
+@only_large
 def test_sweeping_leaves_the_files_of_newer_owners_and_other_shards() -> None:
     disk = fresh_disk()
     writer_on(disk, 3).prepare(cut(0, "3-1"))
@@ -262,6 +276,7 @@ def test_publishers_that_race_on_a_real_disk_show_whole_files_only(tmp_path: Pat
 # --- trouble
 
 
+@only_large
 def test_a_full_disk_is_a_sentence_and_leaves_nothing_behind() -> None:
     disk = fresh_disk()
     disk.room = 150
@@ -274,6 +289,22 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing_behind() -> None:
     assert visible(disk) == rows(0)
 
 
+@pytest.mark.parametrize("size", ["small"], indirect=True)
+def test_a_small_cut_waits_for_no_disk_until_it_is_published() -> None:
+    disk = fresh_disk()
+    disk.room = 100
+    writer = writer_on(disk, 1)
+    receipt = writer.prepare(cut(0))
+    assert hidden(disk) == []
+    disk.room = 20
+    with pytest.raises(UnavailableError, match="disk is full; free some space"):
+        writer.publish(receipt)
+    assert (visible(disk), hidden(disk)) == ([], [])
+    disk.room = 1 << 20
+    writer.publish(receipt)
+    assert (visible(disk), hidden(disk)) == (rows(0), [])
+
+
 def test_the_same_attempt_may_be_prepared_again() -> None:
     disk = fresh_disk()
     writer = writer_on(disk, 1)
@@ -282,6 +313,7 @@ def test_the_same_attempt_may_be_prepared_again() -> None:
     assert visible(disk) == rows(0)
 
 
+@only_large
 def test_a_read_only_disk_is_for_people_to_fix() -> None:
     files = FaultyFiles(fresh_disk(), before=fail_when("create", errno.EROFS))
     with pytest.raises(SetupError, match="read-only; choose another path"):
@@ -301,6 +333,7 @@ def test_publishing_that_failed_can_be_tried_again(call: str) -> None:
     assert (visible(disk), hidden(disk)) == (rows(0), [])
 
 
+@only_large
 def test_results_that_somebody_removed_are_told() -> None:
     disk = fresh_disk()
     receipt = writer_on(disk, 1).prepare(cut(0))
@@ -317,6 +350,7 @@ def test_another_file_in_the_place_of_a_cut_is_told() -> None:
         writer_on(disk, 1).publish(receipt)
 
 
+@only_large
 def test_a_damaged_hidden_file_never_becomes_visible() -> None:
     disk = fresh_disk()
     receipt = writer_on(disk, 1).prepare(cut(0))
