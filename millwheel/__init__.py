@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from millwheel.api import Computation, Context, ListState, MapState, ValueState
 from millwheel.core.aggregates import Aggregator
-from millwheel.core.panes import Pane, Retraction, Timing
+from millwheel.core.panes import Pane, Retraction, Timing, as_retraction
 from millwheel.core.records import Domain, Record, Timer
 from millwheel.core.trigger_combinations import AfterAll, AfterAny, AfterEach, Once, OrFinally, Repeat
 from millwheel.core.triggers import (
@@ -88,6 +88,7 @@ __all__ = [
     "Window",
     "WindowedStream",
     "agg",
+    "as_retraction",
     "param",
 ]
 

@@ -56,6 +56,10 @@ class Context(Protocol):
 class Computation:
     """A node of the graph in the user's own Python. Options from YAML arrive as keyword arguments."""
 
+    takes_retractions = False
+    """``process_record`` undoes records that take back earlier ones (:func:`millwheel.as_retraction`). Without it such
+    a stream is refused as input."""
+
     def process_record(self, ctx: Context, record: Record) -> None:
         """One record of one key."""
         raise TypeError(f"{type(self).__name__} has an input but no process_record(self, ctx, record) method")

@@ -52,6 +52,10 @@ class Files(Protocol):
 
     def unlink(self, path: str) -> None: ...
 
+    def rename(self, source: str, target: str) -> None:
+        """Give a file the name ``target``, in the place of whatever has it, in one step. FileNotFoundError when there
+        is no ``source`` (any more). It replaces silently: only for what whoever holds ``source`` may replace."""
+
     def create(self, path: str) -> int:
         """A new, empty file, open for writing. FileExistsError when there is one."""
 
@@ -117,6 +121,9 @@ class PosixFiles:
 
     def unlink(self, path: str) -> None:
         os.unlink(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
 
     def create(self, path: str) -> int:
         return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644)

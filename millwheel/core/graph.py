@@ -10,8 +10,6 @@ from millwheel.core.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     InputSpec,
-    KeyKind,
-    KeySpec,
     PipelineSpec,
     SinkSpec,
     StreamSpec,
@@ -48,9 +46,6 @@ class Graph:
     feeders: dict[str, tuple[str, ...]]
 
 
-_BY_RECORD = KeySpec(KeyKind.RECORD)
-
-
 def build_graph(spec: PipelineSpec) -> Graph:
     """The nodes and edges of a valid pipeline. Every node may produce dead letters; they do not carry watermarks
     back into the graph unless somebody consumes the stream."""
@@ -65,7 +60,7 @@ def build_graph(spec: PipelineSpec) -> Graph:
         nodes[comp.name] = Node(comp.name, NodeKind.COMPUTATION, comp.inputs, outputs, computation=comp)
     for sink in spec.sinks:
         name = f"sink.{sink.stream}"
-        nodes[name] = Node(name, NodeKind.SINK, (InputSpec(sink.stream, _BY_RECORD),), (), sink=sink)
+        nodes[name] = Node(name, NodeKind.SINK, (InputSpec(sink.stream, sink.key),), (), sink=sink)
     consumers: dict[str, list[str]] = {}
     for node in nodes.values():
         for given in node.inputs:

@@ -10,6 +10,7 @@ so that a split is a range of every family.
     o <partition>                       source: committed position of a partition
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
     n                                   sink: number of the next cut
+    u <hash> <key> [<window>]           sink: the rows that stand, by identity
     r <cut>                             sink: receipts of cuts committed and perhaps not yet published
     w <hash> <key> <slot>               windows of an aggregation
     h <hash> <key> e <tag>              where its windows hold the watermark
@@ -25,7 +26,7 @@ from millwheel.core.records import Domain
 
 META = b"m"
 CUTS = b"n"
-WINDOW, HOLD, COLUMNS = b"w", b"h", b"x"
+WINDOW, HOLD, COLUMNS, ROW = b"w", b"h", b"x", b"u"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, RECEIPT = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
 
 _DOMAIN_BYTE = {Domain.EVENT: b"e", Domain.PROCESSING: b"p"}

@@ -165,14 +165,15 @@ class ComputationSpec:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """A stream's way out: ``kind`` is the registered name ("files", "stdout"), ``options`` its settings.
-    ``takes_late``: it also gets records that are late at the source."""
+    """A stream's way out: ``kind`` is the registered name ("files", "stdout"), ``options`` its settings, ``key`` what
+    its records are spread and ordered by. ``takes_late``: it also gets records that are late at the source."""
 
     stream: str
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""
     takes_late: bool = False
+    key: KeySpec = KeySpec(KeyKind.RECORD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,17 +105,22 @@ class FileSink(Sink):
     """Part files in the folder ``path``: whole, committed and final, each record in them exactly once.
 
     A file is written once its first record has waited for ``flush``, or once there are ``cut_records``.
-    ``with_key`` and ``with_timestamp`` add those as fields. ``fields`` are names and types of Parquet columns.
+    ``with_key`` and ``with_timestamp`` add those as fields. ``fields`` are names and types of Parquet and CSV columns.
+    ``mode``: ``append``; ``changelog``, with a field ``mark`` that is ``+`` or ``-``; ``upsert``, the rows that stand,
+    each known by the fields ``by``.
     """
 
     kind: ClassVar[str] = "files"
     path: PathText
-    format: Literal["jsonl", "parquet"] | None = None
+    format: Literal["jsonl", "csv", "parquet"] | None = None
     flush: Duration | None = None
     cut_records: int | None = None
     with_key: bool | None = None
     with_timestamp: bool | None = None
     fields: Mapping[str, str] | None = None
+    mode: Literal["append", "changelog", "upsert"] | None = None
+    by: str | list[str] | None = None
+    mark: str | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,8 @@ class StdoutSink(Sink):
     with_key: bool | None = None
     with_timestamp: bool | None = None
     flush: Duration | None = None
+    mode: Literal["append", "changelog"] | None = None
+    mark: str | None = None
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from millwheel.core.column_batch import ColumnBatch
+from millwheel.errors import UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,10 @@ class Cut:
     columns: Sequence[ColumnBatch] = ()
 
 
+class LostError(UnavailableError):
+    """A prepared cut is gone: a retry of its publication cannot work, preparing it again can."""
+
+
 class SinkWriter(Protocol):
     """Writes the cuts of one shard."""
 
@@ -70,7 +75,14 @@ class SinkWriter(Protocol):
 
 
 class Sink(Protocol):
-    """A description of an output, cheap to construct; built on the driver and in every worker."""
+    """A description of an output, cheap to construct; built on the driver and in every worker.
+
+    Two attributes are optional. ``takes_retractions`` (False): the sink understands records that take back earlier ones
+    (:func:`millwheel.as_retraction`). ``keeps_latest`` (False): it shows the rows that stand. Each cut then holds all
+    rows of the shard and replaces the cut before; publishing an older cut must never replace a newer one, and after
+    ``sweep`` nothing that an older owner prepared may be published any more. ``publish`` raises
+    :class:`LostError` when what was prepared is gone.
+    """
 
     flush_us: int
     """How long a record may wait for its cut to fill up, µs."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -29,13 +29,16 @@ from millwheel.adapters.files import Files, PosixFiles
 from millwheel.core.times import duration_us
 from millwheel.errors import CorruptionError
 from millwheel.options import one_of, read_options
-from millwheel.sinks.base import Cut
+from millwheel.sinks.base import Cut, SinkRecord, SinkWriter
+from millwheel.sinks.changes import Mode, change_rows, mode_of
+from millwheel.sinks.csv_rows import CsvRows
+from millwheel.sinks.latest import LatestWriter
 from millwheel.sinks.marker import HIDDEN, claim
 from millwheel.sinks.parquet_rows import ParquetRows
 from millwheel.sinks.rows import frame_of, json_lines, json_lines_of, rows_of
 from millwheel.sinks.wording import in_words
 
-_FORMATS = ("jsonl", "parquet")
+_FORMATS = ("jsonl", "csv", "parquet")
 _EXAMPLES = {
     "path": "path: results/alerts",
     "format": "format: jsonl",
@@ -44,13 +47,17 @@ _EXAMPLES = {
     "flush": "flush: 1s",
     "cut_records": "cut_records: 50000",
     "fields": "fields: {ad_id: int, spend: float}",
+    "mode": "mode: upsert",
+    "by": "by: [country, city]",
+    "mark": "mark: change",
 }
 
 
 class FilesOptions(msgspec.Struct, frozen=True):
     """What may stand below ``files:`` in a sink. A file is written once its first record has waited for ``flush``,
-    or once there are ``cut_records``. ``fields`` fixes the columns and types of Parquet files; without it they
-    follow from the rows."""
+    or once there are ``cut_records``. ``fields`` fixes the columns (of Parquet files also the types); without it they
+    follow from the rows. ``mode`` is one of :class:`Mode`; ``by`` names the fields that identify a row of ``upsert``,
+    ``mark`` the field that tells the rows of a ``changelog`` apart."""
 
     path: str
     format: str = "jsonl"
@@ -59,6 +66,9 @@ class FilesOptions(msgspec.Struct, frozen=True):
     flush: str | int = "1s"
     cut_records: int = 50_000
     fields: dict[str, str] = {}
+    mode: str = "append"
+    by: str | list[str] = []
+    mark: str = "change"
 
     def __post_init__(self) -> None:
         one_of("format", self.format, _FORMATS)
@@ -67,11 +77,18 @@ class FilesOptions(msgspec.Struct, frozen=True):
         flush_us(self.flush)
         if not 1 <= self.cut_records <= 1_000_000:
             raise ValueError(f"option 'cut_records' is {self.cut_records}; write how many rows a file has at most")
-        if self.fields and self.format != "parquet":
-            raise ValueError("option 'fields' fixes the columns of format: parquet; remove it")
+        if self.fields and self.format == "jsonl":
+            raise ValueError("option 'fields' fixes the columns of format: parquet and csv; remove it")
         for name, kind in self.fields.items():
             if kind not in ParquetRows.TYPES:
                 raise ValueError(f"option 'fields': {name!r} is {kind!r}; write one of {', '.join(ParquetRows.TYPES)}")
+        mode = mode_of(self.mode)
+        if self.by and mode is not Mode.UPSERT:
+            raise ValueError("option 'by' says which fields identify a row of mode: upsert; remove it, or set the mode")
+        if not self.mark:
+            raise ValueError("option 'mark' is empty; write the name of a field, for example mark: change")
+        if self.fields and mode is Mode.CHANGELOG and self.mark not in self.fields:
+            raise ValueError(f"option 'fields' lacks the mark; add {self.mark}: str")
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True):
@@ -119,13 +136,39 @@ class FilesSink:
         self._files = files
         self.flush_us = flush_us(options.flush)
         self.cut_records = options.cut_records
+        mode = Mode(options.mode)
+        self.takes_retractions = mode is not Mode.APPEND
+        self.keeps_latest = mode is Mode.UPSERT
 
     def check(self, identity: str) -> None:
         """See :class:`millwheel.sinks.base.Sink`. Creates the folder and marks it as this root's."""
         claim(self._files, self._folder, identity)
 
-    def open(self, shard: str, token: int) -> FilesWriter:
+    def open(self, shard: str, token: int) -> SinkWriter:
+        if self.keeps_latest:
+            content = Content(self._options)
+            return LatestWriter(content.encode, self._options.format, self._folder, shard, token, self._files)
         return FilesWriter(self._options, self._folder, shard, token, self._files)
+
+
+class Content:
+    """What the files of one shard hold: records as rows, rows as bytes."""
+
+    def __init__(self, options: FilesOptions) -> None:
+        self._options = options
+        encoders: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
+            "jsonl": json_lines,
+            "csv": CsvRows(list(options.fields)).encode,
+            "parquet": ParquetRows(options.fields).encode,
+        }
+        self._encode = encoders[options.format]
+
+    def encode(self, records: Sequence[SinkRecord]) -> bytes:
+        """The content of a file."""
+        options = self._options
+        if options.mode == Mode.CHANGELOG:
+            return self._encode(change_rows(records, options.with_key, options.with_timestamp, options.mark))
+        return self._encode(rows_of(records, options.with_key, options.with_timestamp))
 
 
 class FilesWriter:
@@ -140,8 +183,8 @@ class FilesWriter:
         self._shard = shard
         self._token = token
         self._files = files
-        self._parquet = ParquetRows(options.fields)
-        self.takes_columns = options.format == "jsonl"
+        self._content = Content(options)
+        self.takes_columns = options.format == "jsonl" and options.mode == Mode.APPEND
         self._written: set[str] = set()
 
     def prepare(self, cut: Cut) -> bytes:
@@ -165,8 +208,7 @@ class FilesWriter:
         if cut.columns:
             frame = frame_of(cut.columns, with_key, with_timestamp)
             return json_lines_of(frame), frame.height
-        rows = rows_of(cut.records, with_key, with_timestamp)
-        return (json_lines(rows) if self.takes_columns else self._parquet.encode(rows)), len(rows)
+        return self._content.encode(cut.records), len(cut.records)
 
     def publish(self, receipt: bytes) -> None:
         told = _unpack(receipt)

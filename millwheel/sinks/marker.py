@@ -12,7 +12,7 @@ from millwheel.sinks.wording import in_words
 HIDDEN = ".millwheel"
 """The folder in an output folder that holds all that is not yet, or never, a result."""
 _MARKER = "results-of"
-_PART = re.compile(r"part-.*\.(?:jsonl|parquet)")
+_PART = re.compile(r"part-.*\.(?:jsonl|csv|parquet)")
 
 
 def claim(files: Files, folder: str, identity: str) -> None:

@@ -15,11 +15,18 @@ import msgspec
 
 from millwheel.options import read_options
 from millwheel.sinks.base import Cut
+from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.files import flush_us
 from millwheel.sinks.rows import json_lines, rows_of
 from millwheel.sinks.wording import in_words
 
-_EXAMPLES = {"with_key": "with_key: true", "with_timestamp": "with_timestamp: true", "flush": "flush: 100ms"}
+_EXAMPLES = {
+    "with_key": "with_key: true",
+    "with_timestamp": "with_timestamp: true",
+    "flush": "flush: 100ms",
+    "mode": "mode: changelog",
+    "mark": "mark: change",
+}
 
 
 class StdoutOptions(msgspec.Struct, frozen=True):
@@ -28,9 +35,15 @@ class StdoutOptions(msgspec.Struct, frozen=True):
     with_key: bool = False
     with_timestamp: bool = False
     flush: str | int = "100ms"
+    mode: str = "append"
+    mark: str = "change"
 
     def __post_init__(self) -> None:
         flush_us(self.flush)
+        if mode_of(self.mode) is Mode.UPSERT:
+            raise ValueError(
+                "option 'mode': what is printed cannot be replaced; write changelog, or use the sink 'files'"
+            )
 
 
 def build_stdout(options: Mapping[str, Any], out: TextIO | None = None) -> StdoutSink:
@@ -47,6 +60,7 @@ class StdoutSink:
         self._options = options
         self._out = out
         self.flush_us = flush_us(options.flush)
+        self.takes_retractions = options.mode == Mode.CHANGELOG
 
     def check(self, identity: str) -> None:
         """Standard output is always there."""
@@ -55,7 +69,10 @@ class StdoutSink:
         return self
 
     def prepare(self, cut: Cut) -> bytes:
-        return json_lines(rows_of(cut.records, self._options.with_key, self._options.with_timestamp))
+        with_key, with_timestamp = self._options.with_key, self._options.with_timestamp
+        if self.takes_retractions:
+            return json_lines(change_rows(cut.records, with_key, with_timestamp, self._options.mark))
+        return json_lines(rows_of(cut.records, with_key, with_timestamp))
 
     def publish(self, receipt: bytes) -> None:
         out = self._out or sys.stdout

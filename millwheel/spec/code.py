@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from millwheel.api import Computation
 from millwheel.core.expressions import compile_expression
-from millwheel.core.graph import takes_retractions
+from millwheel.core.graph import retracting_streams, takes_retractions
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec, SinkSpec, StreamSpec
 from millwheel.core.window_specs import machine_from_spec
 from millwheel.errors import MillwheelError, PipelineError
@@ -20,6 +21,12 @@ from millwheel.spec.problems import did_you_mean
 from millwheel.spec.reader import Reader
 from millwheel.spec.steps import step_nodes
 from millwheel.spec.topology import find
+
+_CANNOT_TAKE_BACK = (
+    "records that take back earlier ones, and this sink would keep them as results; write mode: changelog (every "
+    "change, marked) or mode: upsert (the rows that stand), or let the computation before it accumulate without "
+    "retracting"
+)
 
 
 class CodeChecks:
@@ -50,17 +57,21 @@ class CodeChecks:
         """The options of a sink."""
         from millwheel.sinks import build_sink
 
-        self._build(kind, lambda: build_sink(sink, self._spec.folder))
+        made = self._build(kind, lambda: build_sink(sink, self._spec.folder))
+        if made is not None and sink.stream in retracting_streams(self._spec):
+            if not getattr(made, "takes_retractions", False):
+                self._reader.bad(kind.node, f"the stream {sink.stream!r} carries retractions, {_CANNOT_TAKE_BACK}")
 
-    def _build(self, kind: Kind, make: Any) -> None:
+    def _build(self, kind: Kind, make: Callable[[], Any]) -> Any:
         if self._reader.problems.concerns(kind.node.path):
-            return
+            return None
         try:
-            make()
+            return make()
         except (ValueError, MillwheelError) as ex:
             blame(self._reader, kind, ex)
         except Exception as ex:  # a third party's factory may raise anything
             self._reader.bad(kind.node, f"{kind.name} cannot be made with these options: {type(ex).__name__}: {ex}")
+        return None
 
     def _schema(self, stream: StreamSpec) -> Any:
         if not stream.schema:
@@ -128,6 +139,13 @@ class CodeChecks:
         elif computation.window is None and records is Computation.process_record:
             fix = "add one" if windows is Computation.process_window else "add one, or give the computation a window"
             self._bad(f"{kind.__name__} has no process_record(self, ctx, record) method; {fix}", *place)
+        if computation.window is None and takes_retractions(computation, self._spec) and not kind.takes_retractions:
+            text = (
+                "its input carries retractions, records that take back earlier ones, and a callback must undo them "
+                f"itself: set takes_retractions = True in {kind.__name__} and look at "
+                "millwheel.as_retraction(record.value), or give the computation a window"
+            )
+            self._bad(text, "computations", computation.name, "input")
         self._options(computation, kind)
 
     def _options(self, computation: ComputationSpec, kind: type[Computation]) -> None:

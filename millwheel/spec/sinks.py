@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millwheel.core.spec import SinkSpec
+from millwheel.core.spec import KeyKind, KeySpec, SinkSpec
 from millwheel.spec.kinds import Kind, read_kind
 from millwheel.spec.nodes import Node
 from millwheel.spec.reader import Reader
@@ -16,4 +16,13 @@ def read_sink(reader: Reader, stream: str, node: Node, origin: str) -> tuple[Sin
     kind = read_kind(reader, node, "sink", known_sinks(), origin)
     if kind is None:
         return None
-    return SinkSpec(stream, kind.name, kind.options, reader.where(node)), kind
+    return SinkSpec(stream, kind.name, kind.options, reader.where(node), key=_key(kind)), kind
+
+
+def _key(kind: Kind) -> KeySpec:
+    """The fields that identify a row (``by``), so that all versions of one come to the same shard in their order."""
+    by = kind.options.get("by")
+    names = tuple(by if isinstance(by, list) else [by] if by else [])
+    if not names or not all(isinstance(name, str) for name in names):
+        return KeySpec(KeyKind.RECORD)
+    return KeySpec(KeyKind.FIELDS if len(names) > 1 else KeyKind.FIELD, names)

@@ -141,6 +141,13 @@ class MemoryDisk:
         folder, name = self._place(path)
         folder.drop(name)
 
+    def rename(self, source: str, target: str) -> None:
+        file = self._file(source)
+        folder, name = self._place(target)
+        folder.put(name, file)
+        before, old = self._place(source)
+        before.drop(old)
+
     # --- content
 
     def create(self, path: str) -> int:

@@ -16,7 +16,7 @@ from millwheel.core.expressions import compile_expression
 from millwheel.core.graph import Node, NodeKind, build_graph, takes_retractions
 from millwheel.core.keys import key_hash
 from millwheel.core.ranges import SPACE
-from millwheel.core.spec import ComputationSpec, Delivery, PipelineSpec, Productions, SinkSpec, StreamSpec
+from millwheel.core.spec import ComputationSpec, Delivery, KeyKind, PipelineSpec, Productions, SinkSpec, StreamSpec
 from millwheel.core.steps import compile_steps
 from millwheel.core.table import ShardEntry
 from millwheel.core.window_specs import windowing_from_spec
@@ -35,6 +35,7 @@ from millwheel.workers.source import SourceOperator, SourceParts
 from millwheel.workers.stepped import Stepped
 from millwheel.workers.timestamps import Timestamps
 from millwheel.workers.turn import Operator
+from millwheel.workers.upsert import Table, UpsertOperator
 from millwheel.workers.window_callback import WindowCallbackOperator
 from millwheel.workers.windowed import WindowedOperator
 
@@ -223,6 +224,9 @@ class Assembly:
         sink = self._outside.sink(spec, self.spec.folder)
         token = place.entry.token
         writer = sink.open(place.entry.shard, token)
+        if getattr(sink, "keeps_latest", False):
+            table = Table(spec.key.kind is KeyKind.RECORD, place.shard.meta.watermark)
+            return UpsertOperator(writer, token, place.store, self._decode, table, sink.flush_us)
         shard = SinkShard(place.entry.shard, token, place.store, self._outside.publish)
         return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records)
 

@@ -52,6 +52,9 @@ class Funnel(Computation):
     def process_window(self, ctx, key, window, records):
         pass
 
+class Undoing(SpikeDetector):
+    takes_retractions = True
+
 class Plain:
     pass
 

@@ -82,7 +82,7 @@ def test_steps_pass_retractions_on_to_those_behind_them(check: Any) -> None:
         "  w: {input: hits, window: {tumbling: 1m}, accumulation: retracting, aggregate: {n: count}, output: a}\n"
         "  s: {input: a, filter: n > 1, output: b}\n"
         "  t: {input: [hits], filter: n > 1, output: c}\n"
-        "  d: {input: b, callback: 'detectors:SpikeDetector', output: e}\n"
+        "  d: {input: b, callback: 'detectors:Undoing', output: e}\n"
     )
     assert retracting_streams(check(text)) == {"a", "b"}
 

@@ -73,7 +73,7 @@ def _pipeline(folder: Path, window: Any, options: dict[str, Any]) -> Path:
         "pipeline": "p",
         "streams": {"s": {"source": {"injection": {}}, "timestamp": "t"}},
         "computations": {"c": computation},
-        "sinks": {"out": {"stdout": {}}},
+        "sinks": {"out": {"stdout": {"mode": "changelog"}}},
     }
     (folder / "p.yaml").write_text(json.dumps(document))
     return folder / "p.yaml"

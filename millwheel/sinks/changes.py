@@ -1,0 +1,45 @@
+"""What a sink does with retractions: refuse them, write each as a row of its own, or keep the latest rows only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from millwheel.core.panes import as_retraction
+from millwheel.options import one_of
+from millwheel.sinks.base import SinkRecord
+from millwheel.sinks.rows import rows_of
+
+
+class Mode(str, Enum):
+    """How the rows of a sink relate to each other."""
+
+    APPEND = "append"
+    """Each record is a row. Not for streams with retractions."""
+    CHANGELOG = "changelog"
+    """Each record is a row with a mark: ``+`` for what is said, ``-`` for what is taken back."""
+    UPSERT = "upsert"
+    """The rows that stand: the latest of each identity, without those that were taken back."""
+
+
+def mode_of(text: str) -> Mode:
+    """ValueError, with a sentence, for what is none."""
+    one_of("mode", text, [mode.value for mode in Mode])
+    return Mode(text)
+
+
+def change_rows(records: Sequence[SinkRecord], with_key: bool, with_timestamp: bool, mark: str) -> list[dict[str, Any]]:
+    """:func:`rows_of` with the field ``mark`` first: ``+``, or ``-`` for a retraction."""
+    backs = [as_retraction(record.value) for record in records]
+    plain = [
+        record if back is None else SinkRecord(record.key, back.value, record.timestamp)
+        for record, back in zip(records, backs, strict=True)
+    ]
+    rows = rows_of(plain, with_key, with_timestamp)
+    return [{mark: "+" if back is None else "-", **without(row, mark)} for row, back in zip(rows, backs, strict=True)]
+
+
+def without(row: dict[str, Any], name: str) -> dict[str, Any]:
+    """The row without a field of this name."""
+    return {field: value for field, value in row.items() if field != name} if name in row else row

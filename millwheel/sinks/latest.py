@@ -1,0 +1,105 @@
+"""Files of the rows that stand: one visible file per shard of the sink, replaced as a whole.
+
+A cut holds all rows of the shard. It is written to the hidden folder before its commit, and takes the visible name,
+``part-<shard>.<format>``, by a rename once the commit is durable. A rename replaces in one step, so a reader sees the
+rows of one commit or those of another, never a mixture. It also uses the hidden file up, which is what keeps zombies
+out: whoever opens the shard removes the hidden files of all owners before it, and a zombie has no others that it may
+publish, because a hidden file is written before its commit and nothing of a zombie is committed any more.
+
+The rows themselves are state of the shard (``workers/upsert.py``). Whatever happens to files, a new owner writes them
+again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from millwheel.adapters.durable import write_new
+from millwheel.adapters.files import Files
+from millwheel.sinks.base import Cut, LostError, SinkRecord
+from millwheel.sinks.marker import HIDDEN
+from millwheel.sinks.wording import in_words
+
+Encode = Callable[[Sequence[SinkRecord]], bytes]
+"""Records -> the content of a file."""
+
+
+class Replacement(msgspec.Struct, frozen=True, array_like=True):
+    """What publishing takes: the hidden file, and the name that it gets."""
+
+    temp: str
+    final: str
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Replacement).decode
+
+
+class LatestWriter:
+    """Writes the rows that stand in one shard. ``suffix`` is the format."""
+
+    takes_columns = False
+
+    def __init__(self, encode: Encode, suffix: str, folder: str, shard: str, token: int, files: Files) -> None:
+        self._encode = encode
+        self._suffix = suffix
+        self._folder = folder
+        self._hidden = f"{folder}/{HIDDEN}"
+        self._shard = shard
+        self._token = token
+        self._files = files
+        self._renamed: set[str] = set()
+
+    def prepare(self, cut: Cut) -> bytes:
+        temp = f"part-{self._shard}-{cut.number:08d}-{cut.attempt}.tmp"
+        path = f"{self._hidden}/{temp}"
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.unlink(path)
+            self._write(path, self._encode(cut.records))
+        except OSError as ex:
+            raise in_words(ex, f"write results to {self._folder}") from ex
+        return _pack(Replacement(temp, f"part-{self._shard}.{self._suffix}"))
+
+    def publish(self, receipt: bytes) -> None:
+        """Idempotent. Raises UnavailableError too when the hidden file is gone and was not published here: then the
+        rows must be prepared anew."""
+        told = _unpack(receipt)
+        try:
+            if told.temp not in self._renamed:
+                self._files.rename(f"{self._hidden}/{told.temp}", f"{self._folder}/{told.final}")
+                self._renamed = {told.temp}
+            self._files.sync_dir(self._folder)
+        except FileNotFoundError:
+            raise LostError(
+                f"{self._hidden}/{told.temp} is gone before it was published; it is written again"
+            ) from None
+        except OSError as ex:
+            raise in_words(ex, f"publish {self._folder}/{told.final}") from ex
+
+    def sweep(self, receipts: list[bytes]) -> None:
+        """Remove the hidden files of all owners before this one, committed or not: the rows are written again."""
+        ours = re.compile(rf"part-{re.escape(self._shard)}-\d+-(\d+)-[^.]*\.tmp")
+        try:
+            for name in self._files.list_dir(self._hidden):
+                found = ours.fullmatch(name)
+                if found and int(found.group(1)) < self._token:
+                    with contextlib.suppress(FileNotFoundError):  # a zombie may publish it right now
+                        self._files.unlink(f"{self._hidden}/{name}")
+        except OSError as ex:
+            raise in_words(ex, f"clean the output folder {self._folder}") from ex
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _write(self, path: str, data: bytes) -> None:
+        try:
+            write_new(self._files, path, data)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._files.unlink(path)
+            raise
