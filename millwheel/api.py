@@ -52,6 +52,10 @@ class Context(Protocol):
     def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
         """Forget a timer; nothing happens when there is none."""
 
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a counter of this computation. It is part of the commit, so it is exact across crashes, and stands
+        in the summary of a run under the computation."""
+
 
 class Computation:
     """A node of the graph in the user's own Python. Options from YAML arrive as keyword arguments."""

@@ -83,15 +83,17 @@ def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
 
 
 def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
-    """Streams that may carry retractions: those of retracting windows, and what passes them on, which are steps and
-    the late records of windows."""
+    """Streams that may carry retractions: those of retracting windows, and what passes them on, which are steps,
+    branches and the late records of windows."""
     found: set[str] = set()
     before = -1
     while len(found) > before:
         before = len(found)
         for computation in spec.computations:
             passed_on = any(given.stream in found for given in computation.inputs)
-            if computation.accumulation == Accumulation.RETRACTING.value or (passed_on and computation.steps):
+            if computation.accumulation == Accumulation.RETRACTING.value or (
+                passed_on and (computation.steps or computation.branches)
+            ):
                 found.update(computation.outputs)
             side = computation.late.partition(":")[2]
             if side and passed_on:

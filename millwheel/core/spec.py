@@ -135,8 +135,29 @@ class StepSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class DeduplicateSpec:
+    """Of records with equal ``fields`` (none: equal values) and key, one is passed on and those within ``within_us``
+    (event time) of it are not."""
+
+    within_us: int
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BranchSpec:
+    """One way out of a branching computation: records for which ``condition`` holds ("": what no other took)."""
+
+    stream: str
+    condition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ComputationSpec:
-    """A node of the graph: a callback class, a window with aggregates or a callback, or steps from value to value.
+    """A node of the graph: a callback class, a window with aggregates or a callback, steps from value to value, the
+    removal of duplicates, or branches.
+
+    ``ordered``: the records of each key come in the order of their timestamps. ``match_all``: a record takes every
+    branch whose condition holds, not only the first.
 
     ``trigger`` is the trigger as a plain tree (see core/triggers.py), None for the default.
     ``callback`` is ``module:Class``. ``options`` go to the callback's constructor as keyword arguments.
@@ -148,6 +169,10 @@ class ComputationSpec:
     callback: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[StepSpec, ...] = ()
+    deduplicate: DeduplicateSpec | None = None
+    branches: tuple[BranchSpec, ...] = ()
+    match_all: bool = False
+    ordered: bool = False
     window: WindowSpec | None = None
     aggregates: tuple[AggregateSpec, ...] = ()
     condition: str = ""

@@ -144,8 +144,10 @@ def _computation(computation: ComputationSpec, graph: Graph) -> Box:
     kind, lines = BoxKind.CALLBACK, _callback(computation)
     if computation.window is not None:
         kind, lines = BoxKind.WINDOW, list(_window(computation, _delay_us(computation.name, graph)))
-    elif computation.steps:
-        kind, lines = BoxKind.STEPS, [words.step_text(step) for step in computation.steps]
+    elif not computation.callback:
+        kind, lines = BoxKind.STEPS, list(words.sort_texts(computation))
+    if computation.ordered:
+        lines.append("in the order of timestamps")
     note = words.guarantee_text(computation)
     return Box(computation.name, kind, computation.name, tuple(lines), note, _where(computation.where))
 

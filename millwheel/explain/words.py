@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -122,3 +122,15 @@ def watermark_text(stream: StreamSpec) -> str:
         return f"watermark {behind}"
     idle = "never idle" if stream.idle_after_us is None else f"idle after {duration_text(stream.idle_after_us)}"
     return f"watermark {behind}, {idle}"
+
+
+def sort_texts(computation: ComputationSpec) -> Iterator[str]:
+    """What a computation without window and callback does, a line for each part."""
+    yield from (step_text(step) for step in computation.steps)
+    if computation.deduplicate is not None:
+        by = ", ".join(computation.deduplicate.fields) or "value"
+        yield f"deduplicate by {by} within {duration_text(computation.deduplicate.within_us)}"
+    for branch in computation.branches:
+        yield f"{branch.stream}: {branch.condition or 'what no other takes'}"
+    if computation.match_all:
+        yield "to every branch that fits"

@@ -90,6 +90,7 @@ class Flow:
         *,
         output: str = "",
         options: Mapping[str, Any] | None = None,
+        order_by: Literal["timestamp"] | None = None,
         name: str = "",
         delivery: Delivery | None = None,
         productions: Productions | None = None,
@@ -103,6 +104,7 @@ class Flow:
         *,
         output: list[str] | tuple[str, ...],
         options: Mapping[str, Any] | None = None,
+        order_by: Literal["timestamp"] | None = None,
         name: str = "",
         delivery: Delivery | None = None,
         productions: Productions | None = None,
@@ -115,6 +117,7 @@ class Flow:
         *,
         output: str | list[str] | tuple[str, ...] = "",
         options: Mapping[str, Any] | None = None,
+        order_by: Literal["timestamp"] | None = None,
         name: str = "",
         delivery: Delivery | None = None,
         productions: Productions | None = None,
@@ -124,7 +127,9 @@ class Flow:
         """Runs a class derived from :class:`millwheel.Computation`, with state and timers per key.
 
         ``options`` (plain data) are passed to its constructor by name. ``output`` is the stream that it produces to,
-        or a list of them, which gives a tuple of streams in the same order; an empty list for none.
+        or a list of them, which gives a tuple of streams in the same order; an empty list for none. With
+        ``order_by="timestamp"`` the records of a key come in the order of their timestamps, once the watermark has
+        passed them.
         """
         outputs = (output,) if isinstance(output, str) and output else () if isinstance(output, str) else tuple(output)
         word = callback.rpartition(":")[2] if isinstance(callback, str) else getattr(callback, "__name__", "callback")
@@ -135,6 +140,8 @@ class Flow:
         fields: dict[str, Any] = {"callback": given}
         if options:
             fields["options"] = options
+        if order_by is not None:
+            fields["order_by"] = order_by
         if outputs:
             fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
         self._draft.add_computation(
@@ -142,6 +149,52 @@ class Flow:
         )
         streams = tuple(self._stream(each) for each in outputs)
         return streams[0] if isinstance(output, str) else streams
+
+    def deduplicate(
+        self,
+        *by: str,
+        within: Duration,
+        name: str = "",
+        output: str = "",
+        delivery: Delivery | None = None,
+        productions: Productions | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> Stream:
+        """The first of the records of a key that are equal in the fields ``by`` (none: in everything).
+
+        Equal ones are dropped, and counted, until the time of a record is ``within`` after the one passed on.
+        """
+        found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_deduplicate")
+        given = {"within": within, **({"by": list(by)} if by else {})}
+        dials = Dials(delivery, productions, max_attempts, shards)
+        fields = {"deduplicate": given, "output": output or found, **dials.fields()}
+        self._draft.add_computation(found, self._inputs, fields)
+        return self._stream(output or found)
+
+    def branch(
+        self,
+        conditions: Mapping[str, str],
+        *,
+        match: Literal["first", "all"] = "first",
+        name: str = "",
+        delivery: Delivery | None = None,
+        productions: Productions | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> tuple[Stream, ...]:
+        """A stream for each entry: ``errors, rest = hits.branch({"errors": "status >= 500", "rest": "otherwise"})``.
+
+        A record goes to the first whose condition holds (``match="all"``: to every one), and to the one with
+        ``"otherwise"`` if none does; without such a one it is dropped and counted.
+        """
+        found = self._draft.name_for(name, "", f"{self._inputs[0].stream}_branch")
+        fields: dict[str, Any] = {"branch": dict(conditions)}
+        if match != "first":
+            fields["match"] = match
+        dials = Dials(delivery, productions, max_attempts, shards)
+        self._draft.add_computation(found, self._inputs, {**fields, **dials.fields()})
+        return tuple(self._stream(stream) for stream in conditions)
 
     def window(
         self,

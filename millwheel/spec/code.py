@@ -108,6 +108,12 @@ class CodeChecks:
                 self._function_at(step)
         if computation.callback:
             self._callback(computation)
+        if computation.deduplicate is not None and takes_retractions(computation, self._spec):
+            text = (
+                "its input takes records back (accumulation: retracting), and what is taken back may be what others "
+                "were dropped for; deduplicate before the window, or let the window be accumulating"
+            )
+            self._bad(text, *place, "deduplicate")
         if computation.window is not None and not self._reader.problems.concerns(".".join(place)):
             self._machine(computation)
 

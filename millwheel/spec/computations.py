@@ -8,6 +8,8 @@ from typing import Any
 from millwheel.core.panes import Accumulation, OutputTime
 from millwheel.core.spec import DEAD_LETTERS, ComputationSpec, Delivery, InputSpec, KeyKind, KeySpec, Productions
 from millwheel.spec.aggregates import key_names, read_aggregates
+from millwheel.spec.branches import FIELDS as SORT_FIELDS
+from millwheel.spec.branches import read_branches, read_deduplicate, read_match, read_order
 from millwheel.spec.loading import OBJECT_NAME
 from millwheel.spec.nodes import Node
 from millwheel.spec.reader import Reader
@@ -18,7 +20,7 @@ from millwheel.spec.windows import read_late, read_trigger, read_window
 _WINDOW_FIELDS = ("window", "aggregate", "where", "trigger", "accumulation", "allowed_lateness", "output_time", "late")
 _CALLBACK_FIELDS = ("callback", "options")
 _DIALS = ("delivery", "productions", "max_attempts", "shards")
-FIELDS = ("input", "output", *_CALLBACK_FIELDS, *STEP_FIELDS, *_WINDOW_FIELDS, *_DIALS)
+FIELDS = ("input", "output", *_CALLBACK_FIELDS, *STEP_FIELDS, *SORT_FIELDS, "order_by", *_WINDOW_FIELDS, *_DIALS)
 _EXAMPLE = "{input: {hits: {key: path}}, callback: callbacks:Detector, output: alerts}"
 _INPUT = "{hits: {key: path}}"
 _TWO_COMPUTATIONS = "make two computations of it, one that consumes the output of the other"
@@ -30,14 +32,19 @@ def read_computation(reader: Reader, name: str, node: Node, load: Callable[[str]
     reader.check_name(node, name, "computation")
     fields = reader.fields(node, FIELDS, _EXAMPLE)
     inputs = _inputs(reader, node, fields)
+    branches = read_branches(reader, fields.get("branch"))
     _check_form(reader, node, fields)
     return ComputationSpec(
         name=name,
         inputs=inputs,
-        outputs=_outputs(reader, node, fields),
+        outputs=_outputs(reader, node, fields) if "branch" not in fields else tuple(each.stream for each in branches),
         callback=reader.object_name(fields.get("callback"), "callbacks:Detector"),
         options={key: child.data() for key, child in reader.entries(fields.get("options"), "{threshold: 4}").items()},
         steps=read_steps(reader, fields),
+        deduplicate=read_deduplicate(reader, fields.get("deduplicate")),
+        branches=branches,
+        match_all=read_match(reader, fields),
+        ordered=read_order(reader, fields),
         window=read_window(reader, fields["window"]) if "window" in fields else None,
         aggregates=read_aggregates(reader, fields.get("aggregate"), (*key_names(inputs), "window_start", "window_end")),
         condition=reader.expression(fields.get("where"), "type == 'click'"),
@@ -65,7 +72,7 @@ def _check_form(reader: Reader, node: Node, fields: Mapping[str, Node]) -> None:
         reader.bad(
             fields["options"], "options are the arguments of a callback's constructor; this computation has no callback"
         )
-    steps = [name for name in fields if name in STEP_FIELDS]
+    steps = [name for name in fields if name in (*STEP_FIELDS, *SORT_FIELDS)]
     if steps:
         _check_steps(reader, node, fields, steps)
     elif "window" not in fields and node.is_map:
@@ -75,15 +82,15 @@ def _check_form(reader: Reader, node: Node, fields: Mapping[str, Node]) -> None:
             reader.bad(
                 node,
                 "does nothing; write callback: module:Class, or window: {tumbling: 1m} and aggregate: {hits: count}, "
-                "or map, flat_map or filter",
+                "or map, flat_map, filter, deduplicate or branch",
             )
 
 
 def _check_callback(reader: Reader, fields: Mapping[str, Node]) -> None:
     windowed = "window" in fields
-    for name in (*STEP_FIELDS, *(() if windowed else _WINDOW_FIELDS)):
+    for name in (*STEP_FIELDS, *SORT_FIELDS, *(() if windowed else _WINDOW_FIELDS)):
         if name in fields:
-            form = "with steps" if name in STEP_FIELDS else "with a window"
+            form = "with a window" if name in _WINDOW_FIELDS else "with steps" if name in STEP_FIELDS else "without one"
             reader.bad(fields[name], f"{name} is for computations {form}; a callback does this in its own code")
     if not windowed:
         return
@@ -105,7 +112,15 @@ def _check_steps(reader: Reader, node: Node, fields: Mapping[str, Node], steps: 
         if name in fields:
             fix = f"leave out {steps[0]} and write its condition as where" if steps == ["filter"] else _TWO_COMPUTATIONS
             reader.bad(fields[name], f"{name} is for computations with a window, not for {', '.join(steps)}; {fix}")
-    if "output" not in fields:
+    kinds = [name for name in ("deduplicate", "branch") if name in fields]
+    others = [name for name in steps if name not in (*kinds, "match")]
+    if len(kinds) > 1 or (kinds and others):
+        first, second = [*kinds, *others][:2]
+        reader.bad(fields[second], f"a computation does one of {first} and {second}; {_TWO_COMPUTATIONS}")
+    if "branch" in fields:
+        if "output" in fields:
+            reader.bad(fields["output"], "the streams of branch are the outputs; leave out output")
+    elif "output" not in fields:
         reader.missing(node, "output", "nobody could see the results; write output: STREAM")
 
 

@@ -76,7 +76,8 @@ def _produced(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
     for computation in spec.computations:
         side = computation.late.partition(":")[2]
         for stream in computation.outputs:
-            found.setdefault(stream, ("computations", computation.name, "output"))
+            field = ("branch", stream) if computation.branches else ("output",)
+            found.setdefault(stream, ("computations", computation.name, *field))
         if side:
             found.setdefault(side, ("computations", computation.name, "late"))
     return {**found, DEAD_LETTERS: ()}

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from millwheel.api import Computation
+from millwheel.core.branches import compile_branches
 from millwheel.core.codec import stream_decoder
 from millwheel.core.column_plan import ColumnPlan, column_plan
 from millwheel.core.expressions import compile_expression
@@ -24,8 +25,10 @@ from millwheel.errors import SetupError
 from millwheel.ports import Clock, StateStore
 from millwheel.sources.base import Partition, Source
 from millwheel.spec.loading import load_extractor, load_object
+from millwheel.workers.branched import Branched
 from millwheel.workers.callbacks import CallbackOperator
 from millwheel.workers.columns import ColumnOperator, ColumnShard
+from millwheel.workers.deduplicated import deduplicated
 from millwheel.workers.injection import InjectionOperator
 from millwheel.workers.productions import ShardIdentity
 from millwheel.workers.routing import Fanout, TableRouter
@@ -154,8 +157,8 @@ class Assembly:
         if spec.callback and spec.window is not None:
             instance = self._instance(spec)
             return WindowCallbackOperator(spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
-        if spec.callback or spec.steps:
-            instance = self._instance(spec) if spec.callback else self._stepped(spec)
+        if spec.window is None:
+            instance = self._instance(spec) if spec.callback else self._built_in(spec)
             return CallbackOperator(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES)
         rows = WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
         plan = self._plans.get(spec.name)
@@ -175,7 +178,11 @@ class Assembly:
             raise SetupError(f"{spec.where}: {spec.callback} is no millwheel.Computation; derive the class from it")
         return instance
 
-    def _stepped(self, spec: ComputationSpec) -> Computation:
+    def _built_in(self, spec: ComputationSpec) -> Computation:
+        if spec.deduplicate is not None:
+            return deduplicated(spec.deduplicate, spec.outputs)
+        if spec.branches:
+            return Branched(compile_branches(spec.branches, spec.match_all))
         return Stepped(compile_steps(spec.steps, lambda name: self._outside.load(name, self.spec.folder)), spec.outputs)
 
     # --- sources -----------------------------------------------------------------------------------------

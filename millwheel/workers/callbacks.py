@@ -7,7 +7,7 @@ sent to the dead-letter stream, in the same commit as everything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,9 @@ from millwheel.core.timers import Due
 from millwheel.core.times import MAX_TIME
 from millwheel.errors import RecordError
 from millwheel.workers.attempts import FATAL, Attempts, Subject
+from millwheel.workers.inbox import Arrival
 from millwheel.workers.keyed_state import TTL_TAG, KeyedState
+from millwheel.workers.ordering import ORDER_TAG, OrderBuffer
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.turn import Hold, Turn
 
@@ -96,6 +98,16 @@ class CallbackContext:
     def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
         self._turn.timers[domain].cancel(self.key, tag)
 
+    def count(self, name: str, by: int = 1) -> None:
+        if name in _SYSTEM_COUNTERS or not name.isidentifier():
+            raise RecordError(f"count: {name!r} cannot name a counter; use a word of your own, such as 'retries'")
+        self._turn.outputs.counted.append((name, by))
+
+
+_MOST_TIMERS = 100_000
+"""So many timers fire in one turn at most, even if each sets the next."""
+_SYSTEM_COUNTERS = frozenset(("records_in", "records_out", "late", "dead_letters", "duplicates"))
+
 
 def _names(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)) or "none"
@@ -128,6 +140,7 @@ class CallbackOperator:
         self._decode = decode
         self._state = KeyedState(instance, overlay, cache_entries)
         self._context = CallbackContext(frozenset(spec.outputs), self._state)
+        self._ordered = OrderBuffer(overlay, decode) if spec.ordered else None
         self._attempts = Attempts(spec, pipeline, _code(spec), self._state)
         self._identified = spec.productions is Productions.WEAK and spec.delivery is Delivery.EXACTLY_ONCE
 
@@ -172,7 +185,7 @@ class CallbackOperator:
     def _run_fast(self, turn: Turn) -> None:
         context, process = self._context, self._instance.process_record
         self._fire(turn, Domain.EVENT)
-        for arrival in turn.arrivals:
+        for arrival in self._at_once(turn):
             batch = arrival.batch.rows()
             stream = batch.stream
             values = self._decode(stream, batch.values)
@@ -189,24 +202,51 @@ class CallbackOperator:
                 process(context, Record(key, value, timestamp, stream))
         self._fire(turn, Domain.PROCESSING)
 
+    def _at_once(self, turn: Turn) -> list[Arrival]:
+        """The arrivals that are processed in this turn: none, if they wait for the watermark."""
+        if self._ordered is None:
+            return turn.arrivals
+        for arrival in turn.arrivals:
+            self._ordered.keep(arrival.batch.rows(), arrival.channel, turn)
+        return []
+
+    def _in_turn(self, turn: Turn, domain: Domain) -> Iterator[Due]:
+        """The timers that are due, one by one: what one does may move or cancel the next. Between ordered records there
+        are also those that were set meanwhile."""
+        due = [timer for timer in turn.due if timer.domain is domain]
+        if not due:
+            return
+        queue = turn.timers[domain]
+        for timer in due:
+            queue.set(timer.key, timer.tag, timer.at)
+        last = (due[-1].at, due[-1].tag)
+        for _ in range(len(due) if self._ordered is None else _MOST_TIMERS):
+            first = queue.first()
+            if first is None or (first.at, first.tag) > last:
+                return
+            queue.pop_due(MAX_TIME)
+            yield first
+
     def _fire(self, turn: Turn, domain: Domain) -> None:
-        for due in turn.due:
-            if due.domain is domain:
-                self._fire_one(due)
+        for due in self._in_turn(turn, domain):
+            self._fire_one(due)
 
     def _fire_one(self, due: Due) -> None:
         floor = due.at if due.domain is Domain.EVENT else self._context.floor
         identity = (due.key, due.tag, due.at) if self._identified else None
         self._context.point(due.key, floor, identity)
+        if self._ordered is not None and due.tag.startswith(ORDER_TAG):
+            self._instance.process_record(self._context, self._ordered.take(due))
+            return
         if due.tag.startswith(TTL_TAG):
             self._state.expire(due.tag, due.at)
             return
         self._instance.process_timer(self._context, Timer(due.key, due.tag, due.at, due.domain))
 
     def _run_carefully(self, turn: Turn) -> None:
-        for due in [due for due in turn.due if due.domain is Domain.EVENT]:
-            self._attempt(turn, _Call(due.key, due.at, None, due, None))
-        for arrival in turn.arrivals:
+        for due in self._in_turn(turn, Domain.EVENT):
+            self._attempt(turn, self._call_of(due))
+        for arrival in self._at_once(turn):
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             identities = _identities(batch, arrival.channel) if self._identified else [None] * len(batch)
@@ -214,6 +254,12 @@ class CallbackOperator:
                 self._attempt(turn, _Call(key, timestamp, Record(key, value, timestamp, batch.stream), None, identity))
         for due in [due for due in turn.due if due.domain is Domain.PROCESSING]:
             self._attempt(turn, _Call(due.key, due.at, None, due, None))
+
+    def _call_of(self, due: Due) -> _Call:
+        if self._ordered is None or not due.tag.startswith(ORDER_TAG):
+            return _Call(due.key, due.at, None, due, None)
+        identity = (due.key, due.tag, due.at) if self._identified else None
+        return _Call(due.key, due.at, self._ordered.take(due), None, identity)
 
     def _attempt(self, turn: Turn, call: _Call) -> None:
         def once() -> None:
@@ -235,6 +281,8 @@ def _subject(call: _Call) -> Subject:
 
 def _code(spec: ComputationSpec) -> str:
     """The user's code of a computation, as it is named in the pipeline."""
+    if spec.deduplicate is not None or spec.branches:
+        return "deduplicate" if spec.branches == () else "branch"
     return spec.callback or ", ".join(step_text(step) for step in spec.steps)
 
 

@@ -168,6 +168,7 @@ class Shard:
         turn.arrivals = self._deduplicated(turn)
         turn.done = self._done()
         self.operator.run(turn)
+        turn.take_counts()
         for chunk in turn.chunks:
             self.outbox.add(chunk)
             if not turn.commit_before_sending:

@@ -18,6 +18,8 @@ from millwheel.workers.inbox import Arrival
 from millwheel.workers.outbox import Chunk
 from millwheel.workers.overlay import Overlay
 
+_COUNTED = "\0counted"
+
 
 class Outputs:
     """What a turn produced, by stream, in order. Values are encoded when they are produced, so that changing
@@ -26,6 +28,7 @@ class Outputs:
     def __init__(self) -> None:
         self.streams: dict[str, Produced] = {}
         self.columns: list[ColumnBatch] = []
+        self.counted: list[tuple[str, int]] = []
         self.count = 0
 
     def produce(self, stream: str, key: Key, value: Any, timestamp: int, identity: bytes = b"") -> None:
@@ -49,10 +52,12 @@ class Outputs:
 
     def mark(self) -> dict[str, int]:
         """Where :meth:`cut_to` can return to."""
-        return {stream: len(produced.raws) for stream, produced in self.streams.items()}
+        lengths = {stream: len(produced.raws) for stream, produced in self.streams.items()}
+        return {**lengths, _COUNTED: len(self.counted)}
 
     def cut_to(self, mark: dict[str, int]) -> None:
-        """Take back what was produced since the mark."""
+        """Take back what was produced and counted since the mark."""
+        del self.counted[mark.get(_COUNTED, 0) :]
         for stream, produced in self.streams.items():
             length = mark.get(stream, 0)
             self.count -= len(produced.raws) - length
@@ -99,6 +104,12 @@ class Turn:
     def count(self, name: str, by: int = 1) -> None:
         """Add to a durable counter of the shard."""
         self.counters[name] = self.counters.get(name, 0) + by
+
+    def take_counts(self) -> None:
+        """What callbacks counted becomes part of the commit."""
+        for name, by in self.outputs.counted:
+            self.count(name, by)
+        self.outputs.counted.clear()
 
     def dead_letter(self, letter: DeadLetter, timestamp: int, identity: object = None) -> None:
         """Send a record to the dead-letter stream, with the commit, and count it. ``identity`` is what a weak

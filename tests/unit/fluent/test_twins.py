@@ -35,6 +35,15 @@ computations:
     input: {slim: {}}
     filter: "kb > 2"
     output: wide
+  sort:
+    input: {wide: {}}
+    branch: {big: kb > 9, rest: otherwise}
+    match: all
+    shards: 2
+  once:
+    input: {big: {key: path}}
+    deduplicate: {within: 10m, by: [path, kb]}
+    output: once
   words:
     input: {wide: {key: "codes:key"}, made: {key: key}}
     flat_map: codes:split
@@ -116,6 +125,8 @@ sent = p.read("sent", InjectionSource(), timestamp="ts")
 p.stream("slim", fields={"path": str, "kb": "float"})
 slim = hits.key_by("path", "size").map({"path": "path", "kb": "size / 1000"}, output="slim", shards=4)
 wide = slim.filter("kb > 2", output="wide")
+big, rest = wide.branch({"big": "kb > 9", "rest": "otherwise"}, match="all", name="sort", shards=2)
+once = big.key_by("path").deduplicate("path", "kb", within="10m", name="once")
 words = wide.key_by(key).flatten(made.key_by("key")).flat_map(split, name="words")
 minutes = (
     words.key_by("word")

@@ -1,0 +1,75 @@
+"""Per-key delivery in the order of timestamps: a record is kept until the watermark has passed it.
+
+A kept record is an entry of the store and an event-time timer of the system's own. So it holds the watermark, comes
+due in order with the timers of the callback, and survives what timers survive. Records of one key and time come in the
+order of channel and number there, however they arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from millwheel.core.codec import encode_value
+from millwheel.core.keys import Key, key_hash
+from millwheel.core.layout import STATE, key_prefix
+from millwheel.core.records import Batch, Domain, Record
+from millwheel.core.timers import Due
+from millwheel.errors import invariant
+from millwheel.workers.overlay import Overlay
+from millwheel.workers.turn import Turn
+
+ORDER_TAG = "\0r"
+"""How the tags of kept records begin: before every tag of a callback, and before those of times to live."""
+
+
+class _Kept(msgspec.Struct, array_like=True):
+    stream: str
+    value: msgspec.Raw
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Kept).decode
+
+
+class OrderBuffer:
+    """The records of one shard that wait for the watermark."""
+
+    def __init__(self, overlay: Overlay, decode: Callable[[str, list[Any]], list[Any]]) -> None:
+        self._overlay = overlay
+        self._decode = decode
+
+    def keep(self, batch: Batch, channel: str, turn: Turn) -> None:
+        """Put the records of a batch aside."""
+        timers = turn.timers[Domain.EVENT]
+        raw = msgspec.Raw
+        for place, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+            tag = _tag(batch, channel, place)
+            encoded = value if type(value) is raw else raw(encode_value(value))
+            self._overlay.put(_place(key, tag), _encode(_Kept(batch.stream, encoded)))
+            timers.set(key, tag, timestamp)
+
+    def take(self, due: Due) -> Record:
+        """The record that came due, which is kept no longer."""
+        place = _place(due.key, due.tag)
+        data = self._overlay.get(place)
+        invariant(data is not None, f"the record of timer {due.tag!r} of key {due.key!r} is gone")
+        assert data is not None
+        self._overlay.delete(place)
+        kept = _decode(data)
+        [value] = self._decode(kept.stream, [kept.value])
+        return Record(due.key, value, due.at, kept.stream)
+
+
+def _tag(batch: Batch, channel: str, place: int) -> str:
+    """Unique to the record, and the same whenever it is delivered."""
+    if batch.seqs:
+        return f"{ORDER_TAG}{channel}:{batch.seqs[place]:020d}"
+    own = batch.ids[place] if batch.ids is not None else None
+    return f"{ORDER_TAG}{channel}:{encode_value(own).hex()}:{batch.timestamps[place]}"
+
+
+def _place(key: Key, tag: str) -> bytes:
+    return key_prefix(STATE, key, key_hash(key)) + tag.encode()

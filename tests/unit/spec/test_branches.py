@@ -1,0 +1,88 @@
+"""``deduplicate:``, ``branch:`` and ``order_by:`` as they are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millwheel.core.graph import retracting_streams
+from millwheel.core.spec import BranchSpec, DeduplicateSpec
+from tests.unit.spec.test_steps import HEAD, computation
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{by: [a, b], within: 10m}", DeduplicateSpec(600_000_000, ("a", "b"))),
+        ("{by: a, within: 1s}", DeduplicateSpec(1_000_000, ("a",))),
+        ("{within: 5us}", DeduplicateSpec(5)),
+    ],
+)
+def test_copies_are_told_by_fields_and_a_horizon(check: Any, text: str, expected: DeduplicateSpec) -> None:
+    assert check(computation(deduplicate=text)).computations[0].deduplicate == expected
+
+
+def test_branches_stand_in_the_order_in_which_they_are_tried(check: Any) -> None:
+    text = computation(branch="{errors: status >= 500, rest: otherwise, slow: duration > 2}", output="")
+    found = check(text).computations[0]
+    assert found.branches == (
+        BranchSpec("errors", "status >= 500"),
+        BranchSpec("rest"),
+        BranchSpec("slow", "duration > 2"),
+    )
+    assert (found.outputs, found.match_all) == (("errors", "rest", "slow"), False)
+    assert check(text + "    match: all\n").computations[0].match_all
+
+
+def test_records_of_a_callback_or_of_steps_may_come_in_order(check: Any) -> None:
+    assert check(computation(callback="detectors:SpikeDetector", order_by="timestamp")).computations[0].ordered
+    assert check(computation(filter="a", order_by="timestamp")).computations[0].ordered
+    assert not check(computation(filter="a")).computations[0].ordered
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (
+            {"deduplicate": "{by: [a]}"},
+            "computations.c.deduplicate.within: is missing",
+        ),
+        ({"deduplicate": "{by: [a], within: 0s}"}, "computations.c.deduplicate.within"),
+        ({"deduplicate": "{by: [a], within: 1m}", "output": ""}, "computations.c.output: is missing"),
+        ({"deduplicate": "10m"}, "computations.c.deduplicate: must be a map"),
+        ({"branch": "{a: x > 1}"}, "computations.c.output: the streams of branch are the outputs; leave out output"),
+        ({"branch": "{a: otherwise, b: otherwise}", "output": ""}, "a takes what no other branch takes already"),
+        ({"branch": "{a: 'x >'}", "output": ""}, "computations.c.branch.a: column"),
+        ({"branch": "{dead_letters: x > 1}", "output": ""}, "'dead_letters' is filled by the system"),
+        ({"branch": "{}", "output": ""}, "computations.c.branch"),
+        ({"branch": "{a: x}", "match": "some", "output": ""}, "computations.c.match"),
+        ({"filter": "x", "match": "all"}, "match is for computations with branch; leave it out"),
+        ({"branch": "{a: x}", "filter": "x", "output": ""}, "a computation does one of branch and filter"),
+        ({"branch": "{a: x}", "deduplicate": "{within: 1s}"}, "a computation does one of"),
+        ({"deduplicate": "{within: 1s}", "window": "{tumbling: 1m}"}, "window is for computations with a window"),
+        (
+            {"deduplicate": "{within: 1s}", "callback": "detectors:SpikeDetector"},
+            "deduplicate is for computations without",
+        ),
+        ({"callback": "detectors:SpikeDetector", "order_by": "key"}, "computations.c.order_by"),
+        ({"window": "{tumbling: 1m}", "order_by": "timestamp"}, "a window does not depend on the order of its records"),
+    ],
+)
+def test_mistakes_are_named(problems: Any, fields: dict[str, str], expected: str) -> None:
+    assert expected in "\n".join(problems(computation(**fields)))
+
+
+RETRACTING = (
+    HEAD + "  w: {input: hits, window: {tumbling: 1m}, accumulation: retracting, aggregate: {n: count}, output: a}\n"
+)
+
+
+def test_branches_pass_retractions_on(check: Any) -> None:
+    text = RETRACTING + "  s: {input: a, branch: {b: n > 1, d: otherwise}}\n"
+    assert retracting_streams(check(text)) == {"a", "b", "d"}
+
+
+def test_copies_of_what_may_be_taken_back_are_refused(problems: Any) -> None:
+    text = RETRACTING + "  s: {input: a, deduplicate: {within: 1m}, output: b}\n"
+    assert "deduplicate before the window" in "\n".join(problems(text))
