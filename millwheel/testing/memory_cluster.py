@@ -30,6 +30,7 @@ from millwheel.workers.runtime import MakeShard
 from millwheel.workers.shard import Shard
 
 _ENDLESS = 2_000_000
+_LONGER = 10
 
 
 class ManualClock:
@@ -49,8 +50,8 @@ class ManualClock:
 class ClusterOptions:
     """``shards`` per node, ``workers`` that share them; a shard is snapshotted after so many journaled bytes.
 
-    ``crash_every``: after how many units of work everything dies, again and again, but never before something was
-    committed since the last time, so that there is progress. ``crash_at``: after which unit of all it dies.
+    ``crash_every``: after how many units of work everything dies, again and again. Until all is quiet each life lasts a
+    little longer than the last one, so that there is progress. ``crash_at``: after which unit of all it dies.
     """
 
     shards: int = 2
@@ -79,7 +80,7 @@ class MemoryCluster:
         self._single = frozenset(single)
         self._work: deque[Work] = deque()
         self._since = 0
-        self._committed = False
+        self._restless = 0
         self._lives = 0
         self._workers: dict[str, MemoryWorker] = {}
         self._tables: dict[str, RangeTable] = {}
@@ -95,7 +96,7 @@ class MemoryCluster:
 
     def settle(self) -> None:
         """Work until nothing is left to do before the clock moves or something comes from outside."""
-        done = 0
+        done = self._restless = 0
         while self._work:
             self._work.popleft()()
             self.units += 1
@@ -113,11 +114,7 @@ class MemoryCluster:
         if self.units == self.options.crash_at:
             return True
         every = self.options.crash_every
-        return every is not None and self._committed and self._since >= every
-
-    def committed(self) -> None:
-        """A group of commits has become durable."""
-        self._committed = True
+        return every is not None and self._since >= every + _LONGER * self._restless
 
     # --- time --------------------------------------------------------------------------------------------
 
@@ -142,6 +139,7 @@ class MemoryCluster:
     def crash(self) -> None:
         """Every process dies at once and the disk forgets what was not synced; others begin where that leaves off."""
         self.crashes += 1
+        self._restless += 1
         dead = list(self._workers)
         self._work.clear()
         self._workers.clear()
@@ -159,7 +157,7 @@ class MemoryCluster:
                 journals.collect(name)
 
     def _start(self, dead: Mapping[str, int] | None = None) -> None:
-        self._since, self._committed = 0, False
+        self._since = 0
         self._lives += 1
         for slot in range(self.options.workers):
             name = f"w{slot}-{self._lives}"

@@ -78,7 +78,6 @@ class MemoryWorker:
 
     def _write(self, entries: list[bytes]) -> None:
         write_groups(self._journal, [entries], lambda event: self._cluster.do_later(lambda: self.post(event)))
-        self._cluster.committed()
 
     def segments(self) -> Sequence[int]:
         return self._journal.segments()

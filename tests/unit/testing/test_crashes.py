@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from millwheel.testing.crashes import push_all
 
 PIPELINE = """
     pipeline: counting
@@ -80,6 +81,39 @@ def test_a_story_may_do_whatever_a_test_does(tmp_path: Path) -> None:
         harness.push("clicks", {"user": "a", "at": 3})
 
     assert_survives_crashes(_pipeline(tmp_path, "Durable"), story, every=5, shards=1, workers=1)
+
+
+WEAK = """
+    pipeline: weak
+    streams:
+      clicks: {source: {injection: {}}, timestamp: at}
+    computations:
+      names: {input: {clicks: {key: user}}, callback: "count:Names", output: names, productions: weak}
+      totals: {input: {names: {key: user}}, window: global, aggregate: {clicks: count}, output: totals}
+"""
+NAMES = """
+    from millwheel import Computation
+
+    class Names(Computation):
+        def process_record(self, ctx, record):
+            ctx.produce("names", {"user": ctx.key})
+"""
+
+
+def test_weak_productions_count_once_wherever_it_crashes(tmp_path: Path) -> None:
+    (tmp_path / "count.py").write_text(textwrap.dedent(NAMES))
+    (tmp_path / "p.yaml").write_text(textwrap.dedent(WEAK))
+    assert_survives_crashes(tmp_path / "p.yaml", CLICKS, every=11)
+
+
+@pytest.mark.parametrize("crash_every", [1, 10, 40])
+def test_crashing_without_end_there_is_progress_nevertheless(tmp_path: Path, crash_every: int) -> None:
+    (tmp_path / "count.py").write_text(textwrap.dedent(NAMES))
+    (tmp_path / "p.yaml").write_text(textwrap.dedent(WEAK))
+    with PipelineHarness(tmp_path / "p.yaml", crash_every=crash_every) as harness:
+        push_all(harness, CLICKS)
+        assert {row["user"]: row["clicks"] for row in harness.read("totals")} == {"a": 3, "b": 3, "c": 1}
+        assert harness.crashes > 10
 
 
 @pytest.mark.parametrize("every", [0, -1])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import millwheel.testing.window_harness as module
+from millwheel import AfterAll, AfterAny, AfterEach, Default, Repeat, Sliding
 from millwheel.core.aggregates import Aggregator
 from millwheel.core.records import Domain
 from millwheel.core.triggers import AfterCount, AfterPercentileWatermark, AfterProcessingTime, AfterWatermark
@@ -158,3 +159,37 @@ def test_times_are_whole_numbers(time: Any) -> None:
     for call in (harness.advance_watermark, harness.advance_processing_time, lambda t: harness.push("k", 1, t)):
         with pytest.raises(TypeError, match="whole number of µs"):
             call(time)
+
+
+def test_a_suite_from_outside_finds_the_names_that_it_was_promised() -> None:
+    windows = [Tumbling("10s"), Sliding("10s", "5s"), Sessions("10s"), Sessions(10)]
+    triggers = [
+        Default(), AfterWatermark(early=AfterCount(2), late=AfterCount(3)), Repeat(AfterCount(2)),
+        AfterAny(AfterCount(1), AfterProcessingTime("1s")), AfterAll(AfterCount(1), AfterCount(2)),
+        AfterEach(AfterCount(1), AfterCount(2)), Repeat(AfterAny(AfterCount(2))),
+    ]  # fmt: skip
+    for window in windows:
+        for trigger in triggers:
+            for accumulation in ("discarding", "accumulating", "retracting"):
+                for output_time in ("end_of_window", "earliest", "latest"):
+                    harness = WindowHarness(
+                        window=window,
+                        trigger=trigger,
+                        accumulation=accumulation,
+                        allowed_lateness="1m",
+                        output_time=output_time,
+                        aggregate=None,
+                    )
+                    harness.push(key="k", value=1, timestamp=0)
+                    harness.push_bundle([("k", 2, 1), ("k", 3, 2)])
+                    harness.advance_watermark(100_000_000)
+                    harness.advance_processing_time(1_000_000)
+                    assert isinstance(harness.open_windows("k"), list)
+                    for pane in harness.take():
+                        assert pane.values == pane.result
+                        assert pane.window.start <= pane.timestamp < pane.window.end
+                        assert pane.timing in ("early", "on_time", "late")
+                        assert (pane.index, pane.is_first) >= (0, False)
+                        assert pane.nonspeculative_index >= -1
+                        assert {pane.is_last, pane.retraction} <= {True, False}
+                        assert pane.key == "k"
