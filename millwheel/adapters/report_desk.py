@@ -50,6 +50,7 @@ class _Shard:
             holder=report.holder,
             counters=totals,
             latencies_ms=samples,
+            shares=[pb.ShareWatermark(share=share, watermark_us=us) for share, us in report.shares.items()],
         )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from millwheel.core.panes import Accumulation
+from millwheel.core.percentiles import Shares
 from millwheel.core.spec import (
     DEAD_LETTERS,
     ComputationSpec,
@@ -39,11 +40,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes by name, who consumes each stream, and who feeds each node."""
+    """Nodes by name, who consumes each stream, who feeds each node, and for which shares its percentile watermark is
+    wanted."""
 
     nodes: dict[str, Node]
     consumers: dict[str, tuple[str, ...]]
     feeders: dict[str, tuple[str, ...]]
+    shares: dict[str, Shares] = field(default_factory=dict)
 
 
 def build_graph(spec: PipelineSpec) -> Graph:

@@ -14,6 +14,7 @@ so that a split is a range of every family.
     r <cut>                             sink: receipts of cuts committed and perhaps not yet published
     w <hash> <key> <slot>               windows of an aggregation
     h <hash> <key> e <tag>              where its windows hold the watermark
+    q <hash> <key> e <tag>              timers of its windows that obey a percentile watermark
     x <shard> <number>                  windows in columns: a slab of many keys, under the shard that wrote it
 """
 
@@ -26,7 +27,7 @@ from millwheel.core.records import Domain
 
 META = b"m"
 CUTS = b"n"
-WINDOW, HOLD, COLUMNS, ROW = b"w", b"h", b"x", b"u"
+WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER = b"w", b"h", b"x", b"u", b"q"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, RECEIPT = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
 
 _DOMAIN_BYTE = {Domain.EVENT: b"e", Domain.PROCESSING: b"p"}

@@ -26,7 +26,8 @@ class ShardReport:
     """What the owner of a shard tells the watermark service.
 
     ``counters`` are totals of the shard's *durable* commits, all of them or none when they did not change.
-    ``latencies_ms`` are the samples taken since the last report.
+    ``latencies_ms`` are the samples taken since the last report. ``shares`` is what counts for percentile watermarks,
+    by share (core/percentiles.py).
     """
 
     shard: str
@@ -35,6 +36,7 @@ class ShardReport:
     holder: str = ""
     counters: Mapping[str, int] = field(default_factory=dict)
     latencies_ms: Sequence[float] = ()
+    shares: Mapping[float, int] = field(default_factory=dict)
 
 
 class Watermarks:

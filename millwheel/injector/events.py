@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millwheel.core.table import RangeTable
+from millwheel.core.times import MIN_TIME
 from millwheel.core.watermark import ShardReport
 from millwheel.errors import invariant
 
@@ -20,7 +21,8 @@ Longs = NDArray[np.int64]
 class ReportColumns:
     """Reports of shards of one node, as columns of equal length.
 
-    ``counters`` holds only those reports that carry totals, by their place in the columns.
+    ``counters`` holds only those reports that carry totals, by their place in the columns. ``shares`` are further
+    columns, one for each share of which there is a percentile watermark (MIN_TIME: nothing was said).
     """
 
     shards: Sequence[str]
@@ -28,9 +30,11 @@ class ReportColumns:
     watermarks: Longs
     holders: NDArray[Any]
     counters: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    shares: Mapping[float, Longs] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         lengths = {len(self.shards), len(self.tokens), len(self.watermarks), len(self.holders)}
+        lengths.update(map(len, self.shares.values()))
         invariant(len(lengths) == 1, f"report columns differ in length: {sorted(lengths)}")
 
     @staticmethod
@@ -42,6 +46,7 @@ class ReportColumns:
             np.array([report.watermark_us for report in reports], np.int64),
             np.array([report.holder for report in reports], object),
             {place: report.counters for place, report in enumerate(reports) if report.counters},
+            share_columns([report.shares for report in reports]),
         )
 
     def row(self, place: int) -> ShardReport:
@@ -52,6 +57,7 @@ class ReportColumns:
             int(self.watermarks[place]),
             str(self.holders[place]),
             self.counters.get(place, {}),
+            shares={share: int(column[place]) for share, column in self.shares.items()},
         )
 
     def where(self, mask: NDArray[np.bool_]) -> ReportColumns:
@@ -62,8 +68,19 @@ class ReportColumns:
             counters = {new: counters[old] for new, old in enumerate(places) if old in counters}
         shards = self.shards
         return ReportColumns(
-            [shards[place] for place in places], self.tokens[mask], self.watermarks[mask], self.holders[mask], counters
+            [shards[place] for place in places],
+            self.tokens[mask],
+            self.watermarks[mask],
+            self.holders[mask],
+            counters,
+            {share: column[mask] for share, column in self.shares.items()},
         )
+
+
+def share_columns(rows: Sequence[Mapping[float, int]]) -> dict[float, Longs]:
+    """What each report says of each share, as columns by share."""
+    names = sorted({share for row in rows for share in row})
+    return {share: np.array([row.get(share, MIN_TIME) for row in rows], np.int64) for share in names}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from millwheel.core.percentiles import wanted
 from millwheel.core.table import RangeTable, ShardEntry
 from millwheel.core.times import IDLE_TIME, MIN_TIME
 from millwheel.core.watermark import ShardReport
@@ -45,6 +46,7 @@ class Tiles:
     """The connection that was told that its token is known."""
     holders: NDArray[Any]
     counters: list[dict[str, int]]
+    shares: dict[float, Longs] = field(default_factory=dict)
 
     @staticmethod
     def silent(entries: tuple[ShardEntry, ...]) -> Tiles:
@@ -61,6 +63,12 @@ class Tiles:
             holders=np.full(count, "", object),
             counters=[{} for _ in range(count)],
         )
+
+    def share(self, share: float) -> Longs:
+        """What is known of each shard for a percentile watermark."""
+        if share not in self.shares:
+            self.shares[share] = np.full(len(self.entries), MIN_TIME, np.int64)
+        return self.shares[share]
 
     def inherit(self, old: Tiles) -> None:
         """Carry over what was known under an older table: exactly for a range that stays, as a bound otherwise."""
@@ -81,6 +89,8 @@ class Tiles:
         lowest = first + int(old.values[first:last].argmin())
         self.values[place] = old.values[lowest]
         self.heard[place] = old.heard[first:last].all()
+        for share, column in old.shares.items():
+            self.share(share)[place] = column[first:last].min()
         same = old.entries[lowest].shard == self.entries[place].shard
         self.holders[place] = old.holders[lowest] if same else f"taken over from {old.entries[lowest].shard}"
 
@@ -104,6 +114,7 @@ class NodeState:
         self.tiles = Tiles.silent(())
         self.complete = False
         self.published: int | None = None
+        self.published_shares: dict[float, int] = {}
         self.stale_reports = 0
         self.lower_reports = 0
         self._waiting: dict[str, _Waiting] = {}
@@ -165,8 +176,12 @@ class NodeState:
         tiles = self.tiles
         idle = places[tiles.values[places] == IDLE_TIME]
         tiles.values[idle] = MIN_TIME
+        for column in tiles.shares.values():
+            column[idle] = MIN_TIME
         self.lower_reports += int(np.count_nonzero(reports.watermarks < tiles.values[places]))
         np.maximum.at(tiles.values, places, reports.watermarks)
+        for share, said in reports.shares.items():
+            np.maximum.at(tiles.share(share), places, said)
         tiles.heard[places] = True
         tiles.holders[places] = reports.holders
         for place, totals in reports.counters.items():
@@ -195,6 +210,19 @@ class NodeState:
             return None
         self.published = lowest
         return lowest
+
+    def publish_shares(self) -> dict[float, int]:
+        """The percentile watermarks (µs) that rose since the last call, by share."""
+        if not self.complete:
+            return {}
+        live, risen = self.tiles.values != IDLE_TIME, {}
+        for share, column in self.tiles.shares.items():
+            values = np.sort(column[live])
+            if len(values):
+                passed = int(values[len(values) - wanted(share, len(values))])
+                if passed > self.published_shares.get(share, MIN_TIME):
+                    risen[share] = self.published_shares[share] = passed
+        return risen
 
     def totals(self) -> Mapping[str, int]:
         """The counters, summed over the shards of the table."""

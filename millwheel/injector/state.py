@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from ddsketch import DDSketch
 
+from millwheel.core.percentiles import share_name
 from millwheel.core.times import MIN_TIME
 from millwheel.injector.effects import Broadcast, Effect, Picture, TokensKnown
 from millwheel.injector.events import Connected, Event, PublishDue, ReportsArrived, TableChanged
@@ -97,11 +98,16 @@ class InjectorState:
         touched, self._touched = self._touched, {}
         risen = {name: node.publish() for name, node in touched.items()}
         watermarks = {name: us for name, us in risen.items() if us is not None}
+        for name, node in touched.items():
+            watermarks.update({share_name(name, share): us for share, us in node.publish_shares().items()})
         return [Broadcast(watermarks)] if watermarks else []
 
     def published(self) -> dict[str, int]:
-        """Every watermark published so far (µs), by node."""
-        return {name: node.published for name, node in self._nodes.items() if node.published is not None}
+        """Every watermark published so far (µs), by node, percentile watermarks by :func:`share_name`."""
+        found = {name: node.published for name, node in self._nodes.items() if node.published is not None}
+        for name, node in self._nodes.items():
+            found.update({share_name(name, share): us for share, us in node.published_shares.items()})
+        return found
 
     def view(self) -> list[NodeView]:
         """The status of every node that has a table, by name."""

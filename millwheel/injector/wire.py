@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from millwheel.injector.events import ReportColumns, ReportsArrived
+from millwheel.injector.events import ReportColumns, ReportsArrived, share_columns
 from millwheel.injector.state import InjectorState, NodeView
 from millwheel.pb import injector_pb2 as pb
 
@@ -21,6 +21,7 @@ def read_frame(connection: int, frame: pb.ReportFrame) -> Iterator[ReportsArrive
             watermarks=np.array([row.watermark_us for row in rows], np.int64),
             holders=np.array([row.holder for row in rows], object),
             counters={place: dict(row.counters) for place, row in enumerate(rows) if row.counters},
+            shares=share_columns([{each.share: each.watermark_us for each in row.shares} for row in rows]),
         )
         latencies = [sample for row in rows for sample in row.latencies_ms]
         yield ReportsArrived(connection, reports.node, columns, latencies)

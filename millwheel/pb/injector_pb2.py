@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmillwheel/pb/injector.proto\x12\x0cmillwheel.pb\"\xc9\x01\n\x06Report\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\x12\x14\n\x0cwatermark_us\x18\x03 \x01(\x12\x12\x0e\n\x06holder\x18\x04 \x01(\t\x12\x34\n\x08\x63ounters\x18\x05 \x03(\x0b\x32\".millwheel.pb.Report.CountersEntry\x12\x14\n\x0clatencies_ms\x18\x06 \x03(\x01\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x12:\x02\x38\x01\">\n\x07Reports\x12\x0c\n\x04node\x18\x01 \x01(\t\x12%\n\x07reports\x18\x02 \x03(\x0b\x32\x14.millwheel.pb.Report\"3\n\x0bReportFrame\x12$\n\x05nodes\x18\x01 \x03(\x0b\x32\x15.millwheel.pb.Reports\"*\n\nTokenKnown\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\"/\n\tWatermark\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x14\n\x0cwatermark_us\x18\x02 \x01(\x12\"a\n\tBroadcast\x12+\n\nwatermarks\x18\x01 \x03(\x0b\x32\x17.millwheel.pb.Watermark\x12\'\n\x05known\x18\x02 \x03(\x0b\x32\x18.millwheel.pb.TokenKnown\"\x0f\n\rStatusRequest\"\xa8\x02\n\nNodeStatus\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x14\n\x0cwatermark_us\x18\x02 \x01(\x12\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x14\n\x0cholder_shard\x18\x04 \x01(\t\x12\x0e\n\x06holder\x18\x05 \x01(\t\x12\x38\n\x08\x63ounters\x18\x06 \x03(\x0b\x32&.millwheel.pb.NodeStatus.CountersEntry\x12\x15\n\rsilent_shards\x18\x07 \x03(\t\x12\x0e\n\x06silent\x18\x08 \x01(\x04\x12\x15\n\rstale_reports\x18\t \x01(\x04\x12\x15\n\rlower_reports\x18\n \x01(\x04\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x12:\x02\x38\x01\"T\n\x0bStatusReply\x12\'\n\x05nodes\x18\x01 \x03(\x0b\x32\x18.millwheel.pb.NodeStatus\x12\x1c\n\x14latency_quantiles_ms\x18\x02 \x03(\x01\x32\x8f\x01\n\x08Injector\x12\x41\n\x07\x43onnect\x12\x19.millwheel.pb.ReportFrame\x1a\x17.millwheel.pb.Broadcast(\x01\x30\x01\x12@\n\x06Status\x12\x1b.millwheel.pb.StatusRequest\x1a\x19.millwheel.pb.StatusReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmillwheel/pb/injector.proto\x12\x0cmillwheel.pb\"\xf7\x01\n\x06Report\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\x12\x14\n\x0cwatermark_us\x18\x03 \x01(\x12\x12\x0e\n\x06holder\x18\x04 \x01(\t\x12\x34\n\x08\x63ounters\x18\x05 \x03(\x0b\x32\".millwheel.pb.Report.CountersEntry\x12\x14\n\x0clatencies_ms\x18\x06 \x03(\x01\x12,\n\x06shares\x18\x07 \x03(\x0b\x32\x1c.millwheel.pb.ShareWatermark\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x12:\x02\x38\x01\"5\n\x0eShareWatermark\x12\r\n\x05share\x18\x01 \x01(\x01\x12\x14\n\x0cwatermark_us\x18\x02 \x01(\x12\">\n\x07Reports\x12\x0c\n\x04node\x18\x01 \x01(\t\x12%\n\x07reports\x18\x02 \x03(\x0b\x32\x14.millwheel.pb.Report\"3\n\x0bReportFrame\x12$\n\x05nodes\x18\x01 \x03(\x0b\x32\x15.millwheel.pb.Reports\"*\n\nTokenKnown\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\"/\n\tWatermark\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x14\n\x0cwatermark_us\x18\x02 \x01(\x12\"a\n\tBroadcast\x12+\n\nwatermarks\x18\x01 \x03(\x0b\x32\x17.millwheel.pb.Watermark\x12\'\n\x05known\x18\x02 \x03(\x0b\x32\x18.millwheel.pb.TokenKnown\"\x0f\n\rStatusRequest\"\xa8\x02\n\nNodeStatus\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x14\n\x0cwatermark_us\x18\x02 \x01(\x12\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x14\n\x0cholder_shard\x18\x04 \x01(\t\x12\x0e\n\x06holder\x18\x05 \x01(\t\x12\x38\n\x08\x63ounters\x18\x06 \x03(\x0b\x32&.millwheel.pb.NodeStatus.CountersEntry\x12\x15\n\rsilent_shards\x18\x07 \x03(\t\x12\x0e\n\x06silent\x18\x08 \x01(\x04\x12\x15\n\rstale_reports\x18\t \x01(\x04\x12\x15\n\rlower_reports\x18\n \x01(\x04\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x12:\x02\x38\x01\"T\n\x0bStatusReply\x12\'\n\x05nodes\x18\x01 \x03(\x0b\x32\x18.millwheel.pb.NodeStatus\x12\x1c\n\x14latency_quantiles_ms\x18\x02 \x03(\x01\x32\x8f\x01\n\x08Injector\x12\x41\n\x07\x43onnect\x12\x19.millwheel.pb.ReportFrame\x1a\x17.millwheel.pb.Broadcast(\x01\x30\x01\x12@\n\x06Status\x12\x1b.millwheel.pb.StatusRequest\x1a\x19.millwheel.pb.StatusReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,27 +36,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODESTATUS_COUNTERSENTRY']._loaded_options = None
   _globals['_NODESTATUS_COUNTERSENTRY']._serialized_options = b'8\001'
   _globals['_REPORT']._serialized_start=46
-  _globals['_REPORT']._serialized_end=247
-  _globals['_REPORT_COUNTERSENTRY']._serialized_start=200
-  _globals['_REPORT_COUNTERSENTRY']._serialized_end=247
-  _globals['_REPORTS']._serialized_start=249
-  _globals['_REPORTS']._serialized_end=311
-  _globals['_REPORTFRAME']._serialized_start=313
-  _globals['_REPORTFRAME']._serialized_end=364
-  _globals['_TOKENKNOWN']._serialized_start=366
-  _globals['_TOKENKNOWN']._serialized_end=408
-  _globals['_WATERMARK']._serialized_start=410
-  _globals['_WATERMARK']._serialized_end=457
-  _globals['_BROADCAST']._serialized_start=459
-  _globals['_BROADCAST']._serialized_end=556
-  _globals['_STATUSREQUEST']._serialized_start=558
-  _globals['_STATUSREQUEST']._serialized_end=573
-  _globals['_NODESTATUS']._serialized_start=576
-  _globals['_NODESTATUS']._serialized_end=872
-  _globals['_NODESTATUS_COUNTERSENTRY']._serialized_start=200
-  _globals['_NODESTATUS_COUNTERSENTRY']._serialized_end=247
-  _globals['_STATUSREPLY']._serialized_start=874
-  _globals['_STATUSREPLY']._serialized_end=958
-  _globals['_INJECTOR']._serialized_start=961
-  _globals['_INJECTOR']._serialized_end=1104
+  _globals['_REPORT']._serialized_end=293
+  _globals['_REPORT_COUNTERSENTRY']._serialized_start=246
+  _globals['_REPORT_COUNTERSENTRY']._serialized_end=293
+  _globals['_SHAREWATERMARK']._serialized_start=295
+  _globals['_SHAREWATERMARK']._serialized_end=348
+  _globals['_REPORTS']._serialized_start=350
+  _globals['_REPORTS']._serialized_end=412
+  _globals['_REPORTFRAME']._serialized_start=414
+  _globals['_REPORTFRAME']._serialized_end=465
+  _globals['_TOKENKNOWN']._serialized_start=467
+  _globals['_TOKENKNOWN']._serialized_end=509
+  _globals['_WATERMARK']._serialized_start=511
+  _globals['_WATERMARK']._serialized_end=558
+  _globals['_BROADCAST']._serialized_start=560
+  _globals['_BROADCAST']._serialized_end=657
+  _globals['_STATUSREQUEST']._serialized_start=659
+  _globals['_STATUSREQUEST']._serialized_end=674
+  _globals['_NODESTATUS']._serialized_start=677
+  _globals['_NODESTATUS']._serialized_end=973
+  _globals['_NODESTATUS_COUNTERSENTRY']._serialized_start=246
+  _globals['_NODESTATUS_COUNTERSENTRY']._serialized_end=293
+  _globals['_STATUSREPLY']._serialized_start=975
+  _globals['_STATUSREPLY']._serialized_end=1059
+  _globals['_INJECTOR']._serialized_start=1062
+  _globals['_INJECTOR']._serialized_end=1205
 # @@protoc_insertion_point(module_scope)

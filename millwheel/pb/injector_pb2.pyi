@@ -48,6 +48,7 @@ class Report(_message.Message):
     HOLDER_FIELD_NUMBER: _builtins.int
     COUNTERS_FIELD_NUMBER: _builtins.int
     LATENCIES_MS_FIELD_NUMBER: _builtins.int
+    SHARES_FIELD_NUMBER: _builtins.int
     shard: _builtins.str
     token: _builtins.int
     watermark_us: _builtins.int
@@ -61,6 +62,10 @@ class Report(_message.Message):
     def latencies_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """sampled since the last report"""
 
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareWatermark]:
+        """for the percentile watermarks that the pipeline uses"""
+
     def __init__(
         self,
         *,
@@ -70,14 +75,37 @@ class Report(_message.Message):
         holder: _builtins.str = ...,
         counters: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         latencies_ms: _abc.Iterable[_builtins.float] | None = ...,
+        shares: _abc.Iterable[Global___ShareWatermark] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "holder", b"holder", "latencies_ms", b"latencies_ms", "shard", b"shard", "token", b"token", "watermark_us", b"watermark_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "holder", b"holder", "latencies_ms", b"latencies_ms", "shard", b"shard", "shares", b"shares", "token", b"token", "watermark_us", b"watermark_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Report: _TypeAlias = Report  # noqa: Y015
+
+@_typing.final
+class ShareWatermark(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARE_FIELD_NUMBER: _builtins.int
+    WATERMARK_US_FIELD_NUMBER: _builtins.int
+    share: _builtins.float
+    watermark_us: _builtins.int
+    def __init__(
+        self,
+        *,
+        share: _builtins.float = ...,
+        watermark_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["share", b"share", "watermark_us", b"watermark_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShareWatermark: _TypeAlias = ShareWatermark  # noqa: Y015
 
 @_typing.final
 class Reports(_message.Message):
@@ -148,6 +176,8 @@ Global___TokenKnown: _TypeAlias = TokenKnown  # noqa: Y015
 
 @_typing.final
 class Watermark(_message.Message):
+    """A node's low watermark, or, under the name "node@share", a percentile watermark."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_FIELD_NUMBER: _builtins.int

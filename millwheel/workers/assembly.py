@@ -16,10 +16,12 @@ from millwheel.core.column_plan import ColumnPlan, column_plan
 from millwheel.core.expressions import compile_expression
 from millwheel.core.graph import Node, NodeKind, build_graph, takes_retractions
 from millwheel.core.keys import key_hash
+from millwheel.core.percentiles import Shares, shares_by_node
 from millwheel.core.ranges import SPACE
 from millwheel.core.spec import ComputationSpec, Delivery, KeyKind, PipelineSpec, Productions, SinkSpec, StreamSpec
 from millwheel.core.steps import compile_steps
 from millwheel.core.table import ShardEntry
+from millwheel.core.trigger_trees import trigger_from_tree
 from millwheel.core.window_specs import windowing_from_spec
 from millwheel.errors import SetupError
 from millwheel.ports import Clock, StateStore
@@ -75,7 +77,9 @@ class Assembly:
     ) -> None:
         self._outside = outside
         self.spec = spec
-        self.graph = build_graph(spec)
+        graph = build_graph(spec)
+        used = {computation.name: self._shares_of(computation) for computation in spec.computations}
+        self.graph = replace(graph, shares=shares_by_node(graph.feeders, used))
         self._root = Path(root)
         self._clock = clock
         self._limits = limits or ShardLimits()
@@ -117,6 +121,12 @@ class Assembly:
         """From here on, sinks that can do without the loop are published by ``publish``."""
         self._outside = replace(self._outside, publish=publish)
 
+    def _shares_of(self, computation: ComputationSpec) -> Shares:
+        """The percentile watermarks that the trigger of a computation looks at."""
+        if computation.trigger is None:
+            return ()
+        return trigger_from_tree(computation.trigger, lambda name: self._outside.load(name, self.spec.folder)).shares()
+
     def make_shard(self, node_name: str, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
         """The machine of one shard, recovered from its open store."""
         node = self.graph.nodes[node_name]
@@ -156,11 +166,14 @@ class Assembly:
         overlay = place.shard.overlay
         if spec.callback and spec.window is not None:
             instance = self._instance(spec)
-            return WindowCallbackOperator(spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
+            windows = WindowCallbackOperator(spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
+            windows.share_timers.passed = place.shard.input_shares
+            return windows
         if spec.window is None:
             instance = self._instance(spec) if spec.callback else self._built_in(spec)
             return CallbackOperator(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES)
         rows = WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
+        rows.share_timers.passed = place.shard.input_shares
         plan = self._plans.get(spec.name)
         if plan is None:
             return rows

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.core.graph import Graph
+from millwheel.core.percentiles import share_name
 from millwheel.core.records import Batch
 from millwheel.core.table import ShardEntry
-from millwheel.core.times import MAX_TIME, SECOND
+from millwheel.core.times import MAX_TIME, MIN_TIME, SECOND
 from millwheel.core.watermark import ShardReport, Watermarks
 from millwheel.errors import FencedError, SetupError
 from millwheel.workers import events as ev
@@ -321,7 +322,8 @@ class WorkerRuntime:
         del self._opening[name]
         shard = self._make_shard(event.node, event.entry, event.store, self._router)
         shard.input_watermark = max(shard.input_watermark, self._input_watermark(event.node))
-        self._served[name] = Served(shard, event.node)
+        served = self._served[name] = Served(shard, event.node)
+        self._raise_shares(served)
         self._snapshots.opened(shard, now)
         self._follow(event.node, self._entries[name])
         self._next_report = 0
@@ -354,9 +356,19 @@ class WorkerRuntime:
                 served.shard.input_watermark = fresh
                 served.shard.forget_old_ids()
                 self._unreported = True
+            self._raise_shares(served)
 
     def _input_watermark(self, node: str) -> int:
         return self._watermarks.lowest_of(self._graph.feeders[node])
+
+    def _raise_shares(self, served: Served) -> None:
+        """Percentile watermarks of the input, for the shares that matter at this node."""
+        feeders, known = self._graph.feeders[served.node], served.shard.input_shares
+        for share in self._graph.shares.get(served.node, ()):
+            fresh = self._watermarks.lowest_of(share_name(feeder, share) for feeder in feeders)
+            if fresh > known.get(share, MIN_TIME):
+                known[share] = fresh
+                self._unreported = True
 
     def _on_group_durable(self, event: ev.GroupDurable, now: int) -> None:
         _, group = self._groups.popleft()
@@ -409,15 +421,15 @@ class WorkerRuntime:
     def _report_of(self, served: Served, now: int) -> ShardReport | None:
         shard = served.shard
         hold = shard.watermark(now)
+        shares = shard.share_watermarks(now)
         latencies: list[float] = getattr(shard.operator, "latencies_ms", [])
-        state = (hold.at, shard.durable_number)
+        state = (hold.at, shard.durable_number, *shares.values())
         if served.live and state == served.reported and not latencies:
             return None
         served.reported = state
         counters = dict(shard.meta.counters)
-        report = ShardReport(
-            shard.identity.shard, shard.identity.token, hold.at, hold.holder, counters, list(latencies)
-        )
+        identity = shard.identity
+        report = ShardReport(identity.shard, identity.token, hold.at, hold.holder, counters, list(latencies), shares)
         latencies.clear()
         return report
 

@@ -39,6 +39,6 @@ class Served:
     live: bool = False
     leaving: bool = False
     released: bool = False
-    reported: tuple[int, int] = (MIN_TIME, -1)
+    reported: tuple[int, ...] = (MIN_TIME, -1)
     records: int = 0
     stalled: dict[tuple[str, str], int] = field(default_factory=dict)

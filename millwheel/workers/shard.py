@@ -68,6 +68,7 @@ class Prepared:
     arrivals: list[Arrival]
     chunk: Chunk | None
     hold: Hold
+    work_us: int = MIN_TIME
     weak: bool = False
     since: int = 0
     reads: list[Chunk] = field(default_factory=list)
@@ -104,6 +105,7 @@ class Shard:
         self.overlay = Overlay(store)
         self.meta = read_meta(store)
         self.input_watermark = self.meta.watermark
+        self.input_shares: dict[float, int] = {}
         self.busy_us = 0
         self._fanout = fanout
         self._route = route
@@ -152,7 +154,8 @@ class Shard:
 
     def run(self, now: int) -> Prepared | None:
         """One turn: due timers, then arrivals; the result is applied to the local store, not durable yet."""
-        hold = self._lowest(now)
+        work = self._work(now)
+        hold = self._lowest(now, work)
         wanted = self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark)
         arrivals = self._inbox.take(min(wanted, self._limits.bundle)) if wanted and len(self._inbox) else []
         turn = Turn(
@@ -174,6 +177,8 @@ class Shard:
             if not turn.commit_before_sending:
                 self.outbox.release(chunk, self._route)
         prepared = self._prepare(turn, arrivals, hold)
+        if prepared is not None:
+            prepared.work_us = work.at
         if prepared is not None and turn.commit_before_sending:
             prepared.reads = turn.chunks
         return prepared
@@ -233,7 +238,7 @@ class Shard:
         self.store.apply(puts, deletes)
         commit = Commit(self.identity.shard, self.identity.token, self.meta.number, puts, deletes)
         weak = self.identity.weak and chunk is not None
-        prepared = Prepared(self, self.meta.number, commit, arrivals, chunk, hold, weak, turn.now)
+        prepared = Prepared(self, self.meta.number, commit, arrivals, chunk, hold, weak=weak, since=turn.now)
         if weak and chunk is not None:
             self.outbox.release(chunk, self._route)
         return self._enlist(prepared)
@@ -336,7 +341,7 @@ class Shard:
 
     def watermark(self, now: int) -> Hold:
         """No output before this can come any more, and what keeps it from being later."""
-        hold = self._lowest(now)
+        hold = self._lowest(now, self._work(now))
         for prepared in self._progress.in_flight:
             if prepared.hold.at < hold.at:
                 hold = prepared.hold
@@ -344,18 +349,32 @@ class Shard:
             self._floor = max(self._floor, hold.at)
         return Hold(hold.at, self._in_words(hold))
 
-    def _lowest(self, now: int) -> Hold:
-        lowest = min(
-            Hold(self.input_watermark, "input"),
+    def share_watermarks(self, now: int) -> dict[float, int]:
+        """What counts for the percentile watermarks of this node, by share: the lowest of its own work, in place of the
+        low watermark of the input its percentile watermark."""
+        if not self.input_shares:
+            return {}
+        work = min([self._work(now).at, *(prepared.work_us for prepared in self._progress.in_flight)])
+        lowest = {share: min(work, max(at, self.input_watermark)) for share, at in self.input_shares.items()}
+        if self._timers[Domain.PROCESSING]:
+            return {share: self._floor if at == MAX_TIME else at for share, at in lowest.items()}
+        return lowest
+
+    def _lowest(self, now: int, work: Hold) -> Hold:
+        lowest = min(Hold(self.input_watermark, "input"), work, key=lambda hold: hold.at)
+        if lowest.at == MAX_TIME and self._timers[Domain.PROCESSING]:
+            return Hold(self._floor, "processing-time timers that are still to fire")
+        return lowest
+
+    def _work(self, now: int) -> Hold:
+        """What is to be done here, whatever may still come."""
+        return min(
             Hold(self._inbox.min_timestamp(), "records waiting in the inbox"),
             Hold(self.outbox.min_timestamp(), "production"),
             Hold(self._timers[Domain.EVENT].earliest(), "timer"),
             self.operator.hold(now),
             key=lambda hold: hold.at,
         )
-        if lowest.at == MAX_TIME and self._timers[Domain.PROCESSING]:
-            return Hold(self._floor, "processing-time timers that are still to fire")
-        return lowest
 
     def _in_words(self, hold: Hold) -> str:
         if hold.holder == "timer" and (first := self._timers[Domain.EVENT].first()):

@@ -27,6 +27,7 @@ from millwheel.errors import CorruptionError, FencedError, InvariantError, invar
 from millwheel.spec.loading import load_object
 from millwheel.workers.callbacks import Decode
 from millwheel.workers.overlay import Overlay
+from millwheel.workers.share_timers import ShareTimers
 from millwheel.workers.turn import Hold, Turn
 
 _FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
@@ -114,6 +115,7 @@ class WindowedOperator:
     def __init__(
         self, spec: ComputationSpec, pipeline: PipelineSpec, overlay: Overlay, decode: Decode, cache_entries: int
     ) -> None:
+        self.share_timers = ShareTimers(overlay, {})
         self._spec = spec
         self._pipeline = pipeline.name
         self._decode = decode
@@ -134,14 +136,15 @@ class WindowedOperator:
         return waiting
 
     def wakes_at(self, now: int) -> int:
-        return MAX_TIME
+        return now if self.share_timers.due() else MAX_TIME
 
     def due_at(self) -> int:
         return MAX_TIME
 
     def run(self, turn: Turn) -> None:
-        times = Times(turn.watermark, turn.now)
+        times = Times(turn.watermark, turn.now, self.share_timers.passed)
         self._fire((due for due in turn.due if due.domain is Domain.EVENT), times, turn)
+        self._fire(self.share_timers.pop_due(), times, turn)
         self._take(turn, times)
         self._fire((due for due in turn.due if due.domain is Domain.PROCESSING), times, turn)
         self._write_holds()
@@ -242,6 +245,7 @@ class WindowedOperator:
     def _perform(self, effects: Effects, turn: Turn) -> None:
         for timer in effects.timers:
             if timer.share is not None:
+                self.share_timers.set(timer)
                 continue
             queue = turn.timers[timer.domain]
             if timer.at is None:
@@ -278,6 +282,7 @@ class WindowedOperator:
         turn.dead_letter(letter, max(timestamp, turn.floor))
 
     def _write_holds(self) -> None:
+        self.share_timers.write()
         for (key, tag), at in self._holds.take_changes().items():
             place = key_prefix(HOLD, key, key_hash(key)) + b"e" + tag.encode()
             if at is None:

@@ -316,3 +316,58 @@ def test_a_node_whose_shards_are_all_idle_publishes_nothing(injector: Injector) 
     injector.table(a=(ALL, 1))
     injector.report(("a", 1, IDLE_TIME))
     assert injector.publish() == {}
+
+
+# --- percentile watermarks
+
+
+@pytest.fixture
+def quarters(injector: Injector) -> Injector:
+    edges = [place * SPACE // 4 for place in range(5)]
+    injector.table(**{f"q{n}": ((edges[n], edges[n + 1]), 1) for n in range(4)})
+    return injector
+
+
+def shares(*values: int) -> list[ShardReport]:
+    """Every shard stands at 0; for the share 0.5 they stand at the values."""
+    return [ShardReport(f"q{n}", 1, 0, shares={0.5: value}) for n, value in enumerate(values)]
+
+
+def test_a_percentile_watermark_is_what_that_share_of_the_shards_has_passed(quarters: Injector) -> None:
+    quarters.rows(shares(40, 10, 30, 20))
+    assert quarters.publish() == {"n": 0, "n@0.5": 30}
+    quarters.rows(shares(40, 10, 30, 35)[3:])
+    assert quarters.publish() == {"n@0.5": 35}
+    assert quarters.state.published() == {"n": 0, "n@0.5": 35}
+
+
+def test_a_percentile_watermark_is_silent_until_every_shard_has_reported(quarters: Injector) -> None:
+    quarters.rows(shares(40, 10, 30, 20)[:3])
+    assert quarters.publish() == {}
+    quarters.rows(shares(40, 10, 30, 20)[3:])
+    assert quarters.publish()["n@0.5"] == 30
+
+
+def test_a_percentile_watermark_only_rises_and_zombies_do_not_count(quarters: Injector) -> None:
+    quarters.rows(shares(40, 10, 30, 20))
+    quarters.publish()
+    quarters.rows(shares(5, 5, 5, 5))
+    quarters.rows([ShardReport(f"q{n}", 0, 0, shares={0.5: 99}) for n in range(4)])
+    assert quarters.publish() == {}
+
+
+def test_idle_shards_are_no_part_of_the_share(quarters: Injector) -> None:
+    quarters.rows(shares(40, 10, 30, 20))
+    quarters.rows([ShardReport(f"q{n}", 1, IDLE_TIME, shares={0.5: IDLE_TIME}) for n in (0, 2)])
+    assert quarters.publish()["n@0.5"] == 20
+    quarters.rows([ShardReport("q0", 1, 15, shares={0.5: 15})])
+    assert "n@0.5" not in quarters.publish()
+
+
+def test_shards_of_a_new_table_inherit_the_lowest_of_those_before(quarters: Injector) -> None:
+    quarters.rows(shares(40, 10, 30, 20))
+    quarters.publish()
+    quarters.table(left=(LEFT, 1), right=(RIGHT, 1))
+    assert quarters.publish() == {}
+    quarters.rows([ShardReport("left", 1, 0, shares={0.5: 50})])
+    assert quarters.publish() == {"n@0.5": 50}
