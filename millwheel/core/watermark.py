@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from millwheel.core.percentiles import Shares, share_name
 from millwheel.core.times import MAX_TIME, MIN_TIME
 
 
@@ -55,3 +56,12 @@ class Watermarks:
         """The input watermark of a consumer fed by ``nodes``: MIN_TIME while one is silent, MAX_TIME for none."""
         known = self._known
         return min((known.get(node, MIN_TIME) for node in nodes), default=MAX_TIME)
+
+    def raise_shares(self, known: dict[float, int], shares: Shares, feeders: Sequence[str]) -> bool:
+        """Bring the percentile watermarks of a consumer's input, by share, up to date. True when one has risen."""
+        risen = False
+        for share in shares:
+            fresh = self.lowest_of(share_name(feeder, share) for feeder in feeders)
+            if fresh > known.get(share, MIN_TIME):
+                known[share], risen = fresh, True
+        return risen

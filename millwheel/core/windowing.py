@@ -67,8 +67,8 @@ class Windowing:
 class TimerEffect(msgspec.Struct, frozen=True):
     """Set the timer ``tag`` of ``key`` to ``at`` (µs), or cancel it (None).
 
-    With a ``share`` the timer obeys the percentile watermark of that share; a runtime without such
-    watermarks treats it as never due: the window's own timer comes later and does the same.
+    With a ``share`` the timer obeys the percentile watermark of that share, and holds nothing back: the window's own
+    timer comes later and does the same.
     """
 
     key: Key

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.core.graph import Graph
-from millwheel.core.percentiles import share_name
 from millwheel.core.records import Batch
 from millwheel.core.table import ShardEntry
-from millwheel.core.times import MAX_TIME, MIN_TIME, SECOND
+from millwheel.core.times import MAX_TIME, SECOND
 from millwheel.core.watermark import ShardReport, Watermarks
 from millwheel.errors import FencedError, SetupError
 from millwheel.workers import events as ev
@@ -362,13 +361,9 @@ class WorkerRuntime:
         return self._watermarks.lowest_of(self._graph.feeders[node])
 
     def _raise_shares(self, served: Served) -> None:
-        """Percentile watermarks of the input, for the shares that matter at this node."""
-        feeders, known = self._graph.feeders[served.node], served.shard.input_shares
-        for share in self._graph.shares.get(served.node, ()):
-            fresh = self._watermarks.lowest_of(share_name(feeder, share) for feeder in feeders)
-            if fresh > known.get(share, MIN_TIME):
-                known[share] = fresh
-                self._unreported = True
+        feeders, shares = self._graph.feeders[served.node], self._graph.shares.get(served.node, ())
+        if self._watermarks.raise_shares(served.shard.input_shares, shares, feeders):
+            self._unreported = True
 
     def _on_group_durable(self, event: ev.GroupDurable, now: int) -> None:
         _, group = self._groups.popleft()

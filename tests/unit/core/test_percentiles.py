@@ -20,14 +20,7 @@ def test_no_node_has_the_name_of_a_percentile_watermark() -> None:
 
 
 def test_a_share_matters_where_it_is_used_and_at_everything_upstream() -> None:
-    feeders = {
-        "source": (),
-        "other": (),
-        "map": ("source",),
-        "fast": ("map",),
-        "slow": ("map", "other"),
-        "sink": ("fast",),
-    }
+    feeders = {"source": (), "other": (), "map": ("source",), "fast": ("map",), "slow": ("map", "other")}
     assert shares_by_node(feeders, {"fast": (0.5,), "slow": (0.9,), "map": ()}) == {
         "source": (0.5, 0.9),
         "map": (0.5, 0.9),
