@@ -151,10 +151,37 @@ class BranchSpec:
     condition: str = ""
 
 
+class JoinKind(Enum):
+    """Which records of a windowed join are said without a partner."""
+
+    INNER = "inner"
+    LEFT = "left"
+    OUTER = "outer"
+
+
+class Missing(Enum):
+    """What becomes of a record that there is nothing to enrich with."""
+
+    KEEP = "keep"
+    DROP = "drop"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichSpec:
+    """Records get what the stream ``stream`` last said of their key, as the field ``name``. ``waits``: as of their own
+    event time; otherwise as of their arrival."""
+
+    stream: str
+    name: str
+    missing: Missing = Missing.KEEP
+    waits: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class ComputationSpec:
     """A node of the graph: a callback class, a window with aggregates or a callback, steps from value to value, the
-    removal of duplicates, or branches.
+    removal of duplicates, branches, a join of two streams in windows, or the enrichment of one stream by another.
 
     ``ordered``: the records of each key come in the order of their timestamps. ``match_all``: a record takes every
     branch whose condition holds, not only the first.
@@ -173,6 +200,8 @@ class ComputationSpec:
     branches: tuple[BranchSpec, ...] = ()
     match_all: bool = False
     ordered: bool = False
+    join: JoinKind | None = None
+    enrich: EnrichSpec | None = None
     window: WindowSpec | None = None
     aggregates: tuple[AggregateSpec, ...] = ()
     condition: str = ""

@@ -166,6 +166,8 @@ def _window(computation: ComputationSpec, delay_us: int) -> Iterator[str]:
     yield from (words.aggregate_text(aggregate) for aggregate in computation.aggregates)
     if computation.callback:
         yield from _callback(computation)
+    elif computation.join is not None:
+        yield f"{computation.join.value} join of {' and '.join(given.stream for given in computation.inputs)}"
     elif not computation.aggregates:
         yield "result = the records"
     if computation.trigger is not None:

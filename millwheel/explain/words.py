@@ -132,5 +132,10 @@ def sort_texts(computation: ComputationSpec) -> Iterator[str]:
         yield f"deduplicate by {by} within {duration_text(computation.deduplicate.within_us)}"
     for branch in computation.branches:
         yield f"{branch.stream}: {branch.condition or 'what no other takes'}"
+    if computation.enrich is not None:
+        enrich = computation.enrich
+        when = "as of its time" if enrich.waits else "as of now"
+        missing = {"keep": "null", "drop": "dropped", "dead_letter": "a dead letter"}[enrich.missing.value]
+        yield f"{enrich.name} from {enrich.stream} {when}; without: {missing}"
     if computation.match_all:
         yield "to every branch that fits"

@@ -21,6 +21,7 @@ from millwheel.fluent.draft import Dials, Draft, Input
 from millwheel.fluent.ends import Duration, Sink, kind_of
 from millwheel.fluent.places import here
 from millwheel.fluent.windowed import Accumulation, Late, Opened, WindowedStream
+from millwheel.fluent.windowing import window_tree
 
 Delivery = Literal["exactly_once", "at_least_once"]
 Productions = Literal["strong", "weak"]
@@ -195,6 +196,61 @@ class Flow:
         dials = Dials(delivery, productions, max_attempts, shards)
         self._draft.add_computation(found, self._inputs, {**fields, **dials.fields()})
         return tuple(self._stream(stream) for stream in conditions)
+
+    def join(
+        self,
+        other: Flow,
+        window: WindowFunction,
+        *,
+        how: Literal["inner", "left", "outer"] = "inner",
+        name: str = "",
+        output: str = "",
+        delivery: Delivery | None = None,
+        productions: Productions | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> Stream:
+        """Every two records of a key and window, one of each stream, when the window closes.
+
+        A result has the fields of the key, ``window_start``, ``window_end`` (µs), and the two records, each under the
+        name of its stream; None for one that has no partner (``how="left"``: of this stream; ``"outer"``: of either).
+        """
+        found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_join")
+        tree = window_tree(window, lambda thing, what: self._draft.keep(thing, found, what))
+        given = {"window": tree, "join": how}
+        dials = Dials(delivery, productions, max_attempts, shards)
+        fields = {**given, "output": output or found, **dials.fields()}
+        self._draft.add_computation(found, (*self._inputs, *other._inputs), fields)
+        return self._stream(output or found)
+
+    def enrich(
+        self,
+        other: Flow,
+        *,
+        field: str = "",
+        missing: Literal["keep", "drop", "dead_letter"] = "keep",
+        as_of: Literal["timestamp", "arrival"] = "timestamp",
+        name: str = "",
+        output: str = "",
+        delivery: Delivery | None = None,
+        productions: Productions | None = None,
+        max_attempts: int | None = None,
+        shards: int | None = None,
+    ) -> Stream:
+        """Each record with what ``other`` last said of its key, as ``field`` (default: the name of ``other``).
+
+        ``as_of="timestamp"``: as of the record's own time; it waits until the watermark has passed it. ``"arrival"``:
+        as of now, without waiting. ``missing`` says what becomes of a record when nothing was said: the field is None,
+        or the record is dropped and counted, or it is a dead letter.
+        """
+        found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_enrich")
+        given: dict[str, Any] = {"with": other._inputs[0].stream}
+        given.update({"as": field} if field else {}, **({"missing": missing} if missing != "keep" else {}))
+        given.update({"as_of": as_of} if as_of != "timestamp" else {})
+        dials = Dials(delivery, productions, max_attempts, shards)
+        fields = {"enrich": given, "output": output or found, **dials.fields()}
+        self._draft.add_computation(found, (*self._inputs, *other._inputs), fields)
+        return self._stream(output or found)
 
     def window(
         self,

@@ -108,14 +108,24 @@ class CodeChecks:
                 self._function_at(step)
         if computation.callback:
             self._callback(computation)
-        if computation.deduplicate is not None and takes_retractions(computation, self._spec):
-            text = (
-                "its input takes records back (accumulation: retracting), and what is taken back may be what others "
-                "were dropped for; deduplicate before the window, or let the window be accumulating"
-            )
-            self._bad(text, *place, "deduplicate")
+        self._no_retractions(computation)
         if computation.window is not None and not self._reader.problems.concerns(".".join(place)):
             self._machine(computation)
+
+    def _no_retractions(self, computation: ComputationSpec) -> None:
+        """Some computations could not undo what they did for a record that is taken back."""
+        does = {
+            "deduplicate": computation.deduplicate is not None,
+            "join": computation.join is not None,
+            "enrich": computation.enrich is not None,
+        }
+        found = next((name for name, used in does.items() if used), None)
+        if found is not None and takes_retractions(computation, self._spec):
+            self._bad(
+                f"its input takes records back (accumulation: retracting), which {found} cannot undo; {found} before "
+                "the retracting window, or let the window be accumulating",
+                *("computations", computation.name, found),
+            )
 
     def has_timer(self, name: str) -> bool:
         """True if the computation's class defines ``process_timer`` (or could not be loaded: that is said already)."""

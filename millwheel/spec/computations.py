@@ -10,6 +10,8 @@ from millwheel.core.spec import DEAD_LETTERS, ComputationSpec, Delivery, InputSp
 from millwheel.spec.aggregates import key_names, read_aggregates
 from millwheel.spec.branches import FIELDS as SORT_FIELDS
 from millwheel.spec.branches import read_branches, read_deduplicate, read_match, read_order
+from millwheel.spec.joins import FIELDS as JOIN_FIELDS
+from millwheel.spec.joins import read_enrich, read_join
 from millwheel.spec.loading import OBJECT_NAME
 from millwheel.spec.nodes import Node
 from millwheel.spec.reader import Reader
@@ -20,7 +22,8 @@ from millwheel.spec.windows import read_late, read_trigger, read_window
 _WINDOW_FIELDS = ("window", "aggregate", "where", "trigger", "accumulation", "allowed_lateness", "output_time", "late")
 _CALLBACK_FIELDS = ("callback", "options")
 _DIALS = ("delivery", "productions", "max_attempts", "shards")
-FIELDS = ("input", "output", *_CALLBACK_FIELDS, *STEP_FIELDS, *SORT_FIELDS, "order_by", *_WINDOW_FIELDS, *_DIALS)
+_OTHER_FORMS = (*STEP_FIELDS, *SORT_FIELDS, *JOIN_FIELDS)
+FIELDS = ("input", "output", *_CALLBACK_FIELDS, *_OTHER_FORMS, "order_by", *_WINDOW_FIELDS, *_DIALS)
 _EXAMPLE = "{input: {hits: {key: path}}, callback: callbacks:Detector, output: alerts}"
 _INPUT = "{hits: {key: path}}"
 _TWO_COMPUTATIONS = "make two computations of it, one that consumes the output of the other"
@@ -45,6 +48,8 @@ def read_computation(reader: Reader, name: str, node: Node, load: Callable[[str]
         branches=branches,
         match_all=read_match(reader, fields),
         ordered=read_order(reader, fields),
+        join=read_join(reader, node, fields, inputs),
+        enrich=read_enrich(reader, fields, inputs),
         window=read_window(reader, fields["window"]) if "window" in fields else None,
         aggregates=read_aggregates(reader, fields.get("aggregate"), (*key_names(inputs), "window_start", "window_end")),
         condition=reader.expression(fields.get("where"), "type == 'click'"),
@@ -73,7 +78,13 @@ def _check_form(reader: Reader, node: Node, fields: Mapping[str, Node]) -> None:
             fields["options"], "options are the arguments of a callback's constructor; this computation has no callback"
         )
     steps = [name for name in fields if name in (*STEP_FIELDS, *SORT_FIELDS)]
-    if steps:
+    joins = [name for name in fields if name in JOIN_FIELDS]
+    if joins:
+        for name in [*joins[1:], *steps]:
+            reader.bad(fields[name], f"a computation does one of {joins[0]} and {name}; {_TWO_COMPUTATIONS}")
+        if "output" not in fields:
+            reader.missing(node, "output", "nobody could see the results; write output: STREAM")
+    elif steps:
         _check_steps(reader, node, fields, steps)
     elif "window" not in fields and node.is_map:
         if "aggregate" in fields:
@@ -82,13 +93,13 @@ def _check_form(reader: Reader, node: Node, fields: Mapping[str, Node]) -> None:
             reader.bad(
                 node,
                 "does nothing; write callback: module:Class, or window: {tumbling: 1m} and aggregate: {hits: count}, "
-                "or map, flat_map, filter, deduplicate or branch",
+                "or map, flat_map, filter, deduplicate, branch, join or enrich",
             )
 
 
 def _check_callback(reader: Reader, fields: Mapping[str, Node]) -> None:
     windowed = "window" in fields
-    for name in (*STEP_FIELDS, *SORT_FIELDS, *(() if windowed else _WINDOW_FIELDS)):
+    for name in (*_OTHER_FORMS, *(() if windowed else _WINDOW_FIELDS)):
         if name in fields:
             form = "with a window" if name in _WINDOW_FIELDS else "with steps" if name in STEP_FIELDS else "without one"
             reader.bad(fields[name], f"{name} is for computations {form}; a callback does this in its own code")

@@ -32,6 +32,7 @@ from millwheel.workers.callbacks import CallbackOperator
 from millwheel.workers.columns import ColumnOperator, ColumnShard
 from millwheel.workers.deduplicated import deduplicated
 from millwheel.workers.injection import InjectionOperator
+from millwheel.workers.joined import joined
 from millwheel.workers.productions import ShardIdentity
 from millwheel.workers.routing import Fanout, TableRouter
 from millwheel.workers.shard import Shard, ShardLimits
@@ -164,8 +165,8 @@ class Assembly:
 
     def _computation(self, spec: ComputationSpec, place: _Place) -> Operator:
         overlay = place.shard.overlay
-        if spec.callback and spec.window is not None:
-            instance = self._instance(spec)
+        if spec.window is not None and (spec.callback or spec.join is not None):
+            instance = self._instance(spec) if spec.callback else joined(spec)
             windows = WindowCallbackOperator(spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
             windows.share_timers.passed = place.shard.input_shares
             return windows
@@ -192,6 +193,8 @@ class Assembly:
         return instance
 
     def _built_in(self, spec: ComputationSpec) -> Computation:
+        if spec.enrich is not None:
+            return joined(spec)
         if spec.deduplicate is not None:
             return deduplicated(spec.deduplicate, spec.outputs)
         if spec.branches:

@@ -140,7 +140,7 @@ class CallbackOperator:
         self._decode = decode
         self._state = KeyedState(instance, overlay, cache_entries)
         self._context = CallbackContext(frozenset(spec.outputs), self._state)
-        self._ordered = OrderBuffer(overlay, decode) if spec.ordered else None
+        self._ordered = _order_buffer(spec, overlay, decode)
         self._attempts = Attempts(spec, pipeline, _code(spec), self._state)
         self._identified = spec.productions is Productions.WEAK and spec.delivery is Delivery.EXACTLY_ONCE
 
@@ -272,6 +272,13 @@ class CallbackOperator:
         self._attempts.run(turn, once, lambda: _subject(call))
 
 
+def _order_buffer(spec: ComputationSpec, overlay: Overlay, decode: Decode) -> OrderBuffer | None:
+    """Where records wait for the watermark. A version holds for records of its own time."""
+    if spec.enrich is not None and spec.enrich.waits:
+        return OrderBuffer(overlay, decode, spec.enrich.stream)
+    return OrderBuffer(overlay, decode) if spec.ordered else None
+
+
 def _subject(call: _Call) -> Subject:
     if call.record is None:
         cause = None if call.timer is None else (call.timer.key, call.timer.tag, call.timer.at)
@@ -281,6 +288,8 @@ def _subject(call: _Call) -> Subject:
 
 def _code(spec: ComputationSpec) -> str:
     """The user's code of a computation, as it is named in the pipeline."""
+    if spec.enrich is not None:
+        return f"enrich with {spec.enrich.stream}"
     if spec.deduplicate is not None or spec.branches:
         return "deduplicate" if spec.branches == () else "branch"
     return spec.callback or ", ".join(step_text(step) for step in spec.steps)

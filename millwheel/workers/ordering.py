@@ -35,18 +35,20 @@ _decode = msgspec.msgpack.Decoder(_Kept).decode
 
 
 class OrderBuffer:
-    """The records of one shard that wait for the watermark."""
+    """The records of one shard that wait for the watermark. Of those of one key and time, those of the stream
+    ``first`` come first."""
 
-    def __init__(self, overlay: Overlay, decode: Callable[[str, list[Any]], list[Any]]) -> None:
+    def __init__(self, overlay: Overlay, decode: Callable[[str, list[Any]], list[Any]], first: str = "") -> None:
         self._overlay = overlay
         self._decode = decode
+        self._first = first
 
     def keep(self, batch: Batch, channel: str, turn: Turn) -> None:
         """Put the records of a batch aside."""
         timers = turn.timers[Domain.EVENT]
         raw = msgspec.Raw
         for place, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
-            tag = _tag(batch, channel, place)
+            tag = _tag("0" if batch.stream == self._first else "1", batch, channel, place)
             encoded = value if type(value) is raw else raw(encode_value(value))
             self._overlay.put(_place(key, tag), _encode(_Kept(batch.stream, encoded)))
             timers.set(key, tag, timestamp)
@@ -63,12 +65,12 @@ class OrderBuffer:
         return Record(due.key, value, due.at, kept.stream)
 
 
-def _tag(batch: Batch, channel: str, place: int) -> str:
+def _tag(rank: str, batch: Batch, channel: str, place: int) -> str:
     """Unique to the record, and the same whenever it is delivered."""
     if batch.seqs:
-        return f"{ORDER_TAG}{channel}:{batch.seqs[place]:020d}"
+        return f"{ORDER_TAG}{rank}{channel}:{batch.seqs[place]:020d}"
     own = batch.ids[place] if batch.ids is not None else None
-    return f"{ORDER_TAG}{channel}:{encode_value(own).hex()}:{batch.timestamps[place]}"
+    return f"{ORDER_TAG}{rank}{channel}:{encode_value(own).hex()}:{batch.timestamps[place]}"
 
 
 def _place(key: Key, tag: str) -> bytes:

@@ -67,7 +67,7 @@ class WindowCallbackOperator(WindowedOperator):
         self._instance = instance
         self._state = KeyedState(instance, overlay, cache_entries)
         self._context = WindowContext(frozenset(spec.outputs), self._state)
-        self._attempts = Attempts(spec, pipeline.name, spec.callback, self._state)
+        self._attempts = Attempts(spec, pipeline.name, spec.callback or "join", self._state)
         self._identified = spec.productions is Productions.WEAK and spec.delivery is Delivery.EXACTLY_ONCE
 
     def run(self, turn: Turn) -> None:

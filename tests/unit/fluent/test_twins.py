@@ -44,6 +44,15 @@ computations:
     input: {big: {key: path}}
     deduplicate: {within: 10m, by: [path, kb]}
     output: once
+  both:
+    input: {big: {key: path}, rest: {key: path}}
+    window: {session: 5m}
+    join: outer
+    output: both
+  priced:
+    input: {big: {key: path}, once: {key: path}}
+    enrich: {with: once, as: price, missing: drop, as_of: arrival}
+    output: priced
   words:
     input: {wide: {key: "codes:key"}, made: {key: key}}
     flat_map: codes:split
@@ -127,6 +136,8 @@ slim = hits.key_by("path", "size").map({"path": "path", "kb": "size / 1000"}, ou
 wide = slim.filter("kb > 2", output="wide")
 big, rest = wide.branch({"big": "kb > 9", "rest": "otherwise"}, match="all", name="sort", shards=2)
 once = big.key_by("path").deduplicate("path", "kb", within="10m", name="once")
+both = big.key_by("path").join(rest.key_by("path"), Sessions("5m"), how="outer", name="both")
+priced = big.key_by("path").enrich(once.key_by("path"), field="price", missing="drop", as_of="arrival", name="priced")
 words = wide.key_by(key).flatten(made.key_by("key")).flat_map(split, name="words")
 minutes = (
     words.key_by("word")

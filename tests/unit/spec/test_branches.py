@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millwheel.core.graph import retracting_streams
-from millwheel.core.spec import BranchSpec, DeduplicateSpec
+from millwheel.core.spec import BranchSpec, DeduplicateSpec, EnrichSpec, JoinKind, Missing
 from tests.unit.spec.test_steps import HEAD, computation
 
 
@@ -73,6 +73,62 @@ def test_mistakes_are_named(problems: Any, fields: dict[str, str], expected: str
     assert expected in "\n".join(problems(computation(**fields)))
 
 
+TWO = "{hits: {key: a}, clicks: {key: a}}"
+
+
+@pytest.mark.parametrize("kind", JoinKind)
+def test_two_streams_are_joined_in_windows(check: Any, kind: JoinKind) -> None:
+    text = computation(input=TWO, window="{tumbling: 1m}", join=kind.value)
+    assert (
+        check(text.replace("  hits:", "  clicks: {source: injection, timestamp: ts}\n  hits:")).computations[0].join
+        is kind
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{with: clicks}", EnrichSpec("clicks", "clicks")),
+        ("{with: hits, as: hit, missing: drop}", EnrichSpec("hits", "hit", Missing.DROP)),
+        (
+            "{with: clicks, missing: dead_letter, as_of: arrival}",
+            EnrichSpec("clicks", "clicks", Missing.DEAD_LETTER, False),
+        ),
+    ],
+)
+def test_one_stream_is_enriched_by_another(check: Any, text: str, expected: EnrichSpec) -> None:
+    found = computation(input=TWO, enrich=text).replace(
+        "  hits:", "  clicks: {source: injection, timestamp: ts}\n  hits:"
+    )
+    assert check(found).computations[0].enrich == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"join": "inner", "window": "{tumbling: 1m}"}, "computations.c.join: takes two inputs, and there is 1"),
+        ({"join": "inner", "input": TWO}, "computations.c.window: is missing"),
+        ({"join": "right", "input": TWO, "window": "{tumbling: 1m}"}, "computations.c.join"),
+        (
+            {"join": "left", "input": TWO, "window": "{tumbling: 1m}", "allowed_lateness": "1m"},
+            "leave out allowed_lateness",
+        ),
+        ({"join": "left", "input": TWO, "window": "{tumbling: 1m}", "aggregate": "{n: count}"}, "leave out aggregate"),
+        ({"join": "left", "input": TWO, "window": "{tumbling: 1m}", "output": ""}, "computations.c.output: is missing"),
+        ({"join": "left", "enrich": "{with: hits}", "input": TWO}, "a computation does one of join and enrich"),
+        ({"enrich": "{as: x}", "input": TWO}, "computations.c.enrich.with: is missing"),
+        ({"enrich": "{with: hitz}", "input": TWO}, "did you mean 'hits'"),
+        ({"enrich": "{with: hits}"}, "computations.c.enrich: takes two inputs"),
+        ({"enrich": "{with: hits}", "input": TWO, "window": "{tumbling: 1m}"}, "has no windows"),
+        ({"enrich": "{with: hits, missing: perhaps}", "input": TWO}, "computations.c.enrich.missing"),
+        ({"join": "left", "callback": "detectors:SpikeDetector"}, "join is for computations without one"),
+    ],
+)
+def test_mistakes_in_joins_are_named(problems: Any, fields: dict[str, str], expected: str) -> None:
+    text = computation(**fields).replace("  hits:", "  clicks: {source: injection, timestamp: ts}\n  hits:")
+    assert expected in "\n".join(problems(text))
+
+
 RETRACTING = (
     HEAD + "  w: {input: hits, window: {tumbling: 1m}, accumulation: retracting, aggregate: {n: count}, output: a}\n"
 )
@@ -83,6 +139,12 @@ def test_branches_pass_retractions_on(check: Any) -> None:
     assert retracting_streams(check(text)) == {"a", "b", "d"}
 
 
+@pytest.mark.parametrize("form", ["enrich: {with: a}", "join: inner, window: {tumbling: 1m}"])
+def test_joins_of_what_may_be_taken_back_are_refused(problems: Any, form: str) -> None:
+    text = RETRACTING + f"  s: {{input: {{hits: {{key: a}}, a: {{key: a}}}}, {form}, output: b}}\n"
+    assert "before the retracting window" in "\n".join(problems(text))
+
+
 def test_copies_of_what_may_be_taken_back_are_refused(problems: Any) -> None:
     text = RETRACTING + "  s: {input: a, deduplicate: {within: 1m}, output: b}\n"
-    assert "deduplicate before the window" in "\n".join(problems(text))
+    assert "deduplicate before the retracting window" in "\n".join(problems(text))
