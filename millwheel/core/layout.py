@@ -38,13 +38,15 @@ _unpack = msgspec.msgpack.Decoder().decode
 
 class Meta(msgspec.Struct, array_like=True):
     """What every commit rewrites. ``watermark`` is that of the inputs as the commit saw it: it never goes back for a
-    shard, not even when a new owner has not heard from the injector yet."""
+    shard, not even when a new owner has not heard from the injector yet. ``floor``: what its own watermark may have
+    been said to be while processing-time timers of callbacks were waiting."""
 
     number: int = 0
     next_seq: int = 1
     next_chunk: int = 1
     counters: dict[str, int] = {}
     watermark: int = -(2**63)
+    floor: int = -(2**63)
 
 
 class Position(msgspec.Struct, array_like=True):

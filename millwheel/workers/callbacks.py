@@ -127,6 +127,9 @@ class _Call:
 class CallbackOperator:
     """The operator of a computation with a ``callback``."""
 
+    speaks_at_floor = True
+    """What its processing-time timers produce is said at the shard's floor."""
+
     def __init__(
         self,
         spec: ComputationSpec,

@@ -71,6 +71,7 @@ class Prepared:
     work_us: int = MIN_TIME
     weak: bool = False
     since: int = 0
+    floor: int = MIN_TIME
     reads: list[Chunk] = field(default_factory=list)
 
 
@@ -79,10 +80,12 @@ OperatorFactory = Callable[["Shard"], Operator]
 
 @dataclass(slots=True)
 class _Progress:
-    """Numbers of commits: made, and known to be durable. ``unsubmitted`` are not with the journal yet."""
+    """Numbers of commits: made, and known to be durable. ``unsubmitted`` are not with the journal yet. ``floor`` is the
+    durable one."""
 
     made: int = 0
     durable: int = 0
+    floor: int = MIN_TIME
     unsubmitted: deque[Prepared] = field(default_factory=deque)
     in_flight: deque[Prepared] = field(default_factory=deque)
 
@@ -110,15 +113,16 @@ class Shard:
         self._fanout = fanout
         self._route = route
         self._limits = limits
-        self._progress = _Progress(self.meta.number, self.meta.number)
+        self._progress = _Progress(self.meta.number, self.meta.number, self.meta.floor)
         self._inbox = Inbox(read_marks(store))
         self.outbox = Outbox(identity.token, limits.window)
         self._timers = read_timers(store)
         self._seen = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
-        self._floor = MIN_TIME
+        self._floor = self.meta.floor
         self._unsent: list[Chunk] = []
         self._productions = Productions(identity, self.meta, self.overlay, fanout)
         self.operator = make_operator(self)
+        self._speaks_at_floor: bool = getattr(self.operator, "speaks_at_floor", False)
         self._recover_productions()
 
     # --- receiving ---------------------------------------------------------------------------------------
@@ -143,6 +147,8 @@ class Shard:
         if self._timers[Domain.EVENT].earliest() < self.input_watermark or self.operator.wakes_at(now) <= now:
             return True
         if self._processing_due(now) or self.operator.due_at() < self.input_watermark:
+            return True
+        if self._floor_matters() and self._lowest(now, self._work(now)).at > self.meta.floor:
             return True
         waiting = len(self._inbox)
         return bool(waiting) and self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark) > 0
@@ -224,7 +230,11 @@ class Shard:
         for arrival in arrivals:
             if last := arrival.batch.last_seq:
                 self.overlay.put(CHANNEL + arrival.channel.encode(), pack(last))
-        if not self.overlay and not turn.counters:
+        floor = max(self._floor, hold.at if hold.at < MAX_TIME else MIN_TIME)
+        rises = self._floor_matters() and floor > self.meta.floor
+        if rises:
+            self.meta.floor = self._floor = floor
+        if not self.overlay and not turn.counters and not rises:
             if not arrivals:
                 return None
             return self._enlist(Prepared(self, self._progress.made, None, arrivals, None, hold))
@@ -238,7 +248,17 @@ class Shard:
         self.store.apply(puts, deletes)
         commit = Commit(self.identity.shard, self.identity.token, self.meta.number, puts, deletes)
         weak = self.identity.weak and chunk is not None
-        prepared = Prepared(self, self.meta.number, commit, arrivals, chunk, hold, weak=weak, since=turn.now)
+        prepared = Prepared(
+            self,
+            self.meta.number,
+            commit,
+            arrivals,
+            chunk,
+            hold,
+            weak=weak,
+            since=turn.now,
+            floor=self.meta.floor,
+        )
         if weak and chunk is not None:
             self.outbox.release(chunk, self._route)
         return self._enlist(prepared)
@@ -311,6 +331,7 @@ class Shard:
         )
         self._progress.in_flight.popleft()
         self._progress.durable = max(self._progress.durable, prepared.number)
+        self._progress.floor = max(self._progress.floor, prepared.floor)
         if prepared.chunk is not None and not prepared.weak:
             self.outbox.release(prepared.chunk, self._route)
         for chunk in prepared.reads:
@@ -345,9 +366,17 @@ class Shard:
         for prepared in self._progress.in_flight:
             if prepared.hold.at < hold.at:
                 hold = prepared.hold
+        if self._floor_matters() and self._progress.floor < hold.at:
+            hold = Hold(self._progress.floor, "the floor of processing-time timers, whose rise is not durable yet")
         if hold.at < MAX_TIME:
             self._floor = max(self._floor, hold.at)
         return Hold(hold.at, self._in_words(hold))
+
+    def _floor_matters(self) -> bool:
+        """True while processing-time timers of callbacks wait. What those produce has no time of its own: it is said at
+        the floor, so that it is not behind a watermark that was published. Therefore no more may be published than a
+        next owner, too, will know of."""
+        return self._speaks_at_floor and bool(self._timers[Domain.PROCESSING])
 
     def share_watermarks(self, now: int) -> dict[float, int]:
         """What counts for the percentile watermarks of this node, by share: the lowest of its own work, in place of the

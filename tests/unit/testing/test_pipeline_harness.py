@@ -13,7 +13,7 @@ import pytest
 from millwheel.core.records import Domain
 from millwheel.errors import MillwheelError, PipelineError
 from millwheel.spec import load_pipeline
-from millwheel.testing import PipelineHarness
+from millwheel.testing import PipelineHarness, assert_survives_crashes
 
 S = 1_000_000
 Make = Callable[..., PipelineHarness]
@@ -243,6 +243,19 @@ def test_crashes_change_nothing(make: Make, crash_every: int) -> None:
         assert sorted(plain) == sorted(msgspec.json.encode(value) for value in rough.read(stream)), stream
     assert calm.remembered() == rough.remembered()
     assert calm.counters == rough.counters
+
+
+def test_timers_of_both_clocks_fire_once_and_at_the_same_times_wherever_it_crashes(tmp_path: Path, make: Make) -> None:
+    make()
+
+    def story(harness: PipelineHarness) -> None:
+        for n in range(3):
+            harness.push("orders", [order(2 * n, at=n * 20_000), order(2 * n + 1, "bob", at=n * 20_000)])
+            harness.advance_processing_time(n * 40 * S)
+            harness.advance_watermark(n * 20 * S)
+        harness.finish()
+
+    assert_survives_crashes(tmp_path / "pipeline.yaml", story, every=7)
 
 
 def test_a_crash_recovers_from_snapshots_and_from_journals(make: Make) -> None:

@@ -386,6 +386,35 @@ def test_processing_timers_follow_the_wall_clock() -> None:
     assert bench.through() == [["processing", NOW + 10]]
 
 
+def test_a_new_owner_says_nothing_before_a_watermark_that_was_published_while_a_processing_timer_waited() -> None:
+    bench = ShardBench(Clocks)
+    bench.deliver(("a", {"processing": NOW + 10}, 5))
+    bench.watermark(1_000)
+    bench.through()
+    bench.watermark(9_000)
+    bench.run()
+    assert bench.shard.watermark(NOW).at == 1_000, "nobody would know of 9,000 after a crash"
+    bench.through()
+    published = bench.shard.watermark(NOW).at
+    assert published == 9_000
+    bench.crash()
+    bench.clock.now = NOW + 11
+    bench.run()
+    bench.settle()
+    [send] = bench.sends()
+    assert send.batch.timestamps == [published]
+
+
+def test_without_processing_timers_a_risen_watermark_costs_no_commit() -> None:
+    bench = ShardBench(Clocks)
+    bench.deliver(("a", {"event": 100_000}, 5))
+    bench.watermark(1_000)
+    bench.through()
+    bench.watermark(9_000)
+    assert not bench.shard.runnable(NOW)
+    assert bench.shard.watermark(NOW).at == 9_000
+
+
 def test_the_end_of_the_input_fires_processing_timers_at_once() -> None:
     bench = ShardBench(Clocks)
     bench.deliver(("a", {"processing": NOW + 10**12}, 5))
