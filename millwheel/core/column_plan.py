@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,8 @@ class ColumnPlan:
 
     A *groups* frame has one row per (key, window): ``key``, ``start``, ``end``, ``count`` (records), and the columns of
     the ``aggregates``, named after their place: ``a0``, ``a0f``, ``a1``, … ``needs`` are the fields that must hold
-    neither nulls nor NaN nor infinities.
+    neither nulls nor NaN nor infinities. ``fires_once``: a window speaks once, as the watermark passes its end; then
+    columns can hold its state. Otherwise they bring it groups.
     """
 
     window: WindowFunction
@@ -44,6 +45,7 @@ class ColumnPlan:
     key_name: str
     key_dtype: Any
     floats: tuple[str, ...]
+    fires_once: bool = True
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -135,31 +137,32 @@ def column_plan(
 ) -> ColumnPlan | None:
     """The plan of a computation, None when it has no column form.
 
-    It has one when its one input is a stream with declared ``fields``, its key one of them, and its windows fire once,
-    as the watermark passes their end.
+    It has one when its one input is a stream with declared ``fields``, its key one of them, its windows depend on
+    nothing but timestamps, and nothing is asked of single records that are late or taken back.
     """
-    if not _fires_once(spec, windowing) or len(spec.inputs) != 1 or not spec.aggregates:
+    if not _takes_groups(spec, windowing) or len(spec.inputs) != 1 or not spec.aggregates:
         return None
     given = spec.inputs[0]
     fields = pipeline.stream(given.stream).fields
     if given.key.kind is not KeyKind.FIELD or fields.get(given.key.names[0]) not in _KEYS:
         return None
     try:
-        return _plan(spec, windowing.window, fields, compile_expression)
+        plan = _plan(spec, windowing.window, fields, compile_expression)
     except NoColumns:
         return None
+    once = isinstance(windowing.trigger, Default) and windowing.accumulation is not Accumulation.RETRACTING
+    return replace(plan, fires_once=once)
 
 
-def _fires_once(spec: ComputationSpec, windowing: Windowing) -> bool:
+def _takes_groups(spec: ComputationSpec, windowing: Windowing) -> bool:
     window = windowing.window
     return (
         can_assign(window)
         and not isinstance(window, Cumulative)
         and not (isinstance(window, Sliding) and window.changes)
-        and isinstance(windowing.trigger, Default)
+        and not windowing.trigger.needs_bytes
         and windowing.allowed_lateness == 0
         and windowing.output_time is OutputTime.END_OF_WINDOW
-        and windowing.accumulation is not Accumulation.RETRACTING
         and not windowing.takes_retractions
         and spec.late == "drop"
     )

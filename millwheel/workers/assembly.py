@@ -31,6 +31,7 @@ from millwheel.workers.branched import Branched
 from millwheel.workers.callbacks import CallbackOperator
 from millwheel.workers.columns import ColumnOperator, ColumnShard
 from millwheel.workers.deduplicated import deduplicated
+from millwheel.workers.grouped import GroupedOperator
 from millwheel.workers.injection import InjectionOperator
 from millwheel.workers.joined import joined
 from millwheel.workers.productions import ShardIdentity
@@ -96,14 +97,16 @@ class Assembly:
     def _column_plan(self, computation: ComputationSpec) -> ColumnPlan | None:
         """Declarative aggregations over declared fields run on columns. Weak productions have ids of their own, which
         only rows carry."""
-        if computation.window is None or computation.productions is Productions.WEAK:
+        if computation.window is None or computation.callback or computation.join is not None:
             return None
         windowing = windowing_from_spec(
             computation,
             lambda name: self._outside.load(name, self.spec.folder),
             takes_retractions(computation, self.spec),
         )
-        return column_plan(computation, self.spec, windowing, compile_expression)
+        plan = column_plan(computation, self.spec, windowing, compile_expression)
+        weak = computation.productions is Productions.WEAK
+        return None if plan is None or (weak and plan.fires_once) else plan
 
     def _frame_needs(self, stream: StreamSpec) -> frozenset[str] | None:
         """The fields that all consumers of a source stream need; None unless all of them take columns."""
@@ -173,10 +176,13 @@ class Assembly:
         if spec.window is None:
             instance = self._instance(spec) if spec.callback else self._built_in(spec)
             return CallbackOperator(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES)
-        rows = WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
-        rows.share_timers.passed = place.shard.input_shares
         plan = self._plans.get(spec.name)
-        if plan is None:
+        if plan is not None and not plan.fires_once:
+            rows: WindowedOperator = GroupedOperator(spec, self.spec, plan, overlay, self._decode, _CACHE_ENTRIES)
+        else:
+            rows = WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
+        rows.share_timers.passed = place.shard.input_shares
+        if plan is None or not plan.fires_once:
             return rows
         entry = place.entry
         shard = ColumnShard(entry.shard, entry.range, place.store, place.shard.meta.watermark)

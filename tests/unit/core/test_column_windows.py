@@ -207,8 +207,7 @@ def test_a_sum_beyond_64_bits_is_noticed_and_kept_exactly() -> None:
         {"allowed_lateness_us": 5},
         {"late": "side:too_late"},
         {"output_time": "earliest"},
-        {"accumulation": "retracting"},
-        {"trigger": {"repeat": {"after_count": 2}}},
+        {"trigger": {"repeat": {"after_bytes": 2}}},
         {"aggregates": (AggregateSpec("k", "top_k", "cost", options={"k": 2}),)},
         {"aggregates": (AggregateSpec("s", "sum", "kind"),)},
         {"aggregates": (AggregateSpec("s", "sum", "cost * 2"),)},
@@ -220,6 +219,13 @@ def test_a_sum_beyond_64_bits_is_noticed_and_kept_exactly() -> None:
 )
 def test_what_has_no_column_form_stays_in_rows(changes: dict[str, Any]) -> None:
     assert plan_of(**changes) is None
+
+
+@pytest.mark.parametrize("changes", [{"accumulation": "retracting"}, {"trigger": {"repeat": {"after_count": 2}}}])
+def test_windows_that_speak_again_take_groups(changes: dict[str, Any]) -> None:
+    plan = plan_of(**changes)
+    assert plan is not None
+    assert not plan.fires_once
 
 
 def test_other_windows_stay_in_rows() -> None:
