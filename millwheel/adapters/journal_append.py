@@ -65,7 +65,7 @@ class AppendForm:
         end = _published_end(folder)
         if end is None:
             raise InvariantError(f"{folder.path} is not sealed: only the journals of the dead are collected")
-        folder.create(COLLECTED, b"")
+        folder.begin_collecting(read_segments(folder, end))
         for name in folder.files.list_dir(folder.path):
             if name not in (SEAL, SEALED_END, COLLECTED):
                 with suppress(FileNotFoundError):

@@ -71,7 +71,7 @@ class CreateForm:
         seal = max(folder.segments(), default=0)
         if not seal or not _is_seal(folder, seal):
             raise InvariantError(f"{folder.path} is not sealed: only the journals of the dead are collected")
-        folder.create(COLLECTED, b"")
+        folder.begin_collecting(self.read(folder, JournalEnd(seal, 0).packed()))
         for name in folder.files.list_dir(folder.path):
             if name not in (COLLECTED, segment_name(seal)):
                 with suppress(FileNotFoundError):

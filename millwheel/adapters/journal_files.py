@@ -131,7 +131,8 @@ class FileJournals:
                     f"there is no journal {folder.path}, but the range table names it. Restore the folder, or "
                     "start the pipeline on a new root and replay its input"
                 )
-            yield from self._form.read(folder, upto)
+            if not folder.was_empty():
+                yield from self._form.read(folder, upto)
 
     def incarnations(self) -> Sequence[str]:
         """Whoever has a journal, except those that are sealed, collected and gone."""

@@ -3,7 +3,7 @@
     <incarnation>/00000001.log ...     segments (append form) or group commits (create form)
     <incarnation>/SEAL                 append form: no commit may be acked once it exists
     <incarnation>/SEALED_END           append form: where the journal ends; the first one to publish it decides
-    <incarnation>/COLLECTED            the segments are being deleted, or were
+    <incarnation>/COLLECTED            the segments are being deleted, or were; says so when there was nothing in them
     <incarnation>/.tmp-...             being written
 
 A folder is claimed by making it, once and for ever: by its writer or by whoever seals a journal that was never
@@ -12,15 +12,17 @@ written. It is never removed, nor is a seal: a zombie may come back after any ti
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from millwheel.adapters.durable import create_if_absent, make_dirs
+from millwheel.adapters.durable import create_if_absent, make_dirs, read_whole
 from millwheel.adapters.files import Files
 from millwheel.errors import CorruptionError, FencedError
 
 SEAL, SEALED_END, COLLECTED = "SEAL", "SEALED_END", "COLLECTED"
 _SUFFIX = ".log"
+_NO_ENTRIES = b"no entries\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,23 @@ class JournalFolder:
     def create(self, name: str, data: bytes) -> bool:
         """Make a file durable unless the name is taken; True when it is ours."""
         return create_if_absent(self.files, self.path, name, data)
+
+    def begin_collecting(self, groups: Iterator[list[bytes]]) -> None:
+        """Say that the segments may go, and whether there was anything in them (``groups``, read if need be)."""
+        if self.exists(COLLECTED):
+            return
+        try:
+            empty = not any(groups)
+        except (CorruptionError, FencedError):
+            empty = False
+        self.create(COLLECTED, _NO_ENTRIES if empty else b"")
+
+    def was_empty(self) -> bool:
+        """True when the journal was collected and held nothing. A range table may name it all the same: its worker
+        was so slow to join that it counted as dead before it was given its first shard."""
+        if not self.exists(COLLECTED):
+            return False
+        return read_whole(self.files, f"{self.path}/{COLLECTED}") == _NO_ENTRIES
 
     def fenced(self) -> FencedError:
         return FencedError(

@@ -48,6 +48,27 @@ class Graph:
     feeders: dict[str, tuple[str, ...]]
     shares: dict[str, Shares] = field(default_factory=dict)
 
+    def circle(self, node: str) -> frozenset[str]:
+        """The nodes that lie on a way from ``node`` back to itself; with ``node`` when it consumes its own output."""
+        down = {name: self._consumers_of(name) for name in self.nodes}
+        reached = _closure(down, node)
+        return frozenset(name for name in reached if node in _closure(down, name))
+
+    def _consumers_of(self, name: str) -> set[str]:
+        streams = set(self.nodes[name].outputs) - {DEAD_LETTERS}
+        return {consumer for stream in streams for consumer in self.consumers.get(stream, ())}
+
+
+def _closure(down: dict[str, set[str]], start: str) -> set[str]:
+    """Everything that can be reached from ``start`` in one step or more."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for name in down[waiting.pop()] - found:
+            found.add(name)
+            waiting.append(name)
+    return found
+
 
 def build_graph(spec: PipelineSpec) -> Graph:
     """The nodes and edges of a valid pipeline. Every node may produce dead letters; they do not carry watermarks

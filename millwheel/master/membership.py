@@ -60,6 +60,9 @@ class Membership:
         self._members = {member.incarnation: member for member in members}
         for gone in (before or {}).keys() - self._members.keys():
             self.bury(gone, "its membership ended")
+        for late in self._collected & self._members.keys():
+            self._collected.discard(late)
+            self.bury(late, "its journal was left over before it joined")
         self._removing &= self._members.keys()
         return self._members != before
 

@@ -17,6 +17,9 @@ Choice = Callable[[int], int]
 """Given n, how many of n unsynced bytes or operations survive."""
 
 
+UNLIMITED = 1 << 40
+
+
 def nothing(_: int) -> int:
     """The choice of a power cut: what was not synced is gone."""
     return 0
@@ -67,7 +70,7 @@ class MemoryDisk:
     ``room`` bounds the bytes of all files together; writes beyond it fail with ENOSPC.
     """
 
-    def __init__(self, room: int = 1 << 40) -> None:
+    def __init__(self, room: int = UNLIMITED) -> None:
         self.room = room
         self._root = _Folder()
         self._fds: dict[int, _File] = {}
@@ -168,7 +171,7 @@ class MemoryDisk:
 
     def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> int:
         file = self._opened(fd)
-        fits = max(0, min(len(data), self.room - self._used() + max(0, len(file.data) - offset)))
+        fits = len(data) if self.room == UNLIMITED else self._fitting(file, len(data), offset)
         if data and not fits:
             raise _error(errno.ENOSPC, f"fd {fd}")
         file.data.extend(b"\0" * (offset - len(file.data)))
@@ -176,6 +179,9 @@ class MemoryDisk:
         self._numbers += 1
         file.modified = self._numbers
         return fits
+
+    def _fitting(self, file: _File, size: int, offset: int) -> int:
+        return max(0, min(size, self.room - self._used() + max(0, len(file.data) - offset)))
 
     def read_at(self, fd: int, size: int, offset: int) -> bytes:
         return bytes(self._opened(fd).data[offset : offset + size])
@@ -203,6 +209,21 @@ class MemoryDisk:
         return "tmpfs"
 
     # --- finding things
+
+    def flip_bit(self, path: str, bit: int) -> None:
+        """Damage a file, synced content and all. ``bit`` counts from its start and wraps around."""
+        file = self._file(path)
+        if file.data:
+            place = bit // 8 % len(file.data)
+            file.data[place] ^= 1 << bit % 8
+            file.synced = bytes(file.data[: len(file.synced)])
+
+    def paths(self, below: str) -> list[str]:
+        """Every file below a folder, in order."""
+        node = self._node(below)
+        if isinstance(node, _File):
+            return [below]
+        return [path for name in sorted(node.entries) for path in self.paths(f"{below}/{name}")]
 
     def open_files(self) -> int:
         """How many file descriptors are open: a test may check that none leaks."""

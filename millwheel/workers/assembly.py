@@ -82,6 +82,7 @@ class Assembly:
         graph = build_graph(spec)
         used = {computation.name: self._shares_of(computation) for computation in spec.computations}
         self.graph = replace(graph, shares=shares_by_node(graph.feeders, used))
+        self._circles = {name: self.graph.circle(name) for name in self.graph.nodes}
         self._root = Path(root)
         self._clock = clock
         self._limits = limits or ShardLimits()
@@ -137,7 +138,8 @@ class Assembly:
         computation = node.computation
         weak = computation is not None and computation.productions is Productions.WEAK
         exact = computation is None or computation.delivery is Delivery.EXACTLY_ONCE
-        identity = ShardIdentity(node_name, entry.shard, entry.token, self.spec.name, weak, exact)
+        circle = self._circles[node_name]
+        identity = ShardIdentity(node_name, entry.shard, entry.token, self.spec.name, weak, exact, circle)
 
         def make_operator(shard: Shard) -> Operator:
             return self._operator(node, _Place(entry, store, shard))

@@ -299,7 +299,8 @@ def _code(spec: ComputationSpec) -> str:
 
 
 def _identities(batch: Batch, channel: str) -> list[Any]:
-    """What the ids of weak productions are made of: the channel's number of the record, or its own id."""
+    """What the ids of weak productions are made of: the channel's number of the record, or its own id. What an
+    at-least-once computation sent before its commit has neither."""
     if batch.seqs:
         return [(channel, seq) for seq in batch.seqs]
-    return list(batch.ids or [])
+    return [None] * len(batch) if batch.ids is None else list(batch.ids)

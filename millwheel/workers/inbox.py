@@ -13,7 +13,7 @@ hand-over exact:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -80,8 +80,11 @@ class Inbox:
         self._waiting.append(arrival)
         self.records += len(arrival.batch)
 
-    def take(self, max_weight: int) -> list[Arrival]:
-        """Arrivals in order, whole, until their batches weigh ``max_weight`` (at least one)."""
+    def take(self, max_weight: int, wanted: Callable[[str], bool] | None = None) -> list[Arrival]:
+        """Arrivals in order, whole, until their batches weigh ``max_weight`` (at least one); with ``wanted`` only
+        those of the channels for which it holds."""
+        if wanted is not None:
+            return self._take_some(max_weight, wanted)
         taken: list[Arrival] = []
         weight = 0
         while self._waiting and (not taken or weight + self._waiting[0].batch.weight <= max_weight):
@@ -89,6 +92,18 @@ class Inbox:
             weight += taken[-1].batch.weight
             self.records -= len(taken[-1].batch)
         return taken
+
+    def _take_some(self, max_weight: int, wanted: Callable[[str], bool]) -> list[Arrival]:
+        """Channels are independent of each other, so leaving some out keeps the order of the rest."""
+        everything, self._waiting = self._waiting, deque(a for a in self._waiting if wanted(a.channel))
+        taken = self.take(max_weight)
+        gone = set(map(id, taken))
+        self._waiting = deque(arrival for arrival in everything if id(arrival) not in gone)
+        return taken
+
+    def waits_for(self, wanted: Callable[[str], bool]) -> bool:
+        """True when something of such a channel waits."""
+        return any(wanted(arrival.channel) for arrival in self._waiting)
 
     def min_timestamp(self) -> int:
         """The earliest record still waiting (MAX_TIME: none)."""

@@ -87,6 +87,7 @@ class Outbox:
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._open: dict[tuple[str, int], Chunk] = {}
         self._done: list[Chunk] = []
+        self._unsettled: list[Chunk] = []
         self._ready: dict[tuple[str, str], None] = {}
         self.pending_weight = 0
         self.reads_done = 0
@@ -164,16 +165,20 @@ class Outbox:
         """Chunks that every consumer has applied since the last call."""
         done, self._done = self._done, []
         self.reads_done = 0
+        self._unsettled.clear()
         return done
 
     def min_timestamp(self) -> int:
-        """The earliest production not yet applied by every consumer (MAX_TIME: none)."""
-        return min((chunk.min_timestamp for chunk in self._open.values()), default=MAX_TIME)
+        """The earliest production not yet applied by every consumer (MAX_TIME: none), or unnumbered, checkpointed
+        and not yet taken as done: it would be sent again after a crash, and consumers know the ids of such a
+        production only while the watermark is not far behind it."""
+        chunks = (*self._open.values(), *self._unsettled)
+        return min((chunk.min_timestamp for chunk in chunks), default=MAX_TIME)
 
     def holder(self) -> str:
         """Which lane keeps the earliest production, in words."""
         if not self._open:
-            return ""
+            return "production whose end is not committed yet" if self._unsettled else ""
         oldest = min(self._open.values(), key=lambda chunk: chunk.min_timestamp)
         for lane in self._lanes.values():
             if any(part.chunk is oldest for _, part in lane.unacked) or any(p.chunk is oldest for p in lane.waiting):
@@ -196,3 +201,6 @@ class Outbox:
         chunk.finished = True
         self.reads_done += chunk.read
         self._done.append(chunk)
+        if chunk.stored and not chunk.read and any(not batch.last_seq for _, batch in chunk.batches):
+            self._unsettled.append(chunk)
+            self.reads_done += 1

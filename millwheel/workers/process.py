@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from millwheel.adapters.clock import SystemClock
+from millwheel.adapters.clock import SteadyClock, SystemClock
 from millwheel.adapters.injector_client import InjectorClient
 from millwheel.ports import Coordination, Journals, Snapshots, StateStores
 from millwheel.workers import events as ev
@@ -55,7 +55,7 @@ class WorkerProcess:
         self._coordination = coordination
         self._events: queue.SimpleQueue[ev.Event] = queue.SimpleQueue()
         self._injector_address: str | None = None
-        self._clock = SystemClock()
+        self._clock = SteadyClock(SystemClock())
         self._journal = JournalThread(storage.journals.create(self.incarnation), self._events.put)
         self._service = WorkerService(self._events.put)
         self._transport = GrpcTransport(self._events.put)

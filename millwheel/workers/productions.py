@@ -22,7 +22,8 @@ from millwheel.workers.turn import Produced, Turn
 
 @dataclass(frozen=True, slots=True)
 class ShardIdentity:
-    """Which shard, under which token, and what its computation's guarantee dial says."""
+    """Which shard, under which token, and what its computation's guarantee dial says. ``circle`` are the nodes on the
+    ways from its productions back to it."""
 
     node: str
     shard: str
@@ -30,6 +31,7 @@ class ShardIdentity:
     pipeline: str
     weak: bool = False
     with_ids: bool = True
+    circle: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)

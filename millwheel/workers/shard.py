@@ -140,8 +140,10 @@ class Shard:
     def runnable(self, now: int) -> bool:
         """True when :meth:`run` would find something to do and has room to do it."""
         limit = self._limits.weak_in_flight if self.identity.weak else self._limits.in_flight
-        if len(self._progress.in_flight) >= limit or self._congested():
+        if len(self._progress.in_flight) >= limit:
             return False
+        if self._congested():
+            return self._inbox.waits_for(self._circles)
         if self.outbox.reads_done:
             return True
         if self._timers[Domain.EVENT].earliest() < self.input_watermark or self.operator.wakes_at(now) <= now:
@@ -163,7 +165,9 @@ class Shard:
         work = self._work(now)
         hold = self._lowest(now, work)
         wanted = self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark)
-        arrivals = self._inbox.take(min(wanted, self._limits.bundle)) if wanted and len(self._inbox) else []
+        congested = self._congested()
+        only = self._circles if congested else None
+        arrivals = self._inbox.take(min(wanted, self._limits.bundle), only) if wanted and len(self._inbox) else []
         turn = Turn(
             self._progress.made + 1,
             now,
@@ -173,7 +177,7 @@ class Shard:
             self._timers,
             floor=max(self._floor, 0),
         )
-        turn.due = self._due(now)
+        turn.due = [] if congested else self._due(now)
         turn.arrivals = self._deduplicated(turn)
         turn.done = self._done()
         self.operator.run(turn)
@@ -191,6 +195,11 @@ class Shard:
 
     def _congested(self) -> bool:
         return self.outbox.pending_weight >= self._limits.pending
+
+    def _circles(self, channel: str) -> bool:
+        """True for what follows from our own productions: it is taken however many of them are on their way, because
+        they wait for it."""
+        return channel.rpartition("-")[0] in self.identity.circle
 
     def _processing_due(self, now: int) -> bool:
         queue = self._timers[Domain.PROCESSING]

@@ -135,3 +135,12 @@ def test_reading_leaves_no_file_open(memory: World) -> None:
     del reading
     memory.read()
     assert disk.open_files() == before
+
+
+def test_a_collected_journal_that_held_nothing_can_still_be_read(world: World) -> None:
+    journals = world.journals()
+    journals.create("w1")
+    end = journals.seal("w1")
+    journals.collect("w1")
+    assert list(journals.read("w1", end)) == []
+    assert "w1" not in journals.incarnations()

@@ -67,3 +67,26 @@ def test_late_records_sent_aside_are_an_output() -> None:
 def test_a_sink_takes_the_key_that_the_producer_gave() -> None:
     graph = build_graph(pipeline("alerts"))
     assert graph.nodes["sink.alerts"].inputs == (InputSpec("alerts", KeySpec(KeyKind.RECORD)),)
+
+
+def test_a_circle_holds_the_nodes_on_the_ways_back_and_nobody_else() -> None:
+    def computation(name: str, *streams: str) -> ComputationSpec:
+        inputs = tuple(InputSpec(stream, KeySpec(KeyKind.RECORD)) for stream in streams)
+        return ComputationSpec(name, inputs, (f"{name}_out",), callback="m:C")
+
+    spec = PipelineSpec(
+        "p",
+        (StreamSpec("in", SourceSpec("files")),),
+        (
+            computation("own", "in", "own_out"),
+            computation("there", "own_out", "back_out"),
+            computation("back", "there_out"),
+            computation("after", "back_out"),
+        ),
+        (SinkSpec("after_out", "files"),),
+        "/",
+    )
+    graph = build_graph(spec)
+    assert graph.circle("own") == {"own"}
+    assert graph.circle("there") == graph.circle("back") == {"there", "back"}
+    assert graph.circle("after") == graph.circle("source.in") == graph.circle("sink.after_out") == frozenset()

@@ -31,7 +31,7 @@ from millwheel.workers.inbox import Arrival, Verdict
 from millwheel.workers.outbox import Send
 from millwheel.workers.routing import TableRouter
 from millwheel.workers.shard import Prepared, Shard, ShardLimits
-from tests.sim.storage import SimStore
+from tests.fakes.plain_storage import SimStore
 
 NOW = 1_700_000_000_000_000
 BY_KEY = KeySpec(KeyKind.FIELD, ("key",))

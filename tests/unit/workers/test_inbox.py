@@ -109,3 +109,15 @@ def test_an_injection_waits_in_line_and_belongs_to_no_channel() -> None:
     inbox.push(Arrival("", 0, 0, unnumbered(2), "client", MAX_TIME))
     assert inbox.records == 2
     assert taken(inbox) == [[1], [2]]
+
+
+def test_some_channels_can_be_taken_while_others_wait_in_their_order() -> None:
+    inbox = Inbox({})
+    for number, channel in enumerate(["a", "b", "a", "b"], 1):
+        inbox.offer(channel, 1, (number - 1) // 2, batch(number), None)
+    assert inbox.waits_for("b".__eq__)
+    assert [arrival.batch.seqs for arrival in inbox.take(1, "b".__eq__)] == [[2]]
+    assert [arrival.batch.seqs for arrival in inbox.take(9, "b".__eq__)] == [[4]]
+    assert not inbox.waits_for("b".__eq__)
+    assert inbox.records == 2
+    assert taken(inbox) == [[1], [3]]

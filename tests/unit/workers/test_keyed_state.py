@@ -9,7 +9,7 @@ from millwheel import Computation, ListState, MapState, ValueState
 from millwheel.errors import CorruptionError, RecordError
 from millwheel.workers.keyed_state import TTL_TAG, KeyedState
 from millwheel.workers.overlay import Overlay
-from tests.sim.storage import SimStore
+from tests.fakes.plain_storage import SimStore
 
 
 class Stats(msgspec.Struct):

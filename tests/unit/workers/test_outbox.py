@@ -288,3 +288,15 @@ def test_every_record_is_applied_once_and_in_order_whatever_happens(
             if key % 2 == place
         ]
         assert link.applied[target] == want
+
+
+def test_an_unnumbered_checkpointed_production_holds_the_watermark_until_its_end_is_taken() -> None:
+    outbox = Outbox(1, 100)
+    weak = Chunk(1, "c", [("t", Batch("s", [], [107], [0], [b"v"]))], 107, stored=True)
+    released(outbox, weak)
+    (send,) = outbox.sends()
+    outbox.ack("c", "t-0", send.epoch, send.index)
+    assert outbox.min_timestamp() == 107
+    assert outbox.reads_done == 1, "the shard must take a turn, which deletes it from its store"
+    assert outbox.take_done() == [weak]
+    assert (outbox.min_timestamp(), outbox.reads_done) == (MAX_TIME, 0)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millwheel.workers.overlay import Overlay
-from tests.sim.storage import SimStore
+from tests.fakes.plain_storage import SimStore
 
 KEYS = st.sampled_from([b"a", b"ab", b"abc", b"b", b"ba"])
 VALUES = st.sampled_from([b"", b"1", b"2"])

@@ -12,7 +12,7 @@ from millwheel.core.table import Ancestor, ShardEntry
 from millwheel.errors import CorruptionError, FencedError, UnavailableError
 from millwheel.ports import Manifest
 from millwheel.workers.recovery import recover
-from tests.sim.storage import CHECKPOINTS, SimJournals, SimSnapshots, SimStore, SimStores
+from tests.fakes.plain_storage import CHECKPOINTS, SimJournals, SimSnapshots, SimStore, SimStores
 
 
 class Storage:

@@ -14,7 +14,7 @@ from millwheel.core.records import Batch
 from millwheel.core.times import MAX_TIME
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.seen_ids import MIN_SPAN_US, BucketFilter, SeenIds
-from tests.sim.storage import SimStore
+from tests.fakes.plain_storage import SimStore
 
 HORIZON = 8 * MIN_SPAN_US
 

@@ -1,0 +1,130 @@
+"""A durable store of dicts for unit tests: journals, snapshots and local stores in memory, with the real order of
+steps: a group is written first, and looks for the seal afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from millwheel.errors import ConflictError, FencedError
+from millwheel.ports import Manifest
+
+
+class SimStore:
+    """A local store: a dict that dies with its worker."""
+
+    def __init__(self, data: dict[bytes, bytes]) -> None:
+        self.data = data
+
+    def get(self, key: bytes) -> bytes | None:
+        return self.data.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self.data.get(key) for key in keys]
+
+    def apply(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        self.data.update(puts)
+        for key in deletes:
+            self.data.pop(key, None)
+
+    def delete_range(self, begin: bytes, end: bytes) -> None:
+        for key in [key for key in self.data if begin <= key < end]:
+            del self.data[key]
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return iter(sorted((key, value) for key, value in self.data.items() if key.startswith(prefix)))
+
+    def checkpoint(self, path: str) -> None:
+        CHECKPOINTS[path] = dict(self.data)
+
+    def close(self) -> None:
+        pass
+
+
+CHECKPOINTS: dict[str, dict[bytes, bytes]] = {}
+
+
+class SimStores:
+    def open(self, shard: str, checkpoint: str | None) -> SimStore:
+        return SimStore(dict(CHECKPOINTS.pop(checkpoint)) if checkpoint is not None else {})
+
+
+@dataclass(slots=True)
+class _Journal:
+    groups: dict[int, list[bytes]] = field(default_factory=dict)
+    written: int = 0
+    sealed_end: int = -1
+    collected: bool = False
+
+
+class SimJournals:
+    """All journals. ``upto`` counts groups. One group is one segment, so that collection is exercised often."""
+
+    def __init__(self) -> None:
+        self.journals: dict[str, _Journal] = {}
+
+    def create(self, incarnation: str) -> None:
+        if incarnation in self.journals:
+            raise FencedError(incarnation)
+        self.journals[incarnation] = _Journal()
+
+    def write(self, incarnation: str, entries: list[bytes]) -> int:
+        journal = self.journals[incarnation]
+        journal.written += 1
+        journal.groups[journal.written] = entries
+        return journal.written
+
+    def sealed(self, incarnation: str) -> bool:
+        return self.journals[incarnation].sealed_end >= 0
+
+    def seal(self, incarnation: str) -> int:
+        journal = self.journals.setdefault(incarnation, _Journal())
+        if journal.sealed_end < 0:
+            journal.sealed_end = journal.written
+        return journal.sealed_end
+
+    def read(self, incarnation: str, upto: int) -> Iterator[bytes]:
+        journal = self.journals[incarnation]
+        for number in sorted(journal.groups):
+            if upto < 0 or number <= upto:
+                yield from journal.groups[number]
+
+    def segments(self, incarnation: str) -> list[int]:
+        return sorted(self.journals[incarnation].groups)
+
+    def delete_segment(self, incarnation: str, segment: int) -> None:
+        self.journals[incarnation].groups.pop(segment, None)
+
+    def incarnations(self) -> Sequence[str]:
+        return list(self.journals)
+
+    def collect(self, incarnation: str) -> None:
+        self.journals[incarnation].groups.clear()
+        self.journals[incarnation].collected = True
+
+
+class SimSnapshots:
+    def __init__(self) -> None:
+        self.manifests: dict[str, list[tuple[Manifest, dict[bytes, bytes]]]] = {}
+
+    def latest(self, shard: str) -> Manifest | None:
+        found = self.manifests.get(shard, [])
+        return max((m for m, _ in found), key=lambda m: (m.token, m.last_commit, m.number), default=None)
+
+    def publish(self, shard: str, token: int, last_commit: int, checkpoint: str, guard: Callable[[], None]) -> Manifest:
+        parent = self.latest(shard)
+        if parent is not None and parent.token > token:
+            raise ConflictError(shard)
+        guard()
+        manifests = self.manifests.setdefault(shard, [])
+        manifest = Manifest(shard, len(manifests) + 1, parent.number if parent else 0, token, last_commit, {})
+        manifests.append((manifest, CHECKPOINTS.pop(checkpoint)))
+        return manifest
+
+    def restore(self, manifest: Manifest, path: str) -> None:
+        CHECKPOINTS[path] = next(
+            dict(data) for m, data in self.manifests[manifest.shard] if m.number == manifest.number
+        )
+
+    def collect(self, shard: str) -> int:
+        return 0

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from millwheel.master.events import Member
+from millwheel.master.membership import Membership
+
+LATE = Member(incarnation="w1-late", address="late:1")
+
+
+def collected() -> Membership:
+    """The journal of a worker that nobody had heard of was found twice, sealed and collected."""
+    membership = Membership()
+    membership.take(())
+    membership.journals_found(["w1-late"])
+    membership.journals_found(["w1-late"])
+    assert [effect.incarnation for effect in membership.seals()] == ["w1-late"]
+    membership.sealed("w1-late", 7)
+    assert [effect.incarnation for effect in membership.collections(())] == ["w1-late"]
+    return membership
+
+
+def test_a_worker_that_joins_after_its_journal_was_collected_gets_nothing_and_is_removed() -> None:
+    membership = collected()
+    membership.take([LATE])
+    assert membership.takers() == set()
+    assert [effect.incarnation for effect in membership.seals()] == ["w1-late"]
+    membership.sealed("w1-late", 7)
+    assert [effect.incarnation for effect in membership.removals(())] == ["w1-late"]
