@@ -1,24 +1,68 @@
 """Deliberate mistakes in the code, each of which the simulator must notice: the proof that it bites.
 
-A mutation replaces one function for as long as its context lasts.
+A mutation replaces one function for as long as its context lasts. Where a mistake needs a certain fault to show, the
+mutation names the faults to draw from; ``within`` seeds, from 1 on, one of them must fail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
+from millwheel.adapters.clock import SteadyClock
+from millwheel.adapters.journal_append import AppendForm, AppendWriter
+from millwheel.adapters.journal_folder import COLLECTED
 from millwheel.core.layout import META, decode_meta, encode_meta
 from millwheel.core.records import Batch
+from millwheel.core.timers import TimerQueue
 from millwheel.core.times import MAX_TIME
+from millwheel.injector.node import NodeState
+from millwheel.master import succession
+from millwheel.master.membership import Membership
 from millwheel.workers import events as ev
 from millwheel.workers import inbox, recovery, seen_ids, shard, snapshots, source
+from millwheel.workers.outbox import Outbox
 from millwheel.workers.runtime import WorkerRuntime
 from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.turn import Hold
+from tests.sim.faults import ALL_FAULTS
+from tests.sim.run import Case
 
-Mutation = Callable[[], Any]
+Context = AbstractContextManager[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One mistake, and where to look for what it breaks."""
+
+    name: str
+    make: Callable[[], Context]
+    within: int
+    faults: frozenset[str] = ALL_FAULTS
+    workload: str = ""
+
+    def cases(self) -> Iterator[Case]:
+        """The runs of which one must fail."""
+        for seed in range(1, self.within + 1):
+            yield Case(seed, self.faults, self.workload)
+
+
+MUTATIONS: dict[str, Mutation] = {}
+
+
+def mistake(
+    within: int, faults: str = "", workload: str = ""
+) -> Callable[[Callable[[], Context]], Callable[[], Context]]:
+    """Enlist a mutation."""
+
+    def enlist(make: Callable[[], Context]) -> Callable[[], Context]:
+        name = make.__name__
+        MUTATIONS[name] = Mutation(name, make, within, frozenset(faults.split()) or ALL_FAULTS, workload)
+        return make
+
+    return enlist
 
 
 @contextmanager
@@ -31,7 +75,11 @@ def _replaced(owner: Any, name: str, wrong: Callable[..., Any]) -> Iterator[None
         setattr(owner, name, right)
 
 
-def ack_before_commit() -> Any:
+# --- delivery and commits
+
+
+@mistake(within=10)
+def ack_before_commit() -> Context:
     """Deliveries are acked when they arrive."""
     right = WorkerRuntime._on_delivery
 
@@ -42,12 +90,28 @@ def ack_before_commit() -> Any:
     return _replaced(WorkerRuntime, "_on_delivery", wrong)
 
 
-def applied_records_not_cut_off() -> Any:
+@mistake(within=10)
+def productions_sent_before_commit() -> Context:
+    """Productions leave when they are made."""
+    right = shard.Shard._enlist
+
+    def wrong(self: shard.Shard, prepared: shard.Prepared) -> shard.Prepared:
+        if prepared.chunk is not None and not prepared.weak:
+            self.outbox.release(prepared.chunk, self._route)
+            prepared.chunk = None
+        return right(self, prepared)
+
+    return _replaced(shard.Shard, "_enlist", wrong)
+
+
+@mistake(within=20)
+def applied_records_not_cut_off() -> Context:
     """A restarted sender's records are taken again."""
-    return _replaced(Batch, "after", lambda batch, seq: batch)
+    return _replaced(Batch, "after", lambda self, seq: self)
 
 
-def gaps_accepted() -> Any:
+@mistake(within=40)
+def gaps_accepted() -> Context:
     """A delivery is taken although an earlier one is missing."""
     right = inbox.Inbox.offer
 
@@ -60,12 +124,37 @@ def gaps_accepted() -> Any:
     return _replaced(inbox.Inbox, "offer", wrong)
 
 
-def pending_productions_forgotten() -> Any:
+@mistake(within=20)
+def pending_productions_forgotten() -> Context:
     """Recovery does not send again what was checkpointed."""
     return _replaced(shard.Shard, "_recover_productions", lambda self: None)
 
 
-def timers_not_stored() -> Any:
+@mistake(within=60)
+def unnumbered_productions_not_settled() -> Context:
+    """A weak production that was checkpointed is done with when it is acked, although a crash sends it again."""
+    right = Outbox._finish
+
+    def wrong(self: Outbox, chunk: Any) -> None:
+        right(self, chunk)
+        if self._unsettled:
+            self._unsettled.clear()
+            self.reads_done -= 1
+
+    return _replaced(Outbox, "_finish", wrong)
+
+
+@mistake(within=10, workload="accounts")
+def back_pressure_stops_circles() -> Context:
+    """A shard with too much on its way does not take what follows from it either."""
+    return _replaced(shard.Shard, "_circles", lambda self, channel: False)
+
+
+# --- state
+
+
+@mistake(within=20)
+def timers_not_stored() -> Context:
     """Timers live in memory only."""
 
     def wrong(self: shard.Shard) -> None:
@@ -75,19 +164,15 @@ def timers_not_stored() -> Any:
     return _replaced(shard.Shard, "_write_timers", wrong)
 
 
-def watermark_ahead_of_work() -> Any:
-    """A shard reports its input watermark, whatever it still has to do."""
-    return _replaced(shard.Shard, "watermark", lambda self, now: Hold(self.input_watermark, "input"))
+@mistake(within=20, workload="windows")
+def timers_fire_early() -> Context:
+    """A timer fires a moment before the watermark has passed it."""
+    right = TimerQueue.pop_due
+    return _replaced(TimerQueue, "pop_due", lambda self, clock: right(self, min(MAX_TIME, clock + 1_000_000)))
 
 
-def watermark_ahead_of_productions() -> Any:
-    """Productions on their way do not hold the watermark."""
-    from millwheel.workers.outbox import Outbox
-
-    return _replaced(Outbox, "min_timestamp", lambda self: MAX_TIME)
-
-
-def duplicates_trusted_to_the_filter() -> Any:
+@mistake(within=20)
+def duplicates_trusted_to_the_filter() -> Context:
     """An id that the Bloom filter may have seen is dropped without a look at the exact set."""
 
     def wrong(self: SeenIds, marks: list[bytes], digests: list[bytes]) -> set[bytes]:
@@ -102,12 +187,14 @@ def duplicates_trusted_to_the_filter() -> Any:
     return _replaced(SeenIds, "_seen_before", wrong)
 
 
-def ids_not_remembered() -> Any:
+@mistake(within=20)
+def ids_not_remembered() -> Context:
     """External ids are not marked in the commit."""
     return _replaced(SeenIds, "fresh", lambda self, batch: list(range(len(batch))))
 
 
-def position_committed_when_read() -> Any:
+@mistake(within=20)
+def position_committed_when_read() -> Context:
     """A source commits how far it has read before the consumers have applied it."""
     right = source.SourceOperator._read
 
@@ -120,7 +207,57 @@ def position_committed_when_read() -> Any:
     return _replaced(source.SourceOperator, "_read", wrong)
 
 
-def snapshot_before_durable() -> Any:
+# --- watermarks
+
+
+@mistake(within=20)
+def watermark_ahead_of_work() -> Context:
+    """A shard reports its input watermark, whatever it still has to do."""
+    return _replaced(shard.Shard, "watermark", lambda self, now: Hold(self.input_watermark, "input"))
+
+
+@mistake(within=20)
+def watermark_ahead_of_productions() -> Context:
+    """Productions on their way do not hold the watermark."""
+    return _replaced(Outbox, "min_timestamp", lambda self: MAX_TIME)
+
+
+@mistake(within=40)
+def watermark_reported_before_commit() -> Context:
+    """What is applied but not durable does not hold the watermark, nor do its productions."""
+
+    def of_the_sent(self: Outbox) -> int:
+        return min((chunk.min_timestamp for chunk in self._open.values() if chunk.open_parts), default=MAX_TIME)
+
+    def watermark(self: shard.Shard, now: int) -> Hold:
+        with _replaced(Outbox, "min_timestamp", of_the_sent):
+            return self._lowest(now)
+
+    return _replaced(shard.Shard, "watermark", watermark)
+
+
+@mistake(within=150, faults="false-alarm network slow partition one-way pause")
+def token_not_checked() -> Context:
+    """The injector believes whoever reports a shard."""
+    right = NodeState._judge
+
+    def wrong(self: NodeState, connection: int, reports: Any, places: Any) -> Any:
+        return right(self, connection, replace(reports, tokens=self.tiles.tokens[places]), places)
+
+    return _replaced(NodeState, "_judge", wrong)
+
+
+@mistake(within=40, faults="clock")
+def wall_clock_believed() -> Context:
+    """A worker waits for times of a clock that was set back."""
+    return _replaced(SteadyClock, "now_us", lambda self: self._clock.now_us())
+
+
+# --- the durable store
+
+
+@mistake(within=40)
+def snapshot_before_durable() -> Context:
     """A checkpoint is published although its last commits are not durable, and says so wrongly."""
     right = snapshots.SnapshotPolicy._take
 
@@ -131,7 +268,8 @@ def snapshot_before_durable() -> Any:
     return _replaced(snapshots.SnapshotPolicy, "_take", wrong)
 
 
-def journal_replayed_twice() -> Any:
+@mistake(within=20)
+def journal_replayed_twice() -> Context:
     """Replay does not skip what the snapshot holds, nor check that commits are contiguous."""
 
     def wrong(name: str, ancestor: Any, journals: Any, store: Any, have: int) -> int:
@@ -148,20 +286,89 @@ def journal_replayed_twice() -> Any:
     return _replaced(recovery, "_replay", wrong)
 
 
-MUTATIONS: dict[str, Mutation] = {
-    made.__name__: made
-    for made in (
-        ack_before_commit,
-        applied_records_not_cut_off,
-        gaps_accepted,
-        pending_productions_forgotten,
-        timers_not_stored,
-        watermark_ahead_of_work,
-        watermark_ahead_of_productions,
-        duplicates_trusted_to_the_filter,
-        ids_not_remembered,
-        position_committed_when_read,
-        snapshot_before_durable,
-        journal_replayed_twice,
-    )
-}
+@mistake(within=40)
+def segments_deleted_too_early() -> Context:
+    """After any snapshot all older segments go, whoever wrote to them."""
+    right = snapshots.SnapshotPolicy.published
+
+    def wrong(self: snapshots.SnapshotPolicy, name: str, token: int, last_commit: int) -> None:
+        self._contents.clear()
+        right(self, name, token, last_commit)
+
+    return _replaced(snapshots.SnapshotPolicy, "published", wrong)
+
+
+@mistake(within=60, faults="pause false-alarm session")
+def seal_not_looked_for() -> Context:
+    """A commit is acked as soon as it is synced."""
+
+    def wrong(self: AppendWriter, entries: Any) -> int:
+        right_exists = self._files.exists
+        self._files.exists = lambda path: False  # type: ignore[method-assign]
+        try:
+            return right(self, entries)
+        finally:
+            self._files.exists = right_exists  # type: ignore[method-assign]
+
+    right = AppendWriter.commit
+    return _replaced(AppendWriter, "commit", wrong)
+
+
+@mistake(within=150, faults="pause false-alarm session")
+def seal_deleted_by_collection() -> Context:
+    """Garbage collection takes the seal with the segments."""
+    right = AppendForm.collect
+
+    def wrong(self: AppendForm, folder: Any) -> None:
+        right(self, folder)
+        for name in folder.files.list_dir(folder.path):
+            if name != COLLECTED:
+                folder.files.unlink(f"{folder.path}/{name}")
+
+    return _replaced(AppendForm, "collect", wrong)
+
+
+@mistake(within=40, faults="power")
+def group_not_synced() -> Context:
+    """A commit is written and not synced."""
+
+    def wrong(self: AppendWriter, group: bytes) -> None:
+        self._files.write_at(self._fd, group, self._offset)
+        self._offset += len(group)
+        self._group += 1
+
+    return _replaced(AppendWriter, "_append", wrong)
+
+
+# --- the master
+
+
+@mistake(within=20)
+def owner_before_seal() -> Context:
+    """Shards of a dead worker are given away before its journal is sealed."""
+    right = succession._next
+
+    def wrong(node: str, entry: Any, now: Any, census: Any) -> Any:
+        dead = {name: 0 if end is None else end for name, end in now.dead.items()}
+        return right(node, entry, replace(now, dead=dead), census)
+
+    return _replaced(succession, "_next", wrong)
+
+
+@mistake(within=60)
+def lineage_cut_too_early() -> Context:
+    """The newest ancestor is forgotten as soon as it has published any snapshot."""
+    right = succession._pruned
+
+    def wrong(entry: Any, now: Any) -> Any:
+        tokens = {shard: token + 1 for shard, token in now.manifest_tokens.items()}
+        return right(entry, replace(now, manifest_tokens=tokens))
+
+    return _replaced(succession, "_pruned", wrong)
+
+
+@mistake(within=20)
+def journal_collected_while_needed() -> Context:
+    """The journal of the dead goes although a lineage names it."""
+    right = Membership.collections
+    return _replaced(Membership, "collections", lambda self, mentioned: right(self, ()))

@@ -2,48 +2,107 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from tests.sim.workloads import Numbers
-from tests.sim.world import START_US, Failure, World
+from tests.sim.faults import ALL_FAULTS, Fault, plan, schedule
+from tests.sim.kernel import SECOND, START_US, Event, Failure, Simulation
+from tests.sim.workloads import WORKLOADS
+from tests.sim.world import Refused, Shape, World
 
-ALL_FAULTS = frozenset({"kill", "pause", "cut", "injector", "master", "false-alarm"})
-_SAFETY_US = 6_000_000
-_LIVENESS_US = 60_000_000
+_SAFETY_US = 5 * SECOND
+_LIVENESS_US = 60 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What to run. ``keep`` are the numbers of the planned faults that happen (None: all); ``size`` scales
+    the input."""
+
+    seed: int
+    faults: frozenset[str] = field(default=ALL_FAULTS)
+    workload: str = ""
+    keep: tuple[int, ...] | None = None
+    size: float = 1.0
+
+    def planned(self) -> list[Fault]:
+        """The faults that happen."""
+        found = plan(self.seed, self.faults, _SAFETY_US)
+        return found if self.keep is None else [fault for fault in found if fault.number in self.keep]
+
+    def command(self) -> str:
+        """How to run it again."""
+        words = ["python -m tests.sim", f"--seed {self.seed}"]
+        if self.faults != ALL_FAULTS:
+            words.append(f"--faults {','.join(sorted(self.faults)) or 'none'}")
+        if self.workload:
+            words.append(f"--workload {self.workload}")
+        if self.keep is not None:
+            words.append(f"--keep {','.join(map(str, self.keep)) or 'none'}")
+        if self.size != 1.0:
+            words.append(f"--size {self.size}")
+        return " ".join(words)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a run went. The same seed gives the same ``trace_hash``."""
+    """How a run went. The same case gives the same ``trace_hash``."""
 
     trace_hash: str
     simulated_s: float
-    story: tuple[str, ...]
+    story: tuple[Event, ...]
+    refused: str = ""
 
 
-def simulate(seed: int, faults: frozenset[str] = ALL_FAULTS) -> Result:
-    """Run one seed. Raises Failure, with the ``story`` so far, when an invariant does not hold."""
-    workload = Numbers(seed)
-    world = World(seed, workload.assembly, workers=1 + seed % 3, faults=faults)
+def simulate(case: Case) -> Result:
+    """Run a case. Raises Failure, with the story so far, when an invariant does not hold."""
+    sim = Simulation(case.seed)
+    names = sorted(WORKLOADS)
+    name = case.workload or names[case.seed % len(names)]
+    shape = Shape.drawn(sim)
+    refused = ""
+    workload = WORKLOADS[name](case.seed, case.size)
+    with _chance_of_the_system(case.seed):
+        try:
+            sim.trace(f"{name} on {shape}")
+            _run(World(sim, workload, shape), case)
+        except Refused as ex:
+            refused = str(ex)
+        except Failure as ex:
+            ex.story = tuple(sim.story)
+            raise
+        except Exception as ex:
+            failure = Failure(f"no process dies of an unexpected {type(ex).__name__}: {ex}")
+            failure.story = tuple(sim.story)
+            raise failure from ex
+        finally:
+            workload.close()
+    return Result(sim.trace_hash(), (sim.now - START_US) / 1e6, tuple(sim.story), refused)
+
+
+def _run(world: World, case: Case) -> None:
+    faults = case.planned()
+    schedule(world, faults)
+    if faults:
+        world.sim.run(lambda: False, _SAFETY_US)
+    world.heal()
+    if not world.sim.run(world.drained, _LIVENESS_US):
+        if world.damaged:
+            raise Refused(f"{world.damaged} is damaged, and whoever needs it waits: {world.stuck()}")
+        raise Failure(f"everything drains: not {_LIVENESS_US // SECOND} s after the last fault: {world.stuck()}")
+    world.sim.run(lambda: False, world.workload.settle_us)
+    world.workload.check()
+
+
+@contextmanager
+def _chance_of_the_system(seed: int) -> Iterator[None]:
+    """Random bytes that adapters put into names and headers come from the seed as well."""
+    right, rng = os.urandom, random.Random(f"urandom {seed}")
+    os.urandom = rng.randbytes
     try:
-        world.plan_faults(_SAFETY_US)
-        world.run(lambda: False, _SAFETY_US)
-        if not world.run(world.drained, _LIVENESS_US):
-            raise Failure(f"not drained {_LIVENESS_US // 1_000_000} s after the last fault: {stuck(world)}")
-        world.run(lambda: False, 200_000)
-        workload.check()
-    except Failure as ex:
-        ex.story = tuple(world.story)  # type: ignore[attr-defined]
-        raise
-    return Result(world.trace_hash(), (world.now - START_US) / 1e6, tuple(world.story))
-
-
-def stuck(world: World) -> str:
-    """Who holds which watermark."""
-    if world.injector is None:
-        return "there is no injector"
-    return "; ".join(
-        f"{view.node} at {view.watermark_us} by {view.holder_shard} ({view.holder}), silent {view.silent_shards}"
-        for view in world.injector.view()
-        if view.watermark_us < 2**63 - 1
-    )
+        yield
+    finally:
+        os.urandom = right

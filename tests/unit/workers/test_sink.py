@@ -13,7 +13,7 @@ from millwheel.workers.inbox import Arrival
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.sink import Publication, SinkOperator, SinkShard
 from millwheel.workers.turn import Turn
-from tests.sim.storage import SimStore
+from tests.fakes.plain_storage import SimStore
 
 
 class Writer:

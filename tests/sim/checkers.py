@@ -1,0 +1,255 @@
+"""The invariants, one class each. Its name is what it promises; it is told what happens, and raises Failure.
+
+``FAULTS`` of the project number the invariants; docs/simulation.md says which class checks which number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from millwheel.core.codec import decode_commit
+from millwheel.core.graph import Graph, NodeKind
+from millwheel.core.ranges import check_tiling
+from millwheel.core.records import Domain
+from millwheel.core.spec import DEAD_LETTERS
+from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.times import IDLE_TIME
+from millwheel.errors import InvariantError, MillwheelError
+from millwheel.ports import Manifest
+from millwheel.workers.outbox import Send
+from millwheel.workers.shard import Shard
+from tests.sim.kernel import Failure
+from tests.sim.model import CommitModel
+from tests.sim.storage import Storage
+
+
+class AcksFollowCommits:
+    """A delivery is acked only when the mark of its channel is durable at the consumer."""
+
+    def __init__(self, model: CommitModel) -> None:
+        self._model = model
+        self._sent: dict[tuple[str, str, int, int], int] = {}
+
+    def sent(self, send: Send) -> None:
+        last = send.batch.last_seq
+        if last:
+            self._sent[send.channel, send.target, send.epoch, send.index] = last
+
+    def acked(self, worker: str, channel: str, target: str, epoch: int, index: int) -> None:
+        last = self._sent.get((channel, target, epoch, index), 0)
+        if last > self._model.mark(target, channel):
+            raise Failure(
+                f"acks follow commits: {worker} acks {channel} to {target} up to {last}, but durable is "
+                f"{self._model.mark(target, channel)}",
+                (channel, target, worker),
+            )
+
+
+class NothingIsSentBeforeItIsDurable:
+    """Strong productions leave a worker after their commit; weak ones and reads of sources need not wait."""
+
+    def __init__(self, model: CommitModel, graph: Graph) -> None:
+        self._model, self._graph = model, graph
+
+    def sent(self, worker: str, send: Send) -> None:
+        model = self._model.shards.get(send.channel)
+        if model is None or not send.batch.last_seq:
+            return
+        if send.batch.last_seq >= model.meta.next_seq:
+            raise Failure(
+                f"nothing is sent before it is durable: {worker} sends {send.channel}#{send.batch.last_seq}, the "
+                f"durable commits end before {model.meta.next_seq}",
+                (send.channel, send.target, worker),
+            )
+
+
+class WatermarksNeverPassPendingWork:
+    """What was published of a node is behind every record of it that a consumer has yet to apply.
+
+    Whether a turn counts is known when its commit is durable: a zombie's turns do not count.
+    """
+
+    def __init__(self, model: CommitModel, graph: Graph) -> None:
+        self._model, self._graph = model, graph
+        self.published: dict[str, int] = {}
+
+    def broadcast(self, watermarks: dict[str, int]) -> None:
+        for node, watermark in watermarks.items():
+            self.published[node] = max(watermark, self.published.get(node, watermark))
+
+    def turn(self, shard: Shard, turn: Any) -> None:
+        identity = shard.identity
+        place = (identity.shard, identity.token, turn.number)
+        for arrival in turn.arrivals:
+            if not len(arrival.batch) or arrival.batch.stream == DEAD_LETTERS:
+                continue
+            feeder = self._feeder(arrival.channel)
+            published = self.published.get(feeder)
+            if published is None or published == IDLE_TIME or arrival.batch.earliest >= published:
+                continue
+            self._model.doubtful[place] = (
+                f"watermarks never pass pending work: {feeder} is at {published}, but {identity.shard} applies a "
+                f"record of it at {arrival.batch.earliest}"
+            )
+
+    def _feeder(self, channel: str) -> str:
+        """The node a channel belongs to; "" for sources, which may send late records, and for what consumes its own
+        output: no watermark is promised there."""
+        node = channel.rpartition("-")[0]
+        found = self._graph.nodes.get(node)
+        held = found is not None and found.kind is NodeKind.COMPUTATION and not self._graph.circle(node)
+        return node if held else ""
+
+
+class TimersAreNeverEarly:
+    """An event timer fires when the watermark has passed it, and the watermark was published."""
+
+    def __init__(self, watermarks: WatermarksNeverPassPendingWork, model: CommitModel, graph: Graph) -> None:
+        self._watermarks, self._model, self._graph = watermarks, model, graph
+
+    def turn(self, shard: Shard, turn: Any) -> None:
+        published = min(
+            (self._watermarks.published.get(node, -(2**63)) for node in self._graph.feeders[shard.identity.node]),
+            default=2**63,
+        )
+        for due in turn.due:
+            if due.domain is Domain.EVENT and not due.at < min(turn.watermark, published):
+                place = (shard.identity.shard, shard.identity.token, turn.number)
+                self._model.doubtful[place] = (
+                    f"timers are never early: {due.tag} of {due.key} at {due.at} fires at watermark {turn.watermark}, "
+                    f"published is {published}"
+                )
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is known of the store: who is sealed, which snapshots stand, what lies in which segment."""
+
+    sealed: dict[str, int] = field(default_factory=dict)
+    covered: dict[str, int] = field(default_factory=dict)
+    released: dict[tuple[str, int], int] = field(default_factory=dict)
+    segments: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)
+
+    def published(self, shard: str, last_commit: int) -> None:
+        self.covered[shard] = max(last_commit, self.covered.get(shard, 0))
+
+
+class TablesAreSound:
+    """Ranges tile the key space at every version; tokens never fall; an owner changes only after its seal or its
+    release; an ancestor leaves a lineage only when a snapshot of a later owner stands."""
+
+    def __init__(self, ledger: Ledger, latest: Callable[[str], Manifest | None]) -> None:
+        self._ledger, self._latest = ledger, latest
+
+    def written(self, stored: RangeTable | None, table: RangeTable) -> None:
+        try:
+            check_tiling((entry.range for entry in table.shards), table.computation)
+        except (InvariantError, ValueError) as ex:
+            raise Failure(f"ranges tile the key space: {ex}", (table.computation,)) from ex
+        for entry in table.shards:
+            before = stored.entry(entry.shard) if stored is not None else None
+            if before is not None:
+                self._compare(before, entry)
+
+    def _compare(self, before: ShardEntry, entry: ShardEntry) -> None:
+        about = (entry.shard, before.owner, entry.owner)
+        if entry.token < before.token or (entry.owner != before.owner and entry.owner and entry.token == before.token):
+            raise Failure(f"tokens never fall: {entry.shard} goes from {before} to {entry}", about)
+        if before.owner and (entry.owner, entry.token) != (before.owner, before.token):
+            released = (entry.shard, before.token) in self._ledger.released
+            if before.owner not in self._ledger.sealed and not released:
+                raise Failure(
+                    f"an owner changes only after its seal or release: {entry.shard} leaves {before.owner}", about
+                )
+        kept = {ancestor[:2] for ancestor in entry.lineage}
+        for ancestor in before.lineage:
+            if ancestor[:2] not in kept:
+                newest = self._latest(entry.shard)
+                if newest is None or newest.token <= ancestor.token:
+                    raise Failure(
+                        f"replay starts only after a snapshot: {entry.shard} forgets {ancestor}, there is {newest}",
+                        about,
+                    )
+
+
+class NothingNeededIsDeleted:
+    """A segment goes when snapshots hold all its commits, a journal when no table names it."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def segment(self, incarnation: str, segment: int) -> None:
+        for shard, number in self._ledger.segments.get((incarnation, segment), {}).items():
+            if self._ledger.covered.get(shard, 0) < number:
+                raise Failure(
+                    f"nothing needed is deleted: segment {segment} of {incarnation} holds commit {number} of {shard}, "
+                    f"snapshots go to {self._ledger.covered.get(shard, 0)}",
+                    (shard, incarnation),
+                )
+
+    def journal(self, incarnation: str, tables: Sequence[RangeTable]) -> None:
+        for table in tables:
+            for entry in table.shards:
+                names = {entry.owner, *(ancestor.incarnation for ancestor in entry.lineage)}
+                if incarnation in names:
+                    raise Failure(
+                        f"nothing needed is deleted: the journal of {incarnation} is collected, {entry.shard} needs it",
+                        (entry.shard, incarnation),
+                    )
+
+
+class SnapshotsReferenceOnlyGoodFiles:
+    """A published manifest can be restored at any time: its files exist and pass their checksums."""
+
+    def __init__(self, check: Callable[[str], None]) -> None:
+        self._check = check
+        self.off = False
+
+    def published(self, shard: str) -> None:
+        if self.off:
+            return
+        try:
+            self._check(shard)
+        except MillwheelError as ex:
+            raise Failure(f"a published manifest references only good files: {shard}: {ex}", (shard,)) from ex
+
+
+class Checkers:
+    """All of them, as the world calls them."""
+
+    def __init__(self, graph: Graph, storage: Storage) -> None:
+        self.model = CommitModel()
+        self.ledger = Ledger()
+        self.acks = AcksFollowCommits(self.model)
+        self.sends = NothingIsSentBeforeItIsDurable(self.model, graph)
+        self.watermarks = WatermarksNeverPassPendingWork(self.model, graph)
+        self.timers = TimersAreNeverEarly(self.watermarks, self.model, graph)
+        self.tables = TablesAreSound(self.ledger, storage.latest)
+        self.deletions = NothingNeededIsDeleted(self.ledger)
+        self.manifests = SnapshotsReferenceOnlyGoodFiles(storage.check_snapshot)
+
+    def observe(self, shard: Shard) -> Shard:
+        """Look at every turn of a shard before its operator does."""
+        operator: Any = shard.operator
+        right = operator.run
+
+        def run(turn: Any) -> None:
+            self.watermarks.turn(shard, turn)
+            self.timers.turn(shard, turn)
+            right(turn)
+
+        operator.run = run
+        return shard
+
+    def sent(self, worker: str, send: Send) -> None:
+        self.sends.sent(worker, send)
+        self.acks.sent(send)
+
+    def durable(self, worker: str, segment: int, entries: list[bytes]) -> None:
+        contents = self.ledger.segments.setdefault((worker, segment), {})
+        for entry in entries:
+            commit = decode_commit(entry)
+            contents[commit.shard] = commit.number
+        self.model.acked(worker, entries)

@@ -1,0 +1,164 @@
+"""What must be true of every shard: the fold of its commits, kept beside the system and compared with it.
+
+The canonical history of a shard is the sequence of its commits 1, 2, 3, … that count: those that were acked, and those
+that a recovery found in the journals of the owners before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from millwheel.core.codec import Commit, decode_commit, decode_value
+from millwheel.core.layout import CHANNEL, META, POSITION, SEEN, Meta, Position, decode_meta, decode_position
+from millwheel.core.table import ShardEntry
+from tests.sim.kernel import Failure
+
+
+@dataclass(slots=True)
+class ShardModel:
+    """The canonical history of one shard, folded up to ``number``."""
+
+    number: int = 0
+    token: int = 0
+    state: dict[bytes, bytes] = field(default_factory=dict)
+    tokens: dict[int, int] = field(default_factory=dict)
+    submitted: dict[tuple[int, int], Commit] = field(default_factory=dict)
+    meta: Meta = field(default_factory=lambda: Meta(counters={}))
+
+
+class CommitModel:
+    """All shards. Every method raises Failure when what it is told contradicts what was told before."""
+
+    def __init__(self) -> None:
+        self.shards: dict[str, ShardModel] = {}
+        self.doubtful: dict[tuple[str, int, int], str] = {}
+
+    def shard(self, name: str) -> ShardModel:
+        return self.shards.setdefault(name, ShardModel())
+
+    def submitted(self, entries: list[bytes]) -> None:
+        """Commits are on their way to a journal."""
+        for entry in entries:
+            commit = decode_commit(entry)
+            self.shard(commit.shard).submitted[commit.token, commit.number] = commit
+
+    def acked(self, worker: str, entries: list[bytes]) -> None:
+        """The journal says that these commits are durable: what follows from them may be acked and sent.
+
+        An acked commit is never lost or replaced, one token acks any given commit, and after a seal nothing is acked.
+        """
+        for entry in entries:
+            commit = decode_commit(entry)
+            model = self.shard(commit.shard)
+            about = (commit.shard, worker)
+            if commit.number <= model.number:
+                if model.tokens[commit.number] != commit.token:
+                    raise Failure(
+                        f"one token acks: commit {commit.number} of {commit.shard} was acked under token "
+                        f"{commit.token} by {worker}, and stands under token {model.tokens[commit.number]}",
+                        about,
+                    )
+                continue
+            if commit.token < model.token:
+                raise Failure(
+                    f"nothing is acked after the seal: {worker} acked commit {commit.number} of {commit.shard} under "
+                    f"token {commit.token}, but token {model.token} went on from commit {model.number}",
+                    about,
+                )
+            if commit.number != model.number + 1:
+                raise Failure(
+                    f"commits are contiguous: {commit.shard} acks {commit.number} after {model.number}", about
+                )
+            self._count(model, commit)
+
+    def recovered(self, worker: str, entry: ShardEntry, content: dict[bytes, bytes]) -> None:
+        """A new owner has opened its store. Restored state is the fold of the log, and every acked commit is in it."""
+        model = self.shard(entry.shard)
+        if entry.token <= model.token:
+            return
+        about = (entry.shard, worker)
+        data = content.get(META)
+        number = 0 if data is None else decode_meta(data).number
+        if number < model.number:
+            raise Failure(
+                f"an acked commit is never lost: {worker} recovers {entry.shard} under token {entry.token} up to "
+                f"commit {number}, acked were {model.number}",
+                about,
+            )
+        while model.number < number:
+            commit = self._found(model, entry, model.number + 1)
+            if commit is None:
+                raise Failure(f"{worker} recovers commit {model.number + 1} of {entry.shard}: nobody made it", about)
+            self._count(model, commit)
+        wrong = _differences(model.state, content)
+        if wrong:
+            raise Failure(f"restored state is the fold of the log: {entry.shard} at commit {number}: {wrong}", about)
+        model.token = entry.token
+        model.submitted = {place: commit for place, commit in model.submitted.items() if place[0] >= entry.token}
+
+    def _found(self, model: ShardModel, entry: ShardEntry, number: int) -> Commit | None:
+        for ancestor in entry.lineage:
+            commit = model.submitted.get((ancestor.token, number))
+            if commit is not None:
+                return commit
+        return None
+
+    def _count(self, model: ShardModel, commit: Commit) -> None:
+        doubt = self.doubtful.pop((commit.shard, commit.token, commit.number), None)
+        if doubt is not None:
+            raise Failure(doubt, (commit.shard,))
+        before = model.state
+        for place, value in commit.puts:
+            self._check_rise(commit, place, before.get(place), value)
+            before[place] = value
+        for place in commit.deletes:
+            before.pop(place, None)
+        model.number = commit.number
+        model.tokens[commit.number] = commit.token
+        model.submitted.pop((commit.token, commit.number), None)
+        model.meta = decode_meta(before[META])
+
+    def _check_rise(self, commit: Commit, place: bytes, old: bytes | None, new: bytes) -> None:
+        """Marks of channels, positions, watermark and numbers only rise, whoever owns the shard."""
+        if old is None:
+            return
+        family = place[:1]
+        before: Any
+        after: Any
+        if family == CHANNEL:
+            before, after = decode_value(old), decode_value(new)
+        elif place == META:
+            a, b = decode_meta(old), decode_meta(new)
+            before, after = (a.number, a.next_seq, a.watermark), (b.number, b.next_seq, b.watermark)
+            if any(was > now for was, now in zip(before, after, strict=True)):
+                raise Failure(f"what counts only rises: {commit.shard} goes from {before} to {after}", (commit.shard,))
+            return
+        elif family == POSITION:
+            before, after = decode_position(old).position, decode_position(new).position
+        else:
+            return
+        if after < before:
+            raise Failure(
+                f"what counts only rises: {place!r} of {commit.shard} goes from {before} to {after}", (commit.shard,)
+            )
+
+    def mark(self, shard: str, channel: str) -> int:
+        """The highest sequence number of a channel that is applied and durable."""
+        data = self.shard(shard).state.get(CHANNEL + channel.encode())
+        return 0 if data is None else int(decode_value(data))
+
+    def position(self, shard: str, partition: str) -> Position:
+        data = self.shard(shard).state.get(POSITION + partition.encode())
+        return Position() if data is None else decode_position(data)
+
+
+def _differences(want: dict[bytes, bytes], got: dict[bytes, bytes]) -> str:
+    """Ids that were forgotten locally may be there again after a recovery: they are left out."""
+    if want == got:
+        return ""
+    missing = [place for place, value in want.items() if got.get(place) != value and place[:1] != SEEN]
+    extra = [place for place in got if place not in want and place[:1] != SEEN]
+    if not missing and not extra:
+        return ""
+    return f"{len(missing)} places are missing or differ ({missing[:3]}), {len(extra)} are too many ({extra[:3]})"

@@ -1,0 +1,107 @@
+"""The outside world of a simulated pipeline: sources of made-up rows, and sinks that remember what was published."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millwheel.core.spec import SinkSpec
+from millwheel.sinks.base import Cut
+from millwheel.sources.base import Chunk, Partition, Reject
+from tests.sim.kernel import Failure
+
+
+class MemorySource:
+    """Partitions of rows; a row that is None is no record. It can be read again from any position. ``released`` says
+    how many of so many rows have been written by now."""
+
+    bounded = True
+    poll_us = 20_000
+
+    def __init__(self, rows: dict[str, list[Any]], released: Callable[[int], int]) -> None:
+        self.rows = rows
+        self._released = released
+
+    def partitions(self) -> Sequence[Partition]:
+        return [Partition(name) for name in sorted(self.rows)]
+
+    def open(self, partition: Partition) -> MemoryReader:
+        return MemoryReader(self.rows[partition.name], self._released)
+
+
+class MemoryReader:
+    def __init__(self, rows: list[Any], released: Callable[[int], int]) -> None:
+        self._rows = rows
+        self._released = released
+
+    def read(self, position: int, max_records: int) -> Chunk:
+        released = self._released(len(self._rows))
+        rows = self._rows[position : min(released, position + max_records)]
+        good = [(position + i + 1, row) for i, row in enumerate(rows) if row is not None]
+        bad = [Reject(position + i + 1, "?", "no record") for i, row in enumerate(rows) if row is None]
+        after = position + len(rows)
+        return Chunk([p for p, _ in good], [dict(r) for _, r in good], after, bad, after >= len(self._rows))
+
+    def close(self) -> None:
+        pass
+
+
+class MemorySinks:
+    """What is visible in each sink. Prepared cuts are invisible until they are published, by name.
+
+    ``look`` is called with every row at the moment it becomes visible.
+    """
+
+    def __init__(self, look: Callable[[str, Any], None]) -> None:
+        self.visible: dict[str, dict[str, list[Any]]] = defaultdict(dict)
+        self.prepared: dict[bytes, tuple[str, str, list[Any]]] = {}
+        self.look = look
+
+    def build(self, spec: SinkSpec, folder: str) -> MemorySink:
+        return MemorySink(self, spec.stream)
+
+    def rows(self, stream: str) -> list[Any]:
+        return [row for rows in self.visible[stream].values() for row in rows]
+
+
+class MemorySink:
+    flush_us = 20_000
+    cut_records = 50
+
+    def __init__(self, world: MemorySinks, stream: str) -> None:
+        self._world = world
+        self._stream = stream
+
+    def open(self, shard: str, token: int) -> MemoryWriter:
+        return MemoryWriter(self._world, self._stream, shard)
+
+
+class MemoryWriter:
+    def __init__(self, world: MemorySinks, stream: str, shard: str) -> None:
+        self._world = world
+        self._stream = stream
+        self._shard = shard
+
+    def prepare(self, cut: Cut) -> bytes:
+        receipt = f"{self._shard}/{cut.number}/{cut.attempt}".encode()
+        rows = [record.value for record in cut.records]
+        self._world.prepared[receipt] = (self._stream, f"{self._shard}/{cut.number}", rows)
+        return receipt
+
+    def publish(self, receipt: bytes) -> None:
+        stream, name, rows = self._world.prepared[receipt]
+        visible = self._world.visible[stream]
+        if name in visible:
+            if visible[name] != rows:
+                raise Failure(f"a cut is published once: {name} of {stream} was published twice with different rows")
+            return
+        visible[name] = rows
+        for row in rows:
+            self._world.look(stream, row)
+
+    def sweep(self, receipts: list[bytes]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

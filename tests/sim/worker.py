@@ -1,0 +1,346 @@
+"""One life of one worker: the real loop and the real work of its threads, as tasks of a simulated process."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from millwheel.adapters.clock import SteadyClock
+from millwheel.adapters.report_desk import ReportDesk
+from millwheel.core.codec import decode_batch, encode_batch
+from millwheel.core.watermark import ShardReport, Watermarks
+from millwheel.errors import CorruptionError, InvariantError, MillwheelError
+from millwheel.master import events as mev
+from millwheel.pb import injector_pb2 as pb
+from millwheel.workers import events as ev
+from millwheel.workers.background import Publishing, Recovering, write_groups
+from millwheel.workers.outbox import Send
+from millwheel.workers.ports import WorkerPorts
+from millwheel.workers.runtime import WorkerRuntime
+from tests.sim.kernel import Failure
+from tests.sim.network import Connection
+from tests.sim.process import Lock, Mailbox, Process
+
+if TYPE_CHECKING:
+    from tests.sim.injector import SimInjector
+    from tests.sim.world import World
+
+_FRAME_US = 2_000
+_RECONNECT_US = (20_000, 300_000)
+
+
+class SimWorker(Process):
+    """A worker process. ``ends`` is what ended it."""
+
+    def __init__(self, world: World, slot: int) -> None:
+        super().__init__(world.sim, f"w{slot}-{world.sim.number()}")
+        self.world, self.slot = world, slot
+        self.steady = SteadyClock(self.clock)
+        self.mailbox = Mailbox(self)
+        self.masters: list[Callable[[mev.Event], None]] = []
+        self.transport = Transport(self)
+        self.runtime: WorkerRuntime | None = None
+        self.session = world.zookeeper.connect(self)
+        self.spawn(self._main)
+
+    def post(self, event: ev.Event) -> None:
+        self.mailbox.put(event)
+
+    # --- the process
+
+    def _main(self) -> None:
+        try:
+            self._run()
+        except CorruptionError as ex:
+            self.world.refused(self.name, ex)
+        except InvariantError as ex:
+            raise Failure(f"{self.name}: {ex}", (self.name,)) from ex
+        except MillwheelError as ex:
+            self.sim.trace(f"{self.name} ends: {ex}", self.name)
+        if self.sim.chance(0.5) and not self.session.lost:
+            self.session.close()
+        self.end()
+
+    def _run(self) -> None:
+        world = self.world
+        journals, snapshots = world.storage.journals(self), world.storage.snapshots(self)
+        journal = JournalTask(self, journals.create(self.name))
+        scratch = world.storage.scratch(self)
+        recovering = Recovering(world.storage.stores(self), snapshots, journals, scratch)
+        ports = WorkerPorts(
+            clock=self.steady,
+            transport=self.transport,
+            journal=journal,
+            recoveries=RecoveryTask(self, recovering),
+            snapshots=SnapshotTask(self, Publishing(snapshots, journal.check), scratch),
+            reports=InjectorLine(self),
+            master=MasterLine(self),
+        )
+        assembly = world.workload.assembly(self.clock)
+
+        def make_shard(*parts: Any) -> Any:
+            return world.checkers.observe(assembly.make_shard(*parts))
+
+        self.runtime = WorkerRuntime(self.name, assembly.graph, make_shard, ports, world.limits)
+        self.session.on_lost(lambda: self.post(ev.SessionLost()))
+        self.session.watch_members("workers", self._workers_changed)
+        self.session.watch_tables(lambda table: self.post(ev.TableChanged(table)))
+        self.session.join("workers", self.name, _encode({"address": self.name, "host": f"h{self.slot}"}))
+        self._loop(self.runtime)
+
+    def _loop(self, runtime: WorkerRuntime) -> None:
+        """As in :mod:`millwheel.workers.process`: whatever came, then a step."""
+        events: list[ev.Event] = []
+        while not runtime.finished():
+            wake_at = runtime.step(events)
+            self.sleep(self.sim.delay(5, 200))
+            at_most = self.sim.delay(1, 60)
+            events = self.mailbox.take(at_most, max(0, wake_at - self.steady.now_us()))
+
+    def _workers_changed(self, members: Mapping[str, bytes]) -> None:
+        self.post(ev.WorkersChanged({name: _decode(data)["address"] for name, data in members.items()}))
+
+
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
+
+
+class JournalTask:
+    """The journal behind a queue (see :class:`millwheel.workers.background.JournalThread`)."""
+
+    def __init__(self, worker: SimWorker, writer: Any) -> None:
+        self._worker, self._writer = worker, writer
+        self._lock = Lock(worker)
+        self._queue = Mailbox(worker)
+        self._submitted: deque[list[bytes]] = deque()
+        worker.spawn(self._run)
+
+    def submit(self, entries: Sequence[bytes]) -> None:
+        self._worker.world.checkers.model.submitted(list(entries))
+        self._submitted.append(list(entries))
+        self._queue.put(entries)
+
+    def segments(self) -> Sequence[int]:
+        return list(self._writer.segments())
+
+    def delete_segment(self, segment: int) -> None:
+        self._worker.world.checkers.deletions.segment(self._worker.name, segment)
+        self._writer.delete_segment(segment)
+
+    def check(self) -> None:
+        with self._lock:
+            self._writer.commit([])
+
+    def _run(self) -> None:
+        going = True
+        while going:
+            groups = [self._queue.get(), *self._queue.drain()]
+            with self._lock:
+                going = write_groups(self._writer, groups, self._post)
+
+    def _post(self, event: ev.Event) -> None:
+        if isinstance(event, ev.GroupDurable):
+            self._worker.world.checkers.durable(self._worker.name, event.segment, self._submitted.popleft())
+        self._worker.post(event)
+
+
+class RecoveryTask:
+    """Two tasks that open shards."""
+
+    def __init__(self, worker: SimWorker, recovering: Recovering) -> None:
+        self._worker, self._recovering = worker, recovering
+        self._queue = Mailbox(worker)
+        self._second = Mailbox(worker)
+        self._turn = 0
+        for queue in (self._queue, self._second):
+            worker.spawn(lambda queue=queue: self._run(queue))
+
+    def recover(self, node: str, entry: Any) -> None:
+        self._turn += 1
+        (self._queue if self._turn % 2 else self._second).put((node, entry))
+
+    def _run(self, queue: Mailbox) -> None:
+        while True:
+            node, entry = queue.get()
+            self._worker.sleep(self._worker.sim.delay(100, 5_000))
+            self._recovering.open(node, entry, self._post)
+
+    def _post(self, event: ev.Event) -> None:
+        worker = self._worker
+        if isinstance(event, ev.ShardRecovered):
+            content = dict(event.store.scan(b""))
+            worker.world.checkers.model.recovered(worker.name, event.entry, content)
+            worker.sim.trace(
+                f"{worker.name} opens {event.entry.shard} under token {event.entry.token} at commit "
+                f"{worker.world.checkers.model.shard(event.entry.shard).number}",
+                *(worker.name, event.entry.shard),
+            )
+        worker.post(event)
+
+
+class SnapshotTask:
+    """Publishes checkpoints one after the other."""
+
+    def __init__(self, worker: SimWorker, publishing: Publishing, scratch: str) -> None:
+        self._worker, self._publishing, self._scratch = worker, publishing, scratch
+        self._queue = Mailbox(worker)
+        worker.spawn(self._run)
+
+    def checkpoint_path(self, shard: str, token: int, number: int) -> str:
+        return f"{self._scratch}/checkpoint-{shard}-{token}-{number}-{self._worker.sim.number()}"
+
+    def publish(self, shard: str, token: int, last_commit: int, path: str) -> None:
+        self._queue.put((shard, token, last_commit, path))
+
+    def _run(self) -> None:
+        while True:
+            shard, token, last_commit, path = self._queue.get()
+            self._publishing.publish(shard, token, last_commit, path, self._post)
+            self._worker.world.storage.drop_checkpoint(path)
+
+    def _post(self, event: ev.Event) -> None:
+        world = self._worker.world
+        if isinstance(event, ev.SnapshotPublished):
+            world.checkers.ledger.published(event.shard, event.last_commit)
+            world.sim.trace(
+                f"{self._worker.name} has a snapshot of {event.shard} up to commit {event.last_commit}",
+                *(self._worker.name, event.shard),
+            )
+            world.checkers.manifests.published(event.shard)
+        self._worker.post(event)
+
+
+class Transport:
+    """Deliveries over connections to peers, answers over theirs."""
+
+    def __init__(self, worker: SimWorker) -> None:
+        self._worker = worker
+        self._connections: dict[str, Connection] = {}
+        self._sends: list[tuple[str, int, Send]] = []
+        self._answers: list[tuple[Connection, ev.Event]] = []
+
+    def send(self, address: str, token: int, send: Send) -> None:
+        self._worker.world.checkers.sent(self._worker.name, send)
+        self._sends.append((address, token, send))
+
+    def ack(self, route: Any, channel: str, target: str, epoch: int, index: int) -> None:
+        self._worker.world.checkers.acks.acked(self._worker.name, channel, target, epoch, index)
+        self._answers.append((route, ev.AckCame(channel, target, epoch, index)))
+
+    def refuse(self, route: Any, channel: str, target: str, epoch: int, moved: bool) -> None:
+        self._answers.append((route, ev.RefusalCame(channel, target, epoch, moved)))
+
+    def flush(self) -> None:
+        sends, self._sends = self._sends, []
+        answers, self._answers = self._answers, []
+        for address, token, send in sends:
+            connection = self._to(address)
+            if connection is not None:
+                connection.to_server((send, token, encode_batch(send.batch)))
+        for route, event in answers:
+            route.to_client(event)
+
+    def _to(self, address: str) -> Connection | None:
+        worker, world = self._worker, self._worker.world
+        connection = self._connections.get(address)
+        if connection is None or connection.broken:
+            server = world.workers[address]
+            made = world.network.connect(worker, server, lambda message: deliver(made, server, message), worker.post)
+            made.on_broken = lambda: worker.post(ev.PeerLost(address))
+            connection = self._connections[address] = made
+            if not server.alive:
+                made.cut()
+        return connection
+
+
+def deliver(connection: Connection, server: SimWorker, message: tuple[Send, int, bytes]) -> None:
+    send, token, data = message
+    batch = decode_batch(data)
+    event = ev.DeliveryCame(send.channel, send.node, send.target, token, send.epoch, send.index, batch, connection)
+    server.post(event)
+
+
+class InjectorLine:
+    """The line to the leading injector (see :class:`millwheel.adapters.injector_client.InjectorClient`)."""
+
+    def __init__(self, worker: SimWorker) -> None:
+        self._worker = worker
+        self._desk = ReportDesk()
+        self._watermarks = Watermarks()
+        self._leader = ""
+        self._connection: Connection | None = None
+        self._flushing = False
+        worker.session.watch_members("injector-leader", self._leader_changed)
+
+    def report(self, node: str, reports: Sequence[ShardReport]) -> None:
+        self._desk.put(node, reports)
+        self._flush_soon()
+
+    def forget(self, shard: str) -> None:
+        self._desk.forget(shard)
+
+    def _flush_soon(self) -> None:
+        if self._connection is not None and not self._flushing:
+            self._flushing = True
+            self._worker.later(_FRAME_US, self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._connection is not None and self._desk.waiting():
+            self._connection.to_server(self._desk.take())
+
+    def _leader_changed(self, members: Mapping[str, bytes]) -> None:
+        self._leader = next(iter(members), "")
+        if self._connection is None:
+            self._connect()
+        elif self._connection.server.name != self._leader:
+            self._connection.cut()
+
+    def _connect(self) -> None:
+        world = self._worker.world
+        server: SimInjector | None = world.injectors.get(self._leader)
+        if self._connection is not None or server is None:
+            return
+        connection = server.accept(self._worker, self._hear)
+        connection.on_broken = self._broken
+        self._connection = connection
+        self._desk.begin()
+        self._flush_soon()
+
+    def _broken(self) -> None:
+        self._connection = None
+        self._worker.later(self._worker.sim.delay(*_RECONNECT_US), self._connect)
+
+    def _hear(self, message: pb.Broadcast) -> None:
+        risen = self._watermarks.rise({mark.node: mark.watermark_us for mark in message.watermarks})
+        if risen:
+            self._worker.post(ev.WatermarksRose(risen))
+        for known in message.known:
+            self._worker.post(ev.TokenKnown(known.shard, known.token))
+
+
+class MasterLine:
+    """The lines of the masters that attached to this worker."""
+
+    def __init__(self, worker: SimWorker) -> None:
+        self._worker = worker
+
+    def released(self, shard: str, token: int, last_commit: int) -> None:
+        self._worker.world.checkers.ledger.released[shard, token] = last_commit
+        name = self._worker.name
+        self._tell(mev.ShardReleased(incarnation=name, shard=shard, token=token, last_commit=last_commit))
+
+    def load(self, loads: Sequence[tuple[str, int, int, int]]) -> None:
+        rows = tuple(
+            mev.ShardLoad(shard=shard, token=token, records=records, state_bytes=0, busy_us=busy)
+            for shard, token, records, busy in loads
+        )
+        if rows:
+            self._tell(mev.LoadReported(incarnation=self._worker.name, loads=rows))
+
+    def _tell(self, event: mev.Event) -> None:
+        for master in list(self._worker.masters):
+            master(event)

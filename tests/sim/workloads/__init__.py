@@ -1,0 +1,21 @@
+"""What a simulated cluster works on, and what must have come out of it in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.sim.workloads.accounts import Accounts
+from tests.sim.workloads.base import Workload
+from tests.sim.workloads.graphs import Graphs
+from tests.sim.workloads.numbers import Numbers
+from tests.sim.workloads.windows import Windows
+
+WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
+    "numbers": Numbers,
+    "accounts": Accounts,
+    "windows": Windows,
+    "graphs": Graphs,
+}
+"""(seed, size from 0 to 1) -> a workload."""
+
+__all__ = ["WORKLOADS", "Workload"]

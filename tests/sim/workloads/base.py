@@ -1,0 +1,102 @@
+"""What all workloads have in common: rows from a seed, a pipeline over them, and an oracle that knows the results."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from millwheel.core.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions
+from millwheel.ports import Clock
+from millwheel.workers.assembly import Assembly, Outside
+from millwheel.workers.shard import ShardLimits
+from tests.sim.kernel import SECOND, START_US, Failure
+from tests.sim.outside import MemorySinks, MemorySource
+
+__all__ = ["SECOND", "START_US", "Workload", "by", "equal"]
+
+
+def by(*fields: str) -> KeySpec:
+    """The key taken from a field, or from several."""
+    return KeySpec(KeyKind.FIELD if len(fields) == 1 else KeyKind.FIELDS, fields)
+
+
+def equal(what: str, got: Counter[Any], want: Counter[Any]) -> None:
+    """Raise Failure with what is missing and what is too much."""
+    if got != want:
+        missing, extra = want - got, got - want
+        records = [
+            str(part) for place in [*missing, *extra][:5] for part in (place if type(place) is tuple else [place])
+        ]
+        raise Failure(
+            f"results are those of a run without faults: {what}: missing {list(missing.items())[:5]}, "
+            f"too many {list(extra.items())[:5]}",
+            (what, *records),
+        )
+
+
+class Workload:
+    """``rows`` are what there is to read, by stream and partition; ``code`` the callbacks, by name."""
+
+    def __init__(self, seed: int, size: float) -> None:
+        self.rng = random.Random(seed ^ 0x5EED)
+        self.size = size
+        self.settle_us = SECOND // 5
+        self.sinks = MemorySinks(self.look)
+        self.rows: dict[str, dict[str, list[Any]]] = {}
+        self.code: dict[str, Any] = {}
+        rng = self.rng
+        self.productions = rng.choice([Productions.STRONG, Productions.STRONG, Productions.WEAK])
+        self.delivery = Delivery.EXACTLY_ONCE
+        self.limits = ShardLimits(
+            bundle=rng.choice([1, 7, 40]),
+            timers=rng.choice([1, 10]),
+            window=rng.choice([5, 50, 500]),
+            pending=rng.choice([20, 500]),
+            in_flight=rng.choice([1, 4]),
+            weak_in_flight=rng.choice([4, 64]),
+            straggler_us=rng.choice([20_000, 1_000_000]),
+        )
+        self.span_us = rng.choice([0, SECOND, 4 * SECOND])
+        self.now: Callable[[], int] = lambda: START_US + self.span_us
+        self._root = Path(tempfile.mkdtemp(prefix="sim-"))
+        (self._root / "inputs").mkdir()
+
+    def count(self, low: int, high: int) -> int:
+        """How many of something, scaled by the size."""
+        return self.rng.randint(low, max(low, int(high * self.size)))
+
+    def spec(self) -> PipelineSpec:
+        raise AssertionError("a workload has a pipeline")
+
+    def look(self, stream: str, row: Any) -> None:
+        """A row becomes visible in a sink; raise Failure when it never may."""
+
+    def check(self) -> None:
+        """Raise Failure unless every sink holds exactly what it must."""
+
+    def close(self) -> None:
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def _released(self, rows: int) -> int:
+        """The rows are written evenly over ``span_us``."""
+        passed = self.now() - START_US
+        return rows if passed >= self.span_us else rows * passed // self.span_us
+
+    def assembly(self, clock: Clock) -> Assembly:
+        """What builds the shards of one worker."""
+        sources = {stream: MemorySource(rows, self._released) for stream, rows in self.rows.items()}
+        for stream, source in sources.items():
+            path = self._root / "inputs" / f"{stream}.json"
+            if not path.exists():
+                path.write_bytes(msgspec.json.encode(source.partitions()))
+        outside = Outside(
+            lambda spec, *_: sources[spec.options["stream"]], self.sinks.build, lambda name, folder: self.code[name]
+        )
+        return Assembly(self.spec(), str(self._root), clock, outside, self.limits)

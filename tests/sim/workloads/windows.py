@@ -1,0 +1,163 @@
+"""Declarative windows and timers over data that is out of order and late, against an oracle."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from millwheel.api import Computation, ListState
+from millwheel.core.records import Domain
+from millwheel.core.spec import (
+    AggregateSpec,
+    ComputationSpec,
+    InputSpec,
+    PipelineSpec,
+    SinkSpec,
+    SourceSpec,
+    StreamSpec,
+    WindowSpec,
+)
+from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
+
+DELAY_US = 3 * SECOND
+WAIT_US = 5 * SECOND
+
+
+class Reminder(Computation):
+    """Each record sets a timer; when it fires, every record at or before its time has been seen."""
+
+    seen = ListState(int)
+
+    def process_record(self, ctx: Any, record: Any) -> None:
+        self.seen.append(record.timestamp)
+        ctx.set_timer(f"{record.value['p']}/{record.value['n']}", record.timestamp + WAIT_US, Domain.EVENT)
+
+    def process_timer(self, ctx: Any, timer: Any) -> None:
+        before = sum(1 for at in self.seen if at <= timer.at)
+        ctx.produce("reminders", {"key": ctx.key, "tag": timer.tag, "before": before})
+
+
+class Windows(Workload):
+    """A source with late records → three kinds of windows, and windows over their results → sinks."""
+
+    def __init__(self, seed: int, size: float = 1.0) -> None:
+        super().__init__(seed, size)
+        self.code = {"sim:Reminder": Reminder}
+        self.keys = self.rng.choice([1, 4, 15])
+        self.size_us = self.rng.choice([2, 10]) * SECOND
+        self.every_us = self.size_us // self.rng.choice([2, 5])
+        self.gap_us = self.rng.choice([1, 3]) * SECOND
+        self.rows = {"clicks": {f"p{i}": self._partition(i) for i in range(self.rng.randint(1, 3))}}
+
+    def _partition(self, number: int) -> list[Any]:
+        rng, rows, time = self.rng, [], START_US
+        for n in range(self.count(0, 100)):
+            time += rng.randint(0, SECOND)
+            late = rng.random() < 0.05
+            stamp = time - (60 * SECOND if late else rng.randint(0, DELAY_US - 1))
+            rows.append({"key": f"k{rng.randrange(self.keys)}", "n": n, "p": number, "ts": stamp})
+        return rows
+
+    def spec(self) -> PipelineSpec:
+        source = SourceSpec("memory", {"stream": "clicks"})
+        stream = StreamSpec("clicks", source, timestamp="ts", max_delay_us=DELAY_US)
+        count = (AggregateSpec("count", "count"), AggregateSpec("sum", "sum", "n"))
+        given = (InputSpec("clicks", by("key")),)
+        computations = (
+            self._window("tumbling", given, WindowSpec("tumbling", {"size_us": self.size_us}), count),
+            self._window(
+                "sliding", given, WindowSpec("sliding", {"size_us": self.size_us, "every_us": self.every_us}), count
+            ),
+            self._window("session", given, WindowSpec("session", {"gap_us": self.gap_us}), count),
+            self._window(
+                "again",
+                (InputSpec("tumbling_out", by("count")),),
+                WindowSpec("tumbling", {"size_us": 2 * self.size_us}),
+                (AggregateSpec("windows", "count"), AggregateSpec("total", "sum", "sum")),
+            ),
+            ComputationSpec(
+                "reminder", given, ("reminders",), callback="sim:Reminder", productions=self.productions, max_attempts=1
+            ),
+        )
+        streams = ("tumbling_out", "sliding_out", "session_out", "again_out", "reminders", "dead_letters")
+        return PipelineSpec(
+            "sim", (stream,), computations, tuple(SinkSpec(name, "memory") for name in streams), "/nowhere"
+        )
+
+    def _window(
+        self, name: str, inputs: tuple[InputSpec, ...], window: WindowSpec, aggregates: tuple[AggregateSpec, ...]
+    ) -> ComputationSpec:
+        return ComputationSpec(name, inputs, (f"{name}_out",), window=window, aggregates=aggregates)
+
+    # --- the oracle
+
+    def on_time(self) -> Iterator[dict[str, Any]]:
+        """The records that are not further behind their own partition than the delay."""
+        for rows in self.rows["clicks"].values():
+            highest = -(2**63)
+            for row in rows:
+                if row["ts"] >= highest - DELAY_US:
+                    yield row
+                highest = max(highest, row["ts"])
+
+    def check(self) -> None:
+        rows = list(self.on_time())
+        tumbling = self._grouped((row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in rows)
+        equal("tumbling", self._found("tumbling_out"), self._counted(tumbling))
+        sliding = self._grouped((row["key"], start, row["n"]) for row in rows for start in self._starts(row["ts"]))
+        equal("sliding", self._found("sliding_out"), self._counted(sliding))
+        equal("session", self._found("session_out"), self._counted(self._sessions(rows)))
+        again: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for (_, start), ns in tumbling.items():
+            last = start + self.size_us - 1
+            again[len(ns), last - last % (2 * self.size_us)].append(sum(ns))
+        got = Counter((r["count"], r["window_start"], r["windows"], r["total"]) for r in self.sinks.rows("again_out"))
+        equal("again", got, Counter({(c, at, len(s), sum(s)): 1 for (c, at), s in again.items()}))
+        self._check_reminders(rows)
+        equal("dead_letters", Counter(letters=len(self.sinks.rows("dead_letters"))), Counter(letters=0))
+
+    def _check_reminders(self, rows: list[dict[str, Any]]) -> None:
+        stamps: dict[str, list[int]] = defaultdict(list)
+        for row in rows:
+            stamps[row["key"]].append(row["ts"])
+        want = Counter(
+            (row["key"], f"{row['p']}/{row['n']}", sum(1 for at in stamps[row["key"]] if at <= row["ts"] + WAIT_US))
+            for row in rows
+        )
+        equal("reminders", Counter((r["key"], r["tag"], r["before"]) for r in self.sinks.rows("reminders")), want)
+
+    def _starts(self, stamp: int) -> Iterator[int]:
+        start = stamp - stamp % self.every_us
+        while start > stamp - self.size_us:
+            yield start
+            start -= self.every_us
+
+    @staticmethod
+    def _grouped(rows: Iterator[tuple[str, int, int]]) -> dict[tuple[str, int], list[int]]:
+        found: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for key, start, n in rows:
+            found[key, start].append(n)
+        return found
+
+    def _sessions(self, rows: list[dict[str, Any]]) -> dict[tuple[str, int], list[int]]:
+        found: dict[tuple[str, int], list[int]] = {}
+        by_key: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for row in rows:
+            by_key[row["key"]].append((row["ts"], row["n"]))
+        for key, pairs in by_key.items():
+            start, last = 0, -(2**62)
+            for at, n in sorted(pairs):
+                if at >= last + self.gap_us:
+                    start = at
+                last = at
+                found.setdefault((key, start), []).append(n)
+        return found
+
+    @staticmethod
+    def _counted(groups: dict[tuple[str, int], list[int]]) -> Counter[Any]:
+        return Counter({(key, start, len(ns), sum(ns)): 1 for (key, start), ns in groups.items()})
+
+    def _found(self, stream: str) -> Counter[Any]:
+        rows = self.sinks.rows(stream)
+        return Counter((r["key"], r["window_start"], r["count"], r["sum"]) for r in rows)
