@@ -48,6 +48,16 @@ def check_trigger(given: Any) -> Trigger:
     raise ValueError(f"trigger={given!r} is no trigger; write for example AfterWatermark(early=AfterCount(2))")
 
 
+def check_partition(key: Any) -> str:
+    """``key`` if it names what records come from."""
+    if isinstance(key, str) and key:
+        return key
+    raise TypeError(
+        f"key={key!r}: it names what the records come from, such as a file, and is text; the keys of consumers are "
+        "taken from the records"
+    )
+
+
 def stamped(value: Any, stream: StreamSpec, timestamp: int) -> Any:
     """A copy of ``value`` whose timestamp field says ``timestamp``, in the unit of the stream."""
     if ":" in stream.timestamp:

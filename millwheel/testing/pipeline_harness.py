@@ -30,7 +30,7 @@ from millwheel.sources.base import Source
 from millwheel.spec.loading import load_object
 from millwheel.spec.problems import unknown
 from millwheel.testing import pushed
-from millwheel.testing.arguments import check_time, stamped
+from millwheel.testing.arguments import check_partition, check_time, stamped
 from millwheel.testing.inspection import callback_state, remembered, timers_of, window_state
 from millwheel.testing.memory_cluster import ClusterOptions, ManualClock, MemoryCluster
 from millwheel.testing.pushed import DEFAULT_PARTITION, PushedStream
@@ -98,25 +98,23 @@ class PipelineHarness:
         if timestamp is not None:
             spec = self.spec.stream(stream)
             values = [stamped(each, spec, check_time(timestamp, "timestamp")) for each in values]
-        if key is not None and (not isinstance(key, str) or not key):
-            raise TypeError(
-                f"key={key!r}: it names what the records come from, such as a file, and is text; the keys of consumers "
-                "are taken from the records"
-            )
-        source.push(values, key or DEFAULT_PARTITION)
+        source.push(values, DEFAULT_PARTITION if key is None else check_partition(key))
         self._look([source])
 
-    def advance_watermark(self, t: int, stream: str | None = None) -> None:
-        """No record of ``stream`` (of all streams with a source) before ``t`` will be pushed, except late ones."""
+    def advance_watermark(self, t: int, stream: str | None = None, key: str | None = None) -> None:
+        """No record of ``stream`` (of all streams with a source) before ``t`` will be pushed, except late ones; with a
+        ``key``, none from there (see :meth:`push`): the stream waits for the others."""
         check_time(t, "the watermark")
+        partition = None if key is None else check_partition(key)
         streams = self._chosen(stream)
         for each in streams:
-            if t < each.watermark:
+            before = each.highest_watermark() if partition is None else each.watermark_of(partition)
+            if t < before:
                 raise ValueError(
-                    f"a watermark never goes back: that of {each.name!r} is {each.watermark}, and {t} is before that"
+                    f"a watermark never goes back: that of {each.name!r} is {before}, and {t} is before that"
                 )
         for each in streams:
-            each.state_watermark(t)
+            each.state_watermark(t, partition)
         self._look(streams)
 
     def finish(self, stream: str | None = None) -> None:

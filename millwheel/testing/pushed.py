@@ -41,6 +41,7 @@ class PushedStream:
         self.bounded = False
         """True once the stream was finished."""
         self.watermark = MIN_TIME
+        """What new partitions begin with."""
         self._logs: dict[str, list[_Row]] = {DEFAULT_PARTITION: []}
         self._pushes = 0
         self._schema: Any = None
@@ -51,14 +52,27 @@ class PushedStream:
     def push(self, values: Sequence[Any], partition: str = DEFAULT_PARTITION) -> None:
         """Append records, which are read together."""
         self._pushes += 1
-        log = self._logs.setdefault(partition, [_Row(None, 0, self.watermark)])
-        log += [_Row(deepcopy(value), self._pushes, self.watermark) for value in values]
+        watermark, log = self.watermark_of(partition), self._log(partition)
+        log += [_Row(deepcopy(value), self._pushes, watermark) for value in values]
 
-    def state_watermark(self, watermark: int) -> None:
-        """Say that nothing before ``watermark`` follows, in every partition."""
-        self.watermark = watermark
-        for log in self._logs.values():
+    def watermark_of(self, partition: str) -> int:
+        """What was last said of a partition."""
+        log = self._logs.get(partition)
+        return log[-1].watermark if log else self.watermark
+
+    def highest_watermark(self) -> int:
+        """The highest of all partitions."""
+        return max(self.watermark, *(self.watermark_of(partition) for partition in self._logs))
+
+    def state_watermark(self, watermark: int, partition: str | None = None) -> None:
+        """Say that nothing before ``watermark`` follows, in one partition or in all that there are and will be."""
+        if partition is None:
+            self.watermark = watermark
+        for log in self._logs.values() if partition is None else (self._log(partition),):
             log.append(_Row(None, 0, watermark))
+
+    def _log(self, partition: str) -> list[_Row]:
+        return self._logs.setdefault(partition, [_Row(None, 0, self.watermark)])
 
     def finish(self) -> None:
         """Say that nothing follows at all."""

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from millwheel.core.keys import key_hash
 from millwheel.core.records import Domain
 from millwheel.errors import MillwheelError, PipelineError
 from millwheel.spec import load_pipeline
@@ -295,6 +296,43 @@ def test_a_key_of_its_own_is_the_name_of_where_records_come_from(tmp_path: Path)
         assert sorted((row["key"], row["n"]) for row in harness.read("out")) == [
             ("a.csv", 2), ("b.csv", 2), ("c.csv", 2), ("pushed", 1),
         ]  # fmt: skip
+
+
+def _of_keys(folder: Path, trigger: str) -> Path:
+    (folder / "p.yaml").write_text(
+        "pipeline: p\nstreams: {s: {source: {files: {path: '*.csv', format: csv}}, timestamp: t}}\n"
+        f"computations: {{c: {{input: [s], window: {{tumbling: 10us}}, trigger: {trigger}, aggregate: {{n: count}}, "
+        "output: out}}\n"
+    )
+    return folder / "p.yaml"
+
+
+def test_a_stream_stands_where_the_slowest_of_its_partitions_stands(tmp_path: Path) -> None:
+    with PipelineHarness(_of_keys(tmp_path, "default")) as harness:
+        harness.push("s", {"t": 1}, key="a.csv")
+        harness.push("s", {"t": 2}, key="b.csv")
+        harness.advance_watermark(10, "s", "a.csv")
+        harness.push("s", {"t": 5}, key="a.csv")
+        harness.push("s", {"t": 6}, key="b.csv")
+        assert harness.counters["late"] == 1, "a.csv was complete up to 10"
+        assert harness.watermark("c") < 10
+        with pytest.raises(ValueError, match="that of 's' is 10"):
+            harness.advance_watermark(9, "s")
+        harness.advance_watermark(10, "s")
+        assert sorted((row["key"], row["n"]) for row in harness.read("out")) == [("a.csv", 1), ("b.csv", 2)]
+
+
+def test_a_percentile_watermark_does_not_wait_for_the_slowest(tmp_path: Path) -> None:
+    with PipelineHarness(_of_keys(tmp_path, "{repeat: {after_percentile_watermark: 0.5}}"), shards=4) as harness:
+        ahead = [f"{n}.csv" for n in range(40)]
+        for name in ahead:
+            harness.push("s", {"t": 1}, key=name)
+        slow = harness._cluster.shard_of("source.s", key_hash("pushed")).identity.shard
+        for name in ahead:
+            if harness._cluster.shard_of("source.s", key_hash(name)).identity.shard != slow:
+                harness.advance_watermark(10, "s", name)
+        assert harness.watermark("c") < 10
+        assert len(harness.read("out")) == len(ahead), "three of four shards have passed the end"
 
 
 def test_the_sources_of_the_file_may_run(tmp_path: Path, make: Make) -> None:
