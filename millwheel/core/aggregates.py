@@ -73,6 +73,13 @@ class Function:
     options: tuple[str, ...] = ()
 
 
+def check_fits(function: str, name: str, value: Any) -> Any:
+    """The value, unless it is a whole number that no state can hold: an expression may make one."""
+    if type(value) is int and not -(2**63) <= value < 2**64:
+        raise wrong(function, name, value, "whole numbers of at most 64 bits")
+    return value
+
+
 def wrong(function: str, name: str, value: Any, wanted: str) -> RecordError:
     """The error of a value that a function cannot use."""
     where = f"of field {name!r} " if name else ""

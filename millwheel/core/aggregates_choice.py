@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millwheel.core.aggregates import Aggregator, Function, wrong
+from millwheel.core.aggregates import Aggregator, Function, check_fits, wrong
 
 
 def _check_ordered(function: str, value: Any, name: str) -> Any:
     kind = type(value)
     if kind is str or kind is int or (kind is float and not math.isnan(value)):
-        return value
+        return check_fits(function, name, value)
     raise wrong(function, name, value, "a number or text")
 
 
@@ -54,7 +54,11 @@ class ByTime(Aggregator[list[Any]]):
     """first or last by timestamp: [timestamp, value]. Among equal timestamps arrival decides."""
 
     def __init__(self, function: str) -> None:
+        self._function = function
         self._last = function == "last"
+
+    def check(self, value: Any, name: str) -> Any:
+        return check_fits(self._function, name, value)
 
     def create(self) -> list[Any]:
         return []
@@ -104,6 +108,9 @@ class Collect(Aggregator[list[Any]]):
 
     subtracts = True
 
+    def check(self, value: Any, name: str) -> Any:
+        return check_fits("collect", name, value)
+
     def create(self) -> list[Any]:
         return []
 
@@ -138,7 +145,7 @@ class CountDistinct(Aggregator[dict[Any, int]]):
         if kind is list:
             value, kind = _tuples(value), tuple
         if kind in (str, int, bytes, tuple) or (kind is float and not math.isnan(value)):
-            return value
+            return check_fits("count_distinct", name, value)
         raise wrong("count_distinct", name, value, "text, a number, bytes or a list of them")
 
     def create(self) -> dict[Any, int]:

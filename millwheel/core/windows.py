@@ -108,7 +108,7 @@ class Sliding:
         if changes and self.size % self.every:
             raise ValueError(
                 f"emit: changes needs a size that is a multiple of the slide; {duration_text(self.size)} is no "
-                f"multiple of {duration_text(self.every)}"
+                f"multiple of {duration_text(self.every)}; write a slide that divides it"
             )
 
     def assign(self, timestamp: int) -> Sequence[Window]:
@@ -232,8 +232,18 @@ class Custom:
         return self.merge_all is not None
 
     def assign(self, timestamp: int) -> Sequence[Window]:
-        windows = sorted((Window(*pair) for pair in self.assign_to(timestamp)), key=lambda window: window.end)
+        given = self.assign_to(timestamp)
+        try:
+            windows = sorted((Window(*pair) for pair in given), key=lambda window: window.end)
+        except TypeError:
+            raise ValueError(
+                f"a custom window function returned {given!r:.200}; it must return a list of (start, end) pairs"
+            ) from None
         for window in windows:
+            if type(window.start) is not int or type(window.end) is not int:
+                raise ValueError(
+                    f"a custom window function returned {tuple(window)}: start and end must be whole numbers of µs"
+                )
             if window.start >= window.end:
                 raise ValueError(
                     f"a custom window function returned {tuple(window)}: the start must lie before its end"
@@ -241,7 +251,19 @@ class Custom:
         return windows
 
     def merge(self, windows: Sequence[Window]) -> Sequence[Sequence[Window]]:
-        return self.merge_all(sorted(windows)) if self.merge_all else [[window] for window in windows]
+        if self.merge_all is None:
+            return [[window] for window in windows]
+        groups = self.merge_all(sorted(windows))
+        try:
+            members = sorted(window for group in groups for window in group)
+        except TypeError:
+            members = []
+        if members != sorted(windows):
+            raise ValueError(
+                f"a custom merge function returned {groups!r:.200} for {sorted(windows)!r:.200}; it must return groups "
+                "(lists) in which each window is once"
+            )
+        return groups
 
 
 def _init(target: Any, **fields: Any) -> None:

@@ -14,6 +14,7 @@ from millwheel.core.triggers import Default
 from millwheel.spec.code import CodeChecks
 from millwheel.spec.computations import read_computation
 from millwheel.spec.document import parse, read_text
+from millwheel.spec.field_types import check_field_types
 from millwheel.spec.kinds import Kind
 from millwheel.spec.loading import load_object
 from millwheel.spec.nodes import Node
@@ -162,6 +163,7 @@ def _unloaded(**options: Any) -> Default:
 def _check(reader: Reader, top: Node, parts: _Parts, check_code: bool) -> None:
     spec = parts.spec
     check_streams(reader, spec, top, uncertain_names(reader, top))
+    check_field_types(reader, spec, top)
     if not check_code:
         return
     checks = CodeChecks(reader, spec, top)

@@ -18,7 +18,7 @@ from millwheel.core.records import DeadLetter, Domain
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec
 from millwheel.core.timers import Due, TimerQueue
 from millwheel.core.times import MAX_TIME
-from millwheel.core.window_calls import Group
+from millwheel.core.window_calls import Group, tag_of
 from millwheel.core.window_machine import AlignedMachine
 from millwheel.core.window_specs import machine_from_spec
 from millwheel.core.windowing import Effects, LateRecord, Times
@@ -43,6 +43,8 @@ class WindowCells:
         self._cells: dict[tuple[Key, Any], Any] = {}
         self._dirty: dict[tuple[Key, Any], None] = {}
         self._prefixes: dict[Key, bytes] = {}
+        self.unstorable: list[tuple[Key, Any, str]] = []
+        """(key, slot, why) of what could not be written; it is again what it was before the last flush."""
 
     def of(self, key: Key) -> KeyCells:
         """The slots of one key, as a window machine uses them."""
@@ -68,13 +70,20 @@ class WindowCells:
                 self._overlay.delete(self._store_key(key, slot))
                 del self._cells[key, slot]
             else:
-                self._overlay.put(self._store_key(key, slot), pack(value))
+                self._put(key, slot, value)
         self._dirty.clear()
         if len(self._cells) > self._limit:
             for place in list(self._cells)[: len(self._cells) - self._limit // 2]:
                 del self._cells[place]
         if len(self._prefixes) > self._limit:
             self._prefixes.clear()
+
+    def _put(self, key: Key, slot: Any, value: Any) -> None:
+        try:
+            self._overlay.put(self._store_key(key, slot), pack(value))
+        except (TypeError, ValueError, OverflowError) as ex:  # an aggregator or trigger of the user's made it
+            del self._cells[key, slot]
+            self.unstorable.append((key, slot, str(ex)))
 
     def drop(self, key: Key) -> None:
         """Forget what is cached of a key since the last flush: it may be half changed."""
@@ -158,7 +167,7 @@ class WindowedOperator:
         for key, group in groups:
             machine.on_groups(self._cells.of(key), key, [group], times, effects)
         self._perform(effects, turn)
-        self._cells.flush()
+        self._flush(turn)
         self._write_holds()
 
     def durable(self, number: int, now: int) -> None:
@@ -196,7 +205,7 @@ class WindowedOperator:
                 self.letter(turn, timer.key, None, max(timer.at, turn.floor), reason)
             else:
                 self._perform(effects, turn)
-                self._cells.flush()
+                self._flush(turn)
 
     # --- records -----------------------------------------------------------------------------------------
 
@@ -224,7 +233,7 @@ class WindowedOperator:
             else:
                 _join(shared, effects)
         self._perform(shared, turn)
-        self._cells.flush()
+        self._flush(turn)
 
     def _take_one_by_one(self, key: Key, records: list[tuple[Any, int]], times: Times, turn: Turn) -> None:
         for value, timestamp in records:
@@ -238,7 +247,7 @@ class WindowedOperator:
                 self.letter(turn, key, value, timestamp, f"aggregation failed: {type(ex).__name__}: {ex}")
             else:
                 self._perform(effects, turn)
-                self._cells.flush()
+                self._flush(turn)
 
     # --- effects -----------------------------------------------------------------------------------------
 
@@ -264,11 +273,25 @@ class WindowedOperator:
         for bad in effects.rejected:
             self.letter(turn, bad.key, bad.value, bad.timestamp, bad.reason)
 
+    def _flush(self, turn: Turn) -> None:
+        """Write what the windows remember. What cannot be written is told, and forgotten."""
+        self._cells.flush()
+        for key, slot, why in self._cells.unstorable:
+            reason = (
+                f"what window {tag_of(slot)} remembers cannot be stored, so its newest records are lost: {why}; "
+                "aggregators and triggers must keep plain data"
+            )
+            self.letter(turn, key, None, turn.floor, reason)
+        self._cells.unstorable.clear()
+
     def _emit(self, pane: Pane, turn: Turn) -> None:
         row = self.finish_row(pane_row(pane, self._key_names))
         identity = pack((pane.key, pane.window.start, pane.window.end, pane.index, pane.retraction))
-        for stream in self._spec.outputs:
-            turn.outputs.produce(stream, pane.key, row, pane.timestamp, identity)
+        try:
+            for stream in self._spec.outputs:
+                turn.outputs.produce(stream, pane.key, row, pane.timestamp, identity)
+        except (TypeError, ValueError, OverflowError) as ex:  # an aggregator of the user's made it
+            self.letter(turn, pane.key, row, pane.timestamp, f"the result of a window cannot be carried: {ex}")
 
     def _late(self, late: LateRecord, turn: Turn) -> None:
         turn.count("late")

@@ -105,7 +105,10 @@ def test_quantiles_are_within_one_percent(rows: list[float], q: float) -> None:
     assert made.result(_over(made, [(value, 0) for value in rows])) == pytest.approx(true, rel=0.0101)
 
 
-@given(values=st.lists(st.one_of(st.integers(), st.text(max_size=3), st.floats(allow_nan=False)), max_size=50))
+_LONGS = st.integers(-(2**63), 2**64 - 1)
+
+
+@given(values=st.lists(st.one_of(_LONGS, st.text(max_size=3), st.floats(allow_nan=False)), max_size=50))
 def test_small_distinct_counts_are_exact(values: list[Any]) -> None:
     exact, sketch = _make("count_distinct"), _make("approx_count_distinct")
     over = [(value, 0) for value in values]
