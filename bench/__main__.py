@@ -1,20 +1,63 @@
-"""``python -m bench NAME [options]``: run one measurement; without a name, list them."""
+"""``python -m bench [NAME] [options]``: run one part or tool; without a name, all parts.
+
+python -m bench A --runs 5            one part: A to H (list: python -m bench --list)
+python -m bench C --ours-only         without peers
+python -m bench A --peers bytewax     with some
+python -m bench A --quick             a proof that it works, in a minute; its figures mean nothing
+python -m bench A --resume            go on with a campaign that was interrupted
+python -m bench report                tables and plots of docs/performance.md from the figures
+python -m bench key_windows, soak     measurements with options of their own
+"""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 from pathlib import Path
 
+from bench.parts import PARTS
+from bench.rounds import Wanted
 
-def main() -> int:
-    names = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
-    if len(sys.argv) < 2 or sys.argv[1] not in names:
-        print("python -m bench NAME, where NAME is one of:", *names, sep="\n  ")
-        return 0 if len(sys.argv) < 2 else 2
-    module = importlib.import_module(f"bench.{sys.argv.pop(1)}")
-    return int(module.main() or 0)
+TOOLS = ("key_windows", "soak", "report")
+
+
+def main(arguments: list[str]) -> int:
+    if arguments and arguments[0] in TOOLS:
+        sys.argv = [f"python -m bench {arguments[0]}", *arguments[1:]]
+        return int(importlib.import_module(f"bench.{arguments[0]}").main() or 0)
+    given = _parser().parse_args(arguments)
+    if given.list:
+        print(*(f"{letter}  {part.title}" for letter, part in PARTS.items()), sep="\n")
+        return 0
+    wanted = Wanted(
+        runs=1 if given.quick and given.runs is None else given.runs or 5,
+        quick=given.quick,
+        ours_only=given.ours_only,
+        peers=tuple(name for name in given.peers.split(",") if name),
+        resume=given.resume,
+        keep=given.keep,
+        results=given.results,
+    )
+    bad = [figure for name in given.names or PARTS for figure in PARTS[name].run(wanted) if figure.correct is False]
+    return 1 if bad else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", choices=[*PARTS, []], metavar="NAME")
+    parser.add_argument("--list", action="store_true", help="what the parts are, and how long they take")
+    parser.add_argument("--quick", action="store_true", help="small input, one run, figures kept apart")
+    parser.add_argument("--runs", type=int, help="rounds, every contestant once in each (default 5)")
+    parser.add_argument("--peers", default="", help="only these, separated by commas")
+    parser.add_argument("--ours-only", action="store_true", help="no peers, no limits")
+    parser.add_argument("--resume", action="store_true", help="add what the last campaign of the part lacks")
+    parser.add_argument("--keep", action="store_true", help="keep the folders of runs, in the cache")
+    parser.add_argument("--results", type=Path, help="another file of figures")
+    return parser
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

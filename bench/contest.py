@@ -1,0 +1,142 @@
+"""One run of one system: its processes, its clock, its memory and its time-out.
+
+**The clock, for every system alike:** from the moment at which any of its processes first opens the input, until the
+last file of its results (its own commit log included, where it keeps one there) got its last byte or its final name.
+Starting interpreters, JVMs, ZooKeeper and workers is therefore outside, as is shutting down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from bench.opened import FirstOpen, last_change
+
+_SAMPLE_S = 0.5
+_TAIL = 1_500
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What to start. ``output`` is where its results appear; ``log`` gets all that it says."""
+
+    command: Sequence[str]
+    folder: Path
+    input: Path | None
+    output: Path
+    timeout_s: float
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it went. ``seconds`` is None when the clock had no start or no end; ``rss_mb`` is the peak of the sum over
+    all processes, what they share counted in each."""
+
+    code: int | None
+    seconds: float | None
+    wall_s: float
+    cpu_s: float
+    rss_mb: float
+    tail: str
+
+    @property
+    def error(self) -> str:
+        """Empty when it ended well."""
+        if self.code is None:
+            return f"did not end within its time: {self.tail}"
+        return f"ended with {self.code}: {self.tail}" if self.code else ""
+
+
+def execute(run: Run) -> Outcome:
+    """Run it to its end, or to its time-out; nothing of it is left running."""
+    run.output.mkdir(parents=True, exist_ok=True)
+    used = _children_cpu_s()
+    began = time.monotonic()
+    if run.input is None:
+        code, rss, opened = *_supervised(run), None
+    else:
+        _warm(run.input)
+        with FirstOpen(run.input) as first:
+            code, rss = _supervised(run)
+        opened = first.at
+    changed = last_change(run.output)
+    seconds = changed - opened if opened is not None and changed is not None else None
+    return Outcome(code, seconds, time.monotonic() - began, _children_cpu_s() - used, rss, _tail(run.log))
+
+
+def _supervised(run: Run) -> tuple[int | None, float]:
+    with run.log.open("wb") as log:
+        process = subprocess.Popen(
+            list(run.command), cwd=run.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            env={**os.environ, **run.env}, start_new_session=True,
+        )  # fmt: skip
+    deadline, peak = time.monotonic() + run.timeout_s, 0.0
+    try:
+        while time.monotonic() < deadline:
+            try:
+                return process.wait(_SAMPLE_S), peak
+            except subprocess.TimeoutExpired:
+                peak = max(peak, _rss_mb(process.pid))
+        return None, peak
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """A run that is over has no process any more; of one that is not, all are killed."""
+    if process.poll() is None:
+        family = [process.pid, *(child.pid for child in _family(process.pid))]
+        for pid in family:
+            _kill(pid)
+        process.wait()
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        return list(psutil.Process(pid).children(recursive=True))
+    except psutil.Error:
+        return []
+
+
+def _rss_mb(pid: int) -> float:
+    total = 0
+    for process in _family(pid):
+        try:
+            total += process.memory_info().rss
+        except psutil.Error:
+            continue
+    return total / 1e6
+
+
+def _warm(folder: Path) -> None:
+    """Read the input once, so that every run finds it in memory."""
+    for path in sorted(folder.iterdir()):
+        path.read_bytes()
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")[-_TAIL:] if log.exists() else ""

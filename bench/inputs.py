@@ -1,0 +1,111 @@
+"""The input of parts A and B: ad events in the cache, made once; the same arguments give the same bytes.
+
+One sequence of records is dealt to files by ad, in its order, as a log that is partitioned by key would hold it: the
+records of an ad are all in one file, so that the order in which a system sees them is defined.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.places import HOUSE, cache
+
+LEAST, DEVIATIONS = 30, 4.0
+"""Part B: after so many records of an ad, a cost further away than so many standard deviations is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A folder with ``jsonl/``, ``parquet/`` (the same records) and ``outliers.json``, the right answer of part B."""
+
+    folder: Path
+    records: int
+    files: int
+
+    def of(self, form: str) -> Path:
+        """The folder of files in one form: ``jsonl`` or ``parquet``."""
+        return self.folder / form
+
+    def outliers(self) -> dict[str, float]:
+        """By event id: how many standard deviations the cost is away."""
+        return msgspec.json.decode((self.folder / "outliers.json").read_bytes(), type=dict[str, float])
+
+
+def ads(records: int, files: int) -> Input:
+    """The input with so many records in so many files; made now if it is not there."""
+    made = Input(cache() / "inputs" / f"ads-{records}-{files}", records, files)
+    if not made.folder.exists():
+        unfinished = made.folder.with_suffix(".unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _make(Input(unfinished, records, files))
+        unfinished.rename(made.folder)
+    return made
+
+
+def _make(made: Input) -> None:
+    generate = _generator()
+    drawn = generate.events(generate.Load(made.records, late=0.0, duplicates=0.0), 0)
+    for form in ("jsonl", "parquet"):
+        made.of(form).mkdir(parents=True)
+    for number in range(made.files):
+        part = drawn.at(np.flatnonzero(drawn.ads % made.files == number))
+        with (made.of("jsonl") / f"events-{number:03d}.jsonl").open("w", encoding="ascii") as out:
+            out.writelines(generate.lines(part))
+        table = _table(part, generate.CLIENTS)
+        pq.write_table(table, made.of("parquet") / f"events-{number:03d}.parquet", row_group_size=65_536)
+    answer = outliers([f"{number:016x}" for number in drawn.ids.tolist()], drawn.ads.tolist(), drawn.costs.tolist())
+    (made.folder / "outliers.json").write_bytes(msgspec.json.encode(answer))
+
+
+def outliers(ids: list[str], keys: list[int], costs: list[float]) -> dict[str, float]:
+    """Part B by the plainest program there is: running mean and variance (Welford) of each key, in order."""
+    state: dict[int, tuple[int, float, float]] = {}
+    found: dict[str, float] = {}
+    for name, key, cost in zip(ids, keys, costs, strict=True):
+        count, mean, squares = state.get(key, (0, 0.0, 0.0))
+        if count >= LEAST:
+            deviation = math.sqrt(squares / (count - 1))
+            if deviation > 0 and abs((cost - mean) / deviation) > DEVIATIONS:
+                found[name] = (cost - mean) / deviation
+        count += 1
+        delta = cost - mean
+        mean += delta / count
+        state[key] = (count, mean, squares + delta * (cost - mean))
+    return found
+
+
+def _table(part: Any, clients: int) -> Any:
+    return pa.table(
+        {
+            "event_id": [f"{number:016x}" for number in part.ids.tolist()],
+            "ad_id": part.ads,
+            "client_id": part.ads % clients,
+            "uid": part.users,
+            "type": np.where(part.clicks, "click", "impression"),
+            "cost": part.costs,
+            "ts": part.times,
+        }
+    )
+
+
+def _generator() -> ModuleType:
+    """The generator of the ads example, which is a program and not in a package."""
+    spec = importlib.util.spec_from_file_location("bench_ads_generate", HOUSE / "examples" / "ads" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

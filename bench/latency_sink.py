@@ -1,0 +1,58 @@
+"""A sink that notes when each result became visible: after its commit is durable, as any sink's results do.
+
+Found by workers through the entry point in ``bench/plugins``. A line of its file is ``[seen, [[group, total, created],
+...]]``, times in seconds since 1970. The results themselves are the receipt, as with the stdout sink.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from millwheel.sinks.base import Cut
+
+
+def build(options: Mapping[str, Any], folder: str) -> LatencySink:
+    """The one option is ``path``, a folder."""
+    return LatencySink(Path(folder) / str(options["path"]))
+
+
+class LatencySink:
+    """See the module."""
+
+    flush_us = 0
+    cut_records = 50_000
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def check(self, identity: str) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def open(self, shard: str, token: int) -> LatencyWriter:
+        return LatencyWriter(self._folder / f"{shard}.jsonl")
+
+
+class LatencyWriter:
+    """Of one shard of the sink."""
+
+    publishes_aside = True
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+
+    def prepare(self, cut: Cut) -> bytes:
+        return msgspec.json.encode([[r.value["group"], r.value["total"], r.value["created"]] for r in cut.records])
+
+    def publish(self, receipt: bytes) -> None:
+        self._file.write(b"[%f,%b]\n" % (time.time(), receipt))
+
+    def sweep(self, receipts: list[bytes]) -> None:
+        """Nothing is left behind."""
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,37 @@
+"""The parts of the benchmark, by letter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench import latency, throughput
+from bench.figures import Figure
+from bench.rounds import Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """``title`` says what it measures, and about how long a round takes. ``metrics`` are the columns of its table, the
+    first of them is drawn; ``compared`` is the one of which the table gives ratios."""
+
+    title: str
+    run: Callable[[Wanted], list[Figure]]
+    metrics: tuple[str, ...]
+    compared: str = ""
+
+
+_RATES = ("records_per_s", "seconds", "cpu_s", "rss_mb")
+PARTS = {
+    "A": Part(
+        "a tumbling minute per ad, files to files; 2 minutes a round", throughput.windows, _RATES, "records_per_s"
+    ),
+    "B": Part(
+        "a Python callback per record with keyed state; 2 minutes a round", throughput.callback, _RATES, "records_per_s"
+    ),
+    "C": Part(
+        "latency of two keyed stages at 5,000 records/s; 6 minutes a round",
+        latency.latency,
+        ("p50_ms", "p95_ms", "p99_ms", "max_ms", "cpu_s", "rss_mb"),
+    ),
+}

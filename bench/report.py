@@ -1,0 +1,103 @@
+"""``python -m bench report``: the newest campaign of each part, as tables and plots, into docs/performance.md.
+
+The page has a place for each part, between ``<!-- bench:A -->`` and ``<!-- /bench:A -->``; the rest of it is prose, and
+stays. ``--results FILE`` takes another file of figures, ``--print`` writes to the terminal only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from bench.figures import Figure, latest_campaign, read
+from bench.parts import PARTS
+from bench.places import HOUSE, RESULTS
+from bench.plots import bars
+from bench.tables import of_metric, series, table
+
+PAGE = HOUSE / "docs" / "performance.md"
+PICTURES = HOUSE / "docs" / "pictures"
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench report", description=__doc__)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--print", action="store_true", help="to the terminal only")
+    given = parser.parse_args()
+    found = list(read(given.results))
+    if not found:
+        print(f"There are no figures in {given.results}; run python -m bench first", file=sys.stderr)
+        return 1
+    page = PAGE.read_text(encoding="utf-8")
+    for part in PARTS:
+        campaign = latest_campaign(found, part)
+        if not campaign:
+            continue
+        text = section(part, campaign)
+        if given.print:
+            print(f"## {part}\n\n{text}\n")
+            continue
+        page = place(page, part, text + picture(part, campaign))
+    if not given.print:
+        PAGE.write_text(page, encoding="utf-8")
+    return 0
+
+
+def section(part: str, campaign: list[Figure]) -> str:
+    """What was measured on what, and the table."""
+    metrics = [name for name in PARTS[part].metrics if any(name in figure.metrics for figure in campaign)]
+    lines = [conditions(campaign), "", table(series(campaign), metrics, PARTS[part].compared)]
+    failed = {f"{figure.contestant}: {_first_line(figure.error)}" for figure in campaign if figure.error}
+    return "\n".join([*lines, *(["", *(f"- {text}" for text in sorted(failed))] if failed else [])])
+
+
+def conditions(campaign: list[Figure]) -> str:
+    """Machine, versions and settings in a sentence each."""
+    on, settings = campaign[-1].machine, campaign[-1].settings
+    versions = ", ".join(f"{name} {version}" for name, version in dict(on.get("versions", {})).items())
+    chosen = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
+    loads = [figure.machine.get("load", 0) for figure in campaign]
+    return (
+        f"Median (least to greatest) of runs in alternation, {campaign[0].at[:10]}; {on.get('cpu')}, {on.get('cores')} "
+        f"cores, {on.get('memory_gib')} GiB, {on.get('system')}, Python {on.get('python')}; {versions}. "
+        f"Settings: {chosen}. Load of the machine before a run: {min(loads)} to {max(loads)}."
+    )
+
+
+def picture(part: str, campaign: list[Figure]) -> str:
+    """Draw the part's first metric; the reference to the picture, or nothing when there is nothing to draw."""
+    metric = PARTS[part].metrics[0]
+    rows = [
+        (f"{name}{f', {variant}' if variant else ''}", found)
+        for (name, variant), runs in series(campaign).items()
+        if (found := of_metric(runs, metric)) is not None
+    ]
+    if not rows:
+        return ""
+    path = PICTURES / f"bench_{part.lower()}.svg"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(bars(f"{part}: {PARTS[part].title.partition(';')[0]}, {metric}", rows), encoding="utf-8")
+    return f"\n\n![{part}](pictures/{path.name})"
+
+
+def place(page: str, part: str, text: str) -> str:
+    """The page with the part's place filled. Raises ValueError when the page has no such place."""
+    begin, end = f"<!-- bench:{part} -->", f"<!-- /bench:{part} -->"
+    filled, count = re.subn(
+        f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}\n{text}\n{end}", page, flags=re.DOTALL
+    )
+    if count != 1:
+        raise ValueError(f"docs/performance.md has {count} places for part {part}; it needs one: {begin} {end}")
+    return filled
+
+
+def _first_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1][:200] if lines else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
