@@ -92,7 +92,7 @@ def _consumers(spec: PipelineSpec, top: Node) -> Iterable[tuple[str, Node]]:
 
 
 def check_cycles(reader: Reader, spec: PipelineSpec, top: Node, has_timer: Callable[[str], bool]) -> None:
-    """Every cycle must contain a callback with timers.
+    """Every cycle must contain a callback with timers; one of several computations is worth a warning.
 
     Records may go round only through ``process_timer``: without one a record could chase itself at full speed for
     ever. ``has_timer(computation)`` says whether its class defines ``process_timer``.
@@ -106,6 +106,14 @@ def check_cycles(reader: Reader, spec: PipelineSpec, top: Node, has_timer: Calla
             "keep records in state and send them on from process_timer"
         )
         reader.bad(find(top, "computations", cycle[0], "output"), text)
+    for cycle in _cycles({name: [after for after in afters if after != name] for name, afters in edges.items()}):
+        place = find(top, "computations", cycle[0], "output")
+        text = (
+            f"event time stands still in the cycle {' -> '.join([*cycle, cycle[0]])}: its timers must be set by the "
+            "wall clock (Domain.PROCESSING), and the run does not end by itself; one computation that consumes its own "
+            "output has neither limit"
+        )
+        reader.problems.warn(place.line, place.path, text)
 
 
 def _edges(spec: PipelineSpec) -> dict[str, list[str]]:

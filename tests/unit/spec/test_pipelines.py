@@ -147,6 +147,17 @@ def test_a_longer_cycle_is_shown_once(problems: Any) -> None:
     assert "the cycle c -> d -> c has no timer" in found
 
 
+def test_a_longer_cycle_is_warned_about_and_one_of_a_single_computation_is_not(folder: Path) -> None:
+    more = "  d: {input: out, callback: detectors:Ticker, output: back}\nsinks:"
+    text = MINIMAL.replace("SpikeDetector", "Ticker")
+    (folder / "long.yaml").write_text(text.replace("input: hits", "input: [hits, back]").replace("sinks:", more))
+    _, warnings = check_pipeline(folder / "long.yaml", {}, {})
+    assert any("event time stands still in the cycle c -> d -> c" in warning for warning in warnings)
+    (folder / "short.yaml").write_text(text.replace("input: hits", "input: [hits, out]"))
+    _, warnings = check_pipeline(folder / "short.yaml", {}, {})
+    assert not any("stands still" in warning for warning in warnings)
+
+
 def test_dead_letters_may_be_consumed_and_written_but_not_declared(check: Any, problems: Any) -> None:
     assert check(MINIMAL.replace("input: hits", "input: [hits, dead_letters]"))
     assert check(MINIMAL.replace("{out:", "{dead_letters: {stdout: {}}, out:"))
