@@ -82,16 +82,13 @@ def encode_batch(batch: AnyBatch) -> bytes:
     """A batch for the wire or the store. Values that are not ``Raw`` yet are encoded here."""
     if isinstance(batch, ColumnBatch):
         return encode_columns(batch)
-    values = batch.values
-    if values and type(values[0]) is not msgspec.Raw:
-        values = [_raw(encode_value(value)) for value in values]
     return _encode(
         _BatchForm(
             batch.stream,
             pack_ints(batch.seqs),
             pack_ints(batch.timestamps),
             batch.keys,
-            values,
+            batch.values,
             batch.ids,
             batch.born_us,
         )
@@ -122,14 +119,21 @@ def tuple_key(key: Any) -> Any:
     return tuple(tuple_key(part) for part in key) if type(key) is list else key
 
 
-def stream_decoder(decoders: Mapping[str, Callable[[Any], Any]]) -> Callable[[str, list[Any]], list[Any]]:
-    """(stream, values as they travelled) -> values as a consumer sees them: ``Raw`` ones are decoded, by the
-    stream's own decoder where it has a schema, others (from a source in the same process) are as they are."""
+def stream_decoder(kinds: Mapping[str, Any]) -> Callable[[str, list[Any]], list[Any]]:
+    """(stream, values as they travelled) -> values as a consumer sees them: ``Raw`` ones are decoded, into the type
+    that ``kinds`` names for the stream, others (from a source in the same process) are as they are."""
+    plain = _decode_list(Any)
+    typed = {stream: _decode_list(kind) for stream, kind in kinds.items()}
 
     def decode(stream: str, values: list[Any]) -> list[Any]:
         if not values or type(values[0]) is not msgspec.Raw:
             return values
-        one: Callable[[Any], Any] = decoders.get(stream, decode_value)
-        return [one(value) for value in values]
+        return typed.get(stream, plain)(values)
 
     return decode
+
+
+def _decode_list(kind: Any) -> Callable[[list[Any]], list[Any]]:
+    """Decodes encoded values as one msgpack array: one call for all of them takes half the time of a call for each."""
+    decode = msgspec.msgpack.Decoder(list[kind]).decode
+    return lambda values: decode(b"".join((b"\xdd", len(values).to_bytes(4, "big"), *values)))

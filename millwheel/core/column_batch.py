@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import xxhash
 
 from millwheel.core.records import Batch
 from millwheel.core.times import MAX_TIME
@@ -124,6 +125,7 @@ class _Form(msgspec.Struct, array_like=True):
     born_us: int
 
 
+_DIGEST = 8
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Form).decode
 _KEY = "key"
@@ -139,13 +141,18 @@ def encode_columns(batch: ColumnBatch) -> bytes:
         frame_bytes(batch.frame),
         batch.born_us,
     )
-    return COLUMNS_MARK + _encode(form)
+    body = _encode(form)
+    return b"".join((COLUMNS_MARK, xxhash.xxh3_64_digest(body), body))
 
 
 def decode_columns(data: bytes) -> ColumnBatch:
-    """The inverse of :func:`encode_columns`; CorruptionError when the bytes are no batch."""
+    """The inverse of :func:`encode_columns`; CorruptionError when the bytes are no batch. Arrow's reader trusts its
+    input, so a checksum is looked at first."""
+    body = memoryview(data)[1 + _DIGEST :]
+    if xxhash.xxh3_64_digest(body) != data[1 : 1 + _DIGEST]:
+        raise CorruptionError(f"a delivery of {len(data)} bytes is no batch of columns: it fails its checksum")
     try:
-        form = _decode(memoryview(data)[1:])
+        form = _decode(body)
         seqs, timestamps = np.frombuffer(form.seqs, np.int64), np.frombuffer(form.timestamps, np.int64)
         keys, frame = frame_from(form.keys), frame_from(form.frame)
     except (msgspec.MsgspecError, ValueError, CorruptionError) as ex:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+import msgspec
+
 from millwheel.core.keys import Key
 from millwheel.core.times import MAX_TIME
 
@@ -20,19 +22,13 @@ class Domain(Enum):
     """The worker's wall clock."""
 
 
-class Record:
+class Record(msgspec.Struct, gc=False):
     """What ``process_record`` receives: ``key``, ``value``, ``timestamp`` (µs UTC) and ``stream`` it came by."""
 
-    __slots__ = ("key", "stream", "timestamp", "value")
-
-    def __init__(self, key: Key, value: Any, timestamp: int, stream: str) -> None:
-        self.key = key
-        self.value = value
-        self.timestamp = timestamp
-        self.stream = stream
-
-    def __repr__(self) -> str:
-        return f"Record(key={self.key!r}, value={self.value!r}, timestamp={self.timestamp}, stream={self.stream!r})"
+    key: Key
+    value: Any
+    timestamp: int
+    stream: str
 
 
 class Timer:

@@ -91,9 +91,7 @@ class Assembly:
         columns = {name: plan.needs for name, plan in self._plans.items()}
         self._fanout = Fanout(self.graph, lambda key: load_extractor(key, spec.folder), columns)
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
-        self._decode = stream_decoder(
-            {name: msgspec.msgpack.Decoder(kind).decode for name, kind in self._schemas.items()}
-        )
+        self._decode = stream_decoder(self._schemas)
 
     def _column_plan(self, computation: ComputationSpec) -> ColumnPlan | None:
         """Declarative aggregations over declared fields run on columns. Weak productions have ids of their own, which

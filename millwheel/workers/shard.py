@@ -47,9 +47,9 @@ from millwheel.workers.turn import Hold, Operator, Turn
 class ShardLimits:
     """What bounds a shard's memory and the size of its commits (records)."""
 
-    bundle: int = 5_000
+    bundle: int = 10_000
     timers: int = 5_000
-    window: int = 20_000
+    window: int = 40_000
     pending: int = 100_000
     in_flight: int = 4
     weak_in_flight: int = 64

@@ -136,7 +136,7 @@ def test_values_are_decoded_by_the_schema_of_their_stream() -> None:
     class Point(msgspec.Struct):
         x: int
 
-    decode = stream_decoder({"points": msgspec.msgpack.Decoder(Point).decode})
+    decode = stream_decoder({"points": Point})
     raw = msgspec.Raw(encode_value({"x": 3}))
     assert decode("points", [raw]) == [Point(3)]
     assert decode("others", [raw]) == [{"x": 3}]

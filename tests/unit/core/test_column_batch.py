@@ -57,14 +57,11 @@ def test_a_mask_picks_records_with_all_their_parts() -> None:
 def test_damaged_bytes_are_reported(place: int, byte: int) -> None:
     data = bytearray(encode_batch(batch_of([1, 2, 3], [10, 20, 30])))
     place %= len(data)
-    changed = data[place] != byte
+    if data[place] == byte:
+        return
     data[place] = byte
-    try:
-        got = decode_batch(bytes(data))
-    except CorruptionError:
-        assert changed
-    else:
-        assert len(got) == 3
+    with pytest.raises(CorruptionError):
+        decode_batch(bytes(data))
 
 
 @pytest.mark.parametrize("cut", [1, 2, 40, 200])
