@@ -100,6 +100,12 @@ class Process:
         for callback in self.on_exit:
             callback()
 
+    def close(self) -> None:
+        """The simulation is over: unwind everything now. Left to the garbage collector, tasks of this world would wake
+        up in the middle of the next one."""
+        self.alive = False
+        self._reap()
+
     def _reap(self) -> None:
         """Unwind what was blocked; nothing of it has any effect any more."""
         for task in list(self._tasks):

@@ -84,6 +84,13 @@ def simulate(case: Case) -> Result:
 
 
 def _run(world: World, case: Case) -> None:
+    try:
+        _phases(world, case)
+    finally:
+        world.close()
+
+
+def _phases(world: World, case: Case) -> None:
     faults = case.planned()
     schedule(world, faults)
     if faults:

@@ -166,6 +166,11 @@ class World:
                     *(entry.shard, entry.owner or "nobody"),
                 )
 
+    def close(self) -> None:
+        """Unwind all processes."""
+        for process in (*self.workers.values(), *self.masters.values(), *self.injectors.values()):
+            process.close()
+
     # --- the end of faults
 
     def heal(self) -> None:
