@@ -134,6 +134,10 @@ class KeyWindowMachine:
     def _next_leave(self, own: Steps) -> int:
         return MAX_TIME if own.first is None else own.first + self._size
 
+    def _leaves_by(self, own: Steps, point: int) -> bool:
+        """True when a bucket is inside and leaves at ``point`` or before, which may be the end of time."""
+        return own.first is not None and self._next_leave(own) <= point
+
     def _advance(self, own: Steps, call: Call) -> None:
         """Say every step that the watermark has passed."""
         watermark = call.times.watermark
@@ -142,9 +146,9 @@ class KeyWindowMachine:
         own.pending = own.pending[len(entering) :]
         own.extra = [point for point in own.extra if point > watermark]
         new = set(entering)
-        while ahead or self._next_leave(own) <= watermark:
+        while ahead or self._leaves_by(own, watermark):
             point = min(self._next_leave(own), ahead[0] if ahead else MAX_TIME)
-            while self._next_leave(own) <= point:
+            while self._leaves_by(own, point):
                 self._queue.leave(own, call.state)
             if ahead and ahead[0] == point:
                 ahead.popleft()
