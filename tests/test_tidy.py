@@ -184,6 +184,37 @@ def everything_written() -> list[Path]:
     return [path for path in found if GENERATED not in path.parents]
 
 
+def test_nothing_from_outside_can_run_code() -> None:
+    """No decoder here makes objects of the sender's choice, or runs what it reads."""
+    modules = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "jsonpickle", "yaml"}
+    assert not offences(lambda _, name: name.split(".")[0] in modules, sources())
+    found = [
+        f"{name_of(path)}:{call.lineno} {ast.unparse(call.func)}"
+        for path in sources()
+        for call in ast.walk(tree_of(path))
+        if isinstance(call, ast.Call) and runs_code(call)
+    ]
+    assert not found
+
+
+def runs_code(call: ast.Call) -> bool:
+    """Builtins that run text, unpickling under any name, archives unpacked unseen, and unsafe YAML."""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    words = {word.arg: ast.unparse(word.value) for word in call.keywords}
+    unsafe_yaml = (name or method) == "YAML" and "'unsafe'" in words.get("typ", "")
+    unpickles = method in ("Unpickler", "extractall") or words.get("allow_pickle") == "True"
+    return name in ("eval", "exec", "compile", "__import__") or unsafe_yaml or unpickles
+
+
+@pytest.mark.parametrize(
+    "text", ["eval(x)", "exec(x)", "np.load(f, allow_pickle=True)", "YAML(typ='unsafe')", "z.extractall(p)"]
+)
+def test_the_rule_against_running_code_bites(text: str) -> None:
+    call = ast.parse(text).body[0].value  # type: ignore[attr-defined]
+    assert runs_code(call)
+
+
 def test_only_commands_print() -> None:
     found = [
         f"{name_of(path)}:{call.lineno}"

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import grpc
 
 from millwheel.adapters.grpc_common import new_channel
+from millwheel.adapters.grpc_security import Security
 from millwheel.pb import worker_pb2 as pb
 from millwheel.pb.worker_pb2_grpc import WorkerStub
 
@@ -28,7 +29,8 @@ class WorkerLines:
     """One line per attached worker. ``on_report`` and ``on_dead(incarnation, reason)`` come on threads of the
     lines and must only enqueue; a line that reported a death is silent from then on."""
 
-    def __init__(self, master: str, on_report: OnReport, on_dead: OnDead) -> None:
+    def __init__(self, master: str, on_report: OnReport, on_dead: OnDead, security: Security | None = None) -> None:
+        self._security = security
         self._master = master
         self._on_report = on_report
         self._on_dead = on_dead
@@ -42,6 +44,7 @@ class WorkerLines:
             self._master,
             lambda report: self._on_report(incarnation, report),
             lambda reason: self._on_dead(incarnation, reason),
+            self._security,
         )
         line.start()
 
@@ -61,8 +64,14 @@ class _Line:
     """A thread that listens to one worker."""
 
     def __init__(
-        self, address: str, master: str, on_report: Callable[[pb.WorkerReport], None], on_dead: Callable[[str], None]
+        self,
+        address: str,
+        master: str,
+        on_report: Callable[[pb.WorkerReport], None],
+        on_dead: Callable[[str], None],
+        security: Security | None,
     ) -> None:
+        self._security = security
         self._address = address
         self._master = master
         self._on_report = on_report
@@ -99,7 +108,7 @@ class _Line:
         with self._lock:
             if self._closed.is_set():
                 return False
-            channel = self._channel = new_channel(self._address)
+            channel = self._channel = new_channel(self._address, self._security)
         heard = False
         try:
             for report in WorkerStub(channel).Attach(pb.AttachRequest(master=self._master)):

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
+from millwheel.adapters.grpc_security import NAME, Security, TokenCheck, check_listen
 from millwheel.errors import SetupError
 
 MAX_MESSAGE_BYTES = 64 * 2**20
@@ -40,16 +41,23 @@ CHANNEL_OPTIONS: _Options = (
 )
 
 
-def new_server(max_workers: int, listen: str) -> tuple[grpc.Server, str]:
+def new_server(max_workers: int, listen: str, security: Security | None = None) -> tuple[grpc.Server, str]:
     """A server that is bound but not started, and the address it is reached by.
 
     ``listen`` is ``host:port``; port 0 takes a free one. A stream occupies one of the ``max_workers`` threads
-    while it lives; threads are created when needed. Raises SetupError when the port cannot be had.
+    while it lives; threads are created when needed. With ``security``, whoever has no certificate of its CA, or does
+    not show its token, is refused. Raises SetupError when the port cannot be had, or would be open to everybody.
     """
-    server = grpc.server(ThreadPoolExecutor(max_workers, thread_name_prefix="grpc"), options=SERVER_OPTIONS)
+    check_listen(listen, security)
+    checks: list[grpc.ServerInterceptor] = [TokenCheck(security.token)] if security else []
+    threads = ThreadPoolExecutor(max_workers, thread_name_prefix="grpc")
+    server = grpc.server(threads, interceptors=checks, options=SERVER_OPTIONS)
     host = listen.rpartition(":")[0]
     try:
-        port = server.add_insecure_port(listen)
+        if security is None:
+            port = server.add_insecure_port(listen)
+        else:
+            port = server.add_secure_port(listen, security.server_credentials())
     except RuntimeError as ex:
         raise SetupError(
             f"cannot listen on {listen}: the port is in use or the address is not one of this machine; "
@@ -58,6 +66,9 @@ def new_server(max_workers: int, listen: str) -> tuple[grpc.Server, str]:
     return server, f"{host}:{port}"
 
 
-def new_channel(address: str) -> grpc.Channel:
+def new_channel(address: str, security: Security | None = None) -> grpc.Channel:
     """A channel to ``host:port``; it connects with the first call. The caller closes it."""
-    return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    if security is None:
+        return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    options = (*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", NAME))
+    return grpc.secure_channel(address, security.channel_credentials(), options=options)

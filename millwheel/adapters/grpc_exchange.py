@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import grpc
 
 from millwheel.adapters.grpc_common import new_channel
+from millwheel.adapters.grpc_security import Security
 from millwheel.pb import worker_pb2 as pb
 from millwheel.pb.worker_pb2_grpc import WorkerStub
 
@@ -39,7 +40,13 @@ class PeerLines:
     may or may not have arrived. The next delivery to that address opens a new stream.
     """
 
-    def __init__(self, on_frame: Callable[[pb.Frame], None], on_lost: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        on_frame: Callable[[pb.Frame], None],
+        on_lost: Callable[[str], None],
+        security: Security | None = None,
+    ) -> None:
+        self._security = security
         self._on_frame = on_frame
         self._on_lost = on_lost
         self._peers: dict[str, _Peer] = {}
@@ -76,7 +83,7 @@ class PeerLines:
         return peer
 
     def _listen(self, peer: _Peer) -> None:
-        with new_channel(peer.address) as channel:
+        with new_channel(peer.address, self._security) as channel:
             try:
                 for frame in WorkerStub(channel).Exchange(peer.requests()):
                     self._on_frame(frame)

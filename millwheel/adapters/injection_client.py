@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import grpc
 
 from millwheel.adapters.grpc_common import new_channel
+from millwheel.adapters.grpc_security import Security
 from millwheel.errors import UnavailableError
 from millwheel.pb import worker_pb2 as pb
 from millwheel.pb.worker_pb2_grpc import WorkerStub
@@ -44,7 +45,8 @@ class Taken:
 class InjectionClient:
     """Connections to workers, kept while they are used. Calls may come from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, security: Security | None = None) -> None:
+        self._security = security
         self._channels: dict[str, grpc.Channel] = {}
 
     def inject(self, address: str, stream: str, shard: str, records: Sequence[Outside]) -> Taken:
@@ -53,7 +55,9 @@ class InjectionClient:
         Raises UnavailableError when the worker does not answer: the batch may have been taken or not, and is to be
         sent again under the same ids.
         """
-        channel = self._channels.get(address) or self._channels.setdefault(address, new_channel(address))
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels.setdefault(address, new_channel(address, self._security))
         request = pb.InjectRequest(stream=stream, target=shard)
         request.records.extend(pb.InjectRecord(value=record.value, id=record.id) for record in records)
         try:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import grpc
 
 from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_channel
+from millwheel.adapters.grpc_security import Security
 from millwheel.adapters.report_desk import ReportDesk
 from millwheel.core.watermark import ShardReport, Watermarks
 from millwheel.errors import UnavailableError
@@ -24,10 +25,10 @@ _SEND_EVERY_S = 0.002
 _BACK_OFF_S = (0.02, 1.0)
 
 
-def fetch_status(address: str, timeout_s: float = CALL_TIMEOUT_S) -> pb.StatusReply:
+def fetch_status(address: str, timeout_s: float = CALL_TIMEOUT_S, security: Security | None = None) -> pb.StatusReply:
     """Where the watermarks stand, asked of the leading injector. Raises UnavailableError when it does not answer."""
     try:
-        with new_channel(address) as channel:
+        with new_channel(address, security) as channel:
             return InjectorStub(channel).Status(pb.StatusRequest(), timeout=timeout_s)
     except grpc.RpcError as ex:
         raise UnavailableError(f"the injector at {address} did not answer: {_words(ex)}") from ex
@@ -94,7 +95,9 @@ class InjectorClient:
         find_address: Callable[[], str | None],
         on_watermarks: Callable[[dict[str, int]], None],
         on_token_known: Callable[[str, int], None],
+        security: Security | None = None,
     ) -> None:
+        self._security = security
         self._find_address = find_address
         self._on_watermarks = on_watermarks
         self._on_token_known = on_token_known
@@ -129,7 +132,7 @@ class InjectorClient:
         address = self._find_address()
         if address is None:
             raise UnavailableError("no injector leads at the moment; it is elected within seconds, ask again")
-        return fetch_status(address, timeout_s)
+        return fetch_status(address, timeout_s, self._security)
 
     def close(self) -> None:
         """Drop the line; reports not sent yet are lost."""
@@ -156,7 +159,7 @@ class InjectorClient:
     def _serve(self, address: str) -> bool:
         """Hold one connection until it breaks; whether the service ever answered on it."""
         served = False
-        with new_channel(address) as channel:
+        with new_channel(address, self._security) as channel:
             call = InjectorStub(channel).Connect(self._desk.frames(self._desk.open()))
             if self._hold(call, address):
                 try:

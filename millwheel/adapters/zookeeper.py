@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 
+from millwheel.adapters.zookeeper_guard import OPEN, ZooKeeperGuard
 from millwheel.adapters.zookeeper_session import ZooKeeperSession
 from millwheel.adapters.zookeeper_watch import Candidate, Members, Tables, WatchLoop
 from millwheel.core.table import RangeTable
@@ -29,7 +30,8 @@ class ZooKeeperCoordination:
 
     ``hosts`` is ``host:port,host:port/chroot``. A process that is silent for ``session_timeout_s`` (the server
     may bound it) loses its membership. ``lost_after_s`` is when we give the session up on our own clock if no
-    server answers (default: the session time-out); a longer one rides out a longer outage of ZooKeeper.
+    server answers (default: the session time-out); a longer one rides out a longer outage of ZooKeeper. ``guard`` says
+    as whom we come, and who may read and write what we create.
     Raises SetupError when ``hosts`` is malformed or nobody answers there within ``connect_timeout_s``.
     """
 
@@ -40,12 +42,13 @@ class ZooKeeperCoordination:
         session_timeout_s: float = 3.0,
         lost_after_s: float | None = None,
         connect_timeout_s: float = _CONNECT_TIMEOUT_S,
+        guard: ZooKeeperGuard = OPEN,
     ) -> None:
         servers, slash, chroot = hosts.partition("/")
         _check_hosts(hosts, servers, slash + chroot)
         self._base = f"{(slash + chroot).rstrip('/')}/millwheel/{_checked(pipeline)}"
         self._session = ZooKeeperSession(
-            servers, session_timeout_s, lost_after_s or session_timeout_s, connect_timeout_s
+            servers, session_timeout_s, lost_after_s or session_timeout_s, connect_timeout_s, guard
         )
         self._loop = WatchLoop(self._session)
         self._ensured: set[str] = set()

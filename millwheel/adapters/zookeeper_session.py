@@ -1,6 +1,6 @@
 """One ZooKeeper session: bounded calls, settled writes, and an honest answer to "is it still ours?".
 
-The only file that knows kazoo. Everything here may be called from any thread; calls wait out short losses of
+The only file that calls kazoo. Everything here may be called from any thread; calls wait out short losses of
 the connection and raise UnavailableError when that takes too long or the session is gone.
 
 A session is lost when the server says so, or when nothing was heard from it for ``lost_after_s`` on our own
@@ -30,6 +30,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
+from millwheel.adapters.zookeeper_guard import OPEN, ZooKeeperGuard
 from millwheel.errors import ConflictError, SetupError, UnavailableError
 
 log = logging.getLogger("millwheel.zookeeper")
@@ -60,13 +61,24 @@ class ZooKeeperSession:
     Raises SetupError when no server answers within ``connect_timeout_s``.
     """
 
-    def __init__(self, hosts: str, session_timeout_s: float, lost_after_s: float, connect_timeout_s: float) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        session_timeout_s: float,
+        lost_after_s: float,
+        connect_timeout_s: float,
+        guard: ZooKeeperGuard = OPEN,
+    ) -> None:
         self._hosts = hosts
         self._lost_after_s = lost_after_s
         # A call may outlast the loss of one server, but not the session.
         self._patience_s = max(session_timeout_s, lost_after_s)
         self._client = KazooClient(
-            hosts, timeout=session_timeout_s, connection_retry=dict(_RECONNECT), logger=_kazoo_log
+            hosts,
+            timeout=session_timeout_s,
+            connection_retry=dict(_RECONNECT),
+            logger=_kazoo_log,
+            **guard.client_options(),
         )
         self._state_changed = threading.Event()
         self._connected = threading.Event()

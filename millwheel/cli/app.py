@@ -44,8 +44,17 @@ Listen = Annotated[
     str,
     typer.Option(
         metavar="ADDRESS",
-        help="address that all processes serve on, without authentication: this machine's loopback, or `auto` for the "
-        "one that other machines reach it by, in a network that you trust",
+        help="address that all processes serve on: this machine's loopback, or, with --security, `auto` for the one "
+        "that other machines reach it by",
+    ),
+]
+SecurityFolder = Annotated[
+    str,
+    typer.Option(
+        metavar="FOLDER",
+        envvar="MILLWHEEL_SECURITY",
+        help="certificates and token that all processes of the run use (`millwheel certs` makes a set); needed with "
+        "--listen other than the loopback",
     ),
 ]
 SummaryFile = Annotated[str, typer.Option(metavar="FILE.json", help="write the summary there, as JSON")]
@@ -84,6 +93,7 @@ def run(
     zookeeper: ZooKeeper = "",
     summary: SummaryFile = "",
     listen: Listen = LOOPBACK,
+    security: SecurityFolder = "",
 ) -> None:
     """Run a pipeline until its input ends, or until Ctrl-C. Run again on the same root, it continues."""
     from millwheel.launch.driver import Driver
@@ -99,6 +109,7 @@ def run(
         zookeeper=zookeeper,
         summary=summary,
         listen=listen,
+        security=os.path.abspath(security) if security else "",
     )
     raise typer.Exit(Driver(settings, Console(stderr=True)).run())
 
@@ -123,6 +134,14 @@ def explain(
     from millwheel.cli.explain import explain as show
 
     show(pipeline, parse_sets(sets or []), svg, Console(width=None if sys.stdout.isatty() else 120))
+
+
+@app.command()
+def certs(folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or empty folder")]) -> None:
+    """Make certificates and a token for --security: a CA of their own, one certificate per role, valid for a year."""
+    from millwheel.launch.certificates import make_set
+
+    typer.echo(f"Made {make_set(folder)}. Start with: millwheel run PIPELINE --security {folder}")
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from rich.console import Console
 
+from millwheel.adapters.grpc_security import load_security
 from millwheel.adapters.injection_client import InjectionClient, Taken
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.errors import SetupError
@@ -27,7 +28,7 @@ def inject(place: str, stream: str, file: str, field: str, console: Console) -> 
     with ExitStack() as stack:
         source = stack.enter_context(_opened(file))
         coordination = stack.enter_context(connected(run))
-        client = InjectionClient()
+        client = InjectionClient(load_security(run.security, "client"))
         stack.callback(client.close)
         sending = Injecting(stream, client, _follow(coordination, stream))
         stack.callback(sending.close)

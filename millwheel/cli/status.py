@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from millwheel.adapters.grpc_security import Security, load_security
 from millwheel.adapters.injector_client import fetch_status
 from millwheel.core.graph import Graph, build_graph
 from millwheel.core.ranges import KeyRange
@@ -38,7 +39,8 @@ def status(place: str, console: Console) -> None:
     with connected(run) as coordination:
         tables = coordination.tables()
         workers = LiveMembers(coordination, "workers").now()
-        view = _view(addresses(LiveMembers(coordination, LEADER_ROLE).now()))
+        leaders = addresses(LiveMembers(coordination, LEADER_ROLE).now())
+        view = _view(leaders, load_security(run.security, "client"))
     console.print(_nodes_table(graph, view))
     console.print(_shards_table(tables, addresses(workers)))
 
@@ -47,10 +49,10 @@ def _graph(root: Path) -> Graph:
     return build_graph(load_shipped(str(root)))
 
 
-def _view(leaders: Mapping[str, str]) -> ClusterView:
+def _view(leaders: Mapping[str, str], security: Security | None) -> ClusterView:
     """What the leading injector says. Raises UnavailableError when there is none."""
     for address in leaders.values():
-        return cluster_view(fetch_status(address))
+        return cluster_view(fetch_status(address, security=security))
     raise UnavailableError("No injector leads at the moment; ask again in a second")
 
 

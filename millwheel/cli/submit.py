@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import os
+
 import typer
 from rich.console import Console
 
-from millwheel.cli.app import Listen, Pipeline, RootFolder, Sets, Spares, SummaryFile, Workers, ZooKeeper
+from millwheel.cli.app import (
+    Listen,
+    Pipeline,
+    RootFolder,
+    SecurityFolder,
+    Sets,
+    Spares,
+    SummaryFile,
+    Workers,
+    ZooKeeper,
+)
 from millwheel.cli.errors import sentences
 from millwheel.launch.address import LOOPBACK
 from millwheel.launch.settings import RunSettings, parse_sets
@@ -20,6 +32,7 @@ def _run(
     zookeeper: ZooKeeper = "",
     summary: SummaryFile = "",
     listen: Listen = LOOPBACK,
+    security: SecurityFolder = "",
 ) -> None:
     """Run a pipeline in the executors of this Spark application, one long task per worker."""
     from millwheel.launch.driver import Driver
@@ -34,6 +47,7 @@ def _run(
         zookeeper=zookeeper,
         summary=summary,
         listen=listen,
+        security=os.path.abspath(security) if security else "",
     )
     raise typer.Exit(Driver(settings, Console(stderr=True)).run())
 

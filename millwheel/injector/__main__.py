@@ -10,7 +10,9 @@ from uuid import uuid4
 
 import typer
 
+from millwheel.adapters.grpc_security import load_security
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.injector.server import InjectorServer
 from millwheel.launch.exits import Exit
@@ -65,6 +67,7 @@ def main(
     pipeline: Annotated[str, typer.Option(help="name of the pipeline")],
     root: Annotated[str, typer.Option(help="root of the pipeline; the injector keeps nothing there")] = "",
     listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
+    security: Annotated[str, typer.Option(help='folder with certificates and token; "": none')] = "",
 ) -> None:
     """Aggregate watermark reports of a pipeline and broadcast them."""
     die_with_parent()
@@ -72,8 +75,8 @@ def main(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.end(Exit.STOPPED))
     try:
-        server = InjectorServer(listen)
-        coordination = ZooKeeperCoordination(zookeeper, pipeline)
+        server = InjectorServer(listen, load_security(security, "injector"))
+        coordination = ZooKeeperCoordination(zookeeper, pipeline, guard=load_guard(security))
         try:
             code = serve(coordination, server, ending)
         finally:

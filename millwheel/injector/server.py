@@ -15,6 +15,7 @@ from concurrent.futures import Future
 import grpc
 
 from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_server
+from millwheel.adapters.grpc_security import Security
 from millwheel.core.table import RangeTable
 from millwheel.core.times import MAX_TIME
 from millwheel.injector.events import Event, TableChanged
@@ -126,11 +127,11 @@ class _Service(InjectorServicer):
 class InjectorServer:
     """The service on one address. It refuses to serve until :meth:`lead`."""
 
-    def __init__(self, listen: str = "127.0.0.1:0") -> None:
+    def __init__(self, listen: str = "127.0.0.1:0", security: Security | None = None) -> None:
         """Bind ``listen``. Raises SetupError when the port cannot be had."""
         self._loop = Loop()
         self._leading = threading.Event()
-        self._server, self.address = new_server(_MAX_CONNECTIONS, listen)
+        self._server, self.address = new_server(_MAX_CONNECTIONS, listen, security)
         add_InjectorServicer_to_server(_Service(self._loop, self._leading), self._server)
         self._thread = threading.Thread(target=self._loop.run, name="injector", daemon=True)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.root import DEFAULT_FOLDER, LOCK_FILE, RunInfo, read_run, root_path
 from millwheel.ports import Coordination
@@ -55,7 +56,7 @@ def attach(root: Path) -> RunInfo:
 @contextmanager
 def connected(run: RunInfo) -> Iterator[ZooKeeperCoordination]:
     """A session with the run's ZooKeeper. Raises SetupError when it does not answer."""
-    coordination = ZooKeeperCoordination(run.zookeeper, run.pipeline)
+    coordination = ZooKeeperCoordination(run.zookeeper, run.pipeline, guard=load_guard(run.security))
     try:
         yield coordination
     finally:

@@ -26,6 +26,7 @@ class WorkerTemplate:
     scratch: str
     module: str = WORKER_MODULE
     listen: str = LOOPBACK
+    security: str = ""
 
     def command(self, slot: int, scratch: str, python: str = sys.executable) -> list[str]:
         """The argv of one worker, made on the machine where it will run."""
@@ -33,6 +34,7 @@ class WorkerTemplate:
             *(python, "-m", self.module, "--root", self.root, "--zookeeper", self.zookeeper),
             *("--pipeline", self.pipeline, "--slot", str(slot), "--scratch", scratch),
             *("--listen", listen_on(self.listen, self.zookeeper)),
+            *(("--security", self.security) if self.security else ()),
         ]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from millwheel.adapters.grpc_security import check_listen, load_security
 from millwheel.adapters.store_probe import probe
 from millwheel.core.spec import PipelineSpec
 from millwheel.errors import SetupError
@@ -40,6 +41,7 @@ class Driver:
         Raises PipelineError or SetupError, with sentences, when it cannot run.
         """
         check_reach(self._settings.listen, self._settings.zookeeper)
+        check_listen(f"{self._settings.listen}:0", load_security(self._settings.security))
         spec = self._validated()
         root = Root.open(self._settings.place(spec.name), spec.name)
         try:

@@ -37,13 +37,15 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """Where the run on a root can be reached, for tools. ``seconds`` is how long earlier runs have worked."""
+    """Where the run on a root can be reached, for tools. ``seconds`` is how long earlier runs have worked,
+    ``security`` its security folder."""
 
     pipeline: str
     instance: str
     zookeeper: str
     driver_pid: int
     seconds: float = 0.0
+    security: str = ""
 
 
 class Root:

@@ -16,7 +16,9 @@ from functools import partial
 
 from rich.console import Console
 
+from millwheel.adapters.grpc_security import load_security
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.core.graph import build_graph
 from millwheel.core.spec import PipelineSpec
 from millwheel.errors import SetupError
@@ -112,16 +114,20 @@ class Running:
     def _note(self, zookeeper: str, seconds: float) -> None:
         """Tell tools, and the next run, where this one is and how long the work has taken so far."""
         identity = self._root.identity
-        self._root.write_run(RunInfo(identity.pipeline, identity.instance, zookeeper, os.getpid(), round(seconds, 3)))
+        where = (zookeeper, os.getpid(), round(seconds, 3), self._settings.security)
+        self._root.write_run(RunInfo(identity.pipeline, identity.instance, *where))
 
     def _start_watcher(self, zookeeper: str, stack: ExitStack) -> StatusWatcher:
-        watcher = StatusWatcher(lambda: self._connect(zookeeper))
+        security = load_security(self._settings.security, "client")
+        watcher = StatusWatcher(lambda: self._connect(zookeeper), security)
         stack.callback(watcher.stop)
         watcher.start()
         return watcher
 
     def _start_services(self, zookeeper: str, stack: ExitStack) -> None:
-        template = ServiceTemplate(str(self._root.path), zookeeper, self._spec.name, self._settings.listen)
+        template = ServiceTemplate(
+            str(self._root.path), zookeeper, self._spec.name, self._settings.listen, self._settings.security
+        )
         master = template.command("millwheel.master", "--workers", str(self._settings.workers))
         injector = template.command("millwheel.injector")
         stack.callback(self._services.stop, _SERVICE_GRACE_S)
@@ -155,6 +161,7 @@ class Running:
             scratch=str(root.scratch) if processes or spark.local else "",
             module=settings.worker_module,
             listen=settings.listen,
+            security=settings.security,
         )
         return ProcessLauncher(template) if processes else SparkLauncher(template, spark, str(root.stop_file))
 
@@ -162,7 +169,8 @@ class Running:
 
     def _connect(self, zookeeper: str) -> ZooKeeperCoordination:
         """A session that rides out a restart of ZooKeeper: the driver owns nothing that others could take."""
-        return ZooKeeperCoordination(zookeeper, self._spec.name, lost_after_s=_OUTAGE_S)
+        guard = load_guard(self._settings.security)
+        return ZooKeeperCoordination(zookeeper, self._spec.name, lost_after_s=_OUTAGE_S, guard=guard)
 
     def _check(self) -> None:
         if self._embedded is not None:

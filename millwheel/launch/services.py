@@ -27,12 +27,15 @@ class ServiceTemplate:
     zookeeper: str
     pipeline: str
     listen: str = LOOPBACK
+    security: str = ""
 
     def command(self, module: str, *more: str) -> list[str]:
         """The argv of ``python -m module``."""
         return [
             *(sys.executable, "-m", module, "--root", self.root, "--zookeeper", self.zookeeper),
-            *("--pipeline", self.pipeline, "--listen", listen_on(self.listen, self.zookeeper), *more),
+            *("--pipeline", self.pipeline, "--listen", listen_on(self.listen, self.zookeeper)),
+            *(("--security", self.security) if self.security else ()),
+            *more,
         ]
 
 

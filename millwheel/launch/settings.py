@@ -23,7 +23,8 @@ class LauncherKind(str, Enum):
 class RunSettings:
     """``root`` "" is ``.millwheel/<pipeline>`` below the current folder, ``zookeeper`` "" an embedded one,
     ``spark_master`` "" executors on this machine. ``submitted`` is True when spark-submit has chosen the master.
-    ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes serve on.
+    ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes serve on,
+    ``security`` the folder with certificates and token ("": none, which only the loopback may have).
     """
 
     pipeline: str
@@ -37,6 +38,7 @@ class RunSettings:
     zookeeper: str = ""
     summary: str = ""
     listen: str = LOOPBACK
+    security: str = ""
     worker_module: str = WORKER_MODULE
 
     @property

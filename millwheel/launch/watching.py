@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
+from millwheel.adapters.grpc_security import Security
 from millwheel.adapters.injector_client import fetch_status
 from millwheel.errors import MillwheelError
 from millwheel.launch.stragglers import Member, read_members
@@ -27,7 +28,8 @@ class StatusWatcher:
     """Follows the leading injector. ``latest`` is the newest answer, None before the first, and ``workers``
     are those that are members now."""
 
-    def __init__(self, coordination: Callable[[], Coordination]) -> None:
+    def __init__(self, coordination: Callable[[], Coordination], security: Security | None = None) -> None:
+        self._security = security
         self._connect = coordination
         self._address = ""
         self._lost = threading.Event()
@@ -74,7 +76,7 @@ class StatusWatcher:
         if not self._address:
             return
         with suppress(MillwheelError):  # it is being replaced; the next answer comes from its successor
-            self.latest = cluster_view(fetch_status(self._address))
+            self.latest = cluster_view(fetch_status(self._address, security=self._security))
 
 
 def addresses(members: Mapping[str, bytes]) -> dict[str, str]:

@@ -11,9 +11,11 @@ from typing import Annotated
 import typer
 
 from millwheel.adapters.clock import SystemClock
+from millwheel.adapters.grpc_security import Security, load_security
 from millwheel.adapters.journal_files import FileJournals
 from millwheel.adapters.snapshot_files import FileSnapshots
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.core.graph import build_graph
 from millwheel.errors import FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.launch.exits import Exit
@@ -34,14 +36,17 @@ def main(
     pipeline: Annotated[str, typer.Option(help="name of the pipeline")],
     workers: Annotated[int, typer.Option(min=1, help="how many workers are expected")] = 1,
     listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
+    security: Annotated[str, typer.Option(help='folder with certificates and token; "": none')] = "",
 ) -> None:
     """Assign key ranges to workers, and the ranges of dead workers to others."""
     die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     code: int = Exit.STOPPED
     try:
-        nodes = demands(Path(root))
-        _run(root, ZooKeeperCoordination(zookeeper, pipeline, SESSION_TIMEOUT_S), nodes, workers, listen)
+        guard = load_guard(security)
+        nodes, secured = demands(Path(root)), load_security(security, "master")
+        coordination = ZooKeeperCoordination(zookeeper, pipeline, SESSION_TIMEOUT_S, guard=guard)
+        _run(root, coordination, nodes, workers, listen, secured)
     except MillwheelError as error:
         typer.echo(f"master: {error}", err=True)
         code = _exit_code(error)
@@ -62,10 +67,15 @@ def demands(root: Path) -> tuple[NodeDemand, ...]:
 
 
 def _run(
-    root: str, coordination: ZooKeeperCoordination, nodes: tuple[NodeDemand, ...], workers: int, listen: str
+    root: str,
+    coordination: ZooKeeperCoordination,
+    nodes: tuple[NodeDemand, ...],
+    workers: int,
+    listen: str,
+    security: Security | None,
 ) -> None:
     try:
-        outside = MasterOutside(SystemClock(), coordination, FileJournals(root), FileSnapshots(root))
+        outside = MasterOutside(SystemClock(), coordination, FileJournals(root), FileSnapshots(root), security)
         process = MasterProcess(MasterConfig(nodes=nodes, expected_workers=workers), outside, listen, MasterPace())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: process.stop())

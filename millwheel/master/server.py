@@ -14,6 +14,7 @@ import grpc
 
 from millwheel.adapters.grpc_attach import WorkerLines
 from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_server
+from millwheel.adapters.grpc_security import Security
 from millwheel.errors import FencedError, InvariantError
 from millwheel.master.events import Event, LoadReported, ShardLoad, ShardReleased, WorkerUnreachable
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime, MasterView
@@ -60,6 +61,7 @@ class MasterOutside:
     coordination: Coordination
     journals: Journals
     snapshots: Snapshots
+    security: Security | None = None
 
 
 class MasterService(MasterServicer):
@@ -101,7 +103,7 @@ class MasterProcess:
         self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._name = f"m-{uuid4().hex[:12]}"
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="background")
-        self._lines = WorkerLines(self._name, self._on_report, self._on_dead)
+        self._lines = WorkerLines(self._name, self._on_report, self._on_dead, outside.security)
         ports = MasterPorts(
             outside.clock,
             outside.coordination,
@@ -113,7 +115,7 @@ class MasterProcess:
         )
         self._runtime = MasterRuntime(MasterState(config), ports, pace)
         self._service = MasterService(self._items.put)
-        self._server, self.address = new_server(_MAX_THREADS, listen)
+        self._server, self.address = new_server(_MAX_THREADS, listen, outside.security)
         add_MasterServicer_to_server(self._service, self._server)
 
     def stop(self) -> None:

@@ -6,15 +6,18 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from millwheel.adapters.clock import SystemClock
+from millwheel.adapters.grpc_security import load_security
 from millwheel.adapters.journal_files import FileJournals
 from millwheel.adapters.rocksdb_store import RocksStores
 from millwheel.adapters.snapshot_files import FileSnapshots
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.launch.exits import Exit
 from millwheel.launch.lifeline import die_with_parent
@@ -36,19 +39,21 @@ def main(
     slot: Annotated[int, typer.Option(help="number of this worker's slot")],
     scratch: Annotated[str, typer.Option(help="folder for local stores; may vanish at any time")],
     listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
+    security: Annotated[str, typer.Option(help='folder with certificates and token; "": none')] = "",
 ) -> None:
     """Serve the shards that the master assigns, until stopped, fenced or killed."""
     die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    os._exit(_run(root, zookeeper, pipeline, WorkerSettings(slot, clean_scratch(scratch), listen)))
+    os._exit(_run(root, zookeeper, pipeline, security, WorkerSettings(slot, clean_scratch(scratch), listen)))
 
 
-def _run(root: str, zookeeper: str, pipeline: str, settings: WorkerSettings) -> int:
+def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: WorkerSettings) -> int:
     code = 1
     try:
+        settings = replace(settings, security=load_security(security, "worker"))
         assembly = Assembly(load_shipped(root), root, SystemClock(), Outside(build_source, build_sink))
         coordination = ZooKeeperCoordination(
-            zookeeper, pipeline, lost_after_s=_LOST_AFTER_S, connect_timeout_s=_CONNECT_S
+            zookeeper, pipeline, lost_after_s=_LOST_AFTER_S, connect_timeout_s=_CONNECT_S, guard=load_guard(security)
         )
         storage = WorkerStorage(FileJournals(root), FileSnapshots(root), RocksStores(settings.scratch))
         process = WorkerProcess(settings, assembly, coordination, storage)

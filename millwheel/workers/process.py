@@ -14,6 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from millwheel.adapters.clock import SteadyClock, SystemClock
+from millwheel.adapters.grpc_security import Security
 from millwheel.adapters.injector_client import InjectorClient
 from millwheel.ports import Coordination, Journals, Snapshots, StateStores
 from millwheel.workers import events as ev
@@ -36,6 +37,7 @@ class WorkerSettings:
     slot: int
     scratch: str
     listen: str
+    security: Security | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,12 @@ class WorkerProcess:
         self._clock = SteadyClock(SystemClock())
         self._journal = JournalThread(storage.journals.create(self.incarnation), self._events.put)
         self._service = WorkerService(self._events.put)
-        self._transport = GrpcTransport(self._events.put)
+        self._transport = GrpcTransport(self._events.put, settings.security)
         self._injector = InjectorClient(
             lambda: self._injector_address,
             lambda watermarks: self._events.put(ev.WatermarksRose(watermarks)),
             lambda shard, token: self._events.put(ev.TokenKnown(shard, token)),
+            settings.security,
         )
         scratch, post = settings.scratch, self._events.put
         assembly.publish_aside(PublishThread(post).publish)
@@ -89,7 +92,7 @@ class WorkerProcess:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
-        server, address = serve(self._service, self._settings.listen)
+        server, address = serve(self._service, self._settings.listen, self._settings.security)
         self._coordination.on_lost(lambda: self._events.put(ev.SessionLost()))
         self._coordination.watch_members("injector-leader", self._injector_moved)
         self._coordination.watch_members("workers", self._workers_changed)

@@ -10,6 +10,7 @@ import grpc
 
 from millwheel.adapters.grpc_common import new_server
 from millwheel.adapters.grpc_exchange import PeerLines
+from millwheel.adapters.grpc_security import Security
 from millwheel.core.codec import decode_batch, encode_batch
 from millwheel.errors import CorruptionError
 from millwheel.pb import worker_pb2 as pb
@@ -100,9 +101,9 @@ class WorkerService(WorkerServicer):
 class GrpcTransport:
     """The Transport port: deliveries over our streams to peers, answers over their streams to us."""
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: Post, security: Security | None = None) -> None:
         self._post = post
-        self._lines = PeerLines(self._on_frame, lambda address: post(ev.PeerLost(address)))
+        self._lines = PeerLines(self._on_frame, lambda address: post(ev.PeerLost(address)), security)
         self._answering: set[Connection] = set()
 
     def send(self, address: str, token: int, send: Send) -> None:
@@ -162,9 +163,9 @@ class MasterReports:
         self._service.tell_masters(pb.WorkerReport(loads=rows))
 
 
-def serve(service: WorkerService, listen: str) -> tuple[grpc.Server, str]:
+def serve(service: WorkerService, listen: str, security: Security | None = None) -> tuple[grpc.Server, str]:
     """A started server and its address."""
-    server, address = new_server(_MAX_THREADS, listen)
+    server, address = new_server(_MAX_THREADS, listen, security)
     add_WorkerServicer_to_server(service, server)
     server.start()
     return server, address

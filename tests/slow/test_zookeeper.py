@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.adapters.zookeeper_guard import ZooKeeperGuard
 from millwheel.adapters.zookeeper_server import EmbeddedZooKeeper
 from millwheel.adapters.zookeeper_session import ZooKeeperSession
 from millwheel.core.ranges import tile
@@ -252,3 +253,22 @@ def test_a_java_that_does_not_run_is_a_sentence(tmp_path: Path) -> None:
     script.chmod(0o755)
     with pytest.raises(SetupError, match="no such luck"):
         EmbeddedZooKeeper(str(tmp_path), [str(script)]).start()
+
+
+def test_what_a_user_created_is_closed_to_everybody_else(server: EmbeddedZooKeeper) -> None:
+    hosts = f"{server.address}/guarded"
+    mine = ZooKeeperCoordination(hosts, "hits", guard=ZooKeeperGuard("mill", "secret"))
+    mine.put_if_absent("instance", b"a")
+    for guard in (ZooKeeperGuard(), ZooKeeperGuard("mill", "guessed")):
+        stranger = ZooKeeperCoordination(hosts, "hits", guard=guard)
+        try:
+            with pytest.raises(UnavailableError, match="NoAuth"):
+                stranger.get("instance")
+            with pytest.raises(UnavailableError, match="NoAuth"):
+                stranger.put_if_absent("other", b"b")
+        finally:
+            stranger.close()
+    again = ZooKeeperCoordination(hosts, "hits", guard=ZooKeeperGuard("mill", "secret"))
+    assert again.get("instance") == b"a"
+    again.close()
+    mine.close()

@@ -44,7 +44,7 @@ class Injectors:
         monkeypatch.setattr(watching, "_INTERVAL_S", 0.001)
         monkeypatch.setattr(watching, "fetch_status", self.fetch)
 
-    def fetch(self, address: str) -> injector_pb2.StatusReply:
+    def fetch(self, address: str, security: object = None) -> injector_pb2.StatusReply:
         if address not in self.replies:
             raise UnavailableError(address)
         return self.replies[address]

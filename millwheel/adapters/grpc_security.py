@@ -1,0 +1,149 @@
+"""Who may talk: mutual TLS and one token per pipeline, for every server and channel of a run.
+
+A *security folder* holds what a process needs: ``ca.pem``, ``ROLE.pem`` and ``ROLE.key`` (a certificate that the CA
+signed, and its private key; ``process`` stands in for any role) and ``token``. Both sides must show a certificate of
+that CA, whose name is always :data:`NAME`: addresses change with every restart, so the CA, which belongs to one
+pipeline, is the identity.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import grpc
+
+from millwheel.errors import SetupError
+
+log = logging.getLogger("millwheel.security")
+
+NAME = "millwheel"
+CA_FILE, TOKEN_FILE = "ca.pem", "token"
+_MIN_TOKEN_CHARS = 16
+_MAX_FILE_BYTES = 1 << 20
+_OTHERS = 0o077
+_HEADER = "authorization"
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """The contents of a security folder. The private parts do not show in ``repr``."""
+
+    ca: bytes = field(repr=False)
+    certificate: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    token: str = field(repr=False)
+
+    def server_credentials(self) -> grpc.ServerCredentials:
+        """For a server that asks every client for a certificate of our CA."""
+        return grpc.ssl_server_credentials([(self.key, self.certificate)], self.ca, require_client_auth=True)
+
+    def channel_credentials(self) -> grpc.ChannelCredentials:
+        """For a channel that shows our certificate, and the token with each call."""
+        tls = grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
+        return grpc.composite_channel_credentials(tls, grpc.access_token_call_credentials(self.token))
+
+
+def load_security(folder: str, role: str = "process") -> Security | None:
+    """What lies in a security folder for ``role``; None for "", which means neither TLS nor token.
+
+    Raises SetupError when a file is missing, empty, or, being private, readable by others.
+    """
+    if not folder:
+        return None
+    place = Path(folder)
+    token = _private(place / TOKEN_FILE).decode("ascii", "replace").strip()
+    if len(token) < _MIN_TOKEN_CHARS or not token.isprintable() or not token.isascii():
+        raise SetupError(f"{place / TOKEN_FILE} must hold at least {_MIN_TOKEN_CHARS} printable ASCII characters")
+    own = role if (place / f"{role}.pem").exists() else "process"
+    names = (CA_FILE, f"{own}.pem", f"{own}.key")
+    parts = (_read(place / names[0]), _read(place / names[1]), _private(place / names[2]))
+    for name, content in zip(names, parts, strict=True):
+        if not content.lstrip().startswith(b"-----BEGIN "):
+            raise SetupError(f"{place / name} is not in PEM form; `millwheel certs FOLDER` makes a development set")
+    return Security(*parts, token)
+
+
+def check_listen(listen: str, security: Security | None) -> None:
+    """Raises SetupError when ``listen`` (host:port) is reached from other machines and nothing says who may."""
+    if security is None and not is_loopback(listen.rpartition(":")[0]):
+        raise SetupError(
+            f"refusing to listen on {listen} without authentication: other machines could read and write the pipeline. "
+            "Give --security FOLDER (`millwheel certs FOLDER` makes one for development), or listen on 127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches ``host``, an address or a name."""
+    bare = host.strip("[]")
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return bare == "localhost"
+
+
+_Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+
+class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]
+    """Ends calls that do not show the token, before anything of them is read. ``refused`` counts them."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}".encode()
+        self._lock = threading.Lock()
+        self.refused = 0
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], _Handler | None],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> _Handler | None:
+        """Pass the call on, or answer it with a refusal."""
+        shown = [value for name, value in handler_call_details.invocation_metadata or () if name == _HEADER]
+        if len(shown) == 1 and hmac.compare_digest(_octets(shown[0]), self._expected):
+            return continuation(handler_call_details)
+        method = handler_call_details.method
+        with self._lock:
+            self.refused += 1
+            number = self.refused
+        what = "a wrong token" if shown else "no token"
+
+        def refuse(requests: object, context: grpc.ServicerContext) -> Iterator[bytes]:
+            log.warning("Refused a call of %s from %s: %s (refusal %d).", method, context.peer(), what, number)
+            context.abort(
+                grpc.StatusCode.UNAUTHENTICATED, f"{what}: this pipeline wants the one of its --security folder"
+            )
+            yield b""
+
+        return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+def _octets(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+
+
+def _private(path: Path) -> bytes:
+    content = _read(path)
+    if os.stat(path).st_mode & _OTHERS:
+        raise SetupError(f"{path} can be read by others; make it yours alone: chmod 600 {path}")
+    return content
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_MAX_FILE_BYTES)
+    except OSError as error:
+        raise SetupError(
+            f"the security folder has no readable {path} ({error.strerror}); `millwheel certs FOLDER` makes one"
+        ) from error
+    if not content.strip():
+        raise SetupError(f"{path} is empty")
+    return content
