@@ -66,8 +66,8 @@ class SimInjector(Process):
         if not self.alive or not self.leading:
             connection.cut()
         else:
-            line = _Line(self.world, connection)
-            self.later(self.world.network.delay(), lambda: self._mailbox.put(self.runtime.connect(number, line)))
+            # Before any frame of it can arrive, as in the server: what is answered earlier would be lost.
+            self._mailbox.put(self.runtime.connect(number, _Line(self.world, connection)))
         return connection
 
     def _read(self, number: int, frame: pb.ReportFrame) -> None:
