@@ -12,11 +12,15 @@ python -m bench key_windows, soak     measurements with options of their own
 from __future__ import annotations
 
 import argparse
+import fcntl
 import importlib
+import os
+import signal
 import sys
 from pathlib import Path
 
 from bench.parts import PARTS
+from bench.places import cache
 from bench.rounds import Wanted
 
 TOOLS = ("key_windows", "soak", "report")
@@ -39,8 +43,24 @@ def main(arguments: list[str]) -> int:
         keep=given.keep,
         results=given.results,
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    if not _alone():
+        print("Another campaign runs on this machine: the two would disturb each other. Wait for it.", file=sys.stderr)
+        return 2
     bad = [figure for name in given.names or PARTS for figure in PARTS[name].run(wanted) if figure.correct is False]
     return 1 if bad else 0
+
+
+def _alone() -> bool:
+    """Hold the cache's lock until this process ends; False when another one has it. The clock depends on it, too:
+    it starts when anybody opens the input."""
+    path = cache() / "lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        fcntl.flock(os.open(path, os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
 import subprocess
 import time
@@ -21,7 +20,7 @@ import psutil
 
 from bench.opened import FirstOpen, last_change
 
-_SAMPLE_S = 0.5
+_SAMPLE_S = 0.25
 _TAIL = 1_500
 
 
@@ -64,34 +63,35 @@ class Outcome:
 def execute(run: Run) -> Outcome:
     """Run it to its end, or to its time-out; nothing of it is left running."""
     run.output.mkdir(parents=True, exist_ok=True)
-    used = _children_cpu_s()
     began = time.monotonic()
     if run.input is None:
-        code, rss, opened = *_supervised(run), None
+        (code, rss, cpu_s), opened = _supervised(run), None
     else:
         _warm(run.input)
         with FirstOpen(run.input) as first:
-            code, rss = _supervised(run)
+            code, rss, cpu_s = _supervised(run)
         opened = first.at
     changed = last_change(run.output)
     seconds = changed - opened if opened is not None and changed is not None else None
-    return Outcome(code, seconds, time.monotonic() - began, _children_cpu_s() - used, rss, _tail(run.log))
+    return Outcome(code, seconds, time.monotonic() - began, cpu_s, rss, _tail(run.log))
 
 
-def _supervised(run: Run) -> tuple[int | None, float]:
+def _supervised(run: Run) -> tuple[int | None, float, float]:
+    """Exit code, peak memory and CPU seconds of the family, as sampled: the end of each process is missing."""
     with run.log.open("wb") as log:
         process = subprocess.Popen(
             list(run.command), cwd=run.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             env={**os.environ, **run.env}, start_new_session=True,
         )  # fmt: skip
     deadline, peak = time.monotonic() + run.timeout_s, 0.0
+    cpu_s: dict[int, float] = {}
     try:
         while time.monotonic() < deadline:
             try:
-                return process.wait(_SAMPLE_S), peak
+                return process.wait(_SAMPLE_S), peak, sum(cpu_s.values())
             except subprocess.TimeoutExpired:
-                peak = max(peak, _rss_mb(process.pid))
-        return None, peak
+                peak = max(peak, _sample(process.pid, cpu_s))
+        return None, peak, sum(cpu_s.values())
     finally:
         _end(process)
 
@@ -117,13 +117,14 @@ def _family(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _rss_mb(pid: int) -> float:
+def _sample(pid: int, cpu_s: dict[int, float]) -> float:
+    """Memory of the family in MB; ``cpu_s`` gets what each process has used so far."""
     total = 0
-    for process in _family(pid):
-        try:
+    for process in (psutil.Process(pid), *_family(pid)) if psutil.pid_exists(pid) else ():
+        with contextlib.suppress(psutil.Error):
             total += process.memory_info().rss
-        except psutil.Error:
-            continue
+            used = process.cpu_times()
+            cpu_s[process.pid] = used.user + used.system
     return total / 1e6
 
 
@@ -131,11 +132,6 @@ def _warm(folder: Path) -> None:
     """Read the input once, so that every run finds it in memory."""
     for path in sorted(folder.iterdir()):
         path.read_bytes()
-
-
-def _children_cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def _tail(log: Path) -> str:

@@ -13,6 +13,8 @@ from bench.environments import Environment, python_of
 from bench.places import HOUSE, PEERS, PIPELINES, PLUGINS
 
 BYTEWAX = Environment("bytewax", ("bytewax==0.21.1", "orjson"))
+SPARK = Environment("spark", ("pyspark==4.3.0", "pandas", "pyarrow", "protobuf", "grpcio"))
+FLINK = Environment("flink", ("apache-flink==2.3.0", "orjson", "setuptools<81"), before=13)
 SNAPSHOT_S = 5
 """How often peers make their state durable in parts A and B; ours does it before every result."""
 
@@ -39,12 +41,16 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A system under its name in the tables. ``forms`` of input it takes; ``limit``: not a peer, but a bound."""
+    """A system under its name in the tables. ``forms`` of input it takes; ``limit``: not a peer, but a bound.
+
+    ``ended``: it does not close windows at the end of its input, so it gets one more record, hours later.
+    """
 
     name: str
     start: Callable[[Job], Run]
     forms: tuple[str, ...] = ("jsonl",)
     limit: bool = False
+    ended: bool = False
 
 
 def ours(pipeline: str, workers: int = 2, params: Mapping[str, str] | None = None) -> Callable[[Job], Run]:
@@ -82,6 +88,9 @@ def local(program: str, *arguments: str, python: Environment | None = None) -> C
 
     def start(job: Job) -> Run:
         interpreter = python_of(python) if python is not None else sys.executable
-        return job.run([interpreter, str(PEERS / program), *arguments])
+        env = {"PYTHONPATH": "", "PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
+        if python is FLINK:  # its thread mode embeds an interpreter that does not know its environment
+            env["PYTHONPATH"] = next(str(path) for path in python.folder.glob("lib/python3.*/site-packages"))
+        return job.run([interpreter, str(PEERS / program), *arguments], env)
 
     return start

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -38,6 +39,19 @@ class Input:
         """The folder of files in one form: ``jsonl`` or ``parquet``."""
         return self.folder / form
 
+    def ended(self, form: str) -> Path:
+        """The same files, and one with a single record two hours later; made when it is first asked for."""
+        folder = self.folder / f"{form}-ended"
+        if not folder.exists():
+            unfinished = folder.with_suffix(".unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            for path in self.of(form).iterdir():
+                os.link(path, unfinished / path.name)
+            _write_end(unfinished, form)
+            unfinished.rename(folder)
+        return folder
+
     def outliers(self) -> dict[str, float]:
         """By event id: how many standard deviations the cost is away."""
         return msgspec.json.decode((self.folder / "outliers.json").read_bytes(), type=dict[str, float])
@@ -52,6 +66,17 @@ def ads(records: int, files: int) -> Input:
         _make(Input(unfinished, records, files))
         unfinished.rename(made.folder)
     return made
+
+
+def _write_end(folder: Path, form: str) -> None:
+    """A record of nobody's ad, two hours after all others."""
+    generate = _generator()
+    end = {"event_id": "end", "ad_id": -1, "client_id": 0, "uid": 0, "type": "click", "cost": 0.0}
+    row = {**end, "ts": generate.START_MS + 3 * generate.HOUR_MS}
+    if form == "jsonl":
+        (folder / "zz-end.jsonl").write_bytes(msgspec.json.encode(row) + b"\n")
+    else:
+        pq.write_table(pa.table({name: [value] for name, value in row.items()}), folder / "zz-end.parquet")
 
 
 def _make(made: Input) -> None:

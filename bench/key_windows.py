@@ -28,6 +28,7 @@ from millwheel.core.windows import Sliding
 
 RECORDS = 2_000
 MEAN_GAP_US = 500_000
+SIZES = (("10s", "1s"), ("1m", "1s"), ("10m", "1s"), ("1h", "1s"), ("1h", "100ms"))
 NATIVE_LIMIT = 8_000_000
 """Window updates beyond which native windows are not run, only counted."""
 
@@ -112,7 +113,7 @@ def _native_count(window: Sliding, records: list[tuple[int, int]]) -> int:
 def figures() -> Iterator[Figure]:
     """From a ratio of 10 to 36,000."""
     records = _records()
-    for length, slide in (("10s", "1s"), ("1m", "1s"), ("10m", "1s"), ("1h", "1s"), ("1h", "100ms")):
+    for length, slide in SIZES:
         ratio = duration_us(length) // duration_us(slide)
         native = Sliding(length, slide)
         if ratio * RECORDS <= NATIVE_LIMIT:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench import latency, throughput
+from bench import latency, scale, throughput, watermarks
 from bench.figures import Figure
 from bench.rounds import Wanted
 
@@ -34,4 +34,16 @@ PARTS = {
         latency.latency,
         ("p50_ms", "p95_ms", "p99_ms", "max_ms", "cpu_s", "rss_mb"),
     ),
+    "E": Part(
+        "dense sliding windows, native and by key; 1 minute a round",
+        scale.dense,
+        ("windows_per_record", "us_per_record", "state_bytes"),
+    ),
+    "F": Part(
+        "the watermark service under many key ranges; 2 minutes a round",
+        watermarks.watermarks,
+        ("all_ms", "one_ms", "one_p99_ms", "cpu_per_round_ms", "rss_mb"),
+    ),
+    "G": Part("the same input per worker on one worker and on two; 2 minutes a round", scale.workers, _RATES),
+    "H": Part("records with and without ids; 2 minutes a round", scale.ids, _RATES),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -84,7 +85,8 @@ def _campaign(part: str, settings: dict[str, Any], wanted: Wanted) -> tuple[str,
 
 
 def _one(part: str, entry: Entry, run: int, campaign: str, settings: dict[str, Any], wanted: Wanted) -> Figure:
-    folder = cache() / "runs" / f"{part}-{entry.contestant}-{entry.variant}-{run}".replace(" ", "-")
+    name = re.sub(r"[^\w]+", "-", f"{part}-{entry.contestant}-{entry.variant}-{run}")
+    folder = cache() / "runs" / campaign / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     before = machine()

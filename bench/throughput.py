@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.checks import Check, check_outliers, check_windows
 from bench.contest import execute
-from bench.contestants import BYTEWAX, Contestant, Job, bytewax, local, ours
+from bench.contestants import BYTEWAX, FLINK, SPARK, Contestant, Job, bytewax, local, ours
 from bench.figures import Figure
 from bench.inputs import Input, ads
 from bench.rounds import Entry, Measured, Wanted, alternate
@@ -23,6 +23,7 @@ WINDOWS = (
     Contestant("millwheel", ours("windows"), ("jsonl", "parquet")),
     Contestant("bytewax", bytewax("bytewax_windows.py", 1)),
     Contestant("bytewax, 2 processes", bytewax("bytewax_windows.py", 2)),
+    Contestant("spark", local("spark_streaming.py", "windows", python=SPARK), ("jsonl", "parquet"), ended=True),
     Contestant("duckdb, batch", local("duckdb_windows.py"), ("jsonl", "parquet"), limit=True),
     Contestant("python loop", local("python_loop.py", "windows", python=BYTEWAX), limit=True),
 )
@@ -30,6 +31,10 @@ CALLBACK = (
     Contestant("millwheel", ours("callback"), ("jsonl", "parquet")),
     Contestant("bytewax", bytewax("bytewax_callback.py", 1)),
     Contestant("bytewax, 2 processes", bytewax("bytewax_callback.py", 2)),
+    Contestant("spark, row", local("spark_streaming.py", "row", python=SPARK)),
+    Contestant("spark, pandas", local("spark_streaming.py", "pandas", python=SPARK)),
+    Contestant("flink, thread mode", local("flink_callback.py", "thread", python=FLINK)),
+    Contestant("flink, process mode", local("flink_callback.py", "process", python=FLINK)),
     Contestant("python loop", local("python_loop.py", "callback", python=BYTEWAX), limit=True),
 )
 
@@ -57,7 +62,8 @@ def _part(part: str, contestants: tuple[Contestant, ...], wanted: Wanted) -> lis
 
 def measure(part: str, contestant: Contestant, form: str, load: Input, folder: Path) -> Measured:
     """One run, checked."""
-    job = Job(folder, load.of(form), form, TIMEOUT_S)
+    source = load.ended(form) if contestant.ended else load.of(form)
+    job = Job(folder, source, form, TIMEOUT_S)
     outcome = execute(contestant.start(job))
     if outcome.error:
         return Measured({}, None, outcome.error)

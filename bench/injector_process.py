@@ -1,0 +1,38 @@
+"""A watermark service by itself, for part F: one node with so many ranges, in a process of its own.
+
+``python -m bench.injector_process RANGES`` prints its address once it leads; a line on its standard input is answered
+with the CPU seconds it has used and its memory in MB; the end of the input ends it.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+
+from millwheel.core.ranges import tile
+from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.injector.server import InjectorServer
+
+NODE, TOKEN = "node", 1
+
+
+def main() -> None:
+    """See the module."""
+    entries = (ShardEntry(name_of(place), piece, "worker", TOKEN) for place, piece in enumerate(tile(int(sys.argv[1]))))
+    server = InjectorServer()
+    server.start()
+    server.lead([RangeTable(NODE, tuple(entries), 0)])
+    print(server.address, flush=True)
+    for _ in sys.stdin:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        print(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6, flush=True)
+    server.stop()
+
+
+def name_of(place: int) -> str:
+    """The shard that has the range at this place."""
+    return f"{NODE}.{place:07d}"
+
+
+if __name__ == "__main__":
+    main()
