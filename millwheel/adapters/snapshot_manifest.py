@@ -20,8 +20,8 @@ from millwheel.errors import CorruptionError
 from millwheel.ports import Manifest
 
 _MANIFEST = re.compile(r"manifest-([0-9]{10,})\.json")
-_BLOB = re.compile(r"([0-9]+)-([0-9]+)\.[0-9a-f]{8}-[A-Za-z0-9_.-]+")
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_BLOB = re.compile(r"([0-9]{1,20})-([0-9]{1,20})\.[0-9a-f]{8}-[A-Za-z0-9_.-]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,7 +83,7 @@ def decode_manifest(data: bytes) -> Manifest:
         if xxh3_128_hexdigest(body) != sealed.checksum:
             raise CorruptionError("it fails its checksum")
         manifest = _decode_manifest(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as ex:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as ex:
         raise CorruptionError(f"it is no manifest: {ex}") from ex
     for name, (blob, _, _) in manifest.files.items():
         if not _PLAIN.fullmatch(name) or blob_rank(blob) is None:

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from millwheel.core.column_batch import COLUMNS_MARK, AnyBatch, ColumnBatch, decode_columns, encode_columns
+from millwheel.core.keys import check_key
 from millwheel.core.records import Batch
-from millwheel.errors import CorruptionError
+from millwheel.errors import CorruptionError, RecordError
 
 encode_value = msgspec.msgpack.Encoder().encode
 decode_value = msgspec.msgpack.Decoder().decode
@@ -107,11 +108,28 @@ def decode_batch(data: bytes) -> AnyBatch:
         seqs, timestamps = unpack_ints(form.seqs), unpack_ints(form.timestamps)
     except _NOT_OURS as ex:
         raise CorruptionError(f"a delivery of {len(data)} bytes is no batch: {ex}") from ex
-    keys = [tuple_key(key) for key in form.keys] if type(form.keys) is list else None
+    keys = _batch_keys(form)
     columns = [keys, timestamps, form.values, seqs or timestamps, timestamps if form.ids is None else form.ids]
     if len({-1 if type(column) is not list else len(column) for column in columns}) != 1 or keys is None:
         raise CorruptionError(f"a delivery on stream {form.stream!r} has columns of different lengths")
     return Batch(form.stream, seqs, timestamps, keys, form.values, form.ids, form.born_us)
+
+
+def _batch_keys(form: _BatchForm) -> list[Any] | None:
+    """The keys of a delivery, None when they are no list. Raises CorruptionError for what cannot be a key: it would
+    end the worker much later, where nobody knows whence it came."""
+    keys = form.keys
+    if type(keys) is not list:
+        return None
+    if _KEY_KINDS.issuperset(map(type, keys)):
+        return keys
+    try:
+        return [check_key(key) for key in keys]
+    except (RecordError, RecursionError) as ex:
+        raise CorruptionError(f"a delivery on stream {form.stream!r} has a key that is none: {ex}") from ex
+
+
+_KEY_KINDS = frozenset({str, int, bytes})
 
 
 def tuple_key(key: Any) -> Any:

@@ -226,4 +226,7 @@ def decode_sealed_end(data: bytes) -> JournalEnd:
     words = text.split(b" ")
     if f"{xxh3_64_intdigest(text):016x}".encode() != checksum or len(words) != _END_WORDS:
         raise CorruptionError("it fails its checksum")
-    return JournalEnd(int(words[4]), int(words[6]))
+    try:
+        return JournalEnd(int(words[4]), int(words[6]))
+    except ValueError as ex:
+        raise CorruptionError(f"it passes its checksum, but names no end: {ex}") from ex

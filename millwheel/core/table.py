@@ -6,12 +6,17 @@ a commit in a journal counts only if the lineage of its shard names that journal
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import msgspec
 
 from millwheel.core.ranges import KeyRange, check_tiling
+from millwheel.errors import CorruptionError, InvariantError
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_EDGE = re.compile(r"[0-9a-f]{1,17}")
 
 
 class Ancestor(NamedTuple):
@@ -79,17 +84,61 @@ class RangeTable:
 
     @staticmethod
     def decode(data: bytes, version: int) -> RangeTable:
-        """The inverse of :meth:`encode`, with the version that the store reported."""
-        raw = msgspec.json.decode(data)
-        shards = tuple(
-            ShardEntry(
-                shard=row["shard"],
-                range=KeyRange(int(row["lo"], 16), int(row["hi"], 16)),
-                owner=row["owner"],
-                token=row["token"],
-                next_owner=row["next_owner"],
-                lineage=tuple(Ancestor(*a) for a in row["lineage"]),
-            )
-            for row in raw["shards"]
-        )
-        return RangeTable(raw["computation"], shards, version)
+        """The inverse of :meth:`encode`, with the version that the store reported.
+
+        Raises CorruptionError for anything else, also for names that could lead out of the root.
+        """
+        try:
+            form = _decode_form(data)
+            shards = tuple(_entry(row) for row in form.shards)
+            return RangeTable(_checked(form.computation), shards, version)
+        except (msgspec.MsgspecError, ValueError, RecursionError, InvariantError) as ex:
+            raise CorruptionError(
+                f"{len(data)} bytes in ZooKeeper (version {version}) are no range table: {ex}. Nobody but the master "
+                "may write there; restore ZooKeeper's data, or start on a new root"
+            ) from ex
+
+
+class _Row(msgspec.Struct):
+    shard: str
+    lo: str
+    hi: str
+    owner: str
+    token: int
+    next_owner: str
+    lineage: list[Ancestor]
+
+
+class _Form(msgspec.Struct):
+    computation: str
+    shards: list[_Row]
+
+
+_decode_form = msgspec.json.Decoder(_Form).decode
+
+
+def _entry(row: _Row) -> ShardEntry:
+    for ancestor in row.lineage:
+        _checked(ancestor.incarnation)
+    return ShardEntry(
+        shard=_checked(row.shard),
+        range=KeyRange(_edge(row.lo), _edge(row.hi)),
+        owner=row.owner and _checked(row.owner),
+        token=row.token,
+        next_owner=row.next_owner and _checked(row.next_owner),
+        lineage=tuple(row.lineage),
+    )
+
+
+def _edge(text: str) -> int:
+    """An edge of a range; at most 17 hex digits, 2**64 is one followed by sixteen."""
+    if not _EDGE.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is no edge of a key range")
+    return int(text, 16)
+
+
+def _checked(name: str) -> str:
+    """A name that becomes a part of paths: of journals, snapshots and local stores."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name[:140]!r} cannot name a shard, a node or a worker")
+    return name

@@ -11,7 +11,8 @@ from millwheel.core.ranges import tile
 from millwheel.core.table import Ancestor, RangeTable, ShardEntry
 from millwheel.errors import InvariantError
 
-ANCESTORS = st.builds(Ancestor, st.text(max_size=5), st.integers(0, 99), st.integers(-1, 99), st.integers(-1, 99))
+NAMES = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,8}", fullmatch=True)
+ANCESTORS = st.builds(Ancestor, NAMES, st.integers(0, 99), st.integers(-1, 99), st.integers(-1, 99))
 
 
 @st.composite
