@@ -14,7 +14,8 @@ from typing import Any
 from millwheel.adapters.clock import SteadyClock
 from millwheel.adapters.journal_append import AppendForm, AppendWriter
 from millwheel.adapters.journal_folder import COLLECTED
-from millwheel.core.layout import META, decode_meta, encode_meta
+from millwheel.core.layout import META, ROW, decode_meta, encode_meta
+from millwheel.core.panes import as_retraction
 from millwheel.core.records import Batch
 from millwheel.core.timers import TimerQueue
 from millwheel.core.times import MAX_TIME
@@ -27,6 +28,7 @@ from millwheel.workers.outbox import Outbox
 from millwheel.workers.runtime import WorkerRuntime
 from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.turn import Hold
+from millwheel.workers.upsert import Table, UpsertOperator
 from tests.sim.faults import ALL_FAULTS
 from tests.sim.run import Case
 
@@ -372,3 +374,31 @@ def journal_collected_while_needed() -> Context:
     """The journal of the dead goes although a lineage names it."""
     right = Membership.collections
     return _replaced(Membership, "collections", lambda self, mentioned: right(self, ()))
+
+
+# --- rows that stand
+
+
+@mistake(within=5, workload="tables")
+def retraction_taken_for_a_row() -> Context:
+    """A sink of the rows that stand keeps what was taken back."""
+    right = Table.apply
+
+    def wrong(self: Table, overlay: Any, record: Any) -> None:
+        back = as_retraction(record.value)
+        right(self, overlay, record if back is None else replace(record, value=back.value))
+
+    return _replaced(Table, "apply", wrong)
+
+
+@mistake(within=20, workload="tables")
+def rows_forgotten_by_a_commit() -> Context:
+    """Changes of the rows that stand are not part of the commit."""
+    right = UpsertOperator.run
+
+    def wrong(self: UpsertOperator, turn: Any) -> None:
+        right(self, turn)
+        for place in [place for place in turn.overlay._changes if place.startswith(ROW)][:1]:
+            del turn.overlay._changes[place]
+
+    return _replaced(UpsertOperator, "run", wrong)

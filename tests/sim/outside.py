@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from millwheel.core.spec import SinkSpec
-from millwheel.sinks.base import Cut
+from millwheel.sinks.base import Cut, LostError
 from millwheel.sources.base import Chunk, Partition, Reject
 from tests.sim.kernel import Failure
 
@@ -59,7 +59,7 @@ class MemorySinks:
         self.look = look
 
     def build(self, spec: SinkSpec, folder: str) -> MemorySink:
-        return MemorySink(self, spec.stream)
+        return LatestSink(self, spec.stream) if spec.kind == "latest" else MemorySink(self, spec.stream)
 
     def rows(self, stream: str) -> list[Any]:
         return [row for rows in self.visible[stream].values() for row in rows]
@@ -75,6 +75,49 @@ class MemorySink:
 
     def open(self, shard: str, token: int) -> MemoryWriter:
         return MemoryWriter(self._world, self._stream, shard)
+
+
+class LatestSink(MemorySink):
+    """Shows the rows that stand: one list of rows per shard, replaced as a whole."""
+
+    keeps_latest = True
+
+    def open(self, shard: str, token: int) -> LatestWriter:
+        return LatestWriter(self._world, self._stream, shard, token)
+
+
+class LatestWriter:
+    """What is prepared is used up when it is published, as by a rename."""
+
+    def __init__(self, world: MemorySinks, stream: str, shard: str, token: int) -> None:
+        self._world = world
+        self._stream = stream
+        self._shard = shard
+        self._token = token
+        self._shown = b""
+
+    def prepare(self, cut: Cut) -> bytes:
+        receipt = f"{self._shard}/{cut.attempt}".encode()
+        self._world.prepared[receipt] = (self._stream, self._shard, [record.value for record in cut.records])
+        return receipt
+
+    def publish(self, receipt: bytes) -> None:
+        if receipt == self._shown:
+            return
+        prepared = self._world.prepared.pop(receipt, None)
+        if prepared is None:
+            raise LostError(receipt.decode())
+        self._shown = receipt
+        self._world.visible[self._stream][self._shard] = prepared[2]
+
+    def sweep(self, receipts: list[bytes]) -> None:
+        for receipt in list(self._world.prepared):
+            shard, _, attempt = receipt.decode().rpartition("/")
+            if shard == self._shard and int(attempt.partition("-")[0]) < self._token:
+                del self._world.prepared[receipt]
+
+    def close(self) -> None:
+        pass
 
 
 class MemoryWriter:

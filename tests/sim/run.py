@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.sim.faults import ALL_FAULTS, Fault, plan, schedule
 from tests.sim.kernel import SECOND, START_US, Event, Failure, Simulation
-from tests.sim.workloads import WORKLOADS
+from tests.sim.workloads import BY_NAME, WORKLOADS
 from tests.sim.world import Refused, Shape, World
 
 _SAFETY_US = 5 * SECOND
@@ -60,7 +60,7 @@ class Result:
 def simulate(case: Case) -> Result:
     """Run a case. Raises Failure, with the story so far, when an invariant does not hold."""
     sim = Simulation(case.seed)
-    names = sorted(WORKLOADS)
+    names = sorted(WORKLOADS.keys() - BY_NAME)
     name = case.workload or names[case.seed % len(names)]
     shape = Shape.drawn(sim)
     refused = ""

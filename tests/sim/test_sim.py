@@ -10,7 +10,7 @@ from tests.sim.kernel import Failure
 from tests.sim.mutations import MUTATIONS
 from tests.sim.run import Case, simulate
 from tests.sim.story import concerning, failure_of, shrunk, tell
-from tests.sim.workloads import WORKLOADS
+from tests.sim.workloads import BY_NAME, WORKLOADS
 
 FIXED = range(1, 17)
 QUICKLY_CAUGHT = [name for name, mutation in MUTATIONS.items() if mutation.within <= 10]
@@ -54,6 +54,12 @@ def test_a_cluster_survives_each_kind_of_fault_alone(kind: str) -> None:
 @pytest.mark.parametrize("workload", sorted(WORKLOADS))
 def test_each_workload_passes_without_faults(workload: str) -> None:
     told(Case(3, frozenset(), workload))
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("workload", sorted(BY_NAME))
+def test_workloads_that_no_seed_chooses_survive_all_faults(workload: str, seed: int) -> None:
+    told(Case(seed, workload=workload))
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)

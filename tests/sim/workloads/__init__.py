@@ -8,6 +8,7 @@ from tests.sim.workloads.accounts import Accounts
 from tests.sim.workloads.base import Workload
 from tests.sim.workloads.graphs import Graphs
 from tests.sim.workloads.numbers import Numbers
+from tests.sim.workloads.tables import Tables
 from tests.sim.workloads.windows import Windows
 
 WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
@@ -15,7 +16,11 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "accounts": Accounts,
     "windows": Windows,
     "graphs": Graphs,
+    "tables": Tables,
 }
 """(seed, size from 0 to 1) -> a workload."""
 
-__all__ = ["WORKLOADS", "Workload"]
+BY_NAME = frozenset({"tables"})
+"""Workloads that a seed does not choose by itself: only a case that names one runs it."""
+
+__all__ = ["BY_NAME", "WORKLOADS", "Workload"]

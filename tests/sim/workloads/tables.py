@@ -1,0 +1,57 @@
+"""Results that change: sessions that are taken back as they grow, windows that speak early by a percentile watermark,
+and sinks that show the rows that stand."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from millwheel.core.spec import (
+    AggregateSpec,
+    ComputationSpec,
+    InputSpec,
+    PipelineSpec,
+    SinkSpec,
+    SourceSpec,
+    StreamSpec,
+    WindowSpec,
+)
+from tests.sim.workloads.base import by, equal
+from tests.sim.workloads.windows import DELAY_US, Windows
+
+
+class Tables(Windows):
+    """A source with late records → retracting sessions, and windows that speak early → sinks of the rows that stand."""
+
+    def spec(self) -> PipelineSpec:
+        source = SourceSpec("memory", {"stream": "clicks"})
+        stream = StreamSpec("clicks", source, timestamp="ts", max_delay_us=DELAY_US)
+        given = (InputSpec("clicks", by("key")),)
+        count = (AggregateSpec("count", "count"), AggregateSpec("sum", "sum", "n"))
+        sessions = ComputationSpec(
+            "session",
+            given,
+            ("session_out",),
+            window=WindowSpec("session", {"gap_us": self.gap_us}),
+            aggregates=count,
+            trigger={"after_watermark": {"early": {"after_count": 1}}},
+            accumulation="retracting",
+        )
+        early = ComputationSpec(
+            "tumbling",
+            given,
+            ("tumbling_out",),
+            window=WindowSpec("tumbling", {"size_us": self.size_us}),
+            aggregates=count,
+            trigger={"after_watermark": {"early": {"after_percentile_watermark": 0.5}}},
+            accumulation="accumulating",
+        )
+        sinks = (SinkSpec("session_out", "latest"), SinkSpec("tumbling_out", "latest"))
+        return PipelineSpec("sim", (stream,), (sessions, early), sinks, "/nowhere")
+
+    def check(self) -> None:
+        rows = list(self.on_time())
+        equal("sessions that stand", self._found("session_out"), self._counted(self._sessions(rows)))
+        tumbling = self._grouped((row["key"], row["ts"] - row["ts"] % self.size_us, row["n"]) for row in rows)
+        equal("windows that stand", self._found("tumbling_out"), self._counted(tumbling))
+        places = Counter((row["key"], row["window_start"]) for row in self.sinks.rows("session_out"))
+        equal("rows of a session", places, Counter(dict.fromkeys(places, 1)))
