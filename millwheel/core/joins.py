@@ -1,9 +1,11 @@
-"""Windowed joins: the pairs of one window and key. Pure."""
+"""Joins: the pairs of one window and key, and which version of a key a record may see. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+import msgspec
 
 from millwheel.core.records import Record
 from millwheel.core.spec import JoinKind
@@ -22,3 +24,22 @@ def pairs(records: Sequence[Record], left: str, kind: JoinKind) -> Iterator[tupl
     if not lefts and kind is JoinKind.OUTER:
         for other in rights:
             yield None, other
+
+
+class Version(msgspec.Struct, array_like=True):
+    """What was said of a key, and when (µs)."""
+
+    at: int
+    value: Any
+
+
+def newer(at: int, version: Version | None) -> bool:
+    """True if what was said at ``at`` replaces a version. Of one time, the last to come counts."""
+    return version is None or version.at <= at
+
+
+def known(version: Version | None, at: int | None) -> Any:
+    """What a record of the time ``at`` sees of its key: nothing that was said after it. None sees whatever there is."""
+    if version is None or (at is not None and version.at > at):
+        return None
+    return version.value

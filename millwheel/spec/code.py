@@ -14,6 +14,7 @@ from millwheel.core.graph import retracting_streams, takes_retractions
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec, SinkSpec, StreamSpec
 from millwheel.core.window_specs import machine_from_spec
 from millwheel.errors import MillwheelError, PipelineError
+from millwheel.spec.joins import keyless
 from millwheel.spec.kinds import Kind, blame
 from millwheel.spec.loading import OBJECT_NAME, load_object
 from millwheel.spec.nodes import Node
@@ -109,6 +110,13 @@ class CodeChecks:
         if computation.callback:
             self._callback(computation)
         self._no_retractions(computation)
+        stream = keyless(computation, self._spec)
+        if stream:
+            text = (
+                f"{stream} is found by its key and has none: its records would have that of their partition (the "
+                f"file); write {{{stream}: {{key: FIELD}}}}"
+            )
+            self._bad(text, *place, "input")
         if computation.window is not None and not self._reader.problems.concerns(".".join(place)):
             self._machine(computation)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from millwheel.core.spec import EnrichSpec, InputSpec, JoinKind, Missing
+from millwheel.core.spec import ComputationSpec, EnrichSpec, InputSpec, JoinKind, KeyKind, Missing, PipelineSpec
+from millwheel.spec.aggregates import key_names
 from millwheel.spec.nodes import Node
 from millwheel.spec.problems import unknown
 from millwheel.spec.reader import Reader
@@ -16,6 +17,7 @@ from millwheel.spec.reader import Reader
 FIELDS = ("join", "enrich")
 _TWO = "input: {orders: {key: product}, prices: {key: product}}"
 _ENRICH = "{with: prices}"
+_ANOTHER_AS = "choose another name, for example as: found"
 _NOT_FOR_JOIN = ("aggregate", "where", "trigger", "accumulation", "allowed_lateness", "output_time")
 
 
@@ -34,6 +36,8 @@ def read_join(reader: Reader, node: Node, fields: Mapping[str, Node], inputs: Se
                 f"a join says its pairs once, when the window closes: leave out {name}, and filter or aggregate in a "
                 "computation before or behind it",
             )
+    _check_window(reader, fields)
+    _check_names(reader, given, inputs)
     return JoinKind(reader.choice(given, [kind.value for kind in JoinKind], "inner"))
 
 
@@ -44,6 +48,11 @@ def read_enrich(reader: Reader, fields: Mapping[str, Node], inputs: Sequence[Inp
         return None
     if "window" in fields:
         reader.bad(fields["window"], "enrich looks at one record at a time and has no windows; leave out window")
+    if "order_by" in fields:
+        reader.bad(
+            fields["order_by"],
+            "as_of says which version a record sees, and as_of: timestamp keeps their order; leave out order_by",
+        )
     parts = reader.fields(given, ("with", "as", "missing", "as_of"), _ENRICH)
     if "with" not in parts:
         if given.is_map:
@@ -55,12 +64,34 @@ def read_enrich(reader: Reader, fields: Mapping[str, Node], inputs: Sequence[Inp
     if stream and stream not in streams:
         reader.bad(parts["with"], unknown("input", stream, streams, "Inputs"))
         return None
+    name = reader.text(parts.get("as"), "price", stream)
+    keys = [field for each in inputs if each.stream != stream for field in key_fields(each)]
+    if name in keys:
+        reader.bad(parts.get("as", given), f"{name!r} is the key of the records, which it would replace; {_ANOTHER_AS}")
     return EnrichSpec(
         stream,
-        reader.text(parts.get("as"), "price", stream),
+        name,
         Missing(reader.choice(parts.get("missing"), [kind.value for kind in Missing], "keep")),
         reader.choice(parts.get("as_of"), ["timestamp", "arrival"], "timestamp") == "timestamp",
     )
+
+
+def key_fields(given: InputSpec) -> tuple[str, ...]:
+    """The fields that an input is keyed by; none for a function, or the producer's key."""
+    return given.key.names if given.key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
+
+
+def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
+    """The input of a join or enrichment whose records all have the key of their partition; empty if there is none."""
+    if computation.join is None and computation.enrich is None:
+        return ""
+    own = {
+        stream.name
+        for stream in pipeline.streams
+        if stream.source is not None and stream.source.kind != "injection" and not stream.id
+    }
+    inputs = [given.stream for given in computation.inputs if given.key.kind is KeyKind.RECORD]
+    return next((stream for stream in inputs if stream in own), "")
 
 
 def _check_two(reader: Reader, node: Node, inputs: Sequence[InputSpec]) -> None:
@@ -68,3 +99,35 @@ def _check_two(reader: Reader, node: Node, inputs: Sequence[InputSpec]) -> None:
         reader.bad(
             node, f"takes two inputs, and there {'is' if len(inputs) == 1 else 'are'} {len(inputs)}; write {_TWO}"
         )
+        return
+    first, second = inputs
+    sizes = len(key_fields(first)), len(key_fields(second))
+    if 0 not in sizes and sizes[0] != sizes[1]:
+        reader.bad(
+            node,
+            f"finds records by equal keys, and {first.stream} has a key of {_count(sizes[0])}, {second.stream} of "
+            f"{_count(sizes[1])}, so none are ever equal; give both keys of as many fields, in the same order",
+        )
+
+
+def _count(fields: int) -> str:
+    return "one field" if fields == 1 else f"{fields} fields"
+
+
+def _check_window(reader: Reader, fields: Mapping[str, Node]) -> None:
+    window = fields.get("window")
+    emit = None if window is None or not window.is_map else window.value.get("emit")
+    if emit is not None and emit.value == "changes":
+        reader.bad(emit, "a join needs the records of whole windows, and emit: changes keeps none; leave out emit")
+
+
+def _check_names(reader: Reader, node: Node, inputs: Sequence[InputSpec]) -> None:
+    """The records lie in a result beside the key and the ends of the window."""
+    taken = [*key_names(tuple(inputs)), "window_start", "window_end"]
+    for given in inputs:
+        if given.stream in taken:
+            reader.bad(
+                node,
+                f"a result has the fields {', '.join(taken)}, and each record under the name of its stream, but "
+                f"a stream is called {given.stream!r}; give the stream another name",
+            )

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from millwheel.api import Computation, Context, ValueState
-from millwheel.core.joins import pairs
+from millwheel.core.codec import decode_value, encode_value
+from millwheel.core.joins import Version, known, newer, pairs
 from millwheel.core.keys import Key
 from millwheel.core.records import Record
 from millwheel.core.spec import ComputationSpec, EnrichSpec, InputSpec, JoinKind, KeyKind, Missing
@@ -41,7 +44,7 @@ class Joined(Computation):
 class Enriched(Computation):
     """Adds to a record what another stream last said of its key."""
 
-    version: ValueState[Any] = ValueState(Any)
+    version: ValueState[Version] = ValueState(Version)
 
     def __init__(self, spec: EnrichSpec, outputs: Sequence[str]) -> None:
         self._spec = spec
@@ -50,19 +53,27 @@ class Enriched(Computation):
     def process_record(self, ctx: Context, record: Record) -> None:
         """A new version, or a record to enrich."""
         spec = self._spec
+        version = self.version.get()
         if record.stream == spec.stream:
-            self.version.set(record.value)
+            if newer(record.timestamp, version):
+                self.version.set(Version(record.timestamp, record.value))
             return
-        if type(record.value) is not dict:
-            raise RecordError(f"enrich adds the field {spec.name!r}, and a {type(record.value).__name__} has no fields")
-        found = self.version.get()
+        fields = plain(record.value)
+        if type(fields) is not dict:
+            raise RecordError(f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields")
+        found = known(version, record.timestamp if spec.waits else None)
         if found is None and spec.missing is Missing.DROP:
             ctx.count(UNMATCHED)
             return
         if found is None and spec.missing is Missing.DEAD_LETTER:
             raise RecordError(f"{spec.stream} has said nothing of {record.key!r} up to {record.timestamp}")
         for stream in self._outputs:
-            ctx.produce(stream, {**record.value, spec.name: found})
+            ctx.produce(stream, {**fields, spec.name: found})
+
+
+def plain(value: Any) -> Any:
+    """The fields of a typed object, as they are encoded; any other value as it is."""
+    return decode_value(encode_value(value)) if isinstance(value, Struct) else value
 
 
 def joined(spec: ComputationSpec) -> Computation:

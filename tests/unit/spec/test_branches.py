@@ -121,12 +121,43 @@ def test_one_stream_is_enriched_by_another(check: Any, text: str, expected: Enri
         ({"enrich": "{with: hits}"}, "computations.c.enrich: takes two inputs"),
         ({"enrich": "{with: hits}", "input": TWO, "window": "{tumbling: 1m}"}, "has no windows"),
         ({"enrich": "{with: hits, missing: perhaps}", "input": TWO}, "computations.c.enrich.missing"),
+        (
+            {"join": "left", "input": TWO, "window": "{sliding: 1h, every: 1m, emit: changes}"},
+            "computations.c.window.emit: a join needs the records of whole windows",
+        ),
+        (
+            {"join": "left", "input": TWO.replace("clicks: {key: a}", "clicks: {key: [a, b]}"), "window": "global"},
+            "hits has a key of one field, clicks of 2 fields",
+        ),
+        (
+            {"enrich": "{with: hits}", "input": TWO.replace("hits: {key: a}", "hits: {key: [a, b, c]}")},
+            "hits has a key of 3 fields, clicks of one field",
+        ),
+        ({"join": "left", "input": TWO.replace("a}", "hits}"), "window": "global"}, "a stream is called 'hits'"),
+        ({"enrich": "{with: hits, as: a}", "input": TWO}, "computations.c.enrich.as: 'a' is the key"),
+        ({"enrich": "{with: hits}", "input": TWO.replace("a}", "hits}")}, "computations.c.enrich: 'hits' is the key"),
+        ({"enrich": "{with: hits}", "input": TWO, "order_by": "timestamp"}, "leave out order_by"),
         ({"join": "left", "callback": "detectors:SpikeDetector"}, "join is for computations without one"),
     ],
 )
 def test_mistakes_in_joins_are_named(problems: Any, fields: dict[str, str], expected: str) -> None:
     text = computation(**fields).replace("  hits:", "  clicks: {source: injection, timestamp: ts}\n  hits:")
     assert expected in "\n".join(problems(text))
+
+
+KEYLESS = """
+pipeline: p
+streams:
+  hits: {source: {files: {path: a.jsonl, format: jsonl}}, timestamp: ts}
+  named: {source: {files: {path: b.jsonl, format: jsonl}}, timestamp: ts, id: name}
+computations:
+  c: {input: %s, window: {tumbling: 1m}, join: inner, output: out}
+"""
+
+
+def test_what_has_only_the_key_of_its_file_is_not_joined(problems: Any, check: Any) -> None:
+    assert "hits is found by its key and has none" in "\n".join(problems(KEYLESS % "[hits, named]"))
+    assert check(KEYLESS % "{hits: {key: name}, named: {}}").computations[0].join is JoinKind.INNER
 
 
 RETRACTING = (
@@ -141,7 +172,7 @@ def test_branches_pass_retractions_on(check: Any) -> None:
 
 @pytest.mark.parametrize("form", ["enrich: {with: a}", "join: inner, window: {tumbling: 1m}"])
 def test_joins_of_what_may_be_taken_back_are_refused(problems: Any, form: str) -> None:
-    text = RETRACTING + f"  s: {{input: {{hits: {{key: a}}, a: {{key: a}}}}, {form}, output: b}}\n"
+    text = RETRACTING + f"  s: {{input: {{hits: {{key: path}}, a: {{key: path}}}}, {form}, output: b}}\n"
     assert "before the retracting window" in "\n".join(problems(text))
 
 

@@ -116,6 +116,33 @@ def test_a_join_speaks_when_both_watermarks_have_passed_the_window(folder: Path)
         assert harness.state("matched", 1) == {}
 
 
+def test_late_records_of_a_join_go_to_their_own_stream(folder: Path) -> None:
+    more = "window: {tumbling: 10us}\n    join: left\n    late: {side: behind}"
+    with PipelineHarness(written(folder / "side", more)) as harness:
+        harness.push("shown", row(3))
+        harness.advance_watermark(20)
+        harness.push("clicked", row(4))
+        harness.finish()
+        assert [found["clicked"] for found in harness.read("matched")] == [None]
+        assert harness.read("behind") == [row(4)]
+        assert harness.counters["late"] == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(2, [(1, None), (2, None), (3, 4)]), (3, [(1, None), (2, None), (3, None), (None, 4)])]
+)
+def test_a_count_window_counts_the_records_of_both_streams(folder: Path, count: int, expected: list[Any]) -> None:
+    with PipelineHarness(written(folder / f"count-{count}", f"window: {{count: {count}}}\n    join: outer")) as harness:
+        for at in (1, 2, 3):
+            harness.push("shown", row(at))
+        harness.push("clicked", row(4))
+        harness.finish()
+        found = [
+            (r["shown"] and r["shown"]["at"], r["clicked"] and r["clicked"]["at"]) for r in harness.read("matched")
+        ]
+        assert found == expected
+
+
 @pytest.mark.parametrize("kind", ["tumbling", "session"])
 def test_a_join_survives_crashes(folder: Path, kind: str) -> None:
     pipeline = written(folder / f"crash-{kind}", f"window: {WINDOWS[kind]}\n    join: outer")
@@ -175,6 +202,42 @@ def test_as_of_arrival_nothing_waits(folder: Path) -> None:
         harness.push("clicked", row(9, what="new"))
         harness.push("shown", row(5))
         assert [found["clicked"] and found["clicked"]["what"] for found in harness.read("matched")] == [None, "new"]
+
+
+def test_as_of_arrival_the_newest_version_counts_in_whatever_order_they_come(folder: Path) -> None:
+    with PipelineHarness(written(folder / "newest", "enrich: {with: clicked, as_of: arrival}")) as harness:
+        for at in (20, 10):
+            harness.push("clicked", row(at))
+        harness.crash()
+        harness.push("shown", row(5))
+        assert [found["clicked"]["at"] for found in harness.read("matched")] == [20]
+
+
+@given(shown=rows, clicked=rows, mixed=st.permutations(range(14)))
+@settings(max_examples=20, deadline=None)
+def test_a_version_does_not_depend_on_the_order_of_arrival(
+    folder: Path, shown: list[Row], clicked: list[Row], mixed: list[int]
+) -> None:
+    clicked = list({(r["ad"], r["at"]): r for r in clicked}.values())
+    records = [*(("shown", r) for r in shown), *(("clicked", r) for r in clicked)]
+    with PipelineHarness(written(folder / "mixed", "enrich: {with: clicked, as: last}")) as harness:
+        for place in mixed:
+            if place < len(records):
+                harness.push(*records[place])
+        harness.finish()
+        assert text(harness.read("matched")) == text(enriched(shown, clicked, "keep"))
+
+
+def test_records_of_a_schema_are_enriched_with_records_of_a_schema(folder: Path) -> None:
+    pipeline = Path(written(folder / "typed", "enrich: {with: clicked}"))
+    fields = "import msgspec\n\n\nclass Row(msgspec.Struct):\n    at: int\n    ad: int\n    what: str\n"
+    (pipeline.parent / "join_rows.py").write_text(fields)
+    pipeline.write_text(pipeline.read_text().replace("timestamp:", 'schema: "join_rows:Row", timestamp:'))
+    with PipelineHarness(str(pipeline)) as harness:
+        harness.push("clicked", row(3))
+        harness.push("shown", row(5))
+        harness.finish()
+        assert harness.read("matched") == [{**row(5), "clicked": row(3)}]
 
 
 def test_enrichment_survives_crashes(folder: Path) -> None:
