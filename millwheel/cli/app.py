@@ -170,3 +170,37 @@ def inject(
     from millwheel.cli.inject import inject as send
 
     send(root, stream, file, id_field, Console(stderr=True))
+
+
+@app.command()
+def chaos(
+    pipeline: Pipeline,
+    sets: Sets = None,
+    kill: Annotated[
+        str, typer.Option(help="what to kill, of workers, executors, master, injector, zookeeper")
+    ] = "workers,master,injector",
+    every: Annotated[str, typer.Option(metavar="DURATION", help="mean time between two faults")] = "2s",
+    pause: Annotated[bool, typer.Option("--pause", help="also pause processes, for up to 20 s")] = False,
+    seed: Annotated[int, typer.Option(help="the same seed, the same faults")] = 1,
+    most: Annotated[int, typer.Option("--faults", min=1, help="at most so many faults; then the run may end")] = 20,
+    launcher: Annotated[LauncherKind, typer.Option(help="as in run")] = LauncherKind.PROCESSES,
+    workers: Workers = 2,
+    folder: Annotated[
+        str, typer.Option(metavar="FOLDER", help="roots and logs of the two runs; must be empty")
+    ] = ".millwheel/chaos",
+    limit: Annotated[str, typer.Option(metavar="DURATION", help="a run that takes longer has failed")] = "10m",
+) -> None:
+    """Run a pipeline in peace, then again while its processes are killed, and compare the results row by row.
+
+    Bounded input, sinks of kind `files`, and {run} in what tells their paths: --set output=out/{run}. Ends with 1 when
+    anything differs.
+    """
+    from millwheel.chaos.plan import Plan
+    from millwheel.cli.chaos import ChaosSettings, parse_seconds, parse_targets
+    from millwheel.cli.chaos import chaos as storm
+
+    plan = Plan(parse_targets(kill, launcher), parse_seconds(every, "--every"), pause, seed)
+    settings = ChaosSettings(
+        pipeline, parse_sets(sets or []), plan, launcher, workers, folder, most, parse_seconds(limit, "--limit")
+    )
+    raise typer.Exit(storm(settings, Console(stderr=True)))

@@ -17,6 +17,7 @@ from millwheel.launch.coordinator import embedded_zookeeper
 from millwheel.launch.supervisor import Ended
 
 _POLL_S = 0.1
+_RESTART_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +125,18 @@ class ZooKeeperKeeper:
             self._started.set()
             self._server.stop()
 
+    def _restart(self) -> None:
+        """What killed the server may kill it again while it starts: one failure is not the end of a run."""
+        for attempt in range(1, _RESTART_ATTEMPTS + 1):
+            try:
+                self._server.restart()
+                return
+            except SetupError:
+                if attempt == _RESTART_ATTEMPTS or self._stop.wait(attempt * _POLL_S):
+                    raise
+
     def _bring_back(self) -> None:
         self.restarts += 1
         began_s = time.monotonic()
-        self._server.restart()
+        self._restart()
         self._say(f"ZooKeeper had died; it serves again after {time.monotonic() - began_s:.1f} s.")

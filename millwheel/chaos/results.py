@@ -1,0 +1,90 @@
+"""What a run left in its file sinks, record by record, and how two runs differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from millwheel.core.spec import PipelineSpec, SinkSpec
+from millwheel.errors import SetupError
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One sink of the two runs: rows in peace, and rows that are missing and extra under faults."""
+
+    stream: str
+    rows: int
+    missing: Counter[str]
+    extra: Counter[str]
+
+    @property
+    def lost(self) -> int:
+        """Rows of the run in peace that the other does not have."""
+        return sum(self.missing.values())
+
+    @property
+    def surplus(self) -> int:
+        """Rows that the run in peace does not have, or has less often."""
+        return sum(self.extra.values())
+
+    def examples(self) -> list[str]:
+        """A few of them, in words."""
+        said = [f"missing: {row}" for row in list(self.missing)[:_SHOWN]]
+        return said + [f"extra: {row}" for row in list(self.extra)[:_SHOWN]]
+
+
+def compared(calm: PipelineSpec, stormy: PipelineSpec) -> list[Difference]:
+    """The file sinks of the same pipeline after two runs. SetupError when there is nothing that could be compared, or
+    both runs write to the same place."""
+    pairs = [(mine, other) for mine, other in zip(calm.sinks, stormy.sinks, strict=True) if mine.kind == "files"]
+    if not pairs:
+        raise SetupError(f"{calm.name} has no sink of kind `files`, so there are no results to compare; add one")
+    for mine, other in pairs:
+        if _folder(mine, calm) == _folder(other, stormy):
+            raise SetupError(
+                f"{mine.where}: the sink of {mine.stream} is {_folder(mine, calm)} in both runs. Put {{run}} into its "
+                "path, for example --set output=out/{run}: it becomes calm and chaos"
+            )
+    return [_difference(mine.stream, rows_of(mine, calm), rows_of(other, stormy)) for mine, other in pairs]
+
+
+def _difference(stream: str, calm: Counter[str], stormy: Counter[str]) -> Difference:
+    return Difference(stream, sum(calm.values()), calm - stormy, stormy - calm)
+
+
+def result_folders(spec: PipelineSpec) -> list[Path]:
+    """Where the file sinks write."""
+    return [_folder(sink, spec) for sink in spec.sinks if sink.kind == "files"]
+
+
+def rows_of(sink: SinkSpec, spec: PipelineSpec) -> Counter[str]:
+    """Each row as text, and how often it is there."""
+    form = str(sink.options.get("format", "jsonl"))
+    found: Counter[str] = Counter()
+    for path in sorted(_folder(sink, spec).glob(f"*.{form}")):
+        found.update(_rows(path, form))
+    return found
+
+
+def _rows(path: Path, form: str) -> list[str]:
+    if form == "jsonl":
+        return [_text(msgspec.json.decode(line)) for line in path.read_bytes().splitlines()]
+    if form == "parquet":
+        return [_text(row) for row in pl.read_parquet(path).to_dicts()]
+    return path.read_text().splitlines()[1:]
+
+
+def _text(row: Any) -> str:
+    return msgspec.json.encode(row, order="deterministic", enc_hook=str).decode()
+
+
+def _folder(sink: SinkSpec, spec: PipelineSpec) -> Path:
+    return (Path(spec.folder) / str(sink.options["path"])).resolve()

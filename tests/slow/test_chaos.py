@@ -1,0 +1,29 @@
+"""``millwheel chaos`` on an example: every kind of process is killed, and the results are the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.slow.runs import EXAMPLES, REPO, ads_events
+
+pytestmark = pytest.mark.slow
+
+
+def test_kills_of_every_kind_change_nothing(tmp_path: Path) -> None:
+    events = ads_events(tmp_path, 150_000)
+    command = [sys.executable, "-m", "millwheel", "chaos", str(EXAMPLES / "ads" / "pipeline.yaml")]
+    command += ["--set", f"input={events}", "--set", f"output={tmp_path}/out/{{run}}", "--folder", f"{tmp_path}/chaos"]
+    command += ["--kill", "workers,master,injector,zookeeper", "--every", "1s", "--faults", "5", "--seed", "4"]
+    environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert "ctr: " in done.stderr
+    assert done.stderr.count("rows, the same") == 2
+    assert "killed one of the" in done.stderr
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
