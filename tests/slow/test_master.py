@@ -190,8 +190,8 @@ def test_the_leader_describes_and_moves_and_refuses_nonsense(cluster: Cluster) -
         cluster.start_worker(name)
     cluster.eventually(lambda: cluster.served_by("w1", "w2"))
     leader = cluster.leader()
+    cluster.eventually(lambda: sorted(leader.Describe(pb.DescribeRequest(), timeout=5).workers) == ["w1", "w2"])
     reply = leader.Describe(pb.DescribeRequest(), timeout=5)
-    assert sorted(reply.workers) == ["w1", "w2"]
     assert {RangeTable.decode(data, 0).computation for data in reply.tables} == cluster.nodes
     before = next(entry for entry in cluster.tables()["traffic"].shards if entry.owner == "w1")
     moved = leader.Move(pb.MoveRequest(node="traffic", shard=before.shard, worker="w2"), timeout=5)

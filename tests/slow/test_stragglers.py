@@ -22,4 +22,12 @@ def test_workers_that_are_paused_for_ever_are_replaced_and_no_process_is_left(tm
     family = psutil.Process(run.process.pid).children(recursive=True)
     assert_right(run.wait(), events)
     assert "has been declared dead, but it still runs" in run.said
-    assert not [process for process in [*paused, *family] if process.is_running()]
+    assert not [process for process in [*paused, *family] if lives(process)]
+
+
+def lives(process: psutil.Process) -> bool:
+    """True unless it has ended. One that has, and whose new parent has not looked yet, is a zombie."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
