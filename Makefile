@@ -10,7 +10,7 @@ run: $(READY)
 
 test: test-fast test-slow
 
-# Without a JVM, in under a minute: enough for a change that touches only documents.
+# Without a JVM, in two or three minutes: enough for a change that touches only documents.
 test-fast: $(READY)
 	$(BIN)/python -m pytest -q -m "not slow" tests examples
 
