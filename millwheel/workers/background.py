@@ -17,6 +17,10 @@ from millwheel.workers.sink import Publication
 
 Post = Callable[[ev.Event], None]
 
+SEAL_CHECK_S = 5.0
+"""A journal that nobody writes to is looked at this often. A worker that was declared dead while it joined, and before
+it saw itself as a member, would learn of it from nothing else."""
+
 
 def write_groups(writer: JournalWriter, groups: Sequence[Sequence[bytes]], post: Post) -> bool:
     """Group commit: one write for all ``groups``, and an answer for each. False when the journal is over."""
@@ -99,18 +103,26 @@ class JournalThread:
         self._writer.close()
 
     def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
-            groups = [first]
-            last = False
-            while not last and not self._queue.empty():
-                more = self._queue.get()
-                last = more is None
-                if more is not None:
-                    groups.append(more)
-            with self._lock:
-                goes_on = write_groups(self._writer, groups, self._post)
-            if last or not goes_on:
-                return
+        going = True
+        while going:
+            groups, last = self._submitted()
+            if groups or not last:
+                with self._lock:
+                    going = write_groups(self._writer, groups, self._post) and not last
+            else:
+                going = False
+
+    def _submitted(self) -> tuple[list[Sequence[bytes]], bool]:
+        """What waits to be written (nothing, after a while without), and whether it is the last."""
+        groups: list[Sequence[bytes]] = []
+        try:
+            while (group := self._queue.get(timeout=SEAL_CHECK_S)) is not None:
+                groups.append(group)
+                if self._queue.empty():
+                    return groups, False
+        except queue.Empty:
+            return groups, False
+        return groups, True
 
 
 class RecoveryThread:

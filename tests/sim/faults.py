@@ -213,6 +213,21 @@ def false_alarm(world: World, rng: Rng) -> None:
         leaders[0].lines.alarm(worker.name)
 
 
+def zombie(world: World, rng: Rng) -> None:
+    """A worker is taken for dead, and hears nothing of it: it works on for as long as it may believe in its session."""
+    workers = world.alive("w")
+    if not workers:
+        return
+    worker = rng.choice(workers)
+    deaf = {(place, f"w{worker.slot}") for place in _places(world) if place[0] in "mz"}
+    world.sim.trace(f"{worker.name} becomes a zombie", worker.name)
+    world.network.block(deaf)
+    world.sim.later(rng.choice([900_000, 2_500_000]), lambda: world.network.heal(deaf))
+    false = [master for master in world.alive("m") if master.leading]
+    if false:
+        false[0].lines.alarm(worker.name)
+
+
 # --- the disk
 
 
@@ -306,7 +321,7 @@ FAULTS: dict[str, Callable[[World, Rng], None]] = {
     for act in (
         *(kill, kill_in_a_call, kill_again, pause, slow, clock, injector, master, loss, power),
         *(cut, late, network, partition, one_way),
-        *(session, zookeeper, answers, false_alarm),
+        *(session, zookeeper, answers, false_alarm, zombie),
         *(full, failing, sync, short, ambiguous, slow_disk, flip),
         *(move, join, drain),
     )

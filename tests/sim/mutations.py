@@ -29,6 +29,7 @@ from millwheel.workers.runtime import WorkerRuntime
 from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.turn import Hold
 from millwheel.workers.upsert import Table, UpsertOperator
+from tests.sim import worker
 from tests.sim.faults import ALL_FAULTS
 from tests.sim.run import Case
 
@@ -112,7 +113,7 @@ def applied_records_not_cut_off() -> Context:
     return _replaced(Batch, "after", lambda self, seq: self)
 
 
-@mistake(within=40)
+@mistake(within=100, faults="cut loss failing one-way partition", workload="numbers")
 def gaps_accepted() -> Context:
     """A delivery is taken although an earlier one is missing."""
     right = inbox.Inbox.offer
@@ -126,7 +127,7 @@ def gaps_accepted() -> Context:
     return _replaced(inbox.Inbox, "offer", wrong)
 
 
-@mistake(within=20)
+@mistake(within=60)
 def pending_productions_forgotten() -> Context:
     """Recovery does not send again what was checkpointed."""
     return _replaced(shard.Shard, "_recover_productions", lambda self: None)
@@ -238,7 +239,7 @@ def watermark_reported_before_commit() -> Context:
     return _replaced(shard.Shard, "watermark", watermark)
 
 
-@mistake(within=150, faults="false-alarm network slow partition one-way pause")
+@mistake(within=100, faults="zombie", workload="numbers")
 def token_not_checked() -> Context:
     """The injector believes whoever reports a shard."""
     right = NodeState._judge
@@ -316,7 +317,7 @@ def seal_not_looked_for() -> Context:
     return _replaced(AppendWriter, "commit", wrong)
 
 
-@mistake(within=150, faults="pause false-alarm session")
+@mistake(within=20, faults="zombie")
 def seal_deleted_by_collection() -> Context:
     """Garbage collection takes the seal with the segments."""
     right = AppendForm.collect
@@ -328,6 +329,13 @@ def seal_deleted_by_collection() -> Context:
                 folder.files.unlink(f"{folder.path}/{name}")
 
     return _replaced(AppendForm, "collect", wrong)
+
+
+@mistake(within=200, faults="zombie")
+def seal_not_noticed_when_idle() -> Context:
+    """A worker that commits nothing never looks whether it was declared dead."""
+    right = worker.write_groups
+    return _replaced(worker, "write_groups", lambda writer, groups, post: not groups or right(writer, groups, post))
 
 
 @mistake(within=40, faults="power")
@@ -369,7 +377,7 @@ def lineage_cut_too_early() -> Context:
     return _replaced(succession, "_pruned", wrong)
 
 
-@mistake(within=20)
+@mistake(within=60)
 def journal_collected_while_needed() -> Context:
     """The journal of the dead goes although a lineage names it."""
     right = Membership.collections

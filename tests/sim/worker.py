@@ -16,11 +16,11 @@ from millwheel.errors import CorruptionError, InvariantError, MillwheelError
 from millwheel.master import events as mev
 from millwheel.pb import injector_pb2 as pb
 from millwheel.workers import events as ev
-from millwheel.workers.background import Publishing, Recovering, write_groups
+from millwheel.workers.background import SEAL_CHECK_S, Publishing, Recovering, write_groups
 from millwheel.workers.outbox import Send
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.runtime import WorkerRuntime
-from tests.sim.kernel import Failure
+from tests.sim.kernel import SECOND, Failure
 from tests.sim.network import Connection
 from tests.sim.process import Lock, Mailbox, Process
 
@@ -137,7 +137,7 @@ class JournalTask:
     def _run(self) -> None:
         going = True
         while going:
-            groups = [self._queue.get(), *self._queue.drain()]
+            groups = [*self._queue.take(1, int(SEAL_CHECK_S * SECOND)), *self._queue.drain()]
             with self._lock:
                 going = write_groups(self._writer, groups, self._post)
 
