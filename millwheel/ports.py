@@ -55,6 +55,10 @@ class StateStores(Protocol):
 class JournalWriter(Protocol):
     """The journal of this incarnation, opened by it alone."""
 
+    @property
+    def quick(self) -> bool:
+        """True when a small commit usually takes less than a millisecond."""
+
     def commit(self, entries: Sequence[bytes]) -> int:
         """Make all ``entries`` durable, in order, as one group; blocks until they are.
 

@@ -103,6 +103,8 @@ def _measured_end(folder: JournalFolder) -> JournalEnd:
 class AppendWriter:
     """The writer of one incarnation. ``commit`` is for one thread, the rest for any."""
 
+    quick = True
+
     def __init__(self, folder: JournalFolder, segment_bytes: int) -> None:
         self._folder = folder
         self._files = folder.files

@@ -107,6 +107,8 @@ def _create_seal(folder: JournalFolder, number: int) -> bool:
 class CreateWriter:
     """The writer of one incarnation. ``commit`` is for one thread, the rest for any."""
 
+    quick = False
+
     def __init__(self, folder: JournalFolder) -> None:
         self._folder = folder
         self._files = folder.files

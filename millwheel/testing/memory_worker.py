@@ -76,6 +76,9 @@ class MemoryWorker:
     def submit(self, entries: Sequence[bytes]) -> None:
         self._cluster.do_later(lambda: self._write(list(entries)))
 
+    def write_now(self, entries: Sequence[bytes]) -> int | None:
+        return None
+
     def _write(self, entries: list[bytes]) -> None:
         write_groups(self._journal, [entries], lambda event: self._cluster.do_later(lambda: self.post(event)))
 

@@ -45,6 +45,7 @@ from millwheel.workers.turn import Operator
 from millwheel.workers.upsert import Table, UpsertOperator
 from millwheel.workers.window_callback import WindowCallbackOperator
 from millwheel.workers.windowed import WindowedOperator
+from millwheel.workers.write_behind import WriteBehindStore
 
 _CACHE_ENTRIES = 100_000
 
@@ -132,6 +133,7 @@ class Assembly:
 
     def make_shard(self, node_name: str, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
         """The machine of one shard, recovered from its open store."""
+        store = WriteBehindStore(store)
         node = self.graph.nodes[node_name]
         computation = node.computation
         weak = computation is not None and computation.productions is Productions.WEAK

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from millwheel.core.table import ShardEntry
 from millwheel.ports import Journals, JournalWriter, Snapshots, StateStores
@@ -16,6 +17,10 @@ from millwheel.workers.recovery import recover
 from millwheel.workers.sink import Publication
 
 Post = Callable[[ev.Event], None]
+
+_AT_ONCE_BYTES = 64 << 10
+_SLOW_WRITE_S, _SLOW_PAUSE_S = 0.005, 1.0
+"""After a write that took so long, the loop does not wait for writes for this long."""
 
 SEAL_CHECK_S = 5.0
 """A journal that nobody writes to is looked at this often. A worker that was declared dead while it joined, and before
@@ -79,11 +84,25 @@ class JournalThread:
         self._post = post
         self._queue: queue.SimpleQueue[Sequence[bytes] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._slow_until = 0.0
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
     def submit(self, entries: Sequence[bytes]) -> None:
         self._queue.put(entries)
+
+    def write_now(self, entries: Sequence[bytes]) -> int | None:
+        """See :class:`millwheel.workers.ports.GroupCommits`. A small write to a fast disk takes less time than to wake
+        another thread and to get the interpreter back from it."""
+        if not self._writer.quick or monotonic() < self._slow_until or sum(map(len, entries)) > _AT_ONCE_BYTES:
+            return None
+        began = monotonic()
+        with self._lock:
+            segment = self._writer.commit(entries)
+        ended = monotonic()
+        if ended - began > _SLOW_WRITE_S:
+            self._slow_until = ended + _SLOW_PAUSE_S
+        return segment
 
     def segments(self) -> Sequence[int]:
         return self._writer.segments()

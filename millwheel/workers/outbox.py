@@ -30,7 +30,7 @@ class Chunk:
 
     ``number`` is unique within the channel and rises; for a ``stored`` (checkpointed) chunk it is its place in
     the store. ``read`` marks what a source read, which is never stored. ``stored_form`` is what a weak
-    production is checkpointed as when a consumer takes too long.
+    production is checkpointed as when a consumer takes too long. While it is ``held`` its commit is not durable.
     """
 
     number: int
@@ -40,6 +40,7 @@ class Chunk:
     stored: bool = True
     read: bool = False
     finished: bool = False
+    held: bool = False
     stored_form: bytes = b""
     open_parts: int = 0
     weight: int = 0
@@ -98,7 +99,7 @@ class Outbox:
         self.pending_weight += chunk.weight
 
     def release(self, chunk: Chunk, route: Route) -> None:
-        """Route a chunk that may be sent now. A chunk that nobody consumes is done at once."""
+        """Route a chunk, to be sent when it is not held. One that nobody consumes is done at once."""
         parts = [
             (node, target, _Part(chunk, mine)) for node, batch in chunk.batches for target, mine in route(node, batch)
         ]
@@ -109,12 +110,16 @@ class Outbox:
         if not parts:
             self._finish(chunk)
 
-    def sends(self) -> Iterator[Send]:
-        """Deliveries that the credit of their lanes allows now."""
+    def sends(self, early: Callable[[str], bool] = lambda target: False) -> Iterator[Send]:
+        """Deliveries that the credit of their lanes allows now. What is held goes only to targets that may have it
+        ``early``: whose commits are behind ours in the same journal, and that tell nobody before those are durable."""
         ready, self._ready = self._ready, {}
         for place in ready:
             lane = self._lanes.get(place)
             while lane and lane.waiting and (not lane.unacked or lane.unacked_weight < self._window):
+                if lane.waiting[0].chunk.held and not early(lane.target):
+                    self._ready[place] = None
+                    break
                 part = lane.waiting.popleft()
                 lane.unacked.append((lane.next_index, part))
                 lane.unacked_weight += part.batch.weight

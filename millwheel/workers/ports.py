@@ -33,6 +33,10 @@ class GroupCommits(Protocol):
 
     def submit(self, entries: Sequence[bytes]) -> None: ...
 
+    def write_now(self, entries: Sequence[bytes]) -> int | None:
+        """Write a group while the caller waits, and return its segment; None, and nothing is done, when that is not
+        worth the waiting. Only for a caller whose earlier groups are all answered. Raises what the journal raises."""
+
     def segments(self) -> Sequence[int]:
         """Existing segments, oldest first."""
 

@@ -8,8 +8,7 @@ sleeps until the returned time or the next event.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,13 +19,18 @@ from millwheel.core.times import MAX_TIME, SECOND
 from millwheel.core.watermark import ShardReport, Watermarks
 from millwheel.errors import FencedError, SetupError
 from millwheel.workers import events as ev
+from millwheel.workers.commits import CommitGroups
 from millwheel.workers.inbox import Arrival, Verdict
 from millwheel.workers.outbox import Send
 from millwheel.workers.ports import WorkerPorts
+from millwheel.workers.prepared import Prepared
 from millwheel.workers.routing import TableRouter
 from millwheel.workers.served import InjectRoute, LocalRoute, Served
-from millwheel.workers.shard import Prepared, Shard
+from millwheel.workers.shard import Shard
 from millwheel.workers.snapshots import SnapshotPace, SnapshotPolicy
+
+_LOCAL_HOPS = 4
+"""From shard to shard of one worker within a step. More would make steps longer than chains of computations ask for."""
 
 MakeShard = Callable[[str, ShardEntry, Any, TableRouter], Shard]
 """(node, entry, open store, router) -> the shard's machine."""
@@ -60,8 +64,8 @@ class WorkerRuntime:
         self._versions: dict[str, int] = {}
         self._addresses: dict[str, str] = {}
         self._watermarks = Watermarks()
-        self._groups: deque[tuple[bool, list[Prepared]]] = deque()
         self._snapshots = SnapshotPolicy(ports.snapshots, ports.journal, limits.snapshots)
+        self._commits = CommitGroups(ports.journal, self._snapshots, self._complete)
         self._stopping = False
         self._joined = False
         self._next_report = 0
@@ -102,8 +106,8 @@ class WorkerRuntime:
             self._handlers[type(event)](event, now)
         if not self._stopping:
             self._retry_lanes(now)
-            self._run_shards(now)
-        self._submit(now)
+            self._work(now)
+        self._commits.submit((served.shard for served in self._served.values()), now)
         self._send_all(now)
         self._report(now)
         self._snapshots.step(now, [(s.shard, s.leaving) for s in self._served.values()])
@@ -113,12 +117,22 @@ class WorkerRuntime:
 
     def finished(self) -> bool:
         """True once a requested stop is complete: everything made is durable and acked."""
-        return self._stopping and not self._groups
+        return self._stopping and not self._commits
 
-    def _run_shards(self, now: int) -> None:
-        clock = self._ports.clock
-        for served in self._served.values():
-            if served.leaving or not served.live or not served.shard.runnable(now):
+    def _work(self, now: int) -> None:
+        """Every shard takes a turn, and those that got something from it right away another one: what goes from shard
+        to shard in here shares a commit."""
+        self._run_shards(self._served.values(), now)
+        for _ in range(_LOCAL_HOPS):
+            reached = self._send_all(now)
+            if not reached:
+                return
+            self._run_shards([self._served[target] for target in reached], now)
+
+    def _run_shards(self, shards: Iterable[Served], now: int) -> None:
+        clock, patient = self._ports.clock, bool(self._commits)
+        for served in shards:
+            if served.leaving or not served.live or not served.shard.runnable(now, patient):
                 continue
             started = clock.monotonic_us()
             prepared = served.shard.run(now)
@@ -126,27 +140,6 @@ class WorkerRuntime:
             self._unreported = True
             if prepared is not None:
                 served.records += sum(len(arrival.batch) for arrival in prepared.arrivals)
-
-    def _submit(self, now: int) -> None:
-        group: list[Prepared] = []
-        entries: list[bytes] = []
-        for served in self._served.values():
-            for prepared, entry in served.shard.submittable(now):
-                group.append(prepared)
-                if entry:
-                    entries.append(entry)
-                    self._snapshots.journaled(served.shard, len(entry))
-        if entries:
-            self._groups.append((True, group))
-            self._ports.journal.submit(entries)
-        elif group:
-            self._groups.append((False, group))
-            self._settle_unwritten(now)
-
-    def _settle_unwritten(self, now: int) -> None:
-        """Groups without entries are as durable as the groups before them."""
-        while self._groups and not self._groups[0][0]:
-            self._complete(self._groups.popleft()[1], now)
 
     def _complete(self, group: list[Prepared], now: int) -> None:
         self._unreported = True
@@ -166,14 +159,26 @@ class WorkerRuntime:
 
     # --- sending -----------------------------------------------------------------------------------------
 
-    def _send_all(self, now: int) -> None:
+    def _send_all(self, now: int) -> dict[str, None]:
+        """Send what may be sent; the shards of this worker that got something."""
+        reached: dict[str, None] = {}
         for name, served in list(self._served.items()):
             if served.leaving or not served.live:
                 continue
-            for send in served.shard.outbox.sends():
+            for send in served.shard.outbox.sends(self._may_have_early):
                 lane = (send.channel, send.target)
-                if lane not in served.stalled and not self._send(name, send, now):
+                if lane in served.stalled:
+                    continue
+                if not self._send(name, send, now):
                     served.stalled[lane] = now + self._limits.retry_lane_us
+                elif send.target in self._served:
+                    reached[send.target] = None
+        return reached
+
+    def _may_have_early(self, target: str) -> bool:
+        """A shard of this worker may work on what is not durable yet, unless it sends before it commits."""
+        served = self._served.get(target)
+        return served is not None and not served.leaving and served.live and not served.shard.identity.weak
 
     def _send(self, sender: str, send: Send, now: int) -> bool:
         entry = self._entries.get(send.target)
@@ -366,11 +371,7 @@ class WorkerRuntime:
             self._unreported = True
 
     def _on_group_durable(self, event: ev.GroupDurable, now: int) -> None:
-        _, group = self._groups.popleft()
-        for prepared in group:
-            self._snapshots.written(event.segment, prepared)
-        self._complete(group, now)
-        self._settle_unwritten(now)
+        self._commits.durable(event.segment, now)
 
     def _on_journal_failed(self, event: ev.JournalFailed, now: int) -> None:
         raise event.error
@@ -429,7 +430,7 @@ class WorkerRuntime:
         return report
 
     def _next_wake(self, now: int) -> int:
-        wakes = [self._next_load]
+        wakes, patient = [self._next_load], bool(self._commits)
         if self._unreported:
             wakes.append(self._next_report)
         for served in self._served.values():
@@ -438,7 +439,7 @@ class WorkerRuntime:
                 continue
             shard = served.shard
             if not self._stopping and not served.leaving:
-                wakes.append(now if shard.runnable(now) else _later(shard.wakes_at(now), now))
+                wakes.append(now if shard.runnable(now, patient) else _later(shard.wakes_at(now), now))
             wakes.append(shard.next_straggler())
         return min(wakes)
 

@@ -2,9 +2,10 @@
 
 The order of durability is here and nowhere else:
 
-    run()      → a :class:`Prepared` commit: applied to the local store, not yet durable
+    run()      → a commit (Prepared): applied to the local store, not yet durable. Shards of the same worker may have
+                 its productions: their commits come behind it in the same journal, so none outlives it
     (journal)  → the runtime makes it durable together with those of other shards
-    durable()  → only now: acks to the senders, productions to the consumers, sink cuts published
+    durable()  → only now: acks to the senders, productions to other workers, sink cuts published
 
 Reads of a replayable source need no such wait: they are sent at once and their position is committed after
 every consumer has applied them.
@@ -37,10 +38,13 @@ from millwheel.workers.inbox import Arrival, Inbox, Verdict
 from millwheel.workers.opening import read_marks, read_meta, read_pending, read_timers
 from millwheel.workers.outbox import Chunk, Outbox, Route
 from millwheel.workers.overlay import Overlay
+from millwheel.workers.prepared import Prepared
 from millwheel.workers.productions import Productions, ShardIdentity, earliest_of
 from millwheel.workers.routing import Fanout
 from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.turn import Hold, Operator, Turn
+
+_WORTH_A_TURN = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +58,6 @@ class ShardLimits:
     in_flight: int = 4
     weak_in_flight: int = 64
     straggler_us: int = 1_000_000
-
-
-@dataclass(slots=True)
-class Prepared:
-    """A commit that is applied locally and waits for the journal. ``commit`` is None when nothing changed: then
-    only the acks wait, for the commits before it. ``weak`` productions were sent already, and the commit is
-    not written before the consumers have them, or before they are late enough to be checkpointed."""
-
-    shard: Shard
-    number: int
-    commit: Commit | None
-    arrivals: list[Arrival]
-    chunk: Chunk | None
-    hold: Hold
-    work_us: int = MIN_TIME
-    weak: bool = False
-    since: int = 0
-    floor: int = MIN_TIME
-    reads: list[Chunk] = field(default_factory=list)
 
 
 OperatorFactory = Callable[["Shard"], Operator]
@@ -137,8 +122,10 @@ class Shard:
 
     # --- working -----------------------------------------------------------------------------------------
 
-    def runnable(self, now: int) -> bool:
-        """True when :meth:`run` would find something to do and has room to do it."""
+    def runnable(self, now: int, patient: bool = False) -> bool:
+        """True when :meth:`run` would find something to do and has room to do it. While the journal writes, a
+        ``patient`` shard leaves a few arrivals where they are: they could not be durable any sooner, and a commit
+        of many costs little more than one of few."""
         limit = self._limits.weak_in_flight if self.identity.weak else self._limits.in_flight
         if len(self._progress.in_flight) >= limit:
             return False
@@ -153,6 +140,8 @@ class Shard:
         if self._floor_matters() and self._lowest(now, self._work(now)).at > self.meta.floor:
             return True
         waiting = len(self._inbox)
+        if patient and self._inbox.records < _WORTH_A_TURN:
+            return False
         return bool(waiting) and self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark) > 0
 
     def wakes_at(self, now: int) -> int:
@@ -268,7 +257,8 @@ class Shard:
             since=turn.now,
             floor=self.meta.floor,
         )
-        if weak and chunk is not None:
+        if chunk is not None:
+            chunk.held = not weak
             self.outbox.release(chunk, self._route)
         return self._enlist(prepared)
 
@@ -341,8 +331,8 @@ class Shard:
         self._progress.in_flight.popleft()
         self._progress.durable = max(self._progress.durable, prepared.number)
         self._progress.floor = max(self._progress.floor, prepared.floor)
-        if prepared.chunk is not None and not prepared.weak:
-            self.outbox.release(prepared.chunk, self._route)
+        if prepared.chunk is not None:
+            prepared.chunk.held = False
         for chunk in prepared.reads:
             self.outbox.release(chunk, self._route)
         self.operator.durable(prepared.number, now)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from millwheel.core.times import SECOND
 from millwheel.workers.ports import GroupCommits, SnapshotQueue
-from millwheel.workers.shard import Prepared, Shard
+from millwheel.workers.prepared import Prepared
+from millwheel.workers.shard import Shard
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millwheel.core.codec import decode_commit
+from millwheel.core.codec import Commit, decode_commit, decode_value
 from millwheel.core.graph import Graph, NodeKind
+from millwheel.core.layout import CHANNEL
 from millwheel.core.ranges import check_tiling
 from millwheel.core.records import Domain
 from millwheel.core.spec import DEAD_LETTERS
@@ -48,7 +49,8 @@ class AcksFollowCommits:
 
 
 class NothingIsSentBeforeItIsDurable:
-    """Strong productions leave a worker after their commit; weak ones and reads of sources need not wait."""
+    """Strong productions leave a worker after their commit; weak ones and reads of sources need not wait. A shard of
+    the same worker may have them earlier, but what it makes of them is durable no earlier."""
 
     def __init__(self, model: CommitModel, graph: Graph) -> None:
         self._model, self._graph = model, graph
@@ -63,6 +65,20 @@ class NothingIsSentBeforeItIsDurable:
                 f"durable commits end before {model.meta.next_seq}",
                 (send.channel, send.target, worker),
             )
+
+    def applied(self, commits: Sequence[Commit]) -> None:
+        for commit in commits:
+            for place, data in commit.puts:
+                channel, model = "", None
+                if place.startswith(CHANNEL):
+                    channel = place[1:].decode()
+                    model = self._model.shards.get(channel)
+                if model is not None and decode_value(data) >= model.meta.next_seq:
+                    raise Failure(
+                        f"nothing is sent before it is durable: {commit.shard} has applied {channel} up to "
+                        f"{decode_value(data)}, whose durable commits end before {model.meta.next_seq}",
+                        (commit.shard, channel),
+                    )
 
 
 class WatermarksNeverPassPendingWork:
@@ -249,7 +265,7 @@ class Checkers:
 
     def durable(self, worker: str, segment: int, entries: list[bytes]) -> None:
         contents = self.ledger.segments.setdefault((worker, segment), {})
-        for entry in entries:
-            commit = decode_commit(entry)
-            contents[commit.shard] = commit.number
+        commits = [decode_commit(entry) for entry in entries]
+        contents.update({commit.shard: commit.number for commit in commits})
         self.model.acked(worker, entries)
+        self.sends.applied(commits)

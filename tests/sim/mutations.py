@@ -6,6 +6,7 @@ mutation names the faults to draw from; ``within`` seeds, from 1 on, one of them
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from millwheel.master import succession
 from millwheel.master.membership import Membership
 from millwheel.workers import events as ev
 from millwheel.workers import inbox, recovery, seen_ids, shard, snapshots, source
+from millwheel.workers.commits import CommitGroups
 from millwheel.workers.outbox import Outbox
 from millwheel.workers.runtime import WorkerRuntime
 from millwheel.workers.seen_ids import SeenIds
@@ -96,15 +98,19 @@ def ack_before_commit() -> Context:
 @mistake(within=10)
 def productions_sent_before_commit() -> Context:
     """Productions leave when they are made."""
-    right = shard.Shard._enlist
+    return _replaced(WorkerRuntime, "_may_have_early", lambda self, target: True)
 
-    def wrong(self: shard.Shard, prepared: shard.Prepared) -> shard.Prepared:
-        if prepared.chunk is not None and not prepared.weak:
-            self.outbox.release(prepared.chunk, self._route)
-            prepared.chunk = None
-        return right(self, prepared)
 
-    return _replaced(shard.Shard, "_enlist", wrong)
+@mistake(within=60, faults="kill kill-in-a-call power")
+def commits_written_in_any_order() -> Context:
+    """A commit may be written before that of another shard of the worker whose productions it has applied."""
+    right = CommitGroups.submit
+    turns = itertools.count()
+
+    def wrong(self: CommitGroups, shards: Any, now: int) -> None:
+        right(self, list(shards)[next(turns) % 2 :: 2], now)
+
+    return _replaced(CommitGroups, "submit", wrong)
 
 
 @mistake(within=20)

@@ -29,8 +29,9 @@ from millwheel.core.table import RangeTable, ShardEntry
 from millwheel.workers.assembly import Assembly, Outside
 from millwheel.workers.inbox import Arrival, Verdict
 from millwheel.workers.outbox import Send
+from millwheel.workers.prepared import Prepared
 from millwheel.workers.routing import TableRouter
-from millwheel.workers.shard import Prepared, Shard, ShardLimits
+from millwheel.workers.shard import Shard, ShardLimits
 from tests.fakes.plain_storage import SimStore
 
 NOW = 1_700_000_000_000_000
@@ -113,15 +114,19 @@ class ShardBench:
     def crash(self) -> None:
         """A new owner recovers what the journal holds."""
         self.token += 1
-        self.store = SimStore({})
+        store = SimStore({})
         for entry in self.journal:
             commit = decode_commit(entry)
-            self.store.apply(commit.puts, commit.deletes)
+            store.apply(commit.puts, commit.deletes)
         entry = ShardEntry("work-0", tile(1)[0], "w0", self.token)
-        self.shard: Shard = self.assembly.make_shard("work", entry, self.store, self.router)
+        self.shard: Shard = self.assembly.make_shard("work", entry, store, self.router)
         self.waiting: list[tuple[Prepared, bytes]] = []
         self.acked: list[Arrival] = []
         self.shard.start()
+
+    def stored(self) -> dict[bytes, bytes]:
+        """What the shard's store holds."""
+        return dict(self.shard.store.scan(b""))
 
     @property
     def now(self) -> int:

@@ -66,6 +66,21 @@ def test_nothing_is_sent_before_it_is_released() -> None:
     assert "not yet durable" in outbox.holder()
 
 
+def test_what_is_held_goes_only_to_targets_that_may_have_it_early() -> None:
+    outbox = Outbox(1, 100)
+    one, two = chunk(1, 1), chunk(2, 2)
+    one.held = two.held = True
+    released(outbox, one, two)
+    assert list(outbox.sends()) == []
+    assert places(list(outbox.sends(lambda target: target == "t-0"))) == [(0, [1]), (1, [2])]
+    outbox.restart("c", "t-0")
+    assert list(outbox.sends()) == []
+    one.held = False
+    assert places(list(outbox.sends())) == [(0, [1])]
+    two.held = False
+    assert places(list(outbox.sends())) == [(1, [2])]
+
+
 def test_a_chunk_is_done_when_all_its_parts_are_acked() -> None:
     outbox = Outbox(1, 100)
     one = Chunk(1, "c", [("t", batch([1, 2], [0, 1]))], 101)

@@ -59,7 +59,7 @@ class Clocks(Computation):
 
 
 def families(bench: ShardBench, family: bytes) -> list[bytes]:
-    return [key for key in bench.store.data if key.startswith(family)]
+    return [key for key in bench.stored() if key.startswith(family)]
 
 
 # --- the guarantee dial -------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_a_checkpoint_taken_before_a_weak_commit_is_written_holds_its_production
     bench.run()
     bench.sends()
     bench.shard.checkpoint("bench")
-    assert any(key.startswith(PENDING) for key in bench.store.data)
+    assert any(key.startswith(PENDING) for key in bench.stored())
     bench.clock.now += STRAGGLER
     bench.run()
     [commit] = bench.settle()
@@ -240,7 +240,7 @@ def test_commits_are_numbered_without_gaps_across_owners() -> None:
     bench.run()
     [commit] = bench.settle()
     assert (commit.number, commit.token) == (4, 2)
-    assert decode_meta(bench.store.data[META]).number == 4
+    assert decode_meta(bench.stored()[META]).number == 4
 
 
 def test_marks_state_and_productions_of_a_bundle_are_one_commit() -> None:
@@ -250,7 +250,7 @@ def test_marks_state_and_productions_of_a_bundle_are_one_commit() -> None:
     [commit] = bench.settle()
     kinds = {key[:1] for key, _ in commit.puts}
     assert {META, CHANNEL, PENDING, b"s"} <= kinds
-    assert {key: bench.store.data[key] for key, _ in commit.puts} == dict(commit.puts)
+    assert {key: bench.stored()[key] for key, _ in commit.puts} == dict(commit.puts)
 
 
 def test_productions_leave_the_store_once_every_consumer_has_applied_them() -> None:
@@ -348,7 +348,7 @@ def test_a_new_owner_sends_nothing_before_it_may_act() -> None:
     bench.run()
     bench.settle()
     entry = ShardEntry("work-0", tile(1)[0], "w0", 2)
-    fresh = bench.assembly.make_shard("work", entry, bench.store, bench.router)
+    fresh = bench.assembly.make_shard("work", entry, bench.shard.store, bench.router)
     assert list(fresh.outbox.sends()) == []
     assert fresh.watermark(NOW).at == MIN_TIME
     fresh.start()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from millwheel.core.codec import Commit
+from millwheel.workers.prepared import Prepared
 from millwheel.workers.productions import ShardIdentity
-from millwheel.workers.shard import Prepared
 from millwheel.workers.snapshots import SnapshotPace, SnapshotPolicy
 from millwheel.workers.turn import Hold
 

@@ -1,0 +1,34 @@
+"""A commit between its turn and the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from millwheel.core.codec import Commit
+from millwheel.core.times import MIN_TIME
+from millwheel.workers.inbox import Arrival
+from millwheel.workers.outbox import Chunk
+from millwheel.workers.turn import Hold
+
+if TYPE_CHECKING:
+    from millwheel.workers.shard import Shard
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A commit that is applied locally and waits for the journal. ``commit`` is None when nothing changed: then
+    only the acks wait, for the commits before it. ``weak`` productions were sent already, and the commit is
+    not written before the consumers have them, or before they are late enough to be checkpointed."""
+
+    shard: Shard
+    number: int
+    commit: Commit | None
+    arrivals: list[Arrival]
+    chunk: Chunk | None
+    hold: Hold
+    work_us: int = MIN_TIME
+    weak: bool = False
+    since: int = 0
+    floor: int = MIN_TIME
+    reads: list[Chunk] = field(default_factory=list)
