@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from uuid import uuid4
 
 from millwheel.adapters.files import Files
@@ -95,13 +95,12 @@ def chunks(files: Files, path: str) -> Iterator[bytes]:
         files.close(fd)
 
 
-def copy_file(files: Files, source: str, target: str, seen: Callable[[bytes], object]) -> None:
-    """Copy to a new, synced file; ``seen`` is called with every piece on its way."""
+def copy_file(files: Files, source: str, target: str) -> None:
+    """Copy to a new, synced file."""
     fd = files.create(target)
     try:
         at = 0
         for part in chunks(files, source):
-            seen(part)
             write_all(files, fd, part, at)
             at += len(part)
         files.sync(fd)

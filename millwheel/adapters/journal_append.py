@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 from millwheel.adapters.durable import read_whole, write_all
-from millwheel.adapters.files import explained
-from millwheel.adapters.journal_folder import COLLECTED, SEAL, SEALED_END, JournalFolder, segment_name
+from millwheel.adapters.files import Files, explained
+from millwheel.adapters.journal_folder import COLLECTED, SEAL, SEALED_END, JournalFolder, SegmentFolder, segment_name
 from millwheel.adapters.journal_reading import load_segment, read_segments, valid_part
 from millwheel.core.segment import (
     PUT_ID_BYTES,
@@ -34,14 +33,16 @@ from millwheel.errors import CorruptionError, InvariantError, MillwheelError, Un
 class AppendForm:
     """Segments of about ``segment_bytes`` that are appended to."""
 
-    def __init__(self, segment_bytes: int) -> None:
+    def __init__(self, files: Files, segment_bytes: int) -> None:
+        self._files = files
         self._segment_bytes = segment_bytes
 
     def create(self, folder: JournalFolder) -> AppendWriter:
-        return AppendWriter(folder, self._segment_bytes)
+        return AppendWriter(self._on_files(folder), self._segment_bytes)
 
     def seal(self, folder: JournalFolder) -> int:
         """Seal, then measure, then publish; whoever publishes first decides for everybody."""
+        folder = self._on_files(folder)
         if (end := _published_end(folder)) is None:
             seal = SegmentHeader(folder.incarnation, 0, 0, os.urandom(PUT_ID_BYTES), SegmentKind.SEAL)
             folder.create(SEAL, encode_header(seal))
@@ -53,6 +54,7 @@ class AppendForm:
 
     def read(self, folder: JournalFolder, upto: int) -> Iterator[list[bytes]]:
         """The entries of each group up to a sealed end; in a live journal, of those that are durable by now."""
+        folder = self._on_files(folder)
         end = _published_end(folder)
         if upto >= 0 and end is not None and end.packed() != upto:
             raise CorruptionError(
@@ -62,17 +64,20 @@ class AppendForm:
         yield from read_segments(folder, end if upto < 0 else unpack_end(upto))
 
     def collect(self, folder: JournalFolder) -> None:
+        folder = self._on_files(folder)
         end = _published_end(folder)
         if end is None:
             raise InvariantError(f"{folder.path} is not sealed: only the journals of the dead are collected")
         folder.begin_collecting(read_segments(folder, end))
-        for name in folder.files.list_dir(folder.path):
+        for name in folder.names():
             if name not in (SEAL, SEALED_END, COLLECTED):
-                with suppress(FileNotFoundError):
-                    folder.files.unlink(f"{folder.path}/{name}")
+                folder.delete(name)
+
+    def _on_files(self, folder: JournalFolder) -> SegmentFolder:
+        return SegmentFolder(folder.space, folder.path, folder.incarnation, self._files)
 
 
-def _published_end(folder: JournalFolder) -> JournalEnd | None:
+def _published_end(folder: SegmentFolder) -> JournalEnd | None:
     path = f"{folder.path}/{SEALED_END}"
     try:
         data = read_whole(folder.files, path)
@@ -84,7 +89,7 @@ def _published_end(folder: JournalFolder) -> JournalEnd | None:
         raise CorruptionError(f"{path}: {ex}. Restore it from a copy of the disk; do not delete it") from ex
 
 
-def _measured_end(folder: JournalFolder) -> JournalEnd:
+def _measured_end(folder: SegmentFolder) -> JournalEnd:
     """Where the valid groups end. Earlier segments are whole by construction, and checked when they are read."""
     segments = folder.segments()
     if not segments:
@@ -105,7 +110,7 @@ class AppendWriter:
 
     quick = True
 
-    def __init__(self, folder: JournalFolder, segment_bytes: int) -> None:
+    def __init__(self, folder: SegmentFolder, segment_bytes: int) -> None:
         self._folder = folder
         self._files = folder.files
         self._seal = f"{folder.path}/{SEAL}"

@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
-from millwheel.adapters.durable import read_whole
 from millwheel.adapters.files import explained
 from millwheel.adapters.journal_folder import COLLECTED, JournalFolder, segment_name
 from millwheel.core.segment import (
@@ -72,15 +70,14 @@ class CreateForm:
         if not seal or not _is_seal(folder, seal):
             raise InvariantError(f"{folder.path} is not sealed: only the journals of the dead are collected")
         folder.begin_collecting(self.read(folder, JournalEnd(seal, 0).packed()))
-        for name in folder.files.list_dir(folder.path):
+        for name in folder.names():
             if name not in (COLLECTED, segment_name(seal)):
-                with suppress(FileNotFoundError):
-                    folder.files.unlink(f"{folder.path}/{name}")
+                folder.delete(name)
 
 
 def _load(folder: JournalFolder, number: int) -> tuple[bytes, OpenedSegment]:
     try:
-        data = read_whole(folder.files, folder.segment_path(number))
+        data = folder.space.get(folder.segment_path(number))
     except FileNotFoundError:
         folder.refuse_gap(number)
     try:
@@ -111,7 +108,6 @@ class CreateWriter:
 
     def __init__(self, folder: JournalFolder) -> None:
         self._folder = folder
-        self._files = folder.files
         self._put_id = os.urandom(PUT_ID_BYTES)
         self._lock = threading.Lock()  # guards the two collections of groups
         self._groups: list[int] = []
@@ -161,13 +157,10 @@ class CreateWriter:
                 self._forgotten.discard(self._groups.pop(0))
 
     def _unlink(self, group: int) -> None:
-        path = self._folder.segment_path(group)
         try:
-            self._files.unlink(path)
-        except FileNotFoundError:
-            pass
+            self._folder.delete(segment_name(group))
         except OSError as ex:
-            raise explained(ex, f"delete {path}") from ex
+            raise explained(ex, f"delete {self._folder.segment_path(group)}") from ex
 
     def close(self) -> None:
         """See :class:`millwheel.ports.JournalWriter`."""

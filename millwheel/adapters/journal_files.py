@@ -1,10 +1,10 @@
-"""Journals as files below ``root/journal``: one folder for each incarnation, in one of two forms.
+"""Journals below ``root/journal``: one folder for each incarnation, in one of two forms.
 
     append   few large segments; a commit is one write and one fdatasync. For local disks and for shared file
              systems on which all hosts see a write at once.
-    create   every commit is a file of its own, created if absent. For NFS and whatever is unknown.
+    create   every commit is an object of its own, created if absent. For object stores, NFS and whatever is unknown.
 
-The form is a property of the root: the first to open it decides (by the type of its file system, unless told),
+The form is a property of the root: the first to open it decides (by what the root is on, unless told),
 and the file ``journal/FORM`` tells everybody else. A seal of one form would not fence a writer of the other.
 """
 
@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from itertools import chain
-from pathlib import Path
 from typing import Protocol
 
-from millwheel.adapters.durable import create_if_absent, make_dirs, read_whole
-from millwheel.adapters.files import Files, PosixFiles, explained
+from millwheel.adapters.files import Files, explained
+from millwheel.adapters.folder_space import FolderSpace
 from millwheel.adapters.journal_append import AppendForm
 from millwheel.adapters.journal_create import CreateForm
 from millwheel.adapters.journal_folder import COLLECTED, JournalFolder, segments_in
+from millwheel.adapters.object_space import ObjectSpace
 from millwheel.errors import CorruptionError, SetupError
 from millwheel.ports import JournalWriter
 
@@ -59,7 +59,7 @@ class _Form(Protocol):
 
 
 class FileJournals:
-    """The journals port on a directory that all workers and masters share.
+    """The journals port on what all workers and masters share: a directory, or ``space``.
 
     ``form`` is "auto", "append" or "create"; a segment of the append form is closed once it has ``segment_bytes``.
     Raises SetupError when the root cannot be used, or holds journals of another form than asked for.
@@ -71,25 +71,33 @@ class FileJournals:
         form: JournalForm | str = JournalForm.AUTO,
         segment_bytes: int = SEGMENT_BYTES,
         files: Files | None = None,
+        space: ObjectSpace | None = None,
     ) -> None:
-        self._files = files or PosixFiles()
-        self._path = f"{Path(root).absolute()}/journal"
+        self._space = space or FolderSpace(root, files)
+        self._path = f"{self._space.root}/journal"
         with _explained(f"open the journals below {self._path}"):
-            make_dirs(self._files, self._path)
+            self._space.prepare(self._path)
             self.form = self._settle(JournalForm(form))
         self._form = self._made(segment_bytes)
 
     def _made(self, segment_bytes: int) -> _Form:
-        return AppendForm(segment_bytes) if self.form is JournalForm.APPEND else CreateForm()
+        if self.form is JournalForm.CREATE:
+            return CreateForm()
+        if isinstance(self._space, FolderSpace):
+            return AppendForm(self._space.files, segment_bytes)
+        raise SetupError(
+            f"{self._path} cannot hold journals of the append form, which write into the middle of files: leave the "
+            "form on auto"
+        )
 
     def _settle(self, asked: JournalForm) -> JournalForm:
         """The form of this root: what its file says, else ours, published for everybody."""
         path = f"{self._path}/{_FORM}"
-        if not self._files.exists(path):
+        if not self._space.exists(path):
             chosen = self._suited() if asked is JournalForm.AUTO else asked
-            create_if_absent(self._files, self._path, _FORM, f"{chosen.value}\n".encode())
-        self._files.sync_dir(self._path)  # also when another process made it, who may have died since
-        text = read_whole(self._files, path).decode(errors="replace").strip()
+            self._space.create(path, f"{chosen.value}\n".encode())
+        self._space.settle(self._path)  # also when another process made it, who may have died since
+        text = self._space.get(path).decode(errors="replace").strip()
         if text not in (JournalForm.APPEND.value, JournalForm.CREATE.value):
             raise CorruptionError(f"{path} says {text!r}; write the form of the journals there: append or create")
         if asked not in (JournalForm.AUTO, text):
@@ -100,7 +108,7 @@ class FileJournals:
         return JournalForm(text)
 
     def _suited(self) -> JournalForm:
-        return JournalForm.APPEND if self._files.kind(self._path) in _COHERENT else JournalForm.CREATE
+        return JournalForm.APPEND if self._space.kind() in _COHERENT else JournalForm.CREATE
 
     def create(self, incarnation: str) -> JournalWriter:
         """See :class:`millwheel.ports.Journals`."""
@@ -116,7 +124,7 @@ class FileJournals:
             folder.ensure()
             end = self._form.seal(folder)
             # A seal that was found may be of a master who died before it was durable.
-            self._files.sync_dir(folder.path)
+            self._space.settle(folder.path)
             return end
 
     def read(self, incarnation: str, upto: int) -> Iterator[bytes]:
@@ -126,7 +134,7 @@ class FileJournals:
     def _groups(self, incarnation: str, upto: int) -> Iterator[list[bytes]]:
         folder = self._folder(incarnation)
         with _explained(f"read the journal {folder.path}"):
-            if not self._files.exists(folder.path):
+            if not self._space.claimed(folder.path):
                 raise CorruptionError(
                     f"there is no journal {folder.path}, but the range table names it. Restore the folder, or "
                     "start the pipeline on a new root and replay its input"
@@ -137,12 +145,12 @@ class FileJournals:
     def incarnations(self) -> Sequence[str]:
         """Whoever has a journal, except those that are sealed, collected and gone."""
         with _explained(f"list {self._path}"):
-            return [name for name in sorted(self._files.list_dir(self._path)) if self._is_kept(name)]
+            return [name for name in sorted(self._space.names(self._path)) if self._is_kept(name)]
 
     def _is_kept(self, name: str) -> bool:
         if not _NAME.fullmatch(name) or name == _FORM:
             return False
-        names = self._files.list_dir(f"{self._path}/{name}")
+        names = self._space.names(f"{self._path}/{name}")
         left = 1 if self.form is JournalForm.CREATE else 0  # the seal
         return COLLECTED not in names or len(segments_in(names)) > left
 
@@ -155,7 +163,7 @@ class FileJournals:
     def _folder(self, incarnation: str) -> JournalFolder:
         if not _NAME.fullmatch(incarnation) or incarnation == _FORM:
             raise SetupError(f"{incarnation!r} cannot name a worker: use letters, digits, '_', '-' and '.'")
-        return JournalFolder(self._files, f"{self._path}/{incarnation}", incarnation)
+        return JournalFolder(self._space, f"{self._path}/{incarnation}", incarnation)
 
 
 @contextmanager

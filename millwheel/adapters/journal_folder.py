@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from millwheel.adapters.durable import create_if_absent, make_dirs, read_whole
 from millwheel.adapters.files import Files
+from millwheel.adapters.object_space import ObjectSpace
 from millwheel.errors import CorruptionError, FencedError
 
 SEAL, SEALED_END, COLLECTED = "SEAL", "SEALED_END", "COLLECTED"
@@ -29,7 +29,7 @@ _NO_ENTRIES = b"no entries\n"
 class JournalFolder:
     """Where the journal of ``incarnation`` lies."""
 
-    files: Files
+    space: ObjectSpace
     path: str
     incarnation: str
 
@@ -38,30 +38,34 @@ class JournalFolder:
 
     def segments(self) -> list[int]:
         """The segments that exist, in order."""
-        return sorted(segments_in(self.files.list_dir(self.path)))
+        return sorted(segments_in(self.names()))
 
     def claim(self) -> None:
         """Make the folder. Raises FencedError when there is one: incarnations are never reused."""
-        parent = self.path.rpartition("/")[0]
-        try:
-            self.files.make_dir(self.path)
-        except FileExistsError:
+        if not self.space.claim(self.path):
             raise FencedError(
                 f"the journal {self.path} exists: this incarnation was used or sealed before. "
                 "Start the worker again, under a new name"
-            ) from None
-        self.files.sync_dir(parent)
+            )
 
     def ensure(self) -> None:
         """Make the folder unless it exists."""
-        make_dirs(self.files, self.path)
+        self.space.claim(self.path)
+
+    def names(self) -> list[str]:
+        """Everything in the folder."""
+        return self.space.names(self.path)
 
     def exists(self, name: str) -> bool:
-        return self.files.exists(f"{self.path}/{name}")
+        return self.space.exists(f"{self.path}/{name}")
 
     def create(self, name: str, data: bytes) -> bool:
-        """Make a file durable unless the name is taken; True when it is ours."""
-        return create_if_absent(self.files, self.path, name, data)
+        """Make an object durable unless the name is taken; True when it is ours."""
+        return self.space.create(f"{self.path}/{name}", data)
+
+    def delete(self, name: str) -> None:
+        """Nothing happens when it is not there."""
+        self.space.delete(f"{self.path}/{name}")
 
     def begin_collecting(self, groups: Iterator[list[bytes]]) -> None:
         """Say that the segments may go, and whether there was anything in them (``groups``, read if need be)."""
@@ -78,7 +82,7 @@ class JournalFolder:
         was so slow to join that it counted as dead before it was given its first shard."""
         if not self.exists(COLLECTED):
             return False
-        return read_whole(self.files, f"{self.path}/{COLLECTED}") == _NO_ENTRIES
+        return self.space.get(f"{self.path}/{COLLECTED}") == _NO_ENTRIES
 
     def fenced(self) -> FencedError:
         return FencedError(
@@ -103,6 +107,13 @@ class JournalFolder:
             f"{self.segment_path(missing)} is missing, but what comes before or behind it is there or was sealed. "
             "Restore the file from a copy of the disk, or start the pipeline on a new root and replay its input"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFolder(JournalFolder):
+    """The same on a file system, for the form that writes into the middle of files."""
+
+    files: Files
 
 
 def segment_name(segment: int) -> str:

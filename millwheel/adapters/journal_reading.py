@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from millwheel.adapters.durable import read_open
-from millwheel.adapters.journal_folder import JournalFolder
+from millwheel.adapters.journal_folder import SegmentFolder
 from millwheel.core.segment import (
     JournalEnd,
     OpenedSegment,
@@ -33,7 +33,7 @@ class LoadedSegment:
     opened: OpenedSegment
 
 
-def load_segment(folder: JournalFolder, number: int, fd: int) -> LoadedSegment:
+def load_segment(folder: SegmentFolder, number: int, fd: int) -> LoadedSegment:
     """Read a segment and check that it is the one it should be."""
     data = read_open(folder.files, fd)
     try:
@@ -46,7 +46,7 @@ def load_segment(folder: JournalFolder, number: int, fd: int) -> LoadedSegment:
     return LoadedSegment(number, data, opened)
 
 
-def valid_part(folder: JournalFolder, segment: LoadedSegment, fd: int) -> Prefix:
+def valid_part(folder: SegmentFolder, segment: LoadedSegment, fd: int) -> Prefix:
     """The valid groups of the last segment, behind which a torn one may stand, but no whole one.
 
     A read is not atomic against a writer that is still alive: it may catch the start of a group before it was
@@ -64,7 +64,7 @@ def valid_part(folder: JournalFolder, segment: LoadedSegment, fd: int) -> Prefix
     return prefix
 
 
-def open_segments(folder: JournalFolder) -> dict[int, int]:
+def open_segments(folder: SegmentFolder) -> dict[int, int]:
     """All segments, opened (number -> fd, oldest first), so that none can vanish while we read."""
     for _ in range(_LIST_TRIES):
         opened: dict[int, int] = {}
@@ -81,21 +81,21 @@ def open_segments(folder: JournalFolder) -> dict[int, int]:
     raise CorruptionError(f"{folder.path}: segments are listed that cannot be opened. Check the file system")
 
 
-def close_all(folder: JournalFolder, fds: Iterable[int]) -> None:
+def close_all(folder: SegmentFolder, fds: Iterable[int]) -> None:
     """Close what :func:`open_segments` opened."""
     for fd in list(fds):
         with suppress(OSError):
             folder.files.close(fd)
 
 
-def check_chain(folder: JournalFolder, numbers: Sequence[int]) -> None:
+def check_chain(folder: SegmentFolder, numbers: Sequence[int]) -> None:
     """Older segments may be gone, but none between those that are there."""
     for number, following in pairwise(numbers):
         if following != number + 1:
             folder.refuse_gap(number + 1)
 
 
-def read_segments(folder: JournalFolder, end: JournalEnd | None) -> Iterator[list[bytes]]:
+def read_segments(folder: SegmentFolder, end: JournalEnd | None) -> Iterator[list[bytes]]:
     """The entries of every group before ``end``, or of all that are durable now when that is None."""
     opened = open_segments(folder)
     try:
@@ -118,7 +118,7 @@ def read_segments(folder: JournalFolder, end: JournalEnd | None) -> Iterator[lis
 
 
 def _expected_part(
-    folder: JournalFolder, segment: LoadedSegment, fd: int, end: JournalEnd | None, is_last: bool
+    folder: SegmentFolder, segment: LoadedSegment, fd: int, end: JournalEnd | None, is_last: bool
 ) -> Prefix:
     """The groups that must be there: all of an older segment, those before a sealed end, the valid ones else."""
     if is_last and end is None:

@@ -1,4 +1,4 @@
-"""Snapshots as files below ``root/snapshots``: one folder for each shard, with manifests and the blobs they name.
+"""Snapshots below ``root/snapshots``: one folder for each shard, with manifests and the blobs they name.
 
 The number of a manifest is a compare-and-set: it is created if absent, one above all there are. Whoever loses looks
 again, so a manifest never has a newer one as its past, and tokens never fall from one number to the next. Therefore
@@ -7,16 +7,16 @@ a blob that the newest manifest does not reach, and that is older than it, can n
 
 from __future__ import annotations
 
-import errno
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from xxhash import xxh3_128
 
-from millwheel.adapters.durable import chunks, copy_file, create_if_absent, make_dirs, read_whole, remove_tree
+from millwheel.adapters.durable import chunks, make_dirs, remove_tree
 from millwheel.adapters.files import FileIdentity, Files, PosixFiles, explained
+from millwheel.adapters.folder_space import FolderSpace
+from millwheel.adapters.object_space import ObjectSpace
 from millwheel.adapters.snapshot_manifest import (
     Rank,
     blob_prefix,
@@ -35,17 +35,20 @@ _TRIES = 20
 _REMEMBERED = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _IMMUTABLE = ".sst"
-_NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
 Blob = tuple[str, int, str]
 
 
 class FileSnapshots:
-    """The snapshots port on a directory that all workers share. For any thread."""
+    """The snapshots port on what all workers share: a directory, or ``space``. For any thread.
 
-    def __init__(self, root: str, files: Files | None = None) -> None:
+    ``files`` is where checkpoints are.
+    """
+
+    def __init__(self, root: str, files: Files | None = None, space: ObjectSpace | None = None) -> None:
         self._files = files or PosixFiles()
-        self._path = f"{Path(root).absolute()}/snapshots"
+        self._space = space or FolderSpace(root, self._files)
+        self._path = f"{self._space.root}/snapshots"
         # SSTs never change, and a checkpoint links the ones the last checkpoint had: read each of them only once.
         self._digests: dict[FileIdentity, str] = {}
         self._durable: dict[str, int] = {}  # by folder, the newest manifest that is known to be
@@ -64,7 +67,7 @@ class FileSnapshots:
     def _make_last(self, folder: str, manifest: Manifest) -> None:
         """Whoever published it may have died before its name was durable, and journals are deleted because of it."""
         if manifest.number > self._durable.get(folder, 0):
-            self._files.sync_dir(folder)
+            self._space.settle(folder)
             self._durable[folder] = manifest.number
 
     def _manifests(self, folder: str, shard: str) -> list[Manifest]:
@@ -74,10 +77,10 @@ class FileSnapshots:
         raise UnavailableError(f"the manifests in {folder} vanish while they are read; look at the file system")
 
     def _names(self, folder: str) -> list[str]:
-        return sorted(self._files.list_dir(folder)) if self._files.exists(folder) else []
+        return sorted(self._space.names(folder))
 
     def _manifest(self, folder: str, name: str, shard: str) -> Manifest:
-        data = read_whole(self._files, f"{folder}/{name}")
+        data = self._space.get(f"{folder}/{name}")
         try:
             manifest = decode_manifest(data)
             if (manifest.shard, manifest.number) != (shard, manifest_number(name)):
@@ -97,8 +100,8 @@ class FileSnapshots:
         mine = Rank(token, last_commit)
         prefix = blob_prefix(mine)
         with _explained(f"publish a snapshot of {shard} in {folder}"):
-            make_dirs(self._files, self._path)
-            make_dirs(self._files, folder)
+            self._space.prepare(self._path)
+            self._space.prepare(folder)
             uploaded: dict[str, Blob] = {}
             for _ in range(_TRIES):
                 manifests = self._manifests(folder, shard)
@@ -116,7 +119,7 @@ class FileSnapshots:
 
     def _create(self, folder: str, prefix: str, manifest: Manifest) -> bool:
         data = encode_manifest(manifest)
-        return create_if_absent(self._files, folder, manifest_name(manifest.number), data, f"{prefix}manifest")
+        return self._space.create(f"{folder}/{manifest_name(manifest.number)}", data, f"{prefix}manifest")
 
     def _upload(
         self, folder: str, prefix: str, checkpoint: str, parent: Manifest | None, uploaded: dict[str, Blob]
@@ -134,7 +137,7 @@ class FileSnapshots:
                 made = True
             files[name] = known or uploaded[name]
         if made:
-            self._files.sync_dir(folder)
+            self._space.settle(folder)
         return files
 
     def _known(self, path: str, blob: Blob | None) -> Blob | None:
@@ -144,30 +147,9 @@ class FileSnapshots:
         return blob if identity.size == blob[1] and self._digest(path, identity) == blob[2] else None
 
     def _uploaded(self, source: str, folder: str, name: str) -> Blob:
-        target = f"{folder}/{name}"
-        if source.endswith(_IMMUTABLE) and self._linked(source, target):
-            self._sync(target)
-        else:
-            copy_file(self._files, source, target, _ignore)
-        # What counts is what the folder holds, so the checksum is taken of the blob.
-        identity = self._files.identity(target)
-        return name, identity.size, self._digest(target, identity)
-
-    def _linked(self, source: str, target: str) -> bool:
-        try:
-            self._files.link(source, target)
-        except OSError as ex:
-            if ex.errno in _NO_LINKS:
-                return False
-            raise
-        return True
-
-    def _sync(self, path: str) -> None:
-        fd = self._files.open_read(path)
-        try:
-            self._files.sync(fd)
-        finally:
-            self._files.close(fd)
+        held = self._space.put_file(source, f"{folder}/{name}", immutable=source.endswith(_IMMUTABLE))
+        identity = self._files.identity(held)
+        return name, identity.size, self._digest(held, identity)
 
     def _digest(self, path: str, identity: FileIdentity) -> str:
         if not path.endswith(_IMMUTABLE):
@@ -206,7 +188,7 @@ class FileSnapshots:
 
     def _refuse_collected(self, folder: str, manifest: Manifest) -> None:
         """Manifests are deleted before their blobs, so a manifest that stands should have them all."""
-        if not self._files.exists(f"{folder}/{manifest_name(manifest.number)}"):
+        if not self._space.exists(f"{folder}/{manifest_name(manifest.number)}"):
             raise UnavailableError(
                 f"snapshot {manifest.number} of {manifest.shard} was collected while it was restored; take the "
                 "newest one"
@@ -214,10 +196,7 @@ class FileSnapshots:
 
     def _restore(self, source: str, target: str, blob: Blob) -> None:
         """SSTs are linked, because nobody ever writes to them; RocksDB does write to its other files."""
-        if not self._files.exists(source):
-            raise FileNotFoundError(errno.ENOENT, "it is missing", source)
-        if not (target.endswith(_IMMUTABLE) and self._linked(source, target)):
-            copy_file(self._files, source, target, _ignore)
+        self._space.fetch_file(source, target, immutable=target.endswith(_IMMUTABLE))
         size, digest = self._files.identity(target).size, self._read_digest(target)
         if (size, digest) != blob[1:]:
             raise CorruptionError(f"{source} has {size} bytes with checksum {digest}, not {blob[1]} with {blob[2]}")
@@ -239,8 +218,7 @@ class FileSnapshots:
             gone = [name for name in names if name not in keep and _is_older(name, kept[-1])]
             # Manifests go first: one that stands always finds its blobs.
             for name in sorted(gone, key=lambda name: not manifest_number(name)):
-                with suppress(FileNotFoundError):
-                    self._files.unlink(f"{folder}/{name}")
+                self._space.delete(f"{folder}/{name}")
             return len(gone)
 
     def _folder(self, shard: str) -> str:
@@ -266,10 +244,6 @@ def _published_already(parent: Manifest, mine: Rank) -> Manifest:
 def _is_older(name: str, newest: Manifest) -> bool:
     number, made_for = manifest_number(name), blob_rank(name)
     return 0 < number < newest.number or (made_for is not None and made_for < rank(newest))
-
-
-def _ignore(part: bytes) -> None:
-    """For a copy whose checksum is taken afterwards, from the copy."""
 
 
 @contextmanager

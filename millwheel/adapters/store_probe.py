@@ -9,7 +9,8 @@ from uuid import uuid4
 
 from millwheel.adapters.durable import TEMPORARY, make_dirs, read_whole, write_new
 from millwheel.adapters.files import Files, PosixFiles, explained
-from millwheel.errors import SetupError
+from millwheel.adapters.object_space import ReplacingSpace, Version
+from millwheel.errors import MillwheelError, SetupError
 
 NEED_BYTES = 256 << 20
 """Room for some journal segments and snapshots; with less a run would soon stop."""
@@ -73,3 +74,37 @@ def _temporary(files: Files, folder: str) -> Iterator[str]:
     finally:
         with contextlib.suppress(OSError):
             files.unlink(path)
+
+
+def probe_objects(space: ReplacingSpace) -> None:
+    """Check that an object store takes, shows and gives back objects, and heeds both conditions of a write.
+
+    Raises SetupError with what is wrong. Leaves nothing behind.
+    """
+    key = f"{space.root}/{TEMPORARY}probe-{uuid4().hex}"
+    try:
+        _check_conditions(space, key)
+    except OSError as ex:
+        raise SetupError(f"the root {space.root} cannot hold a pipeline: {explained(ex, 'try it out')}") from ex
+    finally:
+        with contextlib.suppress(OSError, MillwheelError):
+            space.delete(key)
+
+
+def _check_conditions(space: ReplacingSpace, key: str) -> None:
+    """Stores have been seen that accept the condition of a write and ignore it."""
+    if not space.create(key, b"first") or key.rpartition("/")[2] not in space.names(space.root):
+        raise SetupError(f"the store of {space.root} does not show what was just written: choose one that does")
+    if space.create(key, b"second") or space.get(key) != b"first":
+        raise _ignores(space, "If-None-Match")
+    tag = (space.version(key) or Version(b"", "")).tag
+    moved = space.replace(key, b"third", tag)
+    if moved is None or space.replace(key, b"fourth", tag) is not None or space.get(key) != b"third":
+        raise _ignores(space, "If-Match")
+
+
+def _ignores(space: ReplacingSpace, condition: str) -> SetupError:
+    return SetupError(
+        f"the store of {space.root} ignores the condition {condition} of a write, so a dead worker could come back and "
+        "write: choose a store with conditional writes (AWS S3, MinIO, Ceph, Cloudflare R2 in their current versions)"
+    )

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from millwheel.adapters.durable import make_dirs, write_all
+from millwheel.adapters.folder_space import FolderSpace
 from millwheel.adapters.journal_files import FileJournals
-from millwheel.adapters.journal_folder import JournalFolder
+from millwheel.adapters.journal_folder import SegmentFolder
 from millwheel.adapters.journal_reading import open_segments
 from millwheel.errors import CorruptionError
 from tests.fakes.memory_disk import MemoryDisk
@@ -55,14 +56,14 @@ def test_bytes_that_stay_wrong_are_damage(disk: Racing) -> None:
 
 
 def test_a_segment_that_vanishes_between_listing_and_opening_is_looked_for_again(disk: Racing) -> None:
-    class Listing(JournalFolder):
+    class Listing(SegmentFolder):
         __slots__ = ()
         left = [1, 2]
 
         def segments(self) -> list[int]:
             return [self.left.pop(), 1] if len(self.left) > 1 else [1]
 
-    folder = Listing(disk, "/root/journal/w1", "w1")
+    folder = Listing(FolderSpace("/root", disk), "/root/journal/w1", "w1", disk)
     before = disk.open_files()
     opened = open_segments(folder)
     assert list(opened) == [1]
@@ -70,11 +71,11 @@ def test_a_segment_that_vanishes_between_listing_and_opening_is_looked_for_again
 
 
 def test_a_listing_that_never_comes_true_is_an_error(disk: Racing) -> None:
-    class Lying(JournalFolder):
+    class Lying(SegmentFolder):
         __slots__ = ()
 
         def segments(self) -> list[int]:
             return [7]
 
     with pytest.raises(CorruptionError, match="cannot be opened"):
-        open_segments(Lying(disk, "/root/journal/w1", "w1"))
+        open_segments(Lying(FolderSpace("/root", disk), "/root/journal/w1", "w1", disk))

@@ -1,0 +1,89 @@
+"""What a root must be able to do for journals of the create form and for snapshots: names, whole contents, and the
+promise that a name is given once.
+
+Keys are full addresses below ``root`` ("/shared/visits/journal/w1/00000001.log",
+"s3://bucket/visits/journal/w1/00000001.log"), so whatever is wrong can be named as a person finds it. Errors are
+those of :mod:`os` or of :mod:`millwheel.errors`; an error is never taken for "it is not there".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class ObjectSpace(Protocol):
+    """Whole objects under names. For any thread. What a method has returned from is durable."""
+
+    root: str
+
+    def kind(self) -> str:
+        """What the root is on: the type of a file system ("ext4", "nfs4"), or "s3"."""
+
+    def prepare(self, folder: str) -> None:
+        """Whatever it takes before something can be put into ``folder``."""
+
+    def claim(self, folder: str) -> bool:
+        """Take the name of a folder, once and for ever; False when it was taken before, by whomever. Both durably."""
+
+    def claimed(self, folder: str) -> bool:
+        """Whether somebody has taken the name of a folder."""
+
+    def names(self, folder: str) -> list[str]:
+        """What is directly in a folder, objects and folders; empty when there is no such folder.
+
+        Whatever stood during the whole call is in it.
+        """
+
+    def settle(self, folder: str) -> None:
+        """Make durable what :meth:`names` has shown: who made it may have died before it was."""
+
+    def create(self, key: str, data: bytes, staged: str = "") -> bool:
+        """Put an object there unless the name is taken; True when it is ours. Durable in either case.
+
+        ``data`` must be content that nobody else writes (a put-id in it): when the answer to a create was lost, what
+        is found is compared, and counts as ours when it is the same. ``staged`` is how a left-over may be named.
+        Raises UnavailableError when the outcome cannot be learnt; a second call with the same content settles it.
+        """
+
+    def get(self, key: str) -> bytes:
+        """The content. Raises FileNotFoundError."""
+
+    def exists(self, key: str) -> bool: ...
+
+    def delete(self, key: str) -> None:
+        """Nothing happens when it is not there."""
+
+    def put_file(self, source: str, key: str, *, immutable: bool) -> str:
+        """A new object with the content of a local file; :meth:`settle` its folder before you rely on the name.
+
+        A file that is ``immutable``, which nobody will ever write to, may be shared instead of copied. Returns the
+        local file to take a checksum of: it has the bytes that count.
+        """
+
+    def fetch_file(self, key: str, target: str, *, immutable: bool) -> None:
+        """A new local file with the content of an object; as with :meth:`put_file` it may be shared.
+
+        Raises FileNotFoundError when there is no such object.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The content of an object, and the tag by which it can be replaced."""
+
+    data: bytes
+    tag: str
+
+
+class ReplacingSpace(ObjectSpace, Protocol):
+    """An object space that can also replace an object only as it was read."""
+
+    def version(self, key: str) -> Version | None:
+        """What is there now; None when there is nothing."""
+
+    def replace(self, key: str, data: bytes, tag: str) -> str | None:
+        """Replace the version with this tag: the new tag, or None when another version is there, or none.
+
+        ``data`` must be content that nobody else writes: an outcome that was not heard of is read back.
+        """

@@ -1,0 +1,20 @@
+"""From the address of a root to what it is on."""
+
+from __future__ import annotations
+
+from millwheel.adapters.folder_space import FolderSpace
+from millwheel.adapters.object_space import ObjectSpace
+from millwheel.adapters.s3_address import is_s3, parse_s3
+from millwheel.errors import SetupError
+
+
+def open_space(root: str) -> ObjectSpace:
+    """The space at a path, or at ``s3://bucket/prefix``; nothing is asked of it yet. Raises SetupError."""
+    if not is_s3(root):
+        return FolderSpace(root)
+    address = parse_s3(root)
+    try:
+        from millwheel.adapters.s3_space import S3Space
+    except ImportError as ex:
+        raise SetupError(f"The root {address.root} needs obstore: pip install 'millwheel-spark[s3]'") from ex
+    return S3Space(address)
