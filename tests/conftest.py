@@ -1,8 +1,12 @@
-"""Options of the whole test suite."""
+"""Options of the whole test suite, and what many tests share."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+
+from tests.fakes.s3_server import S3Server, s3_server
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -11,3 +15,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what happened into tests/transcripts/*.yaml as what is expected; review it as a diff",
     )
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """A server process that speaks S3, with the environment that leads there."""
+    with s3_server() as server:
+        yield server

@@ -1,4 +1,5 @@
-"""The contract of the snapshots port, on a real directory and on a disk in memory that can lose power."""
+"""The contract of the snapshots port: on a real directory, on a disk in memory that can lose power, and in an object
+store."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from typing import cast
 
 import pytest
 
-from millwheel.adapters.durable import read_whole, write_new
+from millwheel.adapters.durable import read_whole
 from millwheel.adapters.files import Files, PosixFiles
+from millwheel.adapters.folder_space import FolderSpace
+from millwheel.adapters.object_space import ObjectSpace
 from millwheel.adapters.rocksdb_store import RocksStores
 from millwheel.adapters.snapshot_files import FileSnapshots
 from millwheel.adapters.snapshot_manifest import decode_manifest
@@ -39,18 +42,23 @@ def free() -> None:
 
 @dataclass
 class World:
-    """A root, and workers' stores beside it."""
+    """A root on ``files`` or ``space``, and workers' stores in ``local``, which is on ``files``."""
 
     root: str
     files: Files
     stores: StateStores
+    local: str
+    space: ObjectSpace | None = None
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def snapshots(self, files: object = None) -> FileSnapshots:
-        return FileSnapshots(self.root, cast("Files", files or self.files))
+        return FileSnapshots(self.root, cast("Files", files or self.files), self.space)
+
+    def objects(self) -> ObjectSpace:
+        return self.space or FolderSpace(self.root, self.files)
 
     def path(self) -> str:
-        return f"{self.root}/scratch/{next(self.numbers)}"
+        return f"{self.local}/{next(self.numbers)}"
 
     def publish(self, store: StateStore, token: int, commit: int, by: FileSnapshots | None = None) -> Manifest:
         path = self.path()
@@ -68,7 +76,7 @@ class World:
         return content
 
     def blobs(self) -> set[str]:
-        names = self.files.list_dir(f"{self.root}/snapshots/{SHARD}")
+        names = self.objects().names(f"{self.root}/snapshots/{SHARD}")
         return {name for name in names if not name.startswith("manifest-")}
 
     def blob_path(self, manifest: Manifest, suffix: str) -> str:
@@ -76,21 +84,23 @@ class World:
         return f"{self.root}/snapshots/{SHARD}/{name}"
 
     def patch(self, path: str, change: Callable[[bytes], bytes]) -> None:
-        data = change(read_whole(self.files, path))
-        self.files.unlink(path)
-        write_new(self.files, path, data)
+        data = change(self.objects().get(path))
+        self.objects().delete(path)
+        self.objects().create(path, data)
 
 
 def memory_world() -> World:
     disk = MemoryDisk()
-    return World("/root", disk, MemoryStores(disk, "/root/scratch"))
+    return World("/root", disk, MemoryStores(disk, "/root/scratch"), "/root/scratch")
 
 
-@pytest.fixture(params=("memory", "posix"))
+@pytest.fixture(params=("memory", "posix", "s3"))
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     if request.param == "memory":
         return memory_world()
-    return World(str(tmp_path), PosixFiles(), RocksStores(str(tmp_path / "scratch")))
+    local = str(tmp_path / "scratch")
+    space = request.getfixturevalue("s3").space() if request.param == "s3" else None
+    return World(space.root if space else str(tmp_path), PosixFiles(), RocksStores(local), local, space)
 
 
 def filled(world: World, name: str = "mine", **entries: str) -> StateStore:
@@ -138,6 +148,8 @@ def test_only_tables_are_shared_between_a_snapshot_and_a_store(world: World) -> 
     manifest = world.publish(filled(world, a="1"), 1, 1)
     path = world.path()
     world.snapshots().restore(manifest, path)
+    if world.space is not None:
+        pytest.skip("an object store shares nothing with a folder")
     for name, (blob, _, _) in manifest.files.items():
         original = world.files.identity(f"{world.root}/snapshots/{SHARD}/{blob}")
         assert (world.files.identity(f"{path}/{name}") == original) == name.endswith(".sst")
@@ -360,7 +372,7 @@ def test_a_file_that_is_cut_or_missing_stops_the_restore(world: World, suffix: s
     world.patch(path, lambda data: data[:-1])
     with pytest.raises(CorruptionError):
         world.snapshots().restore(manifest, world.path())
-    world.files.unlink(path)
+    world.objects().delete(path)
     with pytest.raises(CorruptionError, match="missing"):
         world.snapshots().restore(manifest, world.path())
 
@@ -370,7 +382,7 @@ def test_a_damaged_manifest_stops_everything_and_no_older_one_is_taken(world: Wo
     world.publish(store, 1, 1)
     world.publish(store, 1, 2)
     path = f"{world.root}/snapshots/{SHARD}/manifest-{2:010d}.json"
-    data = read_whole(world.files, path)
+    data = world.objects().get(path)
     later = data.replace(b'"last_commit":2', b'"last_commit":3')
     for change in (data[:-9], b"", later, b'{"checksum":"","manifest":{}}'):
         world.patch(path, lambda _, change=change: change)  # type: ignore[misc]
@@ -385,8 +397,8 @@ def test_a_damaged_manifest_stops_everything_and_no_older_one_is_taken(world: Wo
 def test_a_manifest_of_another_shard_is_refused(world: World) -> None:
     world.publish(filled(world, a="1"), 1, 1)
     source = f"{world.root}/snapshots/{SHARD}/manifest-{1:010d}.json"
-    world.files.make_dir(f"{world.root}/snapshots/other-1")
-    world.files.link(source, f"{world.root}/snapshots/other-1/manifest-{1:010d}.json")
+    world.objects().prepare(f"{world.root}/snapshots/other-1")
+    world.objects().create(f"{world.root}/snapshots/other-1/manifest-{1:010d}.json", world.objects().get(source))
     with pytest.raises(CorruptionError, match="traffic-0"):
         world.snapshots().latest("other-1")
 

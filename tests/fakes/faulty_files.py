@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millwheel.adapters.files import Files
+from millwheel.adapters.object_space import ObjectSpace
 
 
 class Killed(BaseException):
@@ -25,15 +26,15 @@ class Call:
 Hook = Callable[[Call], None]
 
 
-def _ignore(call: Call) -> None:
-    pass
+def ignore(call: Call) -> None:
+    """No fault."""
 
 
 class FaultyFiles:
-    """Any :class:`Files`, with a say before and after every call. A hook that raises is the fault; after it raised
-    Killed, nothing works any more."""
+    """Any :class:`Files` or :class:`ObjectSpace`, with a say before and after every call. A hook that raises is the
+    fault; after it raised Killed, nothing works any more."""
 
-    def __init__(self, inner: Files, before: Hook = _ignore, after: Hook = _ignore) -> None:
+    def __init__(self, inner: Files | ObjectSpace, before: Hook = ignore, after: Hook = ignore) -> None:
         self._inner = inner
         self.before, self.after = before, after
         self.calls = 0
@@ -41,6 +42,8 @@ class FaultyFiles:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._inner, name)
+        if not callable(method):
+            return method
 
         def call(*args: Any) -> Any:
             if self.dead:

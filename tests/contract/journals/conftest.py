@@ -1,4 +1,4 @@
-"""Every test runs in both forms, most on both kinds of disk."""
+"""Every test runs in both forms, most on both kinds of disk and, in the create form, in an object store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from millwheel.adapters.files import PosixFiles
 from tests.contract.journals.world import FORMS, World, memory_world
+from tests.fakes.s3_server import S3Server
 
 
 @pytest.fixture(params=FORMS)
@@ -15,9 +16,25 @@ def form(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=("memory", "posix"))
+@pytest.fixture(params=("memory", "posix", "s3"))
 def world(request: pytest.FixtureRequest, form: str, tmp_path: Path) -> World:
-    return memory_world(form) if request.param == "memory" else World(str(tmp_path), PosixFiles(), form)
+    if request.param != "s3":
+        return _on_disk(request.param, form, tmp_path)
+    if form != "create":
+        pytest.skip("an object store has the create form only")
+    server: S3Server = request.getfixturevalue("s3")
+    space = server.space()
+    return World(space.root, PosixFiles(), form, space)
+
+
+@pytest.fixture(params=("memory", "posix"))
+def on_disk(request: pytest.FixtureRequest, form: str, tmp_path: Path) -> World:
+    """For what is said of file system calls."""
+    return _on_disk(request.param, form, tmp_path)
+
+
+def _on_disk(kind: str, form: str, folder: Path) -> World:
+    return memory_world(form) if kind == "memory" else World(str(folder), PosixFiles(), form)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from millwheel.errors import (
 )
 from millwheel.ports import JournalWriter
 from tests.contract.journals.world import World, memory_world
-from tests.fakes.faulty_files import Call, FaultyFiles, Killed
+from tests.fakes.faulty_files import Call, Killed
 from tests.fakes.memory_disk import MemoryDisk
 
 
@@ -91,9 +91,9 @@ def test_a_living_journal_is_not_collected(world: World) -> None:
 def test_a_collection_that_died_is_finished_by_the_next(world: World) -> None:
     _five_segments(world)
     world.journals().seal("w1")
-    files = FaultyFiles(world.files)
+    files = world.faulty()
     journals = world.journals(files)
-    unlinked = _count_then_kill("unlink", 3)
+    unlinked = _count_then_kill("delete" if world.space else "unlink", 3)
     files.before = unlinked
     with pytest.raises(Killed):
         journals.collect("w1")

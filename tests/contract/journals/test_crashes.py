@@ -12,10 +12,10 @@ from tests.fakes.memory_disk import MemoryDisk
 
 
 def test_a_writer_that_dies_at_any_step_loses_nothing_acked(world: World) -> None:
-    total = _life_calls(world.form)
+    total = _life_calls(world)
     for number in range(total):
         incarnation = f"w{number}"
-        acked, sent = _live(world, FaultyFiles(world.files, before=kill_at(number)), incarnation)
+        acked, sent = _live(world, world.faulty(kill_at(number)), incarnation)
         end = world.journals().seal(incarnation)
         found = world.read(incarnation, end)
         assert found[: len(acked)] == acked
@@ -36,15 +36,14 @@ def _live(world: World, files: FaultyFiles, incarnation: str) -> tuple[list[byte
     return acked, sent
 
 
-def _life_calls(form: str) -> int:
-    world = memory_world(form)
-    files = FaultyFiles(world.files)
-    _live(world, files, "w1")
+def _life_calls(world: World) -> int:
+    files = world.faulty()
+    _live(world, files, "other")
     return files.calls
 
 
 def test_a_power_cut_at_any_step_loses_nothing_acked(form: str) -> None:
-    total = _life_calls(form)
+    total = _life_calls(memory_world(form))
     for number in range(total):
         for seed in range(4):
             world = memory_world(form)

@@ -99,8 +99,7 @@ def test_a_segment_of_another_journal_is_not_read(world: World) -> None:
     for name in ("w1", "w2"):
         world.journals().create(name).commit([b"a"])
     end = world.journals().seal("w1")
-    world.files.unlink(world.path(1))
-    world.files.link(world.path(1, "w2"), world.path(1))
+    world.replace(world.path(1), world.content(world.path(1, "w2")))
     with pytest.raises(CorruptionError, match="of w2"):
         world.read(upto=end)
 
@@ -110,7 +109,7 @@ def test_a_missing_segment_in_the_middle_is_an_error(world: World) -> None:
     for _ in range(5):
         writer.commit([bytes(200)])
     end = world.journals().seal("w1")
-    world.files.unlink(world.path(3))
+    world.remove(world.path(3))
     for upto in (end, -1):
         with pytest.raises(CorruptionError, match=r"00000003\.log is missing"):
             world.read(upto=upto)
@@ -121,7 +120,7 @@ def test_a_journal_cut_short_behind_its_sealed_end_is_an_error(world: World) -> 
     end = world.journals().seal("w1")
     last = 1 if world.form == "append" else 4
     path = world.path(last)
-    world.cut(path, len(read_whole(world.files, path)) - 1)
+    world.replace(path, world.content(path)[:-1])
     with pytest.raises(CorruptionError, match="damaged at offset"):
         world.read(upto=end)
 

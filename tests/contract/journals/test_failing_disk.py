@@ -32,9 +32,9 @@ def test_a_full_disk_is_told_and_leaves_no_garbage_behind(memory: World) -> None
 
 
 @pytest.mark.parametrize("call", ["write_at", "create", "link", "sync", "sync_dir"])
-def test_a_failing_call_leaves_the_journal_consistent(world: World, call: str) -> None:
-    files = FaultyFiles(world.files)
-    writer = world.journals(files, segment_bytes=250).create("w1")
+def test_a_failing_call_leaves_the_journal_consistent(on_disk: World, call: str) -> None:
+    files = FaultyFiles(on_disk.files)
+    writer = on_disk.journals(files, segment_bytes=250).create("w1")
     acked = []
     for number in range(6):
         entry = b"entry %d" % number + bytes(100)
@@ -48,37 +48,37 @@ def test_a_failing_call_leaves_the_journal_consistent(world: World, call: str) -
             writer.commit([entry])
             acked.append(entry)
     files.before = lambda call: None
-    found = world.read()
+    found = on_disk.read()
     assert found == acked
-    assert world.read(upto=world.journals().seal("w1")) == acked
+    assert on_disk.read(upto=on_disk.journals().seal("w1")) == acked
 
 
-def test_after_a_failed_sync_nothing_more_is_acked(world: World) -> None:
-    files = FaultyFiles(world.files)
-    writer = world.journals(files).create("w1")
+def test_after_a_failed_sync_nothing_more_is_acked(on_disk: World) -> None:
+    files = FaultyFiles(on_disk.files)
+    writer = on_disk.journals(files).create("w1")
     writer.commit([b"a"])
-    files.before = fail_when("sync_data" if world.form == "append" else "sync", errno.EIO, times=100)
+    files.before = fail_when("sync_data" if on_disk.form == "append" else "sync", errno.EIO, times=100)
     with pytest.raises(UnavailableError):
         writer.commit([b"b"])
-    if world.form == "append":
+    if on_disk.form == "append":
         files.before = lambda call: None
         with pytest.raises(UnavailableError, match="not known, so this process must exit"):
             writer.commit([b"b"])
-    assert world.read()[:1] == [b"a"]
+    assert on_disk.read()[:1] == [b"a"]
 
 
-def test_a_read_only_root_is_a_matter_of_setup(world: World) -> None:
-    files = FaultyFiles(world.files)
-    journals = world.journals(files)
+def test_a_read_only_root_is_a_matter_of_setup(on_disk: World) -> None:
+    files = FaultyFiles(on_disk.files)
+    journals = on_disk.journals(files)
     files.before = fail_when("make_dir", errno.EROFS)
     with pytest.raises(SetupError, match="Make the root writable"):
         journals.create("w1")
 
 
-def test_a_seal_that_cannot_be_looked_for_stops_the_acks(world: World) -> None:
-    files = FaultyFiles(world.files)
-    writer = world.journals(files).create("w1")
-    files.before = fail_when("exists" if world.form == "append" else "link", errno.EIO)
+def test_a_seal_that_cannot_be_looked_for_stops_the_acks(on_disk: World) -> None:
+    files = FaultyFiles(on_disk.files)
+    writer = on_disk.journals(files).create("w1")
+    files.before = fail_when("exists" if on_disk.form == "append" else "link", errno.EIO)
     with pytest.raises(UnavailableError):
         writer.commit([])
 

@@ -45,20 +45,20 @@ def test_a_journal_that_never_was_can_be_sealed_and_then_never_be(world: World) 
 
 def test_a_writer_that_is_sealed_while_it_starts_never_commits(world: World) -> None:
     def seal_then(call: Call) -> None:
-        if call.name == "make_dir" and call.args[0].endswith("/w1"):
+        if call.name in ("make_dir", "claim") and call.args[0].endswith("/w1"):
             world.journals().seal("w1")
 
     with pytest.raises(FencedError):
-        world.journals(FaultyFiles(world.files, after=seal_then)).create("w1")
+        world.journals(world.faulty(after=seal_then)).create("w1")
     if isinstance(world.files, MemoryDisk):
         assert world.files.open_files() == 0
 
 
 def test_a_commit_that_meets_the_seal_on_its_way_is_not_acked(world: World) -> None:
-    calls = _calls_of(world.form, lambda writer: writer.commit([b"second"]))
+    calls = _calls_of(world, lambda writer: writer.commit([b"second"]))
     for number in range(calls):
         incarnation = f"w{number}"
-        files = FaultyFiles(world.files)
+        files = world.faulty()
         writer = world.journals(files).create(incarnation)
         writer.commit([b"first"])
         ends: list[int] = []
@@ -87,11 +87,10 @@ def _act_at(number: int, action: Callable[[], object]) -> Callable[[Call], None]
     return hook
 
 
-def _calls_of(form: str, action: Callable[[JournalWriter], object]) -> int:
-    """How many file system calls an action of a writer with one group takes."""
-    world = memory_world(form)
-    files = FaultyFiles(world.files)
-    writer = world.journals(files).create("w1")
+def _calls_of(world: World, action: Callable[[JournalWriter], object]) -> int:
+    """How many calls of what the root is on an action of a writer with one group takes."""
+    files = world.faulty()
+    writer = world.journals(files).create("other")
     writer.commit([b"first"])
     before = files.calls
     action(writer)
@@ -99,7 +98,7 @@ def _calls_of(form: str, action: Callable[[JournalWriter], object]) -> int:
 
 
 def test_two_sealers_and_a_zombie_agree_at_every_interleaving(memory: World) -> None:
-    for number in range(_seal_calls(memory.form)):
+    for number in range(_seal_calls(memory)):
         world = memory_world(memory.form)
         writer = world.journals().create("w1")
         writer.commit([b"a"])
@@ -110,29 +109,28 @@ def test_two_sealers_and_a_zombie_agree_at_every_interleaving(memory: World) -> 
                 writer.commit([b"from a zombie"])
             ends.append(world.journals().seal("w1"))
 
-        files = FaultyFiles(world.files)
+        files = world.faulty()
         journals = world.journals(files)
         files.before = _act_at(files.calls + number, others)
         assert journals.seal("w1") == ends[0] == world.journals().seal("w1")
         assert world.read(upto=ends[0])[:1] == [b"a"]
 
 
-def _seal_calls(form: str) -> int:
-    world = memory_world(form)
-    world.journals().create("w1").commit([b"a"])
-    files = FaultyFiles(world.files)
+def _seal_calls(world: World) -> int:
+    world.journals().create("other").commit([b"a"])
+    files = world.faulty()
     journals = world.journals(files)
     before = files.calls
-    journals.seal("w1")
+    journals.seal("other")
     return files.calls - before
 
 
 def test_a_sealer_that_dies_at_any_step_is_continued_by_the_next(world: World) -> None:
-    for number in range(_seal_calls(world.form)):
+    for number in range(_seal_calls(world)):
         incarnation = f"w{number}"
         writer = world.journals().create(incarnation)
         writer.commit([b"a"])
-        files = FaultyFiles(world.files)
+        files = world.faulty()
         journals = world.journals(files)
         files.before = kill_at(files.calls + number)
         with pytest.raises(Killed):
@@ -144,7 +142,7 @@ def test_a_sealer_that_dies_at_any_step_is_continued_by_the_next(world: World) -
 
 
 def test_a_seal_that_a_dead_master_left_is_durable_once_another_master_relies_on_it(form: str) -> None:
-    for number in range(_calls_of(form, lambda _: None) + 60):
+    for number in range(_calls_of(memory_world(form), lambda _: None) + 60):
         world = memory_world(form)
         world.journals().create("w1").commit([b"a"])
         with suppress(Killed):

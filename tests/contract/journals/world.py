@@ -1,13 +1,16 @@
-"""A root with journals, on a real directory or on a disk in memory that can lose power."""
+"""A root with journals: on a real directory, on a disk in memory that can lose power, or in an object store."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 from millwheel.adapters.durable import make_dirs
 from millwheel.adapters.files import Files
+from millwheel.adapters.folder_space import FolderSpace
 from millwheel.adapters.journal_files import FileJournals
-from tests.fakes.faulty_files import FaultyFiles
+from millwheel.adapters.object_space import ObjectSpace
+from tests.fakes.faulty_files import FaultyFiles, Hook, ignore
 from tests.fakes.memory_disk import MemoryDisk
 
 FORMS = ("append", "create")
@@ -15,20 +18,41 @@ FORMS = ("append", "create")
 
 @dataclass
 class World:
-    """A root, the files it is on, and the form of its journals."""
+    """A root, the form of its journals, and what it is on: ``files``, or ``space``."""
 
     root: str
     files: Files
     form: str
+    space: ObjectSpace | None = None
 
-    def journals(self, files: Files | FaultyFiles | None = None, segment_bytes: int = 64 << 20) -> FileJournals:
-        return FileJournals(self.root, self.form, segment_bytes, files or self.files)
+    def faulty(self, before: Hook = ignore, after: Hook = ignore) -> FaultyFiles:
+        """What a process of its own sees of the root."""
+        return FaultyFiles(self.space or self.files, before, after)
+
+    def journals(self, through: Files | FaultyFiles | None = None, segment_bytes: int = 64 << 20) -> FileJournals:
+        if self.space is not None:
+            return FileJournals(self.root, self.form, segment_bytes, space=cast("Any", through or self.space))
+        return FileJournals(self.root, self.form, segment_bytes, through or self.files)
 
     def read(self, incarnation: str = "w1", upto: int = -1) -> list[bytes]:
         return list(self.journals().read(incarnation, upto))
 
     def path(self, segment: int, incarnation: str = "w1") -> str:
         return f"{self.root}/journal/{incarnation}/{segment:08d}.log"
+
+    def content(self, path: str) -> bytes:
+        return self._objects().get(path)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Somebody tampers with what is there."""
+        self.remove(path)
+        self._objects().create(path, data)
+
+    def remove(self, path: str) -> None:
+        self._objects().delete(path)
+
+    def _objects(self) -> ObjectSpace:
+        return self.space or FolderSpace(self.root, self.files)
 
     def patch(self, path: str, offset: int, data: bytes) -> None:
         fd = self.files.open_write(path)

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.files import PosixFiles
-from millwheel.adapters.store_probe import probe
+from millwheel.adapters.store_probe import probe, probe_objects
 from millwheel.errors import SetupError
 from tests.fakes.faulty_files import FaultyFiles, fail_when
 from tests.fakes.memory_disk import MemoryDisk
+from tests.fakes.s3_server import Fault, S3Server
 
 
 class Clobbering(MemoryDisk):
@@ -66,3 +67,30 @@ def test_a_file_is_no_root(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SetupError, match="cannot hold a pipeline"):
         probe(str(tmp_path / "file"), PosixFiles())
+
+
+# --- object stores
+
+
+def test_an_object_store_that_heeds_conditions_passes_and_is_left_empty(s3: S3Server) -> None:
+    s3.fail()
+    space = s3.space()
+    probe_objects(space)
+    assert space.names(space.root) == []
+
+
+@pytest.mark.parametrize("condition", ["If-None-Match", "If-Match"])
+def test_a_store_that_takes_a_condition_and_ignores_it_is_refused(s3: S3Server, condition: str) -> None:
+    s3.fail(Fault("PUT", "", f"ignore_{condition.lower().replace('-', '_')}", 1000))
+    space = s3.space()
+    with pytest.raises(SetupError, match=rf"ignores the condition {condition} .*could come back"):
+        probe_objects(space)
+    s3.fail()
+    assert space.names(space.root) == []
+
+
+def test_a_store_that_cannot_be_written_is_refused(s3: S3Server) -> None:
+    s3.fail(Fault("PUT", "", "deny", 1000))
+    with pytest.raises(SetupError, match="Give credentials"):
+        probe_objects(s3.space())
+    s3.fail()
