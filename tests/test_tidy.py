@@ -143,6 +143,7 @@ def test_adapters_know_core_and_ports_only() -> None:
         ("kazoo", r"millwheel/adapters/zookeeper\w*\.py"),
         ("rocksdict", r"millwheel/adapters/rocks\w*\.py"),
         ("pyspark", r"millwheel/launch/spark\.py"),
+        ("obstore", r"millwheel/adapters/s3_\w+\.py"),
         ("typer", r"millwheel/cli/.*\.py|millwheel/.*__main__\.py"),
     ],
 )
@@ -157,7 +158,8 @@ def test_only_entry_points_choose_adapters() -> None:
     """What stands for an outside system is chosen in ``__main__``, by a command, by the driver or by a test harness,
     and passed on."""
     ports = (
-        r"millwheel\.adapters\.\w+\.(FileJournals|FileSnapshots|RocksStores|ZooKeeperCoordination|EmbeddedZooKeeper)"
+        r"millwheel\.adapters\.\w+\."
+        r"(open_\w+|FileJournals|FileSnapshots|RocksStores|ZooKeeperCoordination|EmbeddedZooKeeper)"
     )
     choosers = r"millwheel/(cli/.*|launch/.*|testing/.*|adapters/.*|.*__main__)\.py"
 

@@ -1,10 +1,12 @@
-"""From the address of a root to what it is on."""
+"""From the address of a root to what it is on, and to the journals and snapshots there."""
 
 from __future__ import annotations
 
 from millwheel.adapters.folder_space import FolderSpace
+from millwheel.adapters.journal_files import FileJournals
 from millwheel.adapters.object_space import ObjectSpace
 from millwheel.adapters.s3_address import is_s3, parse_s3
+from millwheel.adapters.snapshot_files import FileSnapshots
 from millwheel.errors import SetupError
 
 
@@ -18,3 +20,13 @@ def open_space(root: str) -> ObjectSpace:
     except ImportError as ex:
         raise SetupError(f"The root {address.root} needs obstore: pip install 'millwheel-spark[s3]'") from ex
     return S3Space(address)
+
+
+def open_journals(root: str) -> FileJournals:
+    """The journals of a root, wherever it is."""
+    return FileJournals(root, space=open_space(root))
+
+
+def open_snapshots(root: str) -> FileSnapshots:
+    """The snapshots of a root, wherever it is."""
+    return FileSnapshots(root, space=open_space(root))

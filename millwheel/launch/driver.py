@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Console
 
 from millwheel.adapters.grpc_security import check_listen, load_security
-from millwheel.adapters.store_probe import probe
+from millwheel.adapters.s3_address import is_s3
 from millwheel.core.spec import PipelineSpec
 from millwheel.errors import SetupError
 from millwheel.launch.address import check_reach
@@ -17,6 +17,7 @@ from millwheel.launch.inputs import changed_inputs, keep_inputs
 from millwheel.launch.report import report
 from millwheel.launch.root import Root
 from millwheel.launch.running import Running
+from millwheel.launch.s3_root import S3Root
 from millwheel.launch.settings import RunSettings
 from millwheel.launch.shipped import with_defaults
 from millwheel.launch.shipping import ship
@@ -43,7 +44,8 @@ class Driver:
         check_reach(self._settings.listen, self._settings.zookeeper)
         check_listen(f"{self._settings.listen}:0", load_security(self._settings.security))
         spec = self._validated()
-        root = Root.open(self._settings.place(spec.name), spec.name)
+        place = self._settings.place(spec.name)
+        root = S3Root.at(place, spec.name, self._say) if is_s3(place) else Root.open(place, spec.name)
         try:
             self._run_on(root, with_defaults(spec, str(root.path)))
         except OSError as error:
@@ -64,12 +66,12 @@ class Driver:
         done = root.completed()
         if done is not None:
             self._check_same_input(root, spec)
-            self._say(f"The run on {root.path} was complete already, so nothing was done. Its summary:")
+            self._say(f"The run on {root.address} was complete already, so nothing was done. Its summary:")
             return report(msgspec.convert(done, Summary), self._console, self._settings.summary)
         self._prepare(root, spec)
         summary = Running(self._settings, spec, root, self._console).run()
         if summary is None:
-            return self._say(f"Stopped. The same command continues on the root {root.path} where this one stopped.")
+            return self._say(f"Stopped. The same command continues on the root {root.address} where this one stopped.")
         root.complete(summary.to_json())
         return report(summary, self._console, self._settings.summary)
 
@@ -77,19 +79,21 @@ class Driver:
         changed = changed_inputs(spec, root.path)
         if changed:
             raise SetupError(
-                f"The run on {root.path} has processed all of its input, and now {'; '.join(changed)}. "
+                f"The run on {root.address} has processed all of its input, and now {'; '.join(changed)}. "
                 "Give a new --root for new input."
             )
 
     def _prepare(self, root: Root, spec: PipelineSpec) -> None:
         """What must be right, and lie in the root, before anything is started."""
-        probe(str(root.path), need_bytes=_ROOM_BYTES)
+        root.check_reach(spec, self._settings.far)
+        root.probe(_ROOM_BYTES)
         for sink in spec.sinks:
             build_sink(sink, spec.folder).check(str(root.identity))
         for sentence in changed_inputs(spec, root.path):
             self._say(f"Note: {sentence}; this run goes on with what the root began with.")
         keep_inputs(spec, root.path)
         ship(self._settings.pipeline, self._settings.params, root.path)
+        root.share()
         root.clear_scratch()
 
     def _say(self, sentence: str) -> None:

@@ -13,15 +13,19 @@ from pathlib import Path
 from typing import IO, Any
 
 import msgspec
+from xxhash import xxh3_64_hexdigest
 
+from millwheel.adapters.s3_address import is_s3, parse_s3
+from millwheel.adapters.store_probe import probe
+from millwheel.core.spec import PipelineSpec
 from millwheel.errors import SetupError
 
 DEFAULT_FOLDER = ".millwheel"
 """Where roots lie that nobody has named, below the current folder."""
 LOCK_FILE = "driver.lock"
-_IDENTITY = "identity.json"
+IDENTITY = "identity.json"
 _RUN = "run.json"
-_COMPLETED = "COMPLETED"
+COMPLETED = "COMPLETED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,14 @@ class Identity:
 
     def __str__(self) -> str:
         return f"{self.pipeline}-{self.instance}"
+
+    def must_be(self, pipeline: str, root: str | Path) -> None:
+        """Raises SetupError when the root is that of another pipeline."""
+        if self.pipeline != pipeline:
+            raise SetupError(
+                f"The root {root} belongs to the pipeline {self.pipeline!r}, not to {pipeline!r}. "
+                "Give another --root, or run the pipeline it belongs to."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +61,12 @@ class RunInfo:
 
 
 class Root:
-    """A directory that this driver holds, from :meth:`open` to :meth:`close`."""
+    """A directory that this driver holds, from :meth:`open` to :meth:`close`. ``address`` is what other processes
+    know it by, ``path`` where this machine keeps what concerns it."""
 
     def __init__(self, path: Path, identity: Identity, lock: IO[str]) -> None:
         self.path = path
+        self.address = str(path)
         self.identity = identity
         self._lock = lock
 
@@ -67,7 +81,7 @@ class Root:
         try:
             path.mkdir(parents=True, exist_ok=True)
             _refuse_foreign(path)
-            lock = _take_lock(path)
+            lock = take_lock(path)
             try:
                 return cls(path, _identity(path, pipeline), lock)
             except BaseException:
@@ -82,10 +96,24 @@ class Root:
         """Let other drivers have it."""
         self._lock.close()
 
+    def check(self) -> None:
+        """Raises SetupError when the root is no longer ours."""
+
+    def probe(self, need_bytes: int) -> None:
+        """Raises SetupError unless the root keeps the promises that a run rests on, and has so much room."""
+        probe(str(self.path), need_bytes=need_bytes)
+
+    def share(self) -> None:
+        """Let other processes have what was shipped, and the lists of inputs: in a folder they see them."""
+
     @property
     def logs(self) -> Path:
         """Where the processes of a run write what they have to say."""
         return self._folder("logs")
+
+    def logs_of_workers(self, far: bool) -> str:
+        """Where workers write theirs; "" lets each keep them where it runs."""
+        return str(self.logs)
 
     @property
     def scratch(self) -> Path:
@@ -102,9 +130,12 @@ class Root:
         return journal.is_dir() and any(entry.is_dir() for entry in journal.iterdir())
 
     @property
-    def stop_file(self) -> Path:
-        """Its existence asks workers in far executors to stop."""
-        return self.path / "stop"
+    def orders(self) -> str:
+        """Where the driver's orders to workers in executors are (see :func:`millwheel.launch.orders.orders_at`)."""
+        return str(self.path / "stop")
+
+    def check_reach(self, spec: PipelineSpec, far: bool) -> None:
+        """Raises SetupError when the pipeline needs a folder that workers on other machines (``far``) do not have."""
 
     def read_run(self) -> RunInfo | None:
         """What the last driver wrote, or None."""
@@ -120,7 +151,7 @@ class Root:
 
     def complete(self, summary: Mapping[str, Any]) -> None:
         """Note that the input has been processed to its end."""
-        write_atomically(self.path / _COMPLETED, msgspec.json.format(msgspec.json.encode(summary), indent=2))
+        write_atomically(self.path / COMPLETED, msgspec.json.format(msgspec.json.encode(summary), indent=2))
 
     def _folder(self, name: str) -> Path:
         folder = self.path / name
@@ -129,12 +160,20 @@ class Root:
 
 
 def root_path(place: str) -> Path:
-    """The absolute path of a root given as a path or a ``file://`` URI. Raises SetupError for other schemes."""
+    """The folder of a root on this machine, absolute. ``place`` is a path, a ``file://`` URI or ``s3://bucket/prefix``.
+
+    Raises SetupError for other schemes.
+    """
+    if is_s3(place):
+        root = parse_s3(place).root
+        return Path(DEFAULT_FOLDER).absolute() / f"{root.rpartition('/')[2]}-{xxh3_64_hexdigest(root.encode())}"
     scheme, separator, rest = place.partition("://")
     if not separator:
         return Path(place).expanduser().absolute()
     if scheme != "file" or not rest.startswith("/"):
-        raise SetupError(f"The root {place} is not a folder: give a path or file:///path that all workers share")
+        raise SetupError(
+            f"The root {place} is none: give a path or file:///path that all workers share, or s3://bucket/prefix"
+        )
     return Path(rest)
 
 
@@ -150,7 +189,7 @@ def read_run(path: Path) -> RunInfo | None:
 
 def read_completed(path: Path) -> Mapping[str, Any] | None:
     """The summary of the run on the root at ``path`` that has processed all of its input, or None."""
-    return _read_json(path / _COMPLETED)
+    return _read_json(path / COMPLETED)
 
 
 def write_atomically(target: Path, data: bytes) -> None:
@@ -176,14 +215,15 @@ def sync_folder(folder: Path) -> None:
 def _refuse_foreign(path: Path) -> None:
     """Raises SetupError for a folder with anything in it but a root, or what a driver leaves that died making one."""
     names = {entry.name for entry in path.iterdir()}
-    strange = [name for name in names - {LOCK_FILE} if not name.startswith(f".{_IDENTITY}.")]
-    if strange and _IDENTITY not in names:
+    strange = [name for name in names - {LOCK_FILE} if not name.startswith(f".{IDENTITY}.")]
+    if strange and IDENTITY not in names:
         raise SetupError(
             f"The folder {path} is not empty and no root of a pipeline. Give an empty or a new folder with --root."
         )
 
 
-def _take_lock(path: Path) -> IO[str]:
+def take_lock(path: Path) -> IO[str]:
+    """Hold the folder of a root against other drivers of this machine. Raises SetupError when one holds it."""
     lock = open(path / LOCK_FILE, "a+")  # noqa: SIM115  (held until the run ends)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -203,9 +243,9 @@ def _take_lock(path: Path) -> IO[str]:
 
 def _identity(path: Path, pipeline: str) -> Identity:
     """The identity that stands, created by us if there is none. Raises SetupError when it is another pipeline's."""
-    target = path / _IDENTITY
+    target = path / IDENTITY
     if not target.exists():
-        staged = path / f".{_IDENTITY}.{secrets.token_hex(4)}"
+        staged = path / f".{IDENTITY}.{secrets.token_hex(4)}"
         with open(staged, "wb") as file:
             file.write(msgspec.json.encode(Identity(pipeline, secrets.token_hex(8))))
             file.flush()
@@ -218,11 +258,7 @@ def _identity(path: Path, pipeline: str) -> Identity:
         identity = msgspec.json.decode(target.read_bytes(), type=Identity)
     except msgspec.DecodeError as error:
         raise SetupError(f"{target} is damaged ({error}): the root cannot be trusted; use another one") from error
-    if identity.pipeline != pipeline:
-        raise SetupError(
-            f"The root {path} belongs to the pipeline {identity.pipeline!r}, not to {pipeline!r}. "
-            "Give another --root, or run the pipeline it belongs to."
-        )
+    identity.must_be(pipeline, path)
     return identity
 
 

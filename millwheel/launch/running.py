@@ -105,8 +105,8 @@ class Running:
                 )
             if self._root.used() and not coordination.tables():
                 raise SetupError(
-                    f"The root {self._root.path} holds journals, but ZooKeeper at {zookeeper} has no range tables for "
-                    "it: its data was lost, or it is another server. Name the one that this root was used with"
+                    f"The root {self._root.address} holds journals, but ZooKeeper at {zookeeper} has no range tables "
+                    "for it: its data was lost, or it is another server. Name the one that this root was used with"
                 )
         finally:
             coordination.close()
@@ -126,7 +126,7 @@ class Running:
 
     def _start_services(self, zookeeper: str, stack: ExitStack) -> None:
         template = ServiceTemplate(
-            str(self._root.path), zookeeper, self._spec.name, self._settings.listen, self._settings.security
+            self._root.address, zookeeper, self._spec.name, self._settings.listen, self._settings.security
         )
         master = template.command("millwheel.master", "--workers", str(self._settings.workers))
         injector = template.command("millwheel.injector")
@@ -154,16 +154,16 @@ class Running:
         )
         processes = settings.launcher is LauncherKind.PROCESSES
         template = WorkerTemplate(
-            root=str(root.path),
+            root=root.address,
             zookeeper=zookeeper,
             pipeline=self._spec.name,
-            logs=str(root.logs),
-            scratch=str(root.scratch) if processes or spark.local else "",
+            logs=root.logs_of_workers(far=settings.far),
+            scratch="" if settings.far else str(root.scratch),
             module=settings.worker_module,
             listen=settings.listen,
             security=settings.security,
         )
-        return ProcessLauncher(template) if processes else SparkLauncher(template, spark, str(root.stop_file))
+        return ProcessLauncher(template) if processes else SparkLauncher(template, spark, root.orders)
 
     # --- while it runs -----------------------------------------------------------------------------------
 
@@ -173,6 +173,7 @@ class Running:
         return ZooKeeperCoordination(zookeeper, self._spec.name, lost_after_s=_OUTAGE_S, guard=guard)
 
     def _check(self) -> None:
+        self._root.check()
         if self._embedded is not None:
             self._embedded.check()
 

@@ -46,6 +46,12 @@ class RunSettings:
         """The slots of workers and spares."""
         return range(self.workers + self.spares)
 
+    @property
+    def far(self) -> bool:
+        """Whether workers may run on other machines."""
+        local = not self.submitted and (not self.spark_master or self.spark_master.startswith("local"))
+        return self.launcher is LauncherKind.SPARK and not local
+
     def place(self, pipeline: str) -> str:
         """The root as given, or a pipeline's default one."""
         return self.root or f"{DEFAULT_FOLDER}/{pipeline}"

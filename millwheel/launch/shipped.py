@@ -9,7 +9,7 @@ import msgspec
 
 from millwheel.core.spec import DEAD_LETTERS, PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
-from millwheel.launch.shipping import ENTRY_FILE, ORIGIN_FILE, PARAMS_FILE, PIPELINE_FILE
+from millwheel.launch.shipping import ENTRY_FILE, HOME_FILE, ORIGIN_FILE, PARAMS_FILE, PIPELINE_FILE
 from millwheel.spec import load_pipeline
 
 
@@ -21,9 +21,11 @@ def load_shipped(root: str) -> PipelineSpec:
         origin = (folder / ORIGIN_FILE).read_text(encoding="utf-8")
         entry = folder / ENTRY_FILE
         name = entry.read_text(encoding="utf-8") if entry.exists() else PIPELINE_FILE
+        home = folder / HOME_FILE
+        place = home.read_text(encoding="utf-8") if home.exists() else root
     except (OSError, msgspec.DecodeError) as error:
         raise SetupError(f"{folder} holds no pipeline that `millwheel run` shipped: {error}") from error
-    return with_defaults(load_pipeline(str(folder / name), params, origin=origin), root)
+    return with_defaults(load_pipeline(str(folder / name), params, origin=origin), place)
 
 
 def with_defaults(spec: PipelineSpec, root: str) -> PipelineSpec:

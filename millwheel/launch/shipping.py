@@ -26,6 +26,8 @@ ENTRY_FILE = "entry"
 """Holds what is to be loaded (``visits.py:visits``) when it is not ``pipeline.yaml``."""
 ORIGIN_FILE = "origin"
 """Holds the folder the pipeline came from, which literal relative paths in it are relative to."""
+HOME_FILE = ".home"
+"""Holds the folder for what the pipeline keeps beside its root, when the root is no folder."""
 DATA_FILE_LIMIT_BYTES = 1_000_000
 TOTAL_LIMIT_BYTES = 50_000_000
 _SKIPPED = re.compile(r"\.|__pycache__$|.*\.egg-info$|node_modules$|venv$")

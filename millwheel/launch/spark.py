@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from millwheel.errors import SetupError
 from millwheel.launch.base import WorkerExit, WorkerTemplate
 from millwheel.launch.java import find_java, java_environment
-from millwheel.launch.root import write_atomically
-from millwheel.launch.task import SlotTask, kill_file
+from millwheel.launch.orders import orders_at
+from millwheel.launch.task import SlotTask
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -85,10 +85,11 @@ class SparkSettings:
 class SparkLauncher:
     """The `spark` launcher. Construct it on the thread that will live as long as the run."""
 
-    def __init__(self, template: WorkerTemplate, settings: SparkSettings, stop_file: str) -> None:
+    def __init__(self, template: WorkerTemplate, settings: SparkSettings, orders: str) -> None:
         self._template = template
-        self._stop_file = Path(stop_file)
-        self._forget_files()
+        self._place = orders
+        self._orders = orders_at(orders)
+        self._orders.forget()
         self._ended: queue.SimpleQueue[WorkerExit] = queue.SimpleQueue()
         self._jobs: dict[int, threading.Thread] = {}
         self._context = _connect(settings)
@@ -105,22 +106,18 @@ class SparkLauncher:
 
     def kill(self, slot: int, pid: int) -> bool:
         """See :class:`millwheel.launch.base.Launcher`. The task of the slot compares the process and ends it."""
-        write_atomically(kill_file(self._stop_file, slot), str(pid).encode())
+        self._orders.kill(slot, pid)
         return True
 
     def stop(self, grace_s: float) -> None:
         """See :class:`millwheel.launch.base.Launcher`."""
-        self._stop_file.touch()
+        self._orders.stop()
         deadline = time.monotonic() + grace_s
         for job in self._jobs.values():
             job.join(max(0.0, deadline - time.monotonic()))
         self._context.stop()
         _end_gateway(self._context)
-        self._forget_files()
-
-    def _forget_files(self) -> None:
-        for path in self._stop_file.parent.glob(f"{self._stop_file.name}*"):
-            path.unlink(missing_ok=True)
+        self._orders.forget()
 
     def _run_job(self, slot: int) -> None:
         started_s = time.monotonic()
@@ -131,7 +128,7 @@ class SparkLauncher:
         self._ended.put(WorkerExit(slot, code, time.monotonic() - started_s, words))
 
     def _submit(self, slot: int) -> tuple[int, str]:
-        task = SlotTask(slot, self._template, str(self._stop_file))
+        task = SlotTask(slot, self._template, self._place)
         name = f"{self._template.pipeline}: worker {slot}"
         self._context.setLocalProperty("spark.job.description", name)
         rows: list[tuple[int, str]] = self._context.parallelize([slot], 1).mapPartitions(task).collect()

@@ -3,7 +3,7 @@
 A Spark task is forked from a daemon that has loaded pyspark, so it must not touch grpc, kazoo or rocksdict
 itself: the worker is executed afresh. The task is a thin parent: the worker dies with it (the kernel sees to
 that), and it ends when its own parent, the Spark daemon, is gone, which would otherwise leave it running for
-ever. A stop file on the shared root is how the driver asks all workers to stop, wherever they run.
+ever. The driver's orders come by the shared root, wherever the task runs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,37 +19,32 @@ from pathlib import Path
 
 from millwheel.launch.base import WorkerTemplate
 from millwheel.launch.child import Child, fresh_scratch
+from millwheel.launch.orders import Orders, orders_at
 
 _POLL_S = 0.05
-_LOOK_S = 0.25
 _STOP_GRACE_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class SlotTask:
-    """The work of one task: the worker of ``slot``, until it ends or ``stop_file`` appears."""
+    """The work of one task: the worker of ``slot``, until it ends or is ordered to (see :func:`orders_at`)."""
 
     slot: int
     template: WorkerTemplate
-    stop_file: str
+    orders: str
 
     def __call__(self, _partition: Iterable[int]) -> Iterator[tuple[int, str]]:
         """Run the worker; yields its exit code and last words. Called by Spark, on the task's main thread."""
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the daemon ignores it, and then no exit code is kept
         scratch = fresh_scratch(self.template.scratch or _local_folder(), self.slot)
-        log = Path(self.template.logs) / f"worker-{self.slot}"
+        log = Path(self.template.logs or f"{_local_folder() or tempfile.gettempdir()}/logs") / f"worker-{self.slot}"
         log.parent.mkdir(parents=True, exist_ok=True)
         child = Child(self.template.command(self.slot, scratch), log, _environment(), scratch)
-        yield _watch(child, Path(self.stop_file), kill_file(Path(self.stop_file), self.slot)), child.last_words()
+        yield _watch(child, orders_at(self.orders), self.slot), child.last_words()
 
 
-def kill_file(stop_file: Path, slot: int) -> Path:
-    """The file that names a process of a slot that is to be killed."""
-    return stop_file.with_name(f"{stop_file.name}-{slot}")
-
-
-def _watch(child: Child, stop_file: Path, kill: Path) -> int:
-    """Wait for the child's end; ask it to stop, or kill it, when the files on the root say so."""
+def _watch(child: Child, orders: Orders, slot: int) -> int:
+    """Wait for the child's end; ask it to stop, or kill it, when the driver says so."""
     parent = os.getppid()
     look_s, deadline_s = 0.0, 0.0
     while (code := child.wait(_POLL_S)) is None:
@@ -58,20 +54,14 @@ def _watch(child: Child, stop_file: Path, kill: Path) -> int:
         now_s = time.monotonic()
         if now_s < look_s:
             continue
-        look_s = now_s + _LOOK_S
-        if not deadline_s and stop_file.exists():
+        look_s = now_s + orders.look_s
+        stop, kill = orders.heard(slot, child.pid)
+        if not deadline_s and stop:
             child.terminate()
             deadline_s = now_s + _STOP_GRACE_S
-        if (deadline_s and now_s > deadline_s) or _names(kill, child.pid):
+        if (deadline_s and now_s > deadline_s) or kill:
             child.kill()
     return code
-
-
-def _names(path: Path, pid: int) -> bool:
-    try:
-        return path.read_text() == str(pid)
-    except OSError:
-        return False
 
 
 def _environment() -> dict[str, str]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.grpc_security import Security, load_security
-from millwheel.adapters.journal_files import FileJournals
-from millwheel.adapters.snapshot_files import FileSnapshots
+from millwheel.adapters.spaces import open_journals, open_snapshots
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.core.graph import build_graph
 from millwheel.errors import FencedError, MillwheelError, PipelineError, SetupError
+from millwheel.launch.bundle import shared_folder
 from millwheel.launch.exits import Exit
 from millwheel.launch.lifeline import die_with_parent
 from millwheel.launch.shipped import load_shipped
@@ -44,7 +43,7 @@ def main(
     code: int = Exit.STOPPED
     try:
         guard = load_guard(security)
-        nodes, secured = demands(Path(root)), load_security(security, "master")
+        nodes, secured = demands(root), load_security(security, "master")
         coordination = ZooKeeperCoordination(zookeeper, pipeline, SESSION_TIMEOUT_S, guard=guard)
         _run(root, coordination, nodes, workers, listen, secured)
     except MillwheelError as error:
@@ -59,9 +58,10 @@ def _exit_code(error: MillwheelError) -> int:
     return Exit.FENCED if isinstance(error, FencedError) else 1
 
 
-def demands(root: Path) -> tuple[NodeDemand, ...]:
+def demands(root: str) -> tuple[NodeDemand, ...]:
     """The nodes of the pipeline that the driver shipped to the root."""
-    graph = build_graph(load_shipped(str(root)))
+    with shared_folder(root) as folder:
+        graph = build_graph(load_shipped(folder))
     nodes = graph.nodes.values()
     return tuple(NodeDemand(node.name, node.computation.shards if node.computation else None) for node in nodes)
 
@@ -75,7 +75,7 @@ def _run(
     security: Security | None,
 ) -> None:
     try:
-        outside = MasterOutside(SystemClock(), coordination, FileJournals(root), FileSnapshots(root), security)
+        outside = MasterOutside(SystemClock(), coordination, open_journals(root), open_snapshots(root), security)
         process = MasterProcess(MasterConfig(nodes=nodes, expected_workers=workers), outside, listen, MasterPace())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: process.stop())

@@ -13,12 +13,12 @@ import typer
 
 from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.grpc_security import load_security
-from millwheel.adapters.journal_files import FileJournals
 from millwheel.adapters.rocksdb_store import RocksStores
-from millwheel.adapters.snapshot_files import FileSnapshots
+from millwheel.adapters.spaces import open_journals, open_snapshots
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
+from millwheel.launch.bundle import fetched
 from millwheel.launch.exits import Exit
 from millwheel.launch.lifeline import die_with_parent
 from millwheel.launch.shipped import load_shipped
@@ -51,11 +51,12 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
     code = 1
     try:
         settings = replace(settings, security=load_security(security, "worker"))
-        assembly = Assembly(load_shipped(root), root, SystemClock(), Outside(build_source, build_sink))
+        folder = fetched(root, f"{settings.scratch}/shipped")
+        assembly = Assembly(load_shipped(folder), folder, SystemClock(), Outside(build_source, build_sink))
         coordination = ZooKeeperCoordination(
             zookeeper, pipeline, lost_after_s=_LOST_AFTER_S, connect_timeout_s=_CONNECT_S, guard=load_guard(security)
         )
-        storage = WorkerStorage(FileJournals(root), FileSnapshots(root), RocksStores(settings.scratch))
+        storage = WorkerStorage(open_journals(root), open_snapshots(root), RocksStores(settings.scratch))
         process = WorkerProcess(settings, assembly, coordination, storage)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: process.stop())

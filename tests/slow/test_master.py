@@ -60,7 +60,7 @@ class Cluster:
     def __init__(self, root: Path, zookeeper: str) -> None:
         self.root = root
         self.zookeeper = f"{zookeeper}/{root.name}"
-        self.nodes = {demand.name for demand in demands(root)}
+        self.nodes = {demand.name for demand in demands(str(root))}
         self.pids: dict[str, subprocess.Popen[bytes]] = {}
         self.session = ZooKeeperCoordination(self.zookeeper, "hits")
         self.members: Mapping[str, bytes] = {}

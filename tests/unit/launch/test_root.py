@@ -64,11 +64,13 @@ def test_a_damaged_identity_is_not_trusted(tmp_path: Path) -> None:
         Root.open(str(tmp_path), "ads")
 
 
-def test_roots_are_paths_or_file_uris(tmp_path: Path) -> None:
+def test_roots_are_paths_or_uris(tmp_path: Path) -> None:
     assert root_path(f"file://{tmp_path}") == tmp_path
     assert root_path("x") == Path.cwd() / "x"
-    for place in ("s3://bucket/x", "file://relative/x"):
-        with pytest.raises(SetupError, match="not a folder"):
+    assert root_path("s3://bucket/x").parent == Path.cwd() / ".millwheel"
+    assert root_path("s3://bucket/x") == root_path("s3://bucket/x/?region=eu-1") != root_path("s3://bucket/y/x")
+    for place in ("hdfs://host/x", "file://relative/x"):
+        with pytest.raises(SetupError, match="s3://bucket/prefix"):
             root_path(place)
 
 

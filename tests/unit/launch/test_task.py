@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from millwheel.launch.task import SlotTask, kill_file
+from millwheel.launch.orders import kill_file
+from millwheel.launch.task import SlotTask
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 
 # What a Spark daemon and its task are for this test: a process that ignores SIGCHLD, and its fork.
