@@ -40,7 +40,9 @@ def _linked(files: Files, temporary: str, target: str, data: bytes) -> bool:
     try:
         files.link(temporary, target)
     except FileExistsError:
-        return read_whole(files, target) == data
+        with contextlib.suppress(FileNotFoundError):  # it was another's, and is deleted by now
+            return read_whole(files, target) == data
+        return False
     return True
 
 

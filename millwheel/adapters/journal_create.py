@@ -2,6 +2,10 @@
 
 The writer has one create on its way at a time, so the numbers have no holes, and the number that the sealer takes
 is the one the writer would take next: one of the two creates fails. Nothing is ever written in place.
+
+A number is free again once its group was deleted, and a sealer may be slow: between its look and its create the writer
+may have come past that number and deleted it. What it then puts there fences nobody. It learns that by looking
+again, because the newest groups are never deleted: a seal counts only if nothing stands above it.
 """
 
 from __future__ import annotations
@@ -27,6 +31,9 @@ from millwheel.core.segment import (
 )
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError, invariant
 
+KEPT_GROUPS = 8
+"""The newest groups stay even when nobody needs them. One would do, if a listing were one moment."""
+
 
 class CreateForm:
     """One file for each group commit."""
@@ -35,23 +42,23 @@ class CreateForm:
         return CreateWriter(folder)
 
     def seal(self, folder: JournalFolder) -> int:
-        """Take the next free number. If a writer takes it first, its commit counts and we try the one after.
-
-        The numbers are listed once and then tried one by one: whoever lists again may step over a seal that
-        was put there meanwhile, and make a second one.
-        """
+        """Take the next free number. If a writer takes it first, its commit counts and we try the one after."""
         number = max(folder.segments(), default=0)
-        if number and _is_seal(folder, number):
-            return JournalEnd(number, 0).packed()
-        while not _create_seal(folder, number + 1):
+        while not (number and _is_seal(folder, number)):
             number += 1
-        return JournalEnd(number + 1, 0).packed()
+            if _create_seal(folder, number):
+                newest = max(folder.segments(), default=0)
+                invariant(newest >= number, f"{folder.path} lists only {newest} after number {number} was sealed")
+                if newest > number:
+                    folder.delete(segment_name(number))
+                number = newest
+        return JournalEnd(number, 0).packed()
 
     def read(self, folder: JournalFolder, upto: int) -> Iterator[list[bytes]]:
         """The entries of all groups before the seal; of a live journal those that exist now."""
         numbers = folder.segments()
         end = unpack_end(upto).segment if upto >= 0 else (numbers[-1] + 1 if numbers else 1)
-        first = numbers[0] if numbers else end
+        first = next((number for number in numbers if not _fences_nobody(folder, number, numbers[-1])), end)
         if upto >= 0 and first >= end > 1:
             folder.refuse_gap(end - 1)
         for number in range(first, end):
@@ -80,17 +87,31 @@ def _load(folder: JournalFolder, number: int) -> tuple[bytes, OpenedSegment]:
         data = folder.space.get(folder.segment_path(number))
     except FileNotFoundError:
         folder.refuse_gap(number)
+    return data, _opened(folder, number, data)
+
+
+def _opened(folder: JournalFolder, number: int, data: bytes) -> OpenedSegment:
     try:
         opened = decode_header(data)
     except CorruptionError as ex:
         raise folder.damaged(number, 0, str(ex)) from ex
     if (opened.header.incarnation, opened.header.segment) != (folder.incarnation, number):
         raise folder.damaged(number, 0, f"it is number {opened.header.segment} of {opened.header.incarnation}")
-    return data, opened
+    return opened
 
 
 def _is_seal(folder: JournalFolder, number: int) -> bool:
-    return _load(folder, number)[1].header.kind is SegmentKind.SEAL
+    """Whether a seal stands there. What is gone was a group, and its writer has deleted it since."""
+    try:
+        data = folder.space.get(folder.segment_path(number))
+    except FileNotFoundError:
+        return False
+    return _opened(folder, number, data).header.kind is SegmentKind.SEAL
+
+
+def _fences_nobody(folder: JournalFolder, number: int, newest: int) -> bool:
+    """Whether a sealer that was too slow, and died, left this below the groups that are kept."""
+    return number < newest and _is_seal(folder, number)
 
 
 def _create_seal(folder: JournalFolder, number: int) -> bool:
@@ -147,12 +168,13 @@ class CreateWriter:
             return [group for group in self._groups if group not in self._forgotten]
 
     def delete_segment(self, segment: int) -> None:
-        """See :class:`millwheel.ports.JournalWriter`. A group stays on disk while an older one is needed."""
+        """See :class:`millwheel.ports.JournalWriter`. A group stays while an older one is needed, or as one of the
+        newest :data:`KEPT_GROUPS`."""
         with self._lock:
             invariant(segment < self._next - 1, f"group {segment} is the newest one and stays")
             if segment in self._groups:
                 self._forgotten.add(segment)
-            while self._groups and self._groups[0] in self._forgotten:
+            while len(self._groups) > KEPT_GROUPS and self._groups[0] in self._forgotten:
                 self._unlink(self._groups[0])
                 self._forgotten.discard(self._groups.pop(0))
 

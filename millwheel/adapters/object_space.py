@@ -39,7 +39,8 @@ class ObjectSpace(Protocol):
         """Make durable what :meth:`names` has shown: who made it may have died before it was."""
 
     def create(self, key: str, data: bytes, staged: str = "") -> bool:
-        """Put an object there unless the name is taken; True when it is ours. Durable in either case.
+        """Put an object there unless the name is taken; True when it is ours. Durable in either case. A name that was
+        taken by another, who has deleted it since, counts as taken.
 
         ``data`` must be content that nobody else writes (a put-id in it): when the answer to a create was lost, what
         is found is compared, and counts as ours when it is the same. ``staged`` is how a left-over may be named.

@@ -28,6 +28,7 @@ class Run:
     launcher: str = "processes"
     workers: int = 2
     more: tuple[str, ...] = ()
+    place: str = ""
     said: str = ""
     code: int | None = None
 
@@ -43,11 +44,13 @@ class Run:
         command = [sys.executable, "-m", "millwheel", "run", str(self.pipeline), "--launcher", self.launcher]
         for name, value in self.params.items():
             command += ["--set", f"{name}={value}"]
-        command += ["--root", str(self.root), "--workers", str(self.workers), *self.more]
+        command += ["--root", self.place or str(self.root), "--workers", str(self.workers), *self.more]
         command += ["--summary", str(self.folder / "summary.json")]
         self._log = (self.folder / "said.txt").open("w+b")
         environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
-        self.process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT, env=environment)
+        streams = {"stdout": self._log, "stderr": subprocess.STDOUT}
+        place = self.folder if self.place else None  # such a root keeps a folder below the current one
+        self.process = subprocess.Popen(command, env=environment, cwd=place, **streams)  # type: ignore[call-overload]
         return self
 
     def wait(self, timeout_s: float = 180) -> Run:

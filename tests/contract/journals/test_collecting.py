@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from millwheel.adapters.journal_create import KEPT_GROUPS
 from millwheel.errors import (
     FencedError,
     InvariantError,
@@ -33,6 +34,24 @@ def _found(world: World, upto: int = -1) -> list[int]:
     return [int(entry[:1]) for entry in world.read(upto=upto)]
 
 
+@pytest.fixture
+def _keeps_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millwheel.adapters.journal_create.KEPT_GROUPS", 1)
+
+
+def test_the_newest_groups_stay_whoever_needs_them(world: World) -> None:
+    if world.form == "append":
+        pytest.skip("it has no groups of their own")
+    writer = world.journals().create("w1")
+    for number in range(20):
+        writer.commit([b"%d" % number])
+        for segment in list(writer.segments())[:-1]:
+            writer.delete_segment(segment)
+    assert world.read() == [b"%d" % number for number in range(20 - KEPT_GROUPS, 20)]
+    assert list(writer.segments()) == [21]
+
+
+@pytest.mark.usefixtures("_keeps_one")
 def test_deleted_segments_are_gone_and_the_rest_is_read(world: World) -> None:
     writer = _five_segments(world)
     writer.delete_segment(1)
@@ -42,6 +61,7 @@ def test_deleted_segments_are_gone_and_the_rest_is_read(world: World) -> None:
     assert _found(world, world.journals().seal("w1")) == [3, 4, 5]
 
 
+@pytest.mark.usefixtures("_keeps_one")
 def test_a_segment_behind_one_that_is_needed_stays_on_disk(world: World) -> None:
     writer = _five_segments(world)
     writer.delete_segment(2)

@@ -116,6 +116,62 @@ def test_two_sealers_and_a_zombie_agree_at_every_interleaving(memory: World) -> 
         assert world.read(upto=ends[0])[:1] == [b"a"]
 
 
+def test_a_sealer_whom_a_living_writer_overtakes_at_any_call_still_fences_it(world: World) -> None:
+    """The writer comes past the number that the sealer has chosen, and deletes it again."""
+    for number in range(_seal_calls(world)):
+        incarnation = f"w{number}"
+        writer = world.journals(segment_bytes=1).create(incarnation)
+        acked = _commit_and_delete(writer, 3)
+        files = world.faulty()
+        journals = world.journals(files)
+        files.before = _act_at(files.calls + number, lambda: acked.extend(_commit_and_delete(writer, 20)))
+        end = journals.seal(incarnation)
+        with pytest.raises(FencedError):
+            writer.commit([b"from a zombie"])
+        assert world.journals().seal(incarnation) == end
+        found = world.read(incarnation, end)
+        assert acked[-2:] in (found[-2:], found[-3:-1])  # in the append form, what met the seal may be there
+
+
+def test_what_a_slow_sealer_leaves_behind_when_it_dies_hurts_nobody(memory: World) -> None:
+    for number in range(_seal_calls(memory) + 3):
+        incarnation = f"w{number}"
+        writer = memory.journals(segment_bytes=1).create(incarnation)
+        acked = _commit_and_delete(writer, 3)
+        files = memory.faulty()
+        journals = memory.journals(files)
+        begun = files.calls
+
+        def overtake(call: Call) -> None:
+            if call.name == "link" and not acked[3:]:
+                acked.extend(_commit_and_delete(writer, 20))
+            if call.number == begun + number:
+                raise Killed
+
+        files.before = overtake
+        with suppress(Killed):
+            journals.seal(incarnation)
+        assert memory.read(incarnation)[-2:] == acked[-2:]
+        end = memory.journals().seal(incarnation)
+        assert memory.read(incarnation, end)[-2:] == acked[-2:]
+        with pytest.raises(FencedError):
+            writer.commit([b"from a zombie"])
+        memory.journals().collect(incarnation)
+        assert memory.journals().seal(incarnation) == end
+
+
+def _commit_and_delete(writer: JournalWriter, count: int) -> list[bytes]:
+    """Commit so many groups and delete all that can be; what was acked."""
+    acked = []
+    with suppress(FencedError):
+        for number in range(count):
+            writer.commit([b"entry %d" % number])
+            acked.append(b"entry %d" % number)
+            for segment in list(writer.segments())[:-2]:
+                writer.delete_segment(segment)
+    return acked
+
+
 def _seal_calls(world: World) -> int:
     world.journals().create("other").commit([b"a"])
     files = world.faulty()

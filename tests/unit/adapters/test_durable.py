@@ -14,7 +14,7 @@ from millwheel.adapters.durable import (
     write_all,
     write_new,
 )
-from tests.fakes.faulty_files import FaultyFiles, Killed, fail_when, kill_at
+from tests.fakes.faulty_files import Call, FaultyFiles, Killed, fail_when, kill_at
 from tests.fakes.memory_disk import MemoryDisk
 
 
@@ -75,6 +75,16 @@ def test_our_own_file_counts_as_ours_when_the_answer_was_lost(disk: MemoryDisk) 
         create_if_absent(files, "/a", "x", b"put-id 1")
     assert create_if_absent(disk, "/a", "x", b"put-id 1")
     assert not create_if_absent(disk, "/a", "x", b"put-id 2")
+
+
+def test_a_name_that_another_took_and_gave_up_meanwhile_is_not_ours(disk: MemoryDisk) -> None:
+    create_if_absent(disk, "/a", "x", b"theirs")
+
+    def delete(call: Call) -> None:
+        if call.name == "open_read":
+            disk.unlink("/a/x")
+
+    assert not create_if_absent(FaultyFiles(disk, before=delete), "/a", "x", b"ours")
 
 
 def test_a_full_disk_leaves_no_temporary_file(disk: MemoryDisk) -> None:
