@@ -44,7 +44,8 @@ class Chunk:
 
     ``positions[i]`` numbers ``values[i]``; positions of records and rejects rise strictly within a partition,
     are greater than the position read from and at most ``next_position``, where the next read starts.
-    ``finished`` is True once a bounded partition has nothing more, ever. ``watermark`` (µs) is the source's own word
+    ``finished`` is True once a bounded partition has nothing more, ever; ``caught_up`` when there is nothing more for
+    now, so that the next read may wait for the source's ``poll_us``. ``watermark`` (µs) is the source's own word
     that nothing before it will follow: what does is late. None: it follows the newest timestamp, ``max_delay`` behind.
     """
 
@@ -53,6 +54,7 @@ class Chunk:
     next_position: int
     rejects: list[Reject] = field(default_factory=list)
     finished: bool = False
+    caught_up: bool = False
     watermark: int | None = None
 
     def __len__(self) -> int:

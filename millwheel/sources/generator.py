@@ -169,12 +169,14 @@ class GeneratorReader:
 
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
-        end = min(position + max_records, self._due(position))
+        due = self._due(position)
+        end = min(position + max_records, due)
         if self._count is not None:
             end = min(end, self._count)
         end = max(end, position)
         chunk = self._chunk(position, end)
         chunk.finished = self._count is not None and end >= self._count
+        chunk.caught_up = end >= due
         return chunk
 
     def close(self) -> None:

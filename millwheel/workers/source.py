@@ -186,6 +186,8 @@ class SourceOperator:
             part.next_poll = turn.now + self._poll_us
             return
         part.heard_at = turn.now
+        if read.caught_up:
+            part.next_poll = turn.now + self._poll_us
         sorting = _Sorting(self._parts, part.max_timestamp, part.judged, turn.now)
         batches, counters = sorting.sort(part.partition.name, read)
         self._commit_judgements(part, sorting.newly_judged, turn)

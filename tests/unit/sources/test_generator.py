@@ -78,6 +78,15 @@ def test_the_rate_is_kept_by_the_clock_and_goes_on_after_a_restart_without_a_bur
     assert len(again.read(100, 500)) == 10
 
 
+def test_it_says_when_nothing_more_is_due_for_now() -> None:
+    clock = Clock()
+    paced = reader(0, clock, rate=10)
+    paced.read(0, 10)
+    clock.now_us += SECOND
+    assert not paced.read(0, 5).caught_up
+    assert paced.read(5, 50).caught_up
+
+
 def test_what_was_not_taken_for_long_is_owed_for_a_second_at_most() -> None:
     clock = Clock()
     paced = reader(clock=clock, rate=1000)
