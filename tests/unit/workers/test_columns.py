@@ -146,7 +146,7 @@ def test_windows_that_speak_again_say_what_they_say_in_rows(
             [shard] = harness._cluster.shards_of("minutes")
             assert isinstance(shard.operator, GroupedOperator) == declared
             if isinstance(shard.operator, GroupedOperator):
-                assert shard.operator.bundles_grouped >= (1 if "once" in windowing else 3)
+                assert shard.operator.bundles_grouped >= (1 if "once" in windowing else 2)
             rows_of = {name: sorted(map(json.dumps, harness.read(name))) for name in ("minutes", "totals")}
             said.append({**rows_of, "counters": harness.counters})
     assert said[0]["minutes"] == said[1]["minutes"]
