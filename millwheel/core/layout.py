@@ -26,6 +26,8 @@ from millwheel.core.keys import Key, key_bytes
 from millwheel.core.records import Domain
 
 META = b"m"
+HASHED = b"sthquw"
+"""The families whose entries begin with the hash of their key."""
 CUTS = b"n"
 WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER = b"w", b"h", b"x", b"u", b"q"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, RECEIPT = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
@@ -39,7 +41,8 @@ _unpack = msgspec.msgpack.Decoder().decode
 class Meta(msgspec.Struct, array_like=True):
     """What every commit rewrites. ``watermark`` is that of the inputs as the commit saw it: it never goes back for a
     shard, not even when a new owner has not heard from the injector yet. ``floor``: what its own watermark may have
-    been said to be while processing-time timers of callbacks were waiting."""
+    been said to be while processing-time timers of callbacks were waiting. ``closed``: up to which watermark windows in
+    columns have been closed, where that is not ``watermark``: in what came of a merge, before its first commit."""
 
     number: int = 0
     next_seq: int = 1
@@ -47,6 +50,7 @@ class Meta(msgspec.Struct, array_like=True):
     counters: dict[str, int] = {}
     watermark: int = -(2**63)
     floor: int = -(2**63)
+    closed: int | None = None
 
 
 class Position(msgspec.Struct, array_like=True):

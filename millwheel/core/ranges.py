@@ -24,6 +24,11 @@ class KeyRange:
     def __contains__(self, key_hash: int) -> bool:
         return self.lo <= key_hash < self.hi
 
+    def overlap(self, other: KeyRange) -> KeyRange | None:
+        """What lies in both, None when nothing does."""
+        lo, hi = max(self.lo, other.lo), min(self.hi, other.hi)
+        return KeyRange(lo, hi) if lo < hi else None
+
     def __str__(self) -> str:
         return f"[{self.lo:016x}, {self.hi - 1:016x}]"
 

@@ -33,10 +33,26 @@ class Ancestor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Parent:
+    """A shard that is no more, from which another one came by a split or a merge.
+
+    Its owner released it after ``last_commit``, so a snapshot of it holds everything (0: it never committed
+    anything). The child has the keys of both its own range and this one.
+    """
+
+    shard: str
+    range: KeyRange
+    token: int
+    last_commit: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShardEntry:
     """One shard. ``owner`` is an incarnation or "" while nobody serves it.
 
-    ``next_owner`` names the worker a planned move goes to; the owner stops, commits, and says so.
+    ``next_owner`` names the worker a planned move goes to, ``split_at`` the lower edge of the upper half of a planned
+    split (0: none), ``merges_as`` the shard that it becomes together with its neighbour of the same plan. For each of
+    them the owner stops, commits, and says so. ``parents`` are whence it came, until it has a snapshot of its own.
     """
 
     shard: str
@@ -45,6 +61,18 @@ class ShardEntry:
     token: int
     lineage: tuple[Ancestor, ...] = ()
     next_owner: str = ""
+    split_at: int = 0
+    merges_as: str = ""
+    parents: tuple[Parent, ...] = ()
+
+    @property
+    def reshaped(self) -> bool:
+        """Whether it is to be split or merged: its range goes to other shards once it has been released."""
+        return bool(self.split_at or self.merges_as)
+
+    def must_leave(self, owner: str) -> bool:
+        """Whether ``owner`` is to stop the shard and release it."""
+        return self.reshaped or (bool(self.next_owner) and self.next_owner != owner)
 
     def assigned(self, owner: str) -> ShardEntry:
         """The entry under a new owner and the next token (a token is never used twice)."""
@@ -53,11 +81,16 @@ class ShardEntry:
 
 @dataclass(frozen=True, slots=True)
 class RangeTable:
-    """All shards of one computation; ``version`` is the store's, for compare-and-set (-1: not stored yet)."""
+    """All shards of one computation; ``version`` is the store's, for compare-and-set (-1: not stored yet).
+
+    ``named`` is the number in the name of the next shard that a split or merge makes (0: none was made yet). A name is
+    never used twice, because snapshots and channels of the shard that had it may still be there.
+    """
 
     computation: str
     shards: tuple[ShardEntry, ...]
     version: int = -1
+    named: int = 0
 
     def __post_init__(self) -> None:
         check_tiling((entry.range for entry in self.shards), f"range table of {self.computation}")
@@ -66,21 +99,20 @@ class RangeTable:
         """The entry of a shard, or None when the table does not know it."""
         return next((entry for entry in self.shards if entry.shard == shard), None)
 
+    @property
+    def next_number(self) -> int:
+        """The number in the name of the next shard."""
+        numbers = (entry.shard.rpartition("-")[2] for entry in self.shards)
+        return self.named or 1 + max((int(number) for number in numbers if number.isdecimal()), default=-1)
+
+    def name(self, number: int) -> str:
+        """The name of a new shard."""
+        return f"{self.computation}-{number}"
+
     def encode(self) -> bytes:
         """JSON, so that a person can read the table in ZooKeeper. Hash edges are hex strings."""
-        rows = [
-            {
-                "shard": e.shard,
-                "lo": f"{e.range.lo:016x}",
-                "hi": f"{e.range.hi:x}",
-                "owner": e.owner,
-                "token": e.token,
-                "next_owner": e.next_owner,
-                "lineage": [list(a) for a in e.lineage],
-            }
-            for e in self.shards
-        ]
-        return msgspec.json.encode({"computation": self.computation, "shards": rows})
+        rows = [_row(entry) for entry in self.shards]
+        return msgspec.json.encode(_Form(self.computation, rows, self.named))
 
     @staticmethod
     def decode(data: bytes, version: int) -> RangeTable:
@@ -91,7 +123,7 @@ class RangeTable:
         try:
             form = _decode_form(data)
             shards = tuple(_entry(row) for row in form.shards)
-            return RangeTable(_checked(form.computation), shards, version)
+            return RangeTable(_checked(form.computation), shards, version, form.named)
         except (msgspec.MsgspecError, ValueError, RecursionError, InvariantError) as ex:
             raise CorruptionError(
                 f"{len(data)} bytes in ZooKeeper (version {version}) are no range table: {ex}. Nobody but the master "
@@ -99,7 +131,15 @@ class RangeTable:
             ) from ex
 
 
-class _Row(msgspec.Struct):
+class _ParentRow(msgspec.Struct):
+    shard: str
+    lo: str
+    hi: str
+    token: int
+    last_commit: int
+
+
+class _Row(msgspec.Struct, omit_defaults=True):
     shard: str
     lo: str
     hi: str
@@ -107,14 +147,35 @@ class _Row(msgspec.Struct):
     token: int
     next_owner: str
     lineage: list[Ancestor]
+    split_at: str = ""
+    merges_as: str = ""
+    parents: list[_ParentRow] = []
 
 
-class _Form(msgspec.Struct):
+class _Form(msgspec.Struct, omit_defaults=True):
     computation: str
     shards: list[_Row]
+    named: int = 0
 
 
 _decode_form = msgspec.json.Decoder(_Form).decode
+
+
+def _row(entry: ShardEntry) -> _Row:
+    return _Row(
+        shard=entry.shard,
+        lo=f"{entry.range.lo:016x}",
+        hi=f"{entry.range.hi:x}",
+        owner=entry.owner,
+        token=entry.token,
+        next_owner=entry.next_owner,
+        lineage=list(entry.lineage),
+        split_at=f"{entry.split_at:016x}" if entry.split_at else "",
+        merges_as=entry.merges_as,
+        parents=[
+            _ParentRow(p.shard, f"{p.range.lo:016x}", f"{p.range.hi:x}", p.token, p.last_commit) for p in entry.parents
+        ],
+    )
 
 
 def _entry(row: _Row) -> ShardEntry:
@@ -127,7 +188,20 @@ def _entry(row: _Row) -> ShardEntry:
         token=row.token,
         next_owner=row.next_owner and _checked(row.next_owner),
         lineage=tuple(row.lineage),
+        split_at=_inner_edge(row),
+        merges_as=row.merges_as and _checked(row.merges_as),
+        parents=tuple(
+            Parent(_checked(p.shard), KeyRange(_edge(p.lo), _edge(p.hi)), p.token, p.last_commit) for p in row.parents
+        ),
     )
+
+
+def _inner_edge(row: _Row) -> int:
+    """Where a shard is to be split; 0 when it is not."""
+    edge = _edge(row.split_at) if row.split_at else 0
+    if edge and not _edge(row.lo) < edge < _edge(row.hi):
+        raise ValueError(f"{row.split_at} does not lie inside the range of {row.shard[:40]}")
+    return edge
 
 
 def _edge(text: str) -> int:

@@ -20,7 +20,7 @@ from millwheel.launch.bundle import shared_folder
 from millwheel.launch.exits import Exit
 from millwheel.launch.lifeline import die_with_parent
 from millwheel.launch.shipped import load_shipped
-from millwheel.master.planner import NodeDemand
+from millwheel.master.planner import NodeDemand, why_fixed
 from millwheel.master.runtime import MasterPace
 from millwheel.master.server import MasterOutside, MasterProcess
 from millwheel.master.state import MasterConfig
@@ -62,8 +62,10 @@ def demands(root: str) -> tuple[NodeDemand, ...]:
     """The nodes of the pipeline that the driver shipped to the root."""
     with shared_folder(root) as folder:
         graph = build_graph(load_shipped(folder))
-    nodes = graph.nodes.values()
-    return tuple(NodeDemand(node.name, node.computation.shards if node.computation else None) for node in nodes)
+    return tuple(
+        NodeDemand(node.name, node.computation.shards if node.computation else None, why_fixed(node.kind))
+        for node in graph.nodes.values()
+    )
 
 
 def _run(

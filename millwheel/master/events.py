@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millwheel.core.table import RangeTable
+from millwheel.master.reshaping import Reshape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,14 @@ class MoveRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReshapeRequested:
+    """Somebody asks for a split or a merge. ``ticket`` identifies the question for the answer."""
+
+    ticket: int
+    wanted: Reshape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time passes; ``now_us`` is monotonic."""
 
@@ -153,5 +162,6 @@ Event = (
     | ManifestSeen
     | JournalsFound
     | MoveRequested
+    | ReshapeRequested
     | Tick
 )

@@ -1,13 +1,15 @@
-"""Wanted moves, planned or asked for, until the stored table carries them. Pure, as ``state.py`` is."""
+"""Wanted moves, splits and merges, planned or asked for, until the stored table carries them. Pure, as ``state.py``
+is."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
 from millwheel.master.effects import AnswerMove
-from millwheel.master.events import MoveRequested
+from millwheel.master.events import MoveRequested, ReshapeRequested
 from millwheel.master.holdings import Holdings
-from millwheel.master.planner import Move
+from millwheel.master.planner import Move, NodeDemand
+from millwheel.master.reshaping import Reshape, Split, refusal
 
 
 class WantedMoves:
@@ -60,3 +62,45 @@ def _refusal(request: MoveRequested, holdings: Holdings, takers: Collection[str]
     if entry.next_owner or not entry.owner:
         return f"{request.shard} is on its way to {entry.next_owner or 'a new owner'} already"
     return None
+
+
+class WantedReshapes:
+    """Splits and merges that no stored table carries yet."""
+
+    def __init__(self, demands: Iterable[NodeDemand]) -> None:
+        self.wanted: list[Reshape] = []
+        self._asked: list[ReshapeRequested] = []
+        self._fixed = {demand.name: demand.fixed for demand in demands if demand.fixed}
+
+    def plan(self, reshapes: Iterable[Reshape]) -> None:
+        """Splits and merges of our own."""
+        self.wanted += [each for each in reshapes if each.node not in self._fixed]
+
+    def ask(self, request: ReshapeRequested) -> None:
+        """A split or merge that somebody waits for an answer about."""
+        self._asked.append(request)
+        self.plan([request.wanted])
+
+    def answers(self, holdings: Holdings) -> Iterator[AnswerMove]:
+        """Answer what is settled: a table carries it, or it can never be made."""
+        waiting = []
+        for request in self._asked:
+            why = "" if _carried(request.wanted, holdings) else refusal(request.wanted, holdings.stored, self._fixed)
+            if why or _carried(request.wanted, holdings):
+                yield AnswerMove(ticket=request.ticket, refusal=why)
+            else:
+                waiting.append(request)
+        self._asked = waiting
+
+    def forget(self, holdings: Holdings) -> None:
+        """Drop wishes that stored tables carry, or that can never be fulfilled."""
+        self.wanted = [each for each in self.wanted if not refusal(each, holdings.stored, self._fixed)]
+
+
+def _carried(wanted: Reshape, holdings: Holdings) -> bool:
+    """Whether the stored table says that this very split or merge is to be made."""
+    if isinstance(wanted, Split):
+        entry = holdings.entry(wanted.node, wanted.shard)
+        return entry is not None and entry.split_at == wanted.at
+    lower, upper = holdings.entry(wanted.node, wanted.lower), holdings.entry(wanted.node, wanted.upper)
+    return lower is not None and upper is not None and bool(lower.merges_as) and lower.merges_as == upper.merges_as

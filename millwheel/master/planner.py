@@ -11,18 +11,30 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from millwheel.core.graph import NodeKind
 from millwheel.core.ranges import tile
 from millwheel.core.table import RangeTable, ShardEntry
 
 _SHARDS_PER_WORKER = 2
+_FIXED = {
+    NodeKind.SOURCE: "a source is read by partitions, which no key divides; its shards can be moved",
+    NodeKind.SINK: "files and cuts of a sink are named after its shards; its shards can be moved",
+}
+
+
+def why_fixed(kind: NodeKind) -> str:
+    """Why shards of such a node can be neither split nor merged, "" when they can be."""
+    return _FIXED.get(kind, "")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDemand:
-    """A node of the graph that must be served; ``shards`` is how many it asks for, None for the default."""
+    """A node of the graph that must be served; ``shards`` is how many it asks for, None for the default. ``fixed`` says
+    why its shards can be neither split nor merged ("": they can be)."""
 
     name: str
     shards: int | None = None
+    fixed: str = ""
 
     def count(self, expected_workers: int) -> int:
         """How many shards the node starts with."""
@@ -116,7 +128,7 @@ def plan_moves(
     if not workers:
         return []
     census = Census(workers, tables)
-    resting = {(t.computation, e.shard): e for t in tables for e in t.shards if e.owner and not e.next_owner}
+    resting = {(t.computation, e.shard): e for t in tables for e in t.shards if _rests(e)}
     moves: list[Move] = []
     for node, giver, taker in _steps(census, tables, resting, leaving):
         if len(moves) == room:
@@ -129,6 +141,10 @@ def plan_moves(
         census.move(node, giver, taker)
         moves.append(Move(node, chosen.shard, taker))
     return moves
+
+
+def _rests(entry: ShardEntry) -> bool:
+    return bool(entry.owner) and not entry.next_owner and not entry.reshaped
 
 
 def _steps(

@@ -34,6 +34,7 @@ from millwheel.master.events import (
     Member,
     MembersChanged,
     MoveRequested,
+    ReshapeRequested,
     SealFailed,
     TableChanged,
     TablesLoaded,
@@ -41,6 +42,7 @@ from millwheel.master.events import (
     WriteConflicted,
     WriteFailed,
 )
+from millwheel.master.reshaping import Reshape
 from millwheel.master.state import MasterState
 from millwheel.ports import Clock, Coordination, Journals, Snapshots
 
@@ -122,6 +124,12 @@ class MasterRuntime:
         self._tickets += 1
         self._answers[self._tickets] = answer
         self._ports.post(MoveRequested(ticket=self._tickets, node=node, shard=shard, worker=worker))
+
+    def ask_reshape(self, wanted: Reshape, answer: Callable[[str], None]) -> None:
+        """Ask for a split or merge; ``answer`` is called with a refusal, or "" once the table says so."""
+        self._tickets += 1
+        self._answers[self._tickets] = answer
+        self._ports.post(ReshapeRequested(ticket=self._tickets, wanted=wanted))
 
     def step(self, events: Sequence[Event]) -> int:
         """Handle ``events`` and everything that follows from them; the monotonic time (µs) of the next step."""

@@ -26,6 +26,7 @@ from millwheel.master.events import (
     ManifestSeen,
     MembersChanged,
     MoveRequested,
+    ReshapeRequested,
     SealFailed,
     ShardReleased,
     TableChanged,
@@ -37,7 +38,7 @@ from millwheel.master.events import (
 )
 from millwheel.master.holdings import Holdings
 from millwheel.master.membership import Membership
-from millwheel.master.moves import WantedMoves
+from millwheel.master.moves import WantedMoves, WantedReshapes
 from millwheel.master.planner import Census, NodeDemand, first_table, plan_moves
 from millwheel.master.succession import Situation, successor
 
@@ -72,6 +73,7 @@ class MasterState:
         self._membership = Membership()
         self._holdings = Holdings()
         self._moves = WantedMoves()
+        self._reshapes = WantedReshapes(config.nodes)
         self._released: dict[tuple[str, str, int], int] = {}
         self._manifest_tokens: dict[str, int] = {}
         self._state_bytes: dict[str, int] = {}
@@ -91,7 +93,7 @@ class MasterState:
 
     def shards_with_lineage(self) -> tuple[str, ...]:
         """The shards whose snapshots are worth a look: a newer one shortens the lineage."""
-        return tuple(entry.shard for _, entry in self._holdings.entries() if entry.lineage)
+        return tuple(entry.shard for _, entry in self._holdings.entries() if entry.lineage or entry.parents)
 
     def handle(self, event: Event) -> list[Effect]:
         """What to do about ``event``, in this order."""
@@ -109,6 +111,7 @@ class MasterState:
             *self._membership.removals(self._holdings.owners()),
             *self._membership.collections(self._holdings.mentioned()),
             *self._moves.answers(self._holdings, self._membership.takers()),
+            *self._reshapes.answers(self._holdings),
         ]
 
     def _take(self, event: Event) -> None:
@@ -137,6 +140,8 @@ class MasterState:
                 self._manifest_tokens[event.shard] = max(known, event.token)
             case MoveRequested():
                 self._moves.ask(event)
+            case ReshapeRequested():
+                self._reshapes.ask(event)
             case _:
                 self._take_about_workers(event)
 
@@ -161,6 +166,7 @@ class MasterState:
         self._released = {key: commit for key, commit in self._released.items() if key in held}
         takers = self._membership.takers()
         self._moves.forget(self._holdings, takers)
+        self._reshapes.forget(self._holdings)
         if not takers:
             self._takers_since_us = None
         elif self._takers_since_us is None:
@@ -183,6 +189,7 @@ class MasterState:
             released=self._released,
             moves=self._moves.takers,
             manifest_tokens=self._manifest_tokens,
+            reshapes=tuple(self._reshapes.wanted),
         )
         census = Census(situation.takers, self._holdings.expected().values())
         for demand in self._config.nodes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from millwheel.core.table import Ancestor, RangeTable, ShardEntry
 from millwheel.master.planner import Census
+from millwheel.master.reshaping import Reshape, parked, planned, reshaped
 
 SEALED = -1
 """In a lineage: the number that the other way of ending does not have."""
@@ -22,7 +23,8 @@ class Situation:
 
     ``takers`` may be given shards now. ``dead`` holds the journal ends of those dead that are sealed and None
     for those that are not yet. ``released`` maps (owner, shard, token) to the last commit. ``moves`` maps
-    (node, shard) to the wanted next owner. ``manifest_tokens`` says what snapshots have made superfluous.
+    (node, shard) to the wanted next owner, ``reshapes`` are wanted splits and merges. ``manifest_tokens`` says what
+    snapshots have made superfluous.
     """
 
     takers: Collection[str]
@@ -30,11 +32,17 @@ class Situation:
     released: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
     moves: Mapping[tuple[str, str], str] = field(default_factory=dict)
     manifest_tokens: Mapping[str, int] = field(default_factory=dict)
+    reshapes: Collection[Reshape] = ()
 
 
 def successor(table: RangeTable, now: Situation, census: Census) -> RangeTable:
     """The table that should follow; equal to ``table`` when nothing is to be done."""
-    return replace(table, shards=tuple(_next(table.computation, entry, now, census) for entry in table.shards))
+    node = table.computation
+    table = replace(table, shards=tuple(_next(node, entry, now, census) for entry in table.shards))
+    children = reshaped(table)
+    if children is not table:
+        table = replace(children, shards=tuple(_next(node, entry, now, census) for entry in children.shards))
+    return planned(table, now.reshapes)
 
 
 def _next(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
@@ -58,7 +66,9 @@ def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
 
 
 def _given(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
-    """An orphan under its new owner and token, or still an orphan when nobody can take it."""
+    """An orphan under its new owner and token, or still an orphan when nobody can take it, or nobody shall."""
+    if parked(entry):
+        return replace(entry, next_owner="")
     wanted = entry.next_owner if entry.next_owner in now.takers else census.least(node)
     if wanted not in now.takers:
         return replace(entry, next_owner="")
@@ -74,7 +84,7 @@ def _moving(node: str, entry: ShardEntry, now: Situation) -> ShardEntry:
     release is awaited all the same, and whoever is best then takes the shard: perhaps its owner again, under
     a new token.
     """
-    wanted = "" if entry.next_owner else now.moves.get((node, entry.shard), "")
+    wanted = "" if entry.next_owner or entry.reshaped else now.moves.get((node, entry.shard), "")
     return replace(entry, next_owner=wanted) if wanted in now.takers and wanted != entry.owner else entry
 
 
@@ -82,9 +92,11 @@ def _pruned(entry: ShardEntry, now: Situation) -> ShardEntry:
     """Without the ancestors whose every commit is in the shard's newest snapshot.
 
     A snapshot that was published under a token holds all that was committed under older ones, because its
-    owner had replayed them before it opened the shard. Commits of that very token may have followed it.
+    owner had replayed them before it opened the shard. Commits of that very token may have followed it. Any snapshot
+    holds what came from parents.
     """
     token = now.manifest_tokens.get(entry.shard)
     if token is None:
         return entry
-    return replace(entry, lineage=tuple(ancestor for ancestor in entry.lineage if ancestor.token >= token))
+    lineage = tuple(ancestor for ancestor in entry.lineage if ancestor.token >= token)
+    return replace(entry, lineage=lineage, parents=())

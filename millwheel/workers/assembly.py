@@ -186,8 +186,9 @@ class Assembly:
         rows.share_timers.passed = place.shard.input_shares
         if plan is None or not plan.fires_once:
             return rows
-        entry = place.entry
-        shard = ColumnShard(entry.shard, entry.range, place.store, place.shard.meta.watermark)
+        meta = place.shard.meta
+        closed = meta.watermark if meta.closed is None else meta.closed
+        shard = ColumnShard(place.entry.shard, place.store, closed)
         return ColumnOperator(spec, plan, shard, rows, self._decode)
 
     def _instance(self, spec: ComputationSpec) -> Computation:

@@ -46,12 +46,11 @@ _decode = msgspec.msgpack.Decoder(_Stored).decode
 
 @dataclass(frozen=True, slots=True)
 class ColumnShard:
-    """Which shard: its name, key range, store, and the watermark of its last commit (µs)."""
+    """Which shard: its name, its store, and the watermark (µs) up to which its windows have been closed."""
 
     name: str
-    range: KeyRange
     store: StateStore
-    watermark: int
+    closed: int
 
 
 class ColumnOperator:
@@ -69,7 +68,6 @@ class ColumnOperator:
         rows.finish_row = plan.typed
         self._windows = ColumnWindows(plan)
         self._prefix = COLUMNS + pack(shard.name)
-        self._inherited: list[bytes] = []
         self._in_rows = self._has_rows()
         self._restore()
 
@@ -87,6 +85,8 @@ class ColumnOperator:
             self._in_rows = False
         if not self._in_rows:
             self._run_columns(turn)
+        elif self._windows:  # a merge of a shard in columns with one in rows
+            self._go_on_in_rows(turn)
         if self._in_rows:
             self._rows.run(turn)
         self._write(turn)
@@ -188,30 +188,17 @@ class ColumnOperator:
         return next(iter(self._shard.store.scan(WINDOW)), None) is not None
 
     def _restore(self) -> None:
-        """Read the slabs. Those of another shard, which this one comes from, become its own."""
-        found = []
-        for place, data in self._shard.store.scan(COLUMNS):
+        for place, data in self._shard.store.scan(self._prefix):
             stored = _decode(data)
-            if place.startswith(self._prefix):
-                number = number_from8(place[len(self._prefix) :])
-                self._windows.restore(number, stored.level, frame_from(stored.frame), self._shard.watermark)
-            else:
-                self._inherited.append(place)
-                found.append(frame_from(stored.frame))
-        for frame in found:
-            mine = [key_hash(key) in self._shard.range for key in frame[KEY].to_list()]
-            self._windows.add(frame.filter(pl.Series(mine, dtype=pl.Boolean), pl.col(END) > self._shard.watermark))
+            number = number_from8(place[len(self._prefix) :])
+            self._windows.restore(number, stored.level, frame_from(stored.frame), self._shard.closed)
 
     def _write(self, turn: Turn) -> None:
         changes = self._windows.take_changes()
-        for place in self._inherited:
-            turn.overlay.delete(place)
-        self._inherited.clear()
         for number in changes.gone:
             turn.overlay.delete(self._prefix + number8(number))
         for slab in changes.new:
-            data = pack(_Stored(slab.level, frame_bytes(slab.groups)))
-            turn.overlay.put(self._prefix + number8(slab.number), data)
+            turn.overlay.put(*slab_entry(self._shard.name, slab.number, slab.level, slab.groups))
 
 
 def _bundled(turn: Turn) -> list[AnyBatch]:
@@ -220,6 +207,22 @@ def _bundled(turn: Turn) -> list[AnyBatch]:
     columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
     rows: list[AnyBatch] = [batch for batch in batches if not isinstance(batch, ColumnBatch)]
     return [*rows, joined(columns)] if columns else rows
+
+
+def slabs_within(store: StateStore, within: KeyRange, closed: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    """(level, groups) of each slab in a store, without keys of other ranges and without windows that have closed."""
+    for _, data in store.scan(COLUMNS):
+        stored = _decode(data)
+        frame = frame_from(stored.frame)
+        mine = [key_hash(key) in within for key in frame[KEY].to_list()]
+        frame = frame.filter(pl.Series(mine, dtype=pl.Boolean), pl.col(END) > closed)
+        if frame.height:
+            yield stored.level, frame
+
+
+def slab_entry(shard: str, number: int, level: int, frame: pl.DataFrame) -> tuple[bytes, bytes]:
+    """A slab as an entry of the store of ``shard``."""
+    return COLUMNS + pack(shard) + number8(number), pack(_Stored(level, frame_bytes(frame)))
 
 
 def slabs_of(store: StateStore) -> Iterator[pl.DataFrame]:

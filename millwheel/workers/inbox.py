@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from millwheel.core.column_batch import AnyBatch
+from millwheel.core.marks import Marks
 from millwheel.core.times import MAX_TIME
 
 
@@ -44,15 +45,25 @@ class Arrival:
 
 @dataclass(slots=True)
 class _Channel:
-    accepted: int
+    accepted: Marks | int
     epoch: int = -1
     next_index: int = 0
+
+
+def taken(marks: Marks | int, batch: AnyBatch) -> tuple[AnyBatch, Marks | int]:
+    """What of a batch was not taken before, and the marks after it."""
+    if isinstance(marks, int):
+        batch = batch.after(marks)
+        return batch, batch.last_seq or marks
+    batch = marks.fresh(batch)
+    last = batch.last_seq
+    return batch, marks.raised(last) if last else marks
 
 
 class Inbox:
     """All channels into one shard. ``marks`` are the highest applied numbers, as recovered from the store."""
 
-    def __init__(self, marks: Mapping[str, int]) -> None:
+    def __init__(self, marks: Mapping[str, Marks | int]) -> None:
         self._channels = {name: _Channel(accepted=mark) for name, mark in marks.items()}
         self._waiting: deque[Arrival] = deque()
         self.records = 0
@@ -69,8 +80,7 @@ class Inbox:
         if index != known.next_index:
             return Verdict.RESTART
         known.next_index += 1
-        batch = batch.after(known.accepted)
-        known.accepted = batch.last_seq or known.accepted
+        batch, known.accepted = taken(known.accepted, batch)
         self._waiting.append(Arrival(channel, epoch, index, batch, route, batch.earliest))
         self.records += len(batch)
         return Verdict.TAKEN

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.core.codec import decode_batch, decode_value
+from millwheel.core.codec import decode_batch
 from millwheel.core.column_batch import AnyBatch
 from millwheel.core.keys import key_from_bytes
 from millwheel.core.layout import CHANNEL, META, PENDING, TIMER, Meta, decode_meta, number_from8, parse_timer, unpack
+from millwheel.core.marks import Marks, decode_marks
 from millwheel.core.records import Domain
 from millwheel.core.timers import TimerQueue
 from millwheel.ports import StateStore
@@ -19,9 +20,9 @@ def read_meta(store: StateStore) -> Meta:
     return Meta(counters={}) if data is None else decode_meta(data)
 
 
-def read_marks(store: StateStore) -> dict[str, int]:
-    """The highest sequence number applied, by channel."""
-    return {place[1:].decode(): decode_value(data) for place, data in store.scan(CHANNEL)}
+def read_marks(store: StateStore) -> dict[str, Marks | int]:
+    """Up to where its records have been applied, by channel."""
+    return {place[1:].decode(): decode_marks(data) for place, data in store.scan(CHANNEL)}
 
 
 def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:

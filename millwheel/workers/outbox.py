@@ -158,6 +158,28 @@ class Outbox:
             if wanted(target):
                 self.restart(channel, target)
 
+    def reroute(self, gone: Container[str], fresh: Container[str], route: Route) -> None:
+        """The shards ``gone`` were split or merged into those in ``fresh``: what they have not acked goes there.
+
+        Of each chunk they get all that falls into their ranges, in the order of numbers. Some of that was applied
+        before the split or merge; their marks, which they have from those that are gone, cut it off.
+        """
+        chunks: dict[tuple[str, int], Chunk] = {}
+        nodes: set[str] = set()
+        for place in [place for place in self._lanes if place[1] in gone]:
+            lane = self._lanes.pop(place)
+            nodes.add(lane.node)
+            for part in (*(part for _, part in lane.unacked), *lane.waiting):
+                part.chunk.open_parts -= 1
+                chunks[part.chunk.channel, part.chunk.number] = part.chunk
+        for _, chunk in sorted(chunks.items()):
+            for node, batch in chunk.batches:
+                for target, mine in route(node, batch) if node in nodes else ():
+                    if target in fresh:
+                        chunk.open_parts += 1
+                        self._lane(chunk.channel, node, target).waiting.append(_Part(chunk, mine))
+                        self._ready[chunk.channel, target] = None
+
     def sends_on(self, channel: str) -> bool:
         """True when this shard numbers ``channel``."""
         return any(mine == channel for mine, _ in self._lanes)

@@ -1,4 +1,5 @@
-"""Brings a shard's store to the state its lineage committed: newest snapshot, then the journals of its ancestors."""
+"""Brings a shard's store to the state its lineage committed: newest snapshot (of the shard, or else of those it came
+from), then the journals of its ancestors."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from millwheel.core.layout import META, decode_meta
 from millwheel.core.table import Ancestor, ShardEntry
 from millwheel.errors import CorruptionError, FencedError, UnavailableError
 from millwheel.ports import Journals, Manifest, Snapshots, StateStore, StateStores
+from millwheel.workers.inheriting import Estate, inherit
 
 _ARRAY_OF_5 = b"\x95"
 _pack = msgspec.msgpack.Encoder().encode
@@ -44,24 +46,59 @@ def _recover_from(
     journals: Journals,
     scratch: str,
 ) -> StateStore:
-    checkpoint = None
+    place = f"{entry.shard}-{entry.token}"
     if manifest is not None:
-        checkpoint = str(Path(scratch) / f"restore-{entry.shard}-{entry.token}")
-        snapshots.restore(manifest, checkpoint)
-    store = stores.open(f"{entry.shard}-{entry.token}", checkpoint)
-    have = _last_commit(store)
-    if manifest is not None and have != manifest.last_commit:
-        raise CorruptionError(
-            f"shard {entry.shard}: snapshot {manifest.number} says it ends with commit {manifest.last_commit}, "
-            f"its store with {have}"
-        )
+        store = _restored(manifest, place, snapshots, stores, scratch)
+    else:
+        store = stores.open(place, None)
     try:
+        if manifest is None and entry.parents:
+            _inherit(entry, store, snapshots, stores, scratch)
+        have = _last_commit(store)
         for ancestor in entry.lineage:
             have = _replay(entry.shard, ancestor, journals, store, have)
     except BaseException:
         store.close()
         raise
     return store
+
+
+def _restored(manifest: Manifest, place: str, snapshots: Snapshots, stores: StateStores, scratch: str) -> StateStore:
+    """A snapshot as an open store."""
+    checkpoint = str(Path(scratch) / f"restore-{place}")
+    snapshots.restore(manifest, checkpoint)
+    store = stores.open(place, checkpoint)
+    have = _last_commit(store)
+    if have != manifest.last_commit:
+        store.close()
+        raise CorruptionError(
+            f"shard {manifest.shard}: snapshot {manifest.number} says it ends with commit {manifest.last_commit}, "
+            f"its store with {have}"
+        )
+    return store
+
+
+def _inherit(entry: ShardEntry, store: StateStore, snapshots: Snapshots, stores: StateStores, scratch: str) -> None:
+    """Fill the store of a shard that has no snapshot of its own from those of its parents."""
+    estates: list[Estate] = []
+    try:
+        for parent in entry.parents:
+            place = f"{entry.shard}-{entry.token}-from-{parent.shard}"
+            manifest = snapshots.latest(parent.shard) if parent.last_commit else None
+            if manifest is not None and manifest.last_commit == parent.last_commit:
+                opened = _restored(manifest, place, snapshots, stores, scratch)
+            elif parent.last_commit:
+                raise CorruptionError(
+                    f"shard {entry.shard} comes from {parent.shard}, which was released after commit "
+                    f"{parent.last_commit}, but its newest snapshot is {manifest}"
+                )
+            else:
+                opened = stores.open(place, None)
+            estates.append(Estate.of(parent, opened, entry.range))
+        inherit(entry, estates, store)
+    finally:
+        for estate in estates:
+            estate.store.close()
 
 
 def _replay(shard: str, ancestor: Ancestor, journals: Journals, store: StateStore, have: int) -> int:

@@ -21,6 +21,7 @@ from millwheel.errors import FencedError, SetupError
 from millwheel.workers import events as ev
 from millwheel.workers.commits import CommitGroups
 from millwheel.workers.inbox import Arrival, Verdict
+from millwheel.workers.known import KnownEntries
 from millwheel.workers.outbox import Send
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.prepared import Prepared
@@ -60,7 +61,7 @@ class WorkerRuntime:
         self._router = TableRouter()
         self._served: dict[str, Served] = {}
         self._opening: dict[str, int] = {}
-        self._entries: dict[str, ShardEntry] = {}
+        self._entries = KnownEntries()
         self._versions: dict[str, int] = {}
         self._addresses: dict[str, str] = {}
         self._watermarks = Watermarks()
@@ -235,7 +236,7 @@ class WorkerRuntime:
         return [served for served in self._served.values() if served.shard.outbox.sends_on(channel)]
 
     def _on_peer_lost(self, event: ev.PeerLost, now: int) -> None:
-        lost = {name for name, entry in self._entries.items() if self._addresses.get(entry.owner) == event.address}
+        lost = {entry.shard for entry in self._entries if self._addresses.get(entry.owner) == event.address}
         for served in self._served.values():
             for lane in served.shard.outbox.lanes_to(lost):
                 served.stalled.setdefault(lane, now + self._limits.retry_lane_us)
@@ -264,19 +265,15 @@ class WorkerRuntime:
         if table.version <= self._versions.get(table.computation, -1):
             return
         self._versions[table.computation] = table.version
-        changed = set()
-        for entry in table.shards:
-            before = self._entries.get(entry.shard)
-            if before is None or (before.owner, before.token) != (entry.owner, entry.token):
-                changed.add(entry.shard)
+        news = self._entries.take(table)
         self._router.update(table)
-        self._entries.update({entry.shard: entry for entry in table.shards})
-        for entry in table.shards:
+        for entry in (*news.buried, *table.shards):
             self._follow(table.computation, entry)
         self._go_live()
         for served in self._served.values():
-            served.shard.outbox.restart_all(changed.__contains__)
-            for lane in [lane for lane in served.stalled if lane[1] in changed]:
+            served.shard.outbox.reroute(news.gone, news.fresh, self._router.route)
+            served.shard.outbox.restart_all(news.changed.__contains__)
+            for lane in [lane for lane in served.stalled if lane[1] in news.changed | news.gone]:
                 del served.stalled[lane]
 
     def _follow(self, node: str, entry: ShardEntry) -> None:
@@ -291,8 +288,7 @@ class WorkerRuntime:
                 self._drop(entry.shard)
             return
         if served is not None and served.shard.identity.token == entry.token:
-            if entry.next_owner and entry.next_owner != self.incarnation:
-                served.leaving = True
+            served.leaving = served.leaving or entry.must_leave(self.incarnation)
             return
         if served is not None:
             self._drop(entry.shard)
@@ -320,7 +316,7 @@ class WorkerRuntime:
 
     def _on_recovered(self, event: ev.ShardRecovered, now: int) -> None:
         name, token = event.entry.shard, event.entry.token
-        if self._opening.get(name) != token or self._entries[name].token != token:
+        if self._opening.get(name) != token or self._entries.token(name) != token:
             event.store.close()
             return
         del self._opening[name]

@@ -20,15 +20,8 @@ from dataclasses import dataclass, field, replace
 from millwheel.core.codec import Commit, decode_value, encode_commit
 from millwheel.core.column_batch import AnyBatch, ColumnBatch
 from millwheel.core.keys import key_hash
-from millwheel.core.layout import (
-    CHANNEL,
-    META,
-    PENDING,
-    encode_meta,
-    number8,
-    pack,
-    timer_key,
-)
+from millwheel.core.layout import CHANNEL, META, PENDING, encode_meta, number8, timer_key
+from millwheel.core.marks import AppliedMarks
 from millwheel.core.records import Batch, Domain
 from millwheel.core.timers import Due
 from millwheel.core.times import MAX_TIME, MIN_TIME
@@ -99,7 +92,9 @@ class Shard:
         self._route = route
         self._limits = limits
         self._progress = _Progress(self.meta.number, self.meta.number, self.meta.floor)
-        self._inbox = Inbox(read_marks(store))
+        marks = read_marks(store)
+        self._inbox = Inbox(marks)
+        self._applied = AppliedMarks(marks)
         self.outbox = Outbox(identity.token, limits.window)
         self._timers = read_timers(store)
         self._seen = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
@@ -227,7 +222,7 @@ class Shard:
         self._write_timers()
         for arrival in arrivals:
             if last := arrival.batch.last_seq:
-                self.overlay.put(CHANNEL + arrival.channel.encode(), pack(last))
+                self.overlay.put(CHANNEL + arrival.channel.encode(), self._applied.after(arrival.channel, last))
         floor = max(self._floor, hold.at if hold.at < MAX_TIME else MIN_TIME)
         rises = self._floor_matters() and floor > self.meta.floor
         if rises:
@@ -240,7 +235,7 @@ class Shard:
             self.meta.counters[name] = self.meta.counters.get(name, 0) + by
         self._progress.made += 1
         self.meta.number = self._progress.made
-        self.meta.watermark = turn.watermark
+        self.meta.watermark, self.meta.closed = turn.watermark, None
         self.overlay.put(META, encode_meta(self.meta))
         puts, deletes = self.overlay.take()
         self.store.apply(puts, deletes)

@@ -158,6 +158,7 @@ class TablesAreSound:
 
     def __init__(self, ledger: Ledger, latest: Callable[[str], Manifest | None]) -> None:
         self._ledger, self._latest = ledger, latest
+        self._names: set[str] = set()
 
     def written(self, stored: RangeTable | None, table: RangeTable) -> None:
         try:
@@ -168,6 +169,32 @@ class TablesAreSound:
             before = stored.entry(entry.shard) if stored is not None else None
             if before is not None:
                 self._compare(before, entry)
+        if stored is not None:
+            self._heirs(stored, table)
+
+    def _heirs(self, stored: RangeTable, table: RangeTable) -> None:
+        """Shards come and go by splits and merges: those that go were released, those that come name them as parents,
+        and get higher tokens."""
+        after = {entry.shard for entry in table.shards}
+        gone = {entry.shard: entry for entry in stored.shards if entry.shard not in after}
+        for before in gone.values():
+            if before.owner and (before.shard, before.token) not in self._ledger.released:
+                raise Failure(
+                    f"an owner changes only after its seal or release: {before} is no more",
+                    (before.shard, before.owner),
+                )
+        for entry in table.shards:
+            if stored.entry(entry.shard) is not None:
+                continue
+            about = (entry.shard, *(parent.shard for parent in entry.parents))
+            wanted = {before.shard for before in gone.values() if before.range.overlap(entry.range)}
+            if {parent.shard for parent in entry.parents} != wanted or entry.shard in self._names:
+                raise Failure(f"children name their parents: {entry} should come from {wanted}", about)
+            for parent in entry.parents:
+                last = self._ledger.released.get((parent.shard, parent.token))
+                if last != parent.last_commit or (entry.owner and entry.token <= parent.token):
+                    raise Failure(f"children name their parents: {entry}, {parent.shard} was released at {last}", about)
+        self._names |= after | set(gone)
 
     def _compare(self, before: ShardEntry, entry: ShardEntry) -> None:
         about = (entry.shard, before.owner, entry.owner)
@@ -179,6 +206,8 @@ class TablesAreSound:
                 raise Failure(
                     f"an owner changes only after its seal or release: {entry.shard} leaves {before.owner}", about
                 )
+        if before.parents and not entry.parents and self._latest(entry.shard) is None:
+            raise Failure(f"replay starts only after a snapshot: {entry.shard} forgets its parents", about)
         kept = {ancestor[:2] for ancestor in entry.lineage}
         for ancestor in before.lineage:
             if ancestor[:2] not in kept:

@@ -9,6 +9,7 @@ import msgspec
 
 from millwheel.errors import MillwheelError
 from millwheel.master import events as mev
+from millwheel.master.reshaping import Reshape
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime
 from millwheel.master.state import MasterState
 from millwheel.workers import events as ev
@@ -81,6 +82,10 @@ class SimMaster(Process):
     def ask_move(self, node: str, shard: str, worker: str) -> None:
         if self.runtime is not None and self.alive:
             self.runtime.ask_move(node, shard, worker, lambda refusal: None)
+
+    def ask_reshape(self, wanted: Reshape) -> None:
+        if self.runtime is not None and self.alive:
+            self.runtime.ask_reshape(wanted, lambda refusal: None)
 
 
 class _Journals:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from millwheel.core.codec import Commit, decode_commit, decode_value
+from millwheel.core.codec import Commit, decode_commit
 from millwheel.core.layout import CHANNEL, META, POSITION, SEEN, Meta, Position, decode_meta, decode_position
+from millwheel.core.marks import decode_marks
 from millwheel.core.table import ShardEntry
+from tests.sim.heirs import expected
 from tests.sim.kernel import Failure
 
 
@@ -86,6 +88,8 @@ class CommitModel:
                 f"commit {number}, acked were {model.number}",
                 about,
             )
+        if entry.parents and not model.number:
+            self._inherited(model, entry, content, number, about)
         while model.number < number:
             commit = self._found(model, entry, model.number + 1)
             if commit is None:
@@ -96,6 +100,27 @@ class CommitModel:
             raise Failure(f"restored state is the fold of the log: {entry.shard} at commit {number}: {wrong}", about)
         model.token = entry.token
         model.submitted = {place: commit for place, commit in model.submitted.items() if place[0] >= entry.token}
+
+    def _inherited(
+        self, model: ShardModel, entry: ShardEntry, content: dict[bytes, bytes], number: int, about: tuple[str, ...]
+    ) -> None:
+        """The history of a shard that came of a split or merge begins with what its parents left it."""
+        heirloom = expected(entry, {parent.shard: self.shard(parent.shard).state for parent in entry.parents})
+        for parent in entry.parents:
+            if self.shard(parent.shard).number != parent.last_commit:
+                raise Failure(
+                    f"an acked commit is never lost: {entry.shard} comes from {parent.shard} at commit "
+                    f"{parent.last_commit}, acked were {self.shard(parent.shard).number}",
+                    (*about, parent.shard),
+                )
+        model.number, model.state = heirloom.number, heirloom.state
+        if number > heirloom.number:
+            return  # commits of its own have followed: their fold is compared
+        wrong = heirloom.differences(content)
+        if wrong:
+            raise Failure(f"children get what was their parents', exactly once: {entry.shard}: {wrong}", about)
+        model.state = dict(content)
+        model.meta = decode_meta(content[META]) if META in content else model.meta
 
     def _found(self, model: ShardModel, entry: ShardEntry, number: int) -> Commit | None:
         for ancestor in entry.lineage:
@@ -127,14 +152,17 @@ class CommitModel:
         before: Any
         after: Any
         if family == CHANNEL:
-            before, after = decode_value(old), decode_value(new)
-        elif place == META:
+            before, after = _bounds(old), _bounds(new)
+            if any(was > now for was, now in zip(before, after, strict=True)):
+                raise Failure(f"what counts only rises: {place!r} from {before} to {after}", (commit.shard,))
+            return
+        if place == META:
             a, b = decode_meta(old), decode_meta(new)
             before, after = (a.number, a.next_seq, a.watermark), (b.number, b.next_seq, b.watermark)
             if any(was > now for was, now in zip(before, after, strict=True)):
                 raise Failure(f"what counts only rises: {commit.shard} goes from {before} to {after}", (commit.shard,))
             return
-        elif family == POSITION:
+        if family == POSITION:
             before, after = decode_position(old).position, decode_position(new).position
         else:
             return
@@ -146,11 +174,17 @@ class CommitModel:
     def mark(self, shard: str, channel: str) -> int:
         """The highest sequence number of a channel that is applied and durable."""
         data = self.shard(shard).state.get(CHANNEL + channel.encode())
-        return 0 if data is None else int(decode_value(data))
+        return 0 if data is None else _bounds(data)[1]
 
     def position(self, shard: str, partition: str) -> Position:
         data = self.shard(shard).state.get(POSITION + partition.encode())
         return Position() if data is None else decode_position(data)
+
+
+def _bounds(data: bytes) -> tuple[int, int]:
+    """The lowest and the highest mark of a channel."""
+    known = decode_marks(data)
+    return (known, known) if isinstance(known, int) else (known.lowest, known.highest)
 
 
 def _differences(want: dict[bytes, bytes], got: dict[bytes, bytes]) -> str:

@@ -1,15 +1,9 @@
-"""Deliberate mistakes in the code, each of which the simulator must notice: the proof that it bites.
-
-A mutation replaces one function for as long as its context lasts. Where a mistake needs a certain fault to show, the
-mutation names the faults to draw from; ``within`` seeds, from 1 on, one of them must fail.
-"""
+"""Deliberate mistakes in the code, each of which the simulator must notice: the proof that it bites."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from millwheel.adapters.clock import SteadyClock
@@ -31,54 +25,10 @@ from millwheel.workers.runtime import WorkerRuntime
 from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.turn import Hold
 from millwheel.workers.upsert import Table, UpsertOperator
-from tests.sim import worker
-from tests.sim.faults import ALL_FAULTS
-from tests.sim.run import Case
+from tests.sim import range_mutations, worker
+from tests.sim.mistakes import MUTATIONS, Context, Mutation, mistake, replaced
 
-Context = AbstractContextManager[None]
-
-
-@dataclass(frozen=True, slots=True)
-class Mutation:
-    """One mistake, and where to look for what it breaks."""
-
-    name: str
-    make: Callable[[], Context]
-    within: int
-    faults: frozenset[str] = ALL_FAULTS
-    workload: str = ""
-
-    def cases(self) -> Iterator[Case]:
-        """The runs of which one must fail."""
-        for seed in range(1, self.within + 1):
-            yield Case(seed, self.faults, self.workload)
-
-
-MUTATIONS: dict[str, Mutation] = {}
-
-
-def mistake(
-    within: int, faults: str = "", workload: str = ""
-) -> Callable[[Callable[[], Context]], Callable[[], Context]]:
-    """Enlist a mutation."""
-
-    def enlist(make: Callable[[], Context]) -> Callable[[], Context]:
-        name = make.__name__
-        MUTATIONS[name] = Mutation(name, make, within, frozenset(faults.split()) or ALL_FAULTS, workload)
-        return make
-
-    return enlist
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, wrong: Callable[..., Any]) -> Iterator[None]:
-    right = getattr(owner, name)
-    setattr(owner, name, wrong)
-    try:
-        yield
-    finally:
-        setattr(owner, name, right)
-
+__all__ = ["MUTATIONS", "Mutation", "range_mutations"]
 
 # --- delivery and commits
 
@@ -92,13 +42,13 @@ def ack_before_commit() -> Context:
         self._ports.transport.ack(event.route, event.channel, event.target, event.epoch, event.index)
         right(self, event, now)
 
-    return _replaced(WorkerRuntime, "_on_delivery", wrong)
+    return replaced(WorkerRuntime, "_on_delivery", wrong)
 
 
 @mistake(within=10)
 def productions_sent_before_commit() -> Context:
     """Productions leave when they are made."""
-    return _replaced(WorkerRuntime, "_may_have_early", lambda self, target: True)
+    return replaced(WorkerRuntime, "_may_have_early", lambda self, target: True)
 
 
 @mistake(within=60, faults="kill kill-in-a-call power")
@@ -110,13 +60,13 @@ def commits_written_in_any_order() -> Context:
     def wrong(self: CommitGroups, shards: Any, now: int) -> None:
         right(self, list(shards)[next(turns) % 2 :: 2], now)
 
-    return _replaced(CommitGroups, "submit", wrong)
+    return replaced(CommitGroups, "submit", wrong)
 
 
 @mistake(within=20)
 def applied_records_not_cut_off() -> Context:
     """A restarted sender's records are taken again."""
-    return _replaced(Batch, "after", lambda self, seq: self)
+    return replaced(Batch, "after", lambda self, seq: self)
 
 
 @mistake(within=100, faults="cut loss failing one-way partition", workload="numbers")
@@ -130,13 +80,13 @@ def gaps_accepted() -> Context:
             known.epoch, known.next_index = epoch, index
         return right(self, channel, epoch, index, batch, route)
 
-    return _replaced(inbox.Inbox, "offer", wrong)
+    return replaced(inbox.Inbox, "offer", wrong)
 
 
 @mistake(within=60)
 def pending_productions_forgotten() -> Context:
     """Recovery does not send again what was checkpointed."""
-    return _replaced(shard.Shard, "_recover_productions", lambda self: None)
+    return replaced(shard.Shard, "_recover_productions", lambda self: None)
 
 
 @mistake(within=60)
@@ -150,13 +100,13 @@ def unnumbered_productions_not_settled() -> Context:
             self._unsettled.clear()
             self.reads_done -= 1
 
-    return _replaced(Outbox, "_finish", wrong)
+    return replaced(Outbox, "_finish", wrong)
 
 
 @mistake(within=10, workload="accounts")
 def back_pressure_stops_circles() -> Context:
     """A shard with too much on its way does not take what follows from it either."""
-    return _replaced(shard.Shard, "_circles", lambda self, channel: False)
+    return replaced(shard.Shard, "_circles", lambda self, channel: False)
 
 
 # --- state
@@ -170,14 +120,14 @@ def timers_not_stored() -> Context:
         for queue in self._timers.values():
             queue.take_changes()
 
-    return _replaced(shard.Shard, "_write_timers", wrong)
+    return replaced(shard.Shard, "_write_timers", wrong)
 
 
 @mistake(within=20, workload="windows")
 def timers_fire_early() -> Context:
     """A timer fires a moment before the watermark has passed it."""
     right = TimerQueue.pop_due
-    return _replaced(TimerQueue, "pop_due", lambda self, clock: right(self, min(MAX_TIME, clock + 1_000_000)))
+    return replaced(TimerQueue, "pop_due", lambda self, clock: right(self, min(MAX_TIME, clock + 1_000_000)))
 
 
 @mistake(within=20)
@@ -193,13 +143,13 @@ def duplicates_trusted_to_the_filter() -> Context:
             if maybe or word % 16 == 0  # a filter that is crowded
         }
 
-    return _replaced(SeenIds, "_seen_before", wrong)
+    return replaced(SeenIds, "_seen_before", wrong)
 
 
 @mistake(within=20)
 def ids_not_remembered() -> Context:
     """External ids are not marked in the commit."""
-    return _replaced(SeenIds, "fresh", lambda self, batch: list(range(len(batch))))
+    return replaced(SeenIds, "fresh", lambda self, batch: list(range(len(batch))))
 
 
 @mistake(within=20)
@@ -213,7 +163,7 @@ def position_committed_when_read() -> Context:
             part.committed = part.outstanding[-1].after
             self._write_position(part, turn)
 
-    return _replaced(source.SourceOperator, "_read", wrong)
+    return replaced(source.SourceOperator, "_read", wrong)
 
 
 # --- watermarks
@@ -222,13 +172,13 @@ def position_committed_when_read() -> Context:
 @mistake(within=20)
 def watermark_ahead_of_work() -> Context:
     """A shard reports its input watermark, whatever it still has to do."""
-    return _replaced(shard.Shard, "watermark", lambda self, now: Hold(self.input_watermark, "input"))
+    return replaced(shard.Shard, "watermark", lambda self, now: Hold(self.input_watermark, "input"))
 
 
 @mistake(within=20)
 def watermark_ahead_of_productions() -> Context:
     """Productions on their way do not hold the watermark."""
-    return _replaced(Outbox, "min_timestamp", lambda self: MAX_TIME)
+    return replaced(Outbox, "min_timestamp", lambda self: MAX_TIME)
 
 
 @mistake(within=40)
@@ -239,10 +189,10 @@ def watermark_reported_before_commit() -> Context:
         return min((chunk.min_timestamp for chunk in self._open.values() if chunk.open_parts), default=MAX_TIME)
 
     def watermark(self: shard.Shard, now: int) -> Hold:
-        with _replaced(Outbox, "min_timestamp", of_the_sent):
-            return self._lowest(now)
+        with replaced(Outbox, "min_timestamp", of_the_sent):
+            return self._lowest(now, self._work(now))
 
-    return _replaced(shard.Shard, "watermark", watermark)
+    return replaced(shard.Shard, "watermark", watermark)
 
 
 @mistake(within=100, faults="zombie", workload="numbers")
@@ -253,13 +203,13 @@ def token_not_checked() -> Context:
     def wrong(self: NodeState, connection: int, reports: Any, places: Any) -> Any:
         return right(self, connection, replace(reports, tokens=self.tiles.tokens[places]), places)
 
-    return _replaced(NodeState, "_judge", wrong)
+    return replaced(NodeState, "_judge", wrong)
 
 
 @mistake(within=40, faults="clock")
 def wall_clock_believed() -> Context:
     """A worker waits for times of a clock that was set back."""
-    return _replaced(SteadyClock, "now_us", lambda self: self._clock.now_us())
+    return replaced(SteadyClock, "now_us", lambda self: self._clock.now_us())
 
 
 # --- the durable store
@@ -274,7 +224,7 @@ def snapshot_before_durable() -> Context:
         right(self, machine, state, now)
         state.taken -= 1
 
-    return _replaced(snapshots.SnapshotPolicy, "_take", wrong)
+    return replaced(snapshots.SnapshotPolicy, "_take", wrong)
 
 
 @mistake(within=20)
@@ -292,7 +242,7 @@ def journal_replayed_twice() -> Context:
             store.apply([(META, encode_meta(meta))], [])
         return have
 
-    return _replaced(recovery, "_replay", wrong)
+    return replaced(recovery, "_replay", wrong)
 
 
 @mistake(within=40)
@@ -304,7 +254,7 @@ def segments_deleted_too_early() -> Context:
         self._contents.clear()
         right(self, name, token, last_commit)
 
-    return _replaced(snapshots.SnapshotPolicy, "published", wrong)
+    return replaced(snapshots.SnapshotPolicy, "published", wrong)
 
 
 @mistake(within=60, faults="pause false-alarm session")
@@ -320,7 +270,7 @@ def seal_not_looked_for() -> Context:
             self._files.exists = right_exists  # type: ignore[method-assign]
 
     right = AppendWriter.commit
-    return _replaced(AppendWriter, "commit", wrong)
+    return replaced(AppendWriter, "commit", wrong)
 
 
 @mistake(within=20, faults="zombie")
@@ -334,14 +284,14 @@ def seal_deleted_by_collection() -> Context:
             if name != COLLECTED:
                 folder.files.unlink(f"{folder.path}/{name}")
 
-    return _replaced(AppendForm, "collect", wrong)
+    return replaced(AppendForm, "collect", wrong)
 
 
 @mistake(within=200, faults="zombie")
 def seal_not_noticed_when_idle() -> Context:
     """A worker that commits nothing never looks whether it was declared dead."""
     right = worker.write_groups
-    return _replaced(worker, "write_groups", lambda writer, groups, post: not groups or right(writer, groups, post))
+    return replaced(worker, "write_groups", lambda writer, groups, post: not groups or right(writer, groups, post))
 
 
 @mistake(within=40, faults="power")
@@ -353,7 +303,7 @@ def group_not_synced() -> Context:
         self._offset += len(group)
         self._group += 1
 
-    return _replaced(AppendWriter, "_append", wrong)
+    return replaced(AppendWriter, "_append", wrong)
 
 
 # --- the master
@@ -368,7 +318,7 @@ def owner_before_seal() -> Context:
         dead = {name: 0 if end is None else end for name, end in now.dead.items()}
         return right(node, entry, replace(now, dead=dead), census)
 
-    return _replaced(succession, "_next", wrong)
+    return replaced(succession, "_next", wrong)
 
 
 @mistake(within=60)
@@ -380,14 +330,14 @@ def lineage_cut_too_early() -> Context:
         tokens = {shard: token + 1 for shard, token in now.manifest_tokens.items()}
         return right(entry, replace(now, manifest_tokens=tokens))
 
-    return _replaced(succession, "_pruned", wrong)
+    return replaced(succession, "_pruned", wrong)
 
 
 @mistake(within=60)
 def journal_collected_while_needed() -> Context:
     """The journal of the dead goes although a lineage names it."""
     right = Membership.collections
-    return _replaced(Membership, "collections", lambda self, mentioned: right(self, ()))
+    return replaced(Membership, "collections", lambda self, mentioned: right(self, ()))
 
 
 # --- rows that stand
@@ -402,7 +352,7 @@ def retraction_taken_for_a_row() -> Context:
         back = as_retraction(record.value)
         right(self, overlay, record if back is None else replace(record, value=back.value))
 
-    return _replaced(Table, "apply", wrong)
+    return replaced(Table, "apply", wrong)
 
 
 @mistake(within=20, workload="tables")
@@ -415,4 +365,4 @@ def rows_forgotten_by_a_commit() -> Context:
         for place in [place for place in turn.overlay._changes if place.startswith(ROW)][:1]:
             del turn.overlay._changes[place]
 
-    return _replaced(UpsertOperator, "run", wrong)
+    return replaced(UpsertOperator, "run", wrong)

@@ -9,7 +9,7 @@ from typing import Any
 from millwheel.core.table import RangeTable
 from millwheel.core.times import MAX_TIME
 from millwheel.errors import CorruptionError
-from millwheel.master.planner import NodeDemand
+from millwheel.master.planner import NodeDemand, why_fixed
 from millwheel.master.state import MasterConfig
 from millwheel.workers.runtime import RuntimeLimits
 from millwheel.workers.snapshots import SnapshotPace
@@ -138,7 +138,8 @@ class World:
 
     def master_config(self) -> MasterConfig:
         demands = tuple(
-            NodeDemand(name=name, shards=self.shape.shards * self.shape.workers) for name in self.graph.nodes
+            NodeDemand(name, self.shape.shards * self.shape.workers, why_fixed(node.kind))
+            for name, node in self.graph.nodes.items()
         )
         return MasterConfig(nodes=demands, expected_workers=self.shape.workers, grace_us=SECOND // 2, settle_us=300_000)
 
@@ -161,6 +162,9 @@ class World:
         for entry in table.shards:
             if before.get(entry.shard) != entry:
                 moving = f", to be moved to {entry.next_owner}" if entry.next_owner else ""
+                moving += f", to be split at {entry.split_at:016x}" if entry.split_at else ""
+                moving += f", to be merged as {entry.merges_as}" if entry.merges_as else ""
+                moving += f", from {' and '.join(parent.shard for parent in entry.parents)}" if entry.parents else ""
                 self.sim.trace(
                     f"the table gives {entry.shard} to {entry.owner or 'nobody'} under token {entry.token}{moving}",
                     *(entry.shard, entry.owner or "nobody"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 from millwheel.api import Computation, ListState
@@ -22,6 +23,8 @@ from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 
 DELAY_US = 3 * SECOND
 WAIT_US = 5 * SECOND
+FIELDS = {"key": "str", "n": "int", "p": "int", "ts": "int"}
+"""Declared fields: windows over them keep their state in columns."""
 
 
 class Reminder(Computation):
@@ -47,6 +50,7 @@ class Windows(Workload):
         self.keys = self.rng.choice([1, 4, 15])
         self.size_us = self.rng.choice([2, 10]) * SECOND
         self.every_us = self.size_us // self.rng.choice([2, 5])
+        self.fields = Random(seed).choice([{}, FIELDS])
         self.gap_us = self.rng.choice([1, 3]) * SECOND
         self.rows = {"clicks": {f"p{i}": self._partition(i) for i in range(self.rng.randint(1, 3))}}
 
@@ -61,7 +65,7 @@ class Windows(Workload):
 
     def spec(self) -> PipelineSpec:
         source = SourceSpec("memory", {"stream": "clicks"})
-        stream = StreamSpec("clicks", source, timestamp="ts", max_delay_us=DELAY_US)
+        stream = StreamSpec("clicks", source, timestamp="ts", max_delay_us=DELAY_US, fields=self.fields)
         count = (AggregateSpec("count", "count"), AggregateSpec("sum", "sum", "n"))
         given = (InputSpec("clicks", by("key")),)
         computations = (

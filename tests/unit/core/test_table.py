@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel.core.ranges import tile
-from millwheel.core.table import Ancestor, RangeTable, ShardEntry
-from millwheel.errors import InvariantError
+from millwheel.core.table import Ancestor, Parent, RangeTable, ShardEntry
+from millwheel.errors import CorruptionError, InvariantError
 
 NAMES = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,8}", fullmatch=True)
 ANCESTORS = st.builds(Ancestor, NAMES, st.integers(0, 99), st.integers(-1, 99), st.integers(-1, 99))
+
+PARENTS = st.builds(Parent, NAMES, st.sampled_from(tile(3)), st.integers(0, 99), st.integers(0, 99))
 
 
 @st.composite
@@ -26,10 +28,13 @@ def tables(draw: st.DrawFn) -> RangeTable:
             draw(st.integers(0, 9)),
             tuple(draw(st.lists(ANCESTORS, max_size=3))),
             draw(st.sampled_from(["", "w1-2"])),
+            draw(st.sampled_from([0, piece.lo + 1, piece.hi - 1])),
+            draw(st.sampled_from(["", "traffic-9"])),
+            tuple(draw(st.lists(PARENTS, max_size=2))),
         )
         for i, piece in enumerate(pieces)
     ]
-    return RangeTable("traffic", tuple(entries), draw(st.integers(-1, 99)))
+    return RangeTable("traffic", tuple(entries), draw(st.integers(-1, 99)), draw(st.integers(0, 99)))
 
 
 @given(tables())
@@ -71,3 +76,16 @@ def test_entries_are_found_by_name() -> None:
     assert found.token == 1
     assert table.entry("t-9") is None
     assert replace(table, version=7).entry("t-1") == found
+
+
+def test_a_split_outside_of_the_range_is_damage() -> None:
+    entries = [ShardEntry(f"t-{i}", piece, "", i) for i, piece in enumerate(tile(2))]
+    data = RangeTable("t", (replace(entries[0], split_at=5), entries[1])).encode()
+    with pytest.raises(CorruptionError, match="does not lie inside the range of t-0"):
+        RangeTable.decode(data.replace(b"%016x" % 5, b"f" * 16), 1)
+
+
+def test_new_shards_have_names_that_no_shard_had() -> None:
+    entries = tuple(ShardEntry(f"t-{i}", piece, "", i) for i, piece in enumerate(tile(3)))
+    assert RangeTable("t", entries).next_number == 3
+    assert RangeTable("t", entries, named=7).next_number == 7

@@ -315,3 +315,40 @@ def test_an_unnumbered_checkpointed_production_holds_the_watermark_until_its_end
     assert outbox.reads_done == 1, "the shard must take a turn, which deletes it from its store"
     assert outbox.take_done() == [weak]
     assert (outbox.min_timestamp(), outbox.reads_done) == (MAX_TIME, 0)
+
+
+def test_what_a_shard_that_was_split_has_not_acked_goes_to_its_children() -> None:
+    outbox = Outbox(1, 2)
+    first = Chunk(1, "c", [("t", batch([1, 2], [0, 1]))], 101)
+    second = Chunk(2, "c", [("t", batch([3, 4], [0, 1]))], 103)
+    third = Chunk(3, "c", [("t", batch([5, 6], [0, 1]))], 105)
+    released(outbox, first, second, third)
+    sent = list(outbox.sends())
+    outbox.ack("c", "t-0", sent[0].epoch, 0)
+
+    def to_children(node: str, given: Batch) -> list[tuple[str, Batch]]:
+        return [(f"{target}-child", mine) for target, mine in by_key(node, given)]
+
+    outbox.reroute({"t-0"}, {"t-0-child", "t-1-child"}, to_children)
+    found: dict[str, list[int]] = defaultdict(list)
+    while sends := list(outbox.sends()):
+        for send in sends:
+            found[send.target] += send.batch.seqs
+            outbox.ack(send.channel, send.target, send.epoch, send.index)
+    assert found == {"t-0-child": [3, 5], "t-1-child": [4, 6]}
+    assert outbox.take_done() == [first, second, third]
+
+
+def test_what_was_acked_by_one_of_two_that_are_merged_goes_to_the_heir_with_the_rest_of_its_chunk() -> None:
+    outbox = Outbox(1, 50)
+    one = Chunk(1, "c", [("t", batch([1, 2, 3], [0, 1, 0]))], 101)
+    outbox.add(one)
+    outbox.release(one, by_key)
+    sent = {send.target: send for send in outbox.sends()}
+    outbox.ack("c", "t-0", sent["t-0"].epoch, sent["t-0"].index)
+    outbox.reroute({"t-0", "t-1"}, {"t-2"}, lambda node, given: [("t-2", given)])
+    (send,) = outbox.sends()
+    assert (send.target, send.batch.seqs) == ("t-2", [1, 2, 3])
+    assert not one.finished
+    outbox.ack("c", "t-2", send.epoch, send.index)
+    assert one.finished

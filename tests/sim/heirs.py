@@ -1,0 +1,96 @@
+"""What a shard that comes of a split or merge must find in its store, from the histories of its parents.
+
+Written anew, entry by entry, so that a mistake of the real code is not made here as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from millwheel.core.layout import META, decode_meta
+from millwheel.core.ranges import KeyRange
+from millwheel.core.table import ShardEntry
+
+_ID_HASH = 9
+_COMPARED = (b"s", b"t", b"h", b"q", b"w", b"u", b"c", b"p")
+"""Families that are compared one by one; ids are forgotten locally, and slabs are compared by their results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heirloom:
+    """The content that must be there. Pending productions may lie anywhere: ``pending`` is what they say, in order."""
+
+    number: int
+    state: dict[bytes, bytes]
+    pending: list[bytes]
+    counters: Counter[str]
+    watermark: int
+    marks: dict[tuple[bytes, KeyRange], int]
+
+    def differences(self, content: dict[bytes, bytes]) -> str:
+        """What is wrong with a store; "" when nothing is."""
+        if META not in content:
+            return "it has no numbers"
+        meta = decode_meta(content[META])
+        if (meta.number, meta.watermark, Counter(meta.counters)) != (self.number, self.watermark, self.counters):
+            return f"it begins with {meta}, not with {self.number}, {self.watermark}, {self.counters}"
+        pending = [value for place, value in sorted(content.items()) if place[:1] == b"p"]
+        if pending != self.pending or meta.next_chunk <= len(pending):
+            return f"{len(pending)} productions are pending, not {len(self.pending)}"
+        keyed = {k: v for k, v in content.items() if k[:1] in _COMPARED and k[:1] not in (b"c", b"p")}
+        wanted = {k: v for k, v in self.state.items() if k[:1] in _COMPARED}
+        if keyed != wanted:
+            return f"{[k for k in {*keyed, *wanted} if keyed.get(k) != wanted.get(k)][:3]} are missing or differ"
+        found = {place: data for place, data in content.items() if place[:1] == b"c"}
+        for (place, piece), mark in self.marks.items():
+            if _mark_at(found.get(place), piece) != mark:
+                return f"the mark of {place!r} is {_mark_at(found.get(place), piece)} in {piece}, not {mark}"
+        return f"it knows {len(found)} channels" if set(found) != {place for place, _ in self.marks} else ""
+
+
+def expected(entry: ShardEntry, parents: dict[str, dict[bytes, bytes]]) -> Heirloom:
+    """``parents``: the folds of the parents' commits."""
+    state: dict[bytes, bytes] = {}
+    pending: list[bytes] = []
+    counters: Counter[str] = Counter()
+    marks: dict[tuple[bytes, KeyRange], int] = {}
+    channels = {place for fold in parents.values() for place in fold if place[:1] == b"c"}
+    numbers, watermarks = [0], []
+    for parent in entry.parents:
+        fold = parents[parent.shard]
+        mine = KeyRange(max(parent.range.lo, entry.range.lo), min(parent.range.hi, entry.range.hi))
+        for place, value in fold.items():
+            at = 1 if place[:1] in b"sthqwu" else _ID_HASH if place[:1] == b"d" else 0
+            if at and int.from_bytes(place[at : at + 8], "big") in mine:
+                state[place] = value
+        for place in channels:
+            for piece in _pieces(fold.get(place), mine):
+                marks[place, piece] = _mark_at(fold.get(place), piece)
+        meta = decode_meta(fold[META]) if META in fold else None
+        watermarks.append(meta.watermark if meta else -(2**63))
+        if meta is not None:
+            numbers.append(meta.number)
+        if parent.range.lo in entry.range:
+            pending += [value for place, value in sorted(fold.items()) if place[:1] == b"p"]
+            counters.update(meta.counters if meta else {})
+    return Heirloom(max(numbers), state, pending, counters, max(watermarks), marks)
+
+
+def _pieces(data: bytes | None, within: KeyRange) -> list[KeyRange]:
+    found: Any = 0 if data is None else msgspec.msgpack.decode(data)
+    if isinstance(found, int):
+        return [within]
+    edges = [(max(lo, within.lo), min(last + 1, within.hi)) for lo, last, _ in found]
+    return [KeyRange(lo, hi) for lo, hi in edges if lo < hi]
+
+
+def _mark_at(data: bytes | None, piece: KeyRange) -> int:
+    """The mark that a store gives for a piece of its range."""
+    found: Any = 0 if data is None else msgspec.msgpack.decode(data)
+    if isinstance(found, int):
+        return found
+    return next((mark for lo, last, mark in found if lo <= piece.lo and piece.hi <= last + 1), -1)

@@ -1,0 +1,57 @@
+"""What a deliberate mistake is. A mutation replaces one function for as long as its context lasts. Where a mistake
+needs a certain fault to show, the mutation names the faults to draw from; ``within`` seeds, from 1 on, one of them must
+fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.sim.faults import ALL_FAULTS
+from tests.sim.run import Case
+
+Context = AbstractContextManager[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One mistake, and where to look for what it breaks."""
+
+    name: str
+    make: Callable[[], Context]
+    within: int
+    faults: frozenset[str] = ALL_FAULTS
+    workload: str = ""
+
+    def cases(self) -> Iterator[Case]:
+        """The runs of which one must fail."""
+        for seed in range(1, self.within + 1):
+            yield Case(seed, self.faults, self.workload)
+
+
+MUTATIONS: dict[str, Mutation] = {}
+
+
+def mistake(
+    within: int, faults: str = "", workload: str = ""
+) -> Callable[[Callable[[], Context]], Callable[[], Context]]:
+    """Enlist a mutation."""
+
+    def enlist(make: Callable[[], Context]) -> Callable[[], Context]:
+        name = make.__name__
+        MUTATIONS[name] = Mutation(name, make, within, frozenset(faults.split()) or ALL_FAULTS, workload)
+        return make
+
+    return enlist
+
+
+@contextmanager
+def replaced(owner: Any, name: str, wrong: Callable[..., Any]) -> Iterator[None]:
+    right = getattr(owner, name)
+    setattr(owner, name, wrong)
+    try:
+        yield
+    finally:
+        setattr(owner, name, right)

@@ -1,0 +1,74 @@
+"""Deliberate mistakes in splits and merges of shards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from millwheel.core.table import Ancestor
+from millwheel.master import reshaping, succession
+from millwheel.workers import inheriting
+from millwheel.workers.outbox import Outbox
+from tests.sim.mistakes import Context, mistake, replaced
+
+
+@mistake(within=10, faults="split reshape")
+def pending_production_dropped_at_split() -> Context:
+    """Productions that are on their way when a shard is split are nobody's."""
+    return replaced(inheriting, "_pending", lambda estates: ([], 1))
+
+
+@mistake(within=10, faults="split reshape")
+def pending_production_sent_by_both_children() -> Context:
+    """Both children of a split take the productions that are on their way, and the counters."""
+    return replaced(inheriting.Estate, "whole", property(lambda self: True))
+
+
+@mistake(within=10, faults="split reshape")
+def marks_not_copied_at_split() -> Context:
+    """A child does not know what its parent has applied."""
+    return replaced(inheriting, "_marks", lambda estates: iter(()))
+
+
+@mistake(within=10, faults="merge reshape")
+def marks_of_a_merge_made_one() -> Context:
+    """What was applied in one half of a merged shard counts as applied in the other."""
+
+    def wrong(parts: Any) -> Any:
+        return max(known if isinstance(known, int) else known.highest for _, known in parts)
+
+    return replaced(inheriting, "joined_marks", wrong)
+
+
+@mistake(within=10, faults="split reshape")
+def lanes_not_led_to_the_children() -> Context:
+    """What was sent to a shard and not acked when it was split is not sent again."""
+
+    def wrong(self: Outbox, gone: Any, fresh: Any, route: Any) -> None:
+        for place in [place for place in self._lanes if place[1] in gone]:
+            lane = self._lanes.pop(place)
+            for part in (*(part for _, part in lane.unacked), *lane.waiting):
+                part.chunk.open_parts -= 1
+                if not part.chunk.open_parts:
+                    self._finish(part.chunk)
+
+    return replaced(Outbox, "reroute", wrong)
+
+
+@mistake(within=10, faults="split reshape move kill")
+def split_before_release() -> Context:
+    """A shard is divided before its owner has stopped it."""
+
+    def wrong(entry: Any) -> bool:
+        return bool(entry.reshaped and entry.owner)
+
+    def reshaped(table: Any) -> Any:
+        cut = [
+            replace(entry, lineage=(Ancestor(entry.owner, entry.token, -1, 0),)) if entry.reshaped else entry
+            for entry in table.shards
+        ]
+        with replaced(reshaping, "parked", wrong):
+            return right(replace(table, shards=tuple(cut)))
+
+    right = succession.reshaped
+    return replaced(succession, "reshaped", reshaped)
