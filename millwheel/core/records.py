@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -109,13 +110,17 @@ class Batch:
         """The records at ``places``, in that order."""
         return Batch(
             self.stream,
-            [self.seqs[i] for i in places] if self.seqs else [],
-            [self.timestamps[i] for i in places],
-            [self.keys[i] for i in places],
-            [self.values[i] for i in places],
-            None if self.ids is None else [self.ids[i] for i in places],
+            _at(places, self.seqs) if self.seqs else [],
+            _at(places, self.timestamps),
+            _at(places, self.keys),
+            _at(places, self.values),
+            None if self.ids is None else _at(places, self.ids),
             self.born_us,
         )
+
+
+def _at(places: list[int], column: list[Any]) -> list[Any]:
+    return list(itemgetter(*places)(column)) if len(places) > 1 else [column[place] for place in places]
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from millwheel.core.records import Batch
 from millwheel.core.spec import KeyKind, KeySpec
 from millwheel.core.table import RangeTable
 from millwheel.errors import RecordError
+from millwheel.workers.timestamps import plain_column
 
 Extractor = Callable[[Any], Key]
 _TEXT_KEYS = {str, bytes}
@@ -148,12 +149,9 @@ def _keys(consumer: Consumer, given: list[Key], decoded: Sequence[Any]) -> tuple
     if consumer.extract is None:
         return given, []
     if consumer.field:
-        try:
-            keys = [value[consumer.field] for value in decoded]
-            if _are_plain(keys):
-                return keys, []
-        except (TypeError, KeyError):
-            pass
+        keys = plain_column(decoded, consumer.field)
+        if keys and _are_plain(keys):
+            return keys, []
     return _keys_one_by_one(consumer, decoded)
 
 
@@ -194,7 +192,7 @@ class _Edges:
     def places(self, keys: list[Key]) -> list[int]:
         known = self._known
         try:
-            return [known[key] for key in keys]
+            return list(map(known.__getitem__, keys))
         except KeyError:
             pass
         if len(known) > _ROUTES_KEPT:
@@ -203,7 +201,7 @@ class _Edges:
         for key in keys:
             if key not in known:
                 known[key] = bisect_right(los, key_hash(key)) - 1
-        return [known[key] for key in keys]
+        return list(map(known.__getitem__, keys))
 
 
 class TableRouter:
@@ -234,10 +232,10 @@ class TableRouter:
         first = places[0]
         if places.count(first) == len(places):
             return [(edges.shards[first], batch)]
-        by_shard: dict[int, list[int]] = {}
-        for i, place in enumerate(places):
-            by_shard.setdefault(place, []).append(i)
-        return [(edges.shards[place], batch.pick(members)) for place, members in sorted(by_shard.items())]
+        column = np.array(places, np.int64)
+        return [
+            (edges.shards[place], batch.pick(np.flatnonzero(column == place).tolist())) for place in sorted(set(places))
+        ]
 
 
 def _route_columns(edges: _Edges, batch: ColumnBatch) -> list[tuple[str, AnyBatch]]:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from millwheel.core.codec import encode_value
 from millwheel.core.column_batch import AnyBatch
 from millwheel.core.layout import JUDGED, POSITION, Position, decode_position, number8, number_from8, pack
@@ -330,17 +332,13 @@ class _Sorting:
         if min(good) >= highest - delay:
             self.max_timestamp = highest
             return set()
-        late = set()
-        running = self.max_timestamp
-        for place, stamp in enumerate(stamps):
-            if place in bad:
-                continue
-            if stamp > running and not self._stated:
-                running = stamp
-            elif stamp < running - delay:
-                late.add(place)
-        self.max_timestamp = running
-        return late
+        places = np.array([place for place in range(len(stamps)) if place not in bad] if bad else range(len(stamps)))
+        times = np.array(good, np.int64)
+        before = np.full(len(good), self.max_timestamp, np.int64)
+        if not self._stated:
+            np.maximum(np.maximum.accumulate(times[:-1]), self.max_timestamp, out=before[1:])
+        self.max_timestamp = highest
+        return set(places[times + delay < before].tolist())
 
     def _batch(self, partition: str, read: Read, stamps: list[int], dropped: set[int]) -> Batch:
         values, seqs = read.values, read.positions

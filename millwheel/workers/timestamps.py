@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from millwheel.core.spec import StreamSpec
@@ -21,10 +22,19 @@ def field_of(value: Any, name: str) -> Any:
 
 def column_of(values: list[Any], name: str) -> list[Any]:
     """One field of many records; None where it is missing."""
+    found = plain_column(values, name)
+    return [field_of(value, name) for value in values] if found is None else found
+
+
+def plain_column(values: Sequence[Any], name: str) -> list[Any] | None:
+    """One field of many records of one kind, all of which have it; None when they do not."""
+    if not values:
+        return []
+    get: Callable[[Any], Any] = itemgetter(name) if type(values[0]) is dict else attrgetter(name)
     try:
-        return [value[name] for value in values]
-    except (TypeError, KeyError):
-        return [field_of(value, name) for value in values]
+        return list(map(get, values))
+    except (TypeError, KeyError, AttributeError):
+        return None
 
 
 class Timestamps:
