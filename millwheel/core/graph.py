@@ -54,6 +54,11 @@ class Graph:
         reached = _closure(down, node)
         return frozenset(name for name in reached if node in _closure(down, name))
 
+    def roots(self, node: str) -> frozenset[str]:
+        """The sources from which anything can come to ``node``; a source has none."""
+        above = _closure({name: set(feeders) for name, feeders in self.feeders.items()}, node)
+        return frozenset(name for name in above if self.nodes[name].kind is NodeKind.SOURCE)
+
     def _consumers_of(self, name: str) -> set[str]:
         streams = set(self.nodes[name].outputs) - {DEAD_LETTERS}
         return {consumer for stream in streams for consumer in self.consumers.get(stream, ())}

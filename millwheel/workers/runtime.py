@@ -321,9 +321,8 @@ class WorkerRuntime:
             return
         del self._opening[name]
         shard = self._make_shard(event.node, event.entry, event.store, self._router)
-        shard.input_watermark = max(shard.input_watermark, self._input_watermark(event.node))
-        served = self._served[name] = Served(shard, event.node)
-        self._raise_shares(served)
+        served = self._served[name] = Served(shard, event.node, self._graph.roots(event.node))
+        served.follow(self._watermarks, self._graph)
         self._snapshots.opened(shard, now)
         self._follow(event.node, self._entries[name])
         self._next_report = 0
@@ -351,20 +350,8 @@ class WorkerRuntime:
     def _on_watermarks(self, event: ev.WatermarksRose, now: int) -> None:
         self._watermarks.rise(event.watermarks)
         for served in self._served.values():
-            fresh = self._input_watermark(served.node)
-            if fresh > served.shard.input_watermark:
-                served.shard.input_watermark = fresh
-                served.shard.forget_old_ids()
+            if served.follow(self._watermarks, self._graph):
                 self._unreported = True
-            self._raise_shares(served)
-
-    def _input_watermark(self, node: str) -> int:
-        return self._watermarks.lowest_of(self._graph.feeders[node])
-
-    def _raise_shares(self, served: Served) -> None:
-        feeders, shares = self._graph.feeders[served.node], self._graph.shares.get(served.node, ())
-        if self._watermarks.raise_shares(served.shard.input_shares, shares, feeders):
-            self._unreported = True
 
     def _on_group_durable(self, event: ev.GroupDurable, now: int) -> None:
         self._commits.durable(event.segment, now)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from millwheel.core.times import MIN_TIME
+from millwheel.core.graph import Graph
+from millwheel.core.times import MAX_TIME, MIN_TIME
+from millwheel.core.watermark import Watermarks
 from millwheel.workers.shard import Shard
 
 
@@ -31,10 +33,13 @@ class InjectRoute:
 
 @dataclass(slots=True)
 class Served:
-    """A shard in this worker. It is ``live`` when it may act; ``leaving`` when a move is planned."""
+    """A shard in this worker. It is ``live`` when it may act; ``leaving`` when a move is planned; ``ended`` when it was
+    told that all sources before it, the ``roots``, have been read to their end."""
 
     shard: Shard
     node: str
+    roots: frozenset[str] = frozenset()
+    ended: bool = False
     token_known: bool = False
     live: bool = False
     leaving: bool = False
@@ -42,3 +47,18 @@ class Served:
     reported: tuple[int, ...] = (MIN_TIME, -1)
     records: int = 0
     stalled: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def follow(self, watermarks: Watermarks, graph: Graph) -> bool:
+        """Tell the shard of what was published; True when its input has come further."""
+        shard, feeders = self.shard, graph.feeders[self.node]
+        rose = False
+        fresh = watermarks.lowest_of(feeders)
+        if fresh > shard.input_watermark:
+            shard.input_watermark, rose = fresh, True
+            shard.forget_old_ids()
+        if watermarks.raise_shares(shard.input_shares, graph.shares.get(self.node, ()), feeders):
+            rose = True
+        if not self.ended and self.roots and watermarks.lowest_of(self.roots) == MAX_TIME:
+            self.ended = True
+            shard.sources_ended()
+        return rose

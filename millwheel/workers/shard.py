@@ -347,6 +347,11 @@ class Shard:
         """True when every commit made is durable."""
         return not self._progress.in_flight
 
+    def sources_ended(self) -> None:
+        """Only what is still on its way will come: an operator that waits for more need not wait long."""
+        if ended := getattr(self.operator, "sources_ended", None):
+            ended()
+
     def forget_old_ids(self) -> None:
         """Drop duplicate marks that the watermark has left behind."""
         if self._seen is not None and self.input_watermark > MIN_TIME:

@@ -19,6 +19,8 @@ from millwheel.workers.turn import Hold, Turn
 _RETRY_US = 100_000
 _ON_THEIR_WAY = 2
 """While so many cuts are being published, the next one waits and grows."""
+LAST_FLUSH_US = 50_000
+"""How long a record waits for others of its cut once the sources have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,10 @@ class SinkOperator:
     def wakes_at(self, now: int) -> int:
         flush_at = self._waiting_since + self._flush_us if self._waiting_since < MAX_TIME else MAX_TIME
         return min(flush_at, self._retry_at)
+
+    def sources_ended(self) -> None:
+        """What comes now is the last; nothing fills its cut up."""
+        self._flush_us = min(self._flush_us, LAST_FLUSH_US)
 
     def due_at(self) -> int:
         return MAX_TIME

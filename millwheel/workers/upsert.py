@@ -20,6 +20,7 @@ from millwheel.ports import StateStore
 from millwheel.sinks.base import Cut, LostError, SinkRecord, SinkWriter
 from millwheel.workers.callbacks import Decode
 from millwheel.workers.overlay import Overlay
+from millwheel.workers.sink import LAST_FLUSH_US
 from millwheel.workers.turn import Hold, Turn
 
 _RETRY_US = 100_000
@@ -105,6 +106,10 @@ class UpsertOperator:
         if self._pending is not None:
             return self._retry_at
         return self._unseen.since + self._wait_us() if self._unseen.since < MAX_TIME else MAX_TIME
+
+    def sources_ended(self) -> None:
+        """What comes now is the last; nothing fills its cut up."""
+        self._flush_us = min(self._flush_us, LAST_FLUSH_US)
 
     def due_at(self) -> int:
         idle = self._pending is not None or self._unseen.since == MAX_TIME

@@ -90,3 +90,9 @@ def test_a_circle_holds_the_nodes_on_the_ways_back_and_nobody_else() -> None:
     assert graph.circle("own") == {"own"}
     assert graph.circle("there") == graph.circle("back") == {"there", "back"}
     assert graph.circle("after") == graph.circle("source.in") == graph.circle("sink.after_out") == frozenset()
+
+
+def test_the_roots_of_a_node_are_the_sources_before_it() -> None:
+    graph = build_graph(pipeline("alerts"))
+    assert graph.roots("sink.alerts") == graph.roots("traffic") == {"source.hits"}
+    assert graph.roots("source.hits") == frozenset()

@@ -142,3 +142,15 @@ def test_damage_ends_the_worker(aside: bool) -> None:
         bench.durable(1)
     with pytest.raises(CorruptionError):
         ends()
+
+
+def test_records_wait_for_their_cut_to_fill_up_but_hardly_once_the_sources_have_ended() -> None:
+    operator = SinkOperator(
+        Writer(), SinkShard("sink.out-0", 1, SimStore({})), lambda stream, values: values, 10**6, 10
+    )
+    assert operator.appetite(5, 1_000, 0) == 0
+    assert operator.wakes_at(1_000) == 1_001_000
+    assert operator.appetite(10, 1_000, 0) == 10
+    operator.sources_ended()
+    assert operator.wakes_at(1_000) == 51_000
+    assert operator.appetite(5, 51_000, 0) == 10
