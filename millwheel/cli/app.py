@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from millwheel.cli.durations import seconds
+from millwheel.errors import SetupError
 from millwheel.launch.address import LOOPBACK
 from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
 
@@ -57,6 +59,10 @@ SecurityFolder = Annotated[
         "--listen other than the loopback",
     ),
 ]
+FromSavepoint = Annotated[
+    str, typer.Option(metavar="FOLDER", help="begin the new root with the state of this savepoint")
+]
+Timeout = Annotated[str, typer.Option(metavar="DURATION", help="give up after this; the pipeline then goes on")]
 SummaryFile = Annotated[str, typer.Option(metavar="FILE.json", help="write the summary there, as JSON")]
 
 
@@ -94,6 +100,7 @@ def run(
     summary: SummaryFile = "",
     listen: Listen = LOOPBACK,
     security: SecurityFolder = "",
+    from_savepoint: FromSavepoint = "",
 ) -> None:
     """Run a pipeline until its input ends, or until Ctrl-C. Run again on the same root, it continues."""
     from millwheel.launch.driver import Driver
@@ -110,6 +117,7 @@ def run(
         summary=summary,
         listen=listen,
         security=os.path.abspath(security) if security else "",
+        from_savepoint=from_savepoint,
     )
     raise typer.Exit(Driver(settings, Console(stderr=True)).run())
 
@@ -150,6 +158,57 @@ def status(root: RunningRoot = "") -> None:
     from millwheel.cli.status import status as show
 
     show(root, Console(width=None if sys.stdout.isatty() else 200))
+
+
+@app.command()
+def savepoint(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or empty folder, which all workers can reach")],
+    root: RunningRoot = "",
+    timeout: Timeout = "1m",
+) -> None:
+    """Copy the state of a running pipeline to a folder, from which other runs can begin. The pipeline goes on."""
+    from millwheel.cli.savepoint import savepoint as take
+
+    take(folder, root, seconds(timeout, "--timeout"), Console(stderr=True))
+
+
+@app.command()
+def stop(
+    root: RunningRoot = "",
+    drain: Annotated[
+        bool, typer.Option("--drain", help="end the sources where they are, let every window speak, then stop for good")
+    ] = False,
+    savepoint: Annotated[
+        str, typer.Option(metavar="FOLDER", help="take a savepoint and stop with it; no window speaks early")
+    ] = "",
+    timeout: Timeout = "1m",
+) -> None:
+    """Stop a running pipeline: as Ctrl-C does, or drained, or with a savepoint."""
+    from millwheel.cli.savepoint import Ending
+    from millwheel.cli.savepoint import stop as end
+
+    if drain and savepoint:
+        raise SetupError(
+            "--drain ends the pipeline for good, --savepoint keeps it for another run: give one of them. (To keep the "
+            "state as well, take a savepoint first.)"
+        )
+    ending = Ending.DRAINED if drain else Ending.SAVED if savepoint else Ending.AT_ONCE
+    end(root, ending, savepoint, seconds(timeout, "--timeout"), Console(stderr=True))
+
+
+@app.command(name="explain-upgrade")
+def explain_upgrade(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="a pipeline's file, a root or a savepoint")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="a pipeline's file")],
+    sets: Sets = None,
+) -> None:
+    """Say what of a changed pipeline is compatible with the old one's state, what migrates, and what is refused.
+
+    Ends with 1 when anything is refused.
+    """
+    from millwheel.cli.explain_upgrade import explain_upgrade as explained
+
+    raise typer.Exit(explained(old, new, parse_sets(sets or []), Console(width=None if sys.stdout.isatty() else 120)))
 
 
 @app.command()

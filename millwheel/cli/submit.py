@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from millwheel.cli.app import (
+    FromSavepoint,
     Listen,
     Pipeline,
     RootFolder,
@@ -33,6 +34,7 @@ def _run(
     summary: SummaryFile = "",
     listen: Listen = LOOPBACK,
     security: SecurityFolder = "",
+    from_savepoint: FromSavepoint = "",
 ) -> None:
     """Run a pipeline in the executors of this Spark application, one long task per worker."""
     from millwheel.launch.driver import Driver
@@ -48,6 +50,7 @@ def _run(
         summary=summary,
         listen=listen,
         security=os.path.abspath(security) if security else "",
+        from_savepoint=from_savepoint,
     )
     raise typer.Exit(Driver(settings, Console(stderr=True)).run())
 

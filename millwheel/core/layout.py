@@ -8,6 +8,7 @@ so that a split is a range of every family.
     d <bucket> <hash> <key> <id>        external ids seen, by bucket of event time
     p <chunk>                           pending productions
     o <partition>                       source: committed position of a partition
+    e                                   source: it was told to read nothing more, and has ended
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
     n                                   sink: number of the next cut
     u <hash> <key> [<window>]           sink: the rows that stand, by identity
@@ -29,6 +30,7 @@ META = b"m"
 HASHED = b"sthquw"
 """The families whose entries begin with the hash of their key."""
 CUTS = b"n"
+ENDED = b"e"
 WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER = b"w", b"h", b"x", b"u", b"q"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, RECEIPT = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
 

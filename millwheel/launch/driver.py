@@ -15,13 +15,17 @@ from millwheel.errors import SetupError
 from millwheel.launch.address import check_reach
 from millwheel.launch.inputs import changed_inputs, keep_inputs
 from millwheel.launch.report import report
+from millwheel.launch.restoring import former_identity, refuse_saved, restore, restored
 from millwheel.launch.root import Root
 from millwheel.launch.running import Running
 from millwheel.launch.s3_root import S3Root
+from millwheel.launch.savepoint import savepoint_folder
 from millwheel.launch.settings import RunSettings
 from millwheel.launch.shipped import with_defaults
 from millwheel.launch.shipping import ship
 from millwheel.launch.summary import Summary
+from millwheel.launch.upgrading import blueprint_bytes, check_same_root, check_savepoint, kept_blueprint
+from millwheel.savepoints.record import read_record
 from millwheel.sinks import build_sink
 from millwheel.spec import PipelineFile, load_pipeline, resolve_params
 
@@ -68,7 +72,9 @@ class Driver:
             self._check_same_input(root, spec)
             self._say(f"The run on {root.address} was complete already, so nothing was done. Its summary:")
             return report(msgspec.convert(done, Summary), self._console, self._settings.summary)
-        self._prepare(root, spec)
+        refuse_saved(root.path)
+        former = self._begin(root, spec)
+        self._prepare(root, spec, former)
         summary = Running(self._settings, spec, root, self._console).run()
         if summary is None:
             return self._say(f"Stopped. The same command continues on the root {root.address} where this one stopped.")
@@ -83,16 +89,43 @@ class Driver:
                 "Give a new --root for new input."
             )
 
-    def _prepare(self, root: Root, spec: PipelineSpec) -> None:
+    def _begin(self, root: Root, spec: PipelineSpec) -> str:
+        """Check the pipeline against the state it finds; a new root begins with the savepoint that was named. Whose
+        results it may go on with, besides its own."""
+        begun = restored(root.path)
+        if not self._settings.from_savepoint:
+            check_same_root(root.path, spec, self._say)
+            return former_identity(begun) if begun is not None else ""
+        place = savepoint_folder(self._settings.from_savepoint)
+        record = read_record(place)
+        if begun is None and (root.used() or kept_blueprint(root.path) is not None):
+            raise SetupError(
+                f"The root {root.address} has a state of its own. Give a new --root for a run from the savepoint, or "
+                "leave --from-savepoint out to go on with what the root has."
+            )
+        if begun is not None and begun.name != record.name:
+            raise SetupError(f"The root {root.address} began with another savepoint than {place}. Give a new --root.")
+        if begun is None:
+            check_savepoint(record.blueprint, place, spec, self._say)
+            restore(record, place, root.path, root.address, spec)
+            self._say(f"The new root {root.address} begins with the savepoint {place} of {record.taken}.")
+        else:
+            check_same_root(root.path, spec, self._say)
+        return former_identity(record)
+
+    def _prepare(self, root: Root, spec: PipelineSpec, former: str) -> None:
         """What must be right, and lie in the root, before anything is started."""
         root.check_reach(spec, self._settings.far)
         root.probe(_ROOM_BYTES)
         for sink in spec.sinks:
-            build_sink(sink, spec.folder).check(str(root.identity))
+            built = build_sink(sink, spec.folder)
+            if former and hasattr(built, "adopt"):
+                built.adopt(former, str(root.identity))
+            built.check(str(root.identity))
         for sentence in changed_inputs(spec, root.path):
             self._say(f"Note: {sentence}; this run goes on with what the root began with.")
         keep_inputs(spec, root.path)
-        ship(self._settings.pipeline, self._settings.params, root.path)
+        ship(self._settings.pipeline, self._settings.params, root.path, blueprint_bytes(spec))
         root.share()
         root.clear_scratch()
 

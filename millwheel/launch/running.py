@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
@@ -25,11 +26,13 @@ from millwheel.errors import SetupError
 from millwheel.launch.base import Launcher, WorkerTemplate
 from millwheel.launch.processes import ProcessLauncher
 from millwheel.launch.progress import ProgressLine
+from millwheel.launch.restoring import write_tables
 from millwheel.launch.root import Root, RunInfo
 from millwheel.launch.services import Services, ServiceTemplate, ZooKeeperKeeper
 from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.launch.signals import StopSignals
 from millwheel.launch.spark import SparkLauncher, SparkSettings
+from millwheel.launch.stopping import StopAsked, on_stop
 from millwheel.launch.summary import Summary, summarize
 from millwheel.launch.supervisor import Supervisor
 from millwheel.launch.watch import Watch
@@ -66,7 +69,7 @@ class Running:
                 zookeeper = self._start_zookeeper(stack)
                 self._claim(zookeeper)
                 self._note(zookeeper, before_s)
-                watcher = self._start_watcher(zookeeper, stack)
+                watcher = self._start_watcher(zookeeper, stack, signals.requested.set)
                 self._start_services(zookeeper, stack)
                 launcher = self._start_workers(zookeeper, stack)
                 signals.catch()
@@ -108,6 +111,7 @@ class Running:
                     f"The root {self._root.address} holds journals, but ZooKeeper at {zookeeper} has no range tables "
                     "for it: its data was lost, or it is another server. Name the one that this root was used with"
                 )
+            write_tables(self._root.path, coordination, list(self._graph.nodes))
         finally:
             coordination.close()
 
@@ -117,9 +121,10 @@ class Running:
         where = (zookeeper, os.getpid(), round(seconds, 3), self._settings.security)
         self._root.write_run(RunInfo(identity.pipeline, identity.instance, *where))
 
-    def _start_watcher(self, zookeeper: str, stack: ExitStack) -> StatusWatcher:
+    def _start_watcher(self, zookeeper: str, stack: ExitStack, stop: Callable[[], None]) -> StatusWatcher:
         security = load_security(self._settings.security, "client")
-        watcher = StatusWatcher(lambda: self._connect(zookeeper), security)
+        mine = StopAsked(self._root.identity.instance, os.getpid())
+        watcher = StatusWatcher(lambda: self._connect(zookeeper), security, on_stop(mine, stop))
         stack.callback(watcher.stop)
         watcher.start()
         return watcher

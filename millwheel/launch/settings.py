@@ -25,6 +25,7 @@ class RunSettings:
     ``spark_master`` "" executors on this machine. ``submitted`` is True when spark-submit has chosen the master.
     ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes serve on,
     ``security`` the folder with certificates and token ("": none, which only the loopback may have).
+    ``from_savepoint`` is the folder of the savepoint that a new root begins with.
     """
 
     pipeline: str
@@ -39,6 +40,7 @@ class RunSettings:
     summary: str = ""
     listen: str = LOOPBACK
     security: str = ""
+    from_savepoint: str = ""
     worker_module: str = WORKER_MODULE
 
     @property

@@ -26,6 +26,8 @@ ENTRY_FILE = "entry"
 """Holds what is to be loaded (``visits.py:visits``) when it is not ``pipeline.yaml``."""
 ORIGIN_FILE = "origin"
 """Holds the folder the pipeline came from, which literal relative paths in it are relative to."""
+BLUEPRINT_FILE = ".blueprint.json"
+"""Holds what of the pipeline concerns its state."""
 HOME_FILE = ".home"
 """Holds the folder for what the pipeline keeps beside its root, when the root is no folder."""
 DATA_FILE_LIMIT_BYTES = 1_000_000
@@ -33,9 +35,9 @@ TOTAL_LIMIT_BYTES = 50_000_000
 _SKIPPED = re.compile(r"\.|__pycache__$|.*\.egg-info$|node_modules$|venv$")
 
 
-def ship(pipeline: str | Path, params: Mapping[str, str], root: Path) -> Path:
+def ship(pipeline: str | Path, params: Mapping[str, str], root: Path, blueprint: bytes = b"") -> Path:
     """Copy the pipeline (``p.yaml``, ``p.py`` or ``p.py:name``) below the root and return the copy's folder. Replaces
-    what an earlier run shipped.
+    what an earlier run shipped. ``blueprint`` is what a later run compares its pipeline with ("": nothing).
 
     Raises SetupError when there is more Python than a pipeline can have (it lies in the wrong folder).
     """
@@ -54,6 +56,8 @@ def ship(pipeline: str | Path, params: Mapping[str, str], root: Path) -> Path:
     values = resolve_params(str(pipeline), params, os.environ, os.getcwd())
     write_atomically(staged / PARAMS_FILE, msgspec.json.encode(values))
     write_atomically(staged / ORIGIN_FILE, str(file.resolve().parent).encode())
+    if blueprint:
+        write_atomically(staged / BLUEPRINT_FILE, blueprint)
     shutil.rmtree(target, ignore_errors=True)
     os.replace(staged, target)
     return target

@@ -11,6 +11,7 @@ import msgspec
 from millwheel.adapters.grpc_security import Security
 from millwheel.adapters.injector_client import fetch_status
 from millwheel.errors import MillwheelError
+from millwheel.launch.stopping import STOP
 from millwheel.launch.stragglers import Member, read_members
 from millwheel.launch.summary import ClusterView, NodeView
 from millwheel.pb import injector_pb2
@@ -26,10 +27,16 @@ class _Address(msgspec.Struct):
 
 class StatusWatcher:
     """Follows the leading injector. ``latest`` is the newest answer, None before the first, and ``workers``
-    are those that are members now."""
+    are those that are members now. ``stop_asked`` is told whoever wants the driver to stop."""
 
-    def __init__(self, coordination: Callable[[], Coordination], security: Security | None = None) -> None:
+    def __init__(
+        self,
+        coordination: Callable[[], Coordination],
+        security: Security | None = None,
+        stop_asked: Callable[[Mapping[str, bytes]], None] | None = None,
+    ) -> None:
         self._security = security
+        self._stop_asked = stop_asked
         self._connect = coordination
         self._address = ""
         self._lost = threading.Event()
@@ -60,6 +67,8 @@ class StatusWatcher:
         session.on_lost(self._lost.set)
         session.watch_members(LEADER_ROLE, self._leader_changed)
         session.watch_members("workers", self._workers_changed)
+        if self._stop_asked is not None:
+            session.watch_members(STOP, self._stop_asked)
         try:
             while not self._stop.wait(_INTERVAL_S) and not self._lost.is_set():
                 self._ask()

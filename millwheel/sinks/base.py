@@ -82,6 +82,9 @@ class Sink(Protocol):
     rows of the shard and replaces the cut before; publishing an older cut must never replace a newer one, and after
     ``sweep`` nothing that an older owner prepared may be published any more. ``publish`` raises
     :class:`LostError` when what was prepared is gone.
+
+    A method is optional, too: ``adopt(former, identity)``, called before :meth:`check` when the run begins with the
+    savepoint with which the run on the root ``former`` has ended. What that has written may become ours then.
     """
 
     flush_us: int

@@ -33,7 +33,7 @@ from millwheel.sinks.base import Cut, SinkRecord, SinkWriter
 from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.csv_rows import CsvRows
 from millwheel.sinks.latest import LatestWriter
-from millwheel.sinks.marker import HIDDEN, claim
+from millwheel.sinks.marker import HIDDEN, adopt, claim
 from millwheel.sinks.parquet_rows import ParquetRows
 from millwheel.sinks.rows import frame_of, json_lines, json_lines_of, rows_of
 from millwheel.sinks.wording import in_words
@@ -143,6 +143,10 @@ class FilesSink:
     def check(self, identity: str) -> None:
         """See :class:`millwheel.sinks.base.Sink`. Creates the folder and marks it as this root's."""
         claim(self._files, self._folder, identity)
+
+    def adopt(self, former: str, identity: str) -> None:
+        """See :class:`millwheel.sinks.base.Sink`."""
+        adopt(self._files, self._folder, former, identity)
 
     def open(self, shard: str, token: int) -> SinkWriter:
         if self.keeps_latest:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from uuid import uuid4
 
-from millwheel.adapters.durable import create_if_absent, make_dirs, read_whole
+from millwheel.adapters.durable import create_if_absent, make_dirs, read_whole, write_new
 from millwheel.adapters.files import Files
 from millwheel.errors import SetupError
 from millwheel.sinks.wording import in_words
@@ -30,6 +31,20 @@ def claim(files: Files, folder: str, identity: str) -> None:
     except OSError as ex:
         # What may pass later must not begin now: a run that cannot write its results helps nobody.
         raise SetupError(str(in_words(ex, f"write results to {folder}"))) from ex
+
+
+def adopt(files: Files, folder: str, former: str, identity: str) -> None:
+    """Results of the root ``former``, which ended with the savepoint that ``identity`` began with, become those of
+    ``identity``: it goes on where they end. Anybody else's stay theirs."""
+    hidden = f"{folder}/{HIDDEN}"
+    try:
+        if files.exists(f"{hidden}/{_MARKER}") and read_whole(files, f"{hidden}/{_MARKER}") == former.encode():
+            temporary = f"{hidden}/{_MARKER}.{uuid4().hex}"
+            write_new(files, temporary, identity.encode())
+            files.rename(temporary, f"{hidden}/{_MARKER}")
+            files.sync_dir(hidden)
+    except OSError as ex:
+        raise SetupError(str(in_words(ex, f"go on with the results in {folder}"))) from ex
 
 
 def _refuse_results(folder: str, names: list[str]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from millwheel.adapters.durable import remove_tree
 from millwheel.core.codec import decode_batch, encode_batch
+from millwheel.core.orders import Answer, Order, Standing
 from millwheel.core.table import ShardEntry
 from millwheel.core.times import MAX_TIME
 from millwheel.core.watermark import ShardReport
@@ -27,6 +28,19 @@ if TYPE_CHECKING:
     from millwheel.testing.memory_cluster import MemoryCluster
 
 Work = Callable[[], None]
+
+
+class _NoSavepoints:
+    """A pipeline under test is never asked for a savepoint."""
+
+    def answer(self, answer: Answer) -> None: ...
+
+    def withdraw(self) -> None: ...
+
+    def checkpoint_path(self, order: Order, shard: str) -> str:
+        return ""
+
+    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None: ...
 
 
 class MemoryWorker:
@@ -48,7 +62,7 @@ class MemoryWorker:
         self._journal = journals.create(name)
         self._recovering = Recovering(storage.stores(name), snapshots, journals, self._scratch)
         self._publishing = Publishing(snapshots, lambda: None)
-        ports = WorkerPorts(cluster.clock, self, self, self, self, self, self)
+        ports = WorkerPorts(cluster.clock, self, self, self, self, self, self, _NoSavepoints())
         pace = SnapshotPace(cluster.options.snapshot_bytes)
         limits = RuntimeLimits(report_us=0, retry_lane_us=0, load_us=MAX_TIME, snapshots=pace)
         self._runtime = WorkerRuntime(name, cluster.graph, cluster.make_shard, ports, limits)

@@ -6,17 +6,21 @@ import queue
 import shutil
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
+from millwheel.core.orders import ANSWERS, Answer, Order, Standing, encode
 from millwheel.core.table import ShardEntry
-from millwheel.ports import Journals, JournalWriter, Snapshots, StateStores
+from millwheel.errors import ConflictError, UnavailableError
+from millwheel.ports import Coordination, Journals, JournalWriter, Snapshots, StateStores
 from millwheel.workers import events as ev
 from millwheel.workers.recovery import recover
 from millwheel.workers.sink import Publication
 
 Post = Callable[[ev.Event], None]
+_ANSWER_TRIES = 5
 
 _AT_ONCE_BYTES = 64 << 10
 _SLOW_WRITE_S, _SLOW_PAUSE_S = 0.005, 1.0
@@ -179,6 +183,83 @@ class PublishThread:
         while True:
             publication = self._queue.get()
             self._post(publication.carried_out())
+
+
+@dataclass(slots=True)
+class Desk:
+    """What we say to orders: members of a role, each under a name of its own. A name that may or may not have been
+    taken is never used again; saying a thing twice is the same as saying it once."""
+
+    coordination: Coordination
+    incarnation: str
+    said: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def say(self, answer: Answer) -> None:
+        """Become a member that says it. Gives up after a few tries: then whoever waits gives up, too."""
+        for _ in range(_ANSWER_TRIES):
+            self.count += 1
+            name = f"{answer.savepoint}-{answer.number}.{self.incarnation}.{self.count}"
+            self.said.append(name)
+            with suppress(UnavailableError, ConflictError):
+                self.coordination.join(ANSWERS, name, encode(answer))
+                return
+
+    def withdraw(self) -> None:
+        """Leave, as far as we can; the rest goes with our session."""
+        while self.said:
+            with suppress(UnavailableError):
+                self.coordination.leave(ANSWERS, self.said[-1])
+            self.said.pop()
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """Copies checkpoints to savepoints. ``guard`` raises when we are fenced: then what we hold is not the shard."""
+
+    at: Callable[[str], Snapshots]
+    guard: Callable[[], None]
+
+    def save(self, order: Order, shard: str, standing: Standing, path: str, post: Post) -> None:
+        """Copy one, and say how it went."""
+        problem = ""
+        try:
+            self.at(order.place).publish(shard, standing.token, standing.commit, path, self.guard)
+        except Exception as ex:  # whoever ordered the savepoint says so, and the pipeline goes on
+            problem = f"shard {shard} cannot be copied to {order.place}: {ex}"
+        post(ev.ShardSaved(order, shard, standing, problem))
+
+
+class SavepointThread:
+    """Answers to orders, and the copies that they ask for, one after the other."""
+
+    def __init__(self, copying: Copying, desk: Desk, scratch: str, post: Post) -> None:
+        self._copying = copying
+        self._desk = desk
+        self._scratch = Path(scratch)
+        self._post = post
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="savepoints", daemon=True).start()
+
+    def answer(self, answer: Answer) -> None:
+        self._queue.put(lambda: self._desk.say(answer))
+
+    def withdraw(self) -> None:
+        self._queue.put(self._desk.withdraw)
+
+    def checkpoint_path(self, order: Order, shard: str) -> str:
+        return str(self._scratch / f"savepoint-{order.name}-{shard}")
+
+    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None:
+        def work() -> None:
+            self._copying.save(order, shard, standing, path, self._post)
+            shutil.rmtree(path, ignore_errors=True)
+
+        self._queue.put(work)
+
+    def _run(self) -> None:
+        while True:
+            self._queue.get()()
 
 
 class SnapshotThread:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millwheel.core.column_batch import AnyBatch
+from millwheel.core.orders import Order, Standing
 from millwheel.core.table import RangeTable, ShardEntry
 from millwheel.ports import StateStore
 
@@ -161,6 +162,23 @@ class MasterAttached:
 @dataclass(frozen=True, slots=True)
 class SessionLost:
     """Our membership is gone; the journal's seal decides, but there is no point in going on."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrdersChanged:
+    """The orders that stand, by name, as they were written (see :mod:`millwheel.core.orders`)."""
+
+    members: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSaved:
+    """The copy of a shard stands in a savepoint, or ``problem`` says why not."""
+
+    order: Order
+    shard: str
+    standing: Standing
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from millwheel.core.spec import StreamSpec
 from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text
 from millwheel.ports import StateStore
 from millwheel.workers.source import uncarriable
+from millwheel.workers.source_end import SourceEnd
 from millwheel.workers.timestamps import Timestamps
 from millwheel.workers.turn import Hold, Turn
 
@@ -40,18 +41,26 @@ class InjectionOperator:
         data = store.get(_PLACE)
         self._max_timestamp = Position().max_timestamp if data is None else decode_position(data).max_timestamp
         self._heard_at = now
+        self._end = SourceEnd(store)
+
+    @property
+    def paused(self) -> bool:
+        """True while nothing is taken; whoever injects waits."""
+        return self._end.reads_nothing
 
     def appetite(self, waiting: int, now: int, watermark: int) -> int:
-        return waiting
+        return 0 if self.paused else waiting
 
     def wakes_at(self, now: int) -> int:
-        return MAX_TIME
+        return now if self._end.due(True) else MAX_TIME
 
     def due_at(self) -> int:
         return MAX_TIME
 
     def run(self, turn: Turn) -> None:
         floor = max(self.hold(turn.now).at, MIN_TIME)
+        if self._end.due(True):
+            self._end.commit(turn)
         for arrival in turn.arrivals:
             self._heard_at = turn.now
             route: Any = arrival.route
@@ -94,7 +103,18 @@ class InjectionOperator:
     def durable(self, number: int, now: int) -> None:
         pass
 
+    def rest(self, wanted: bool, now: int) -> None:
+        """Take nothing while it is wanted. The time of a rest does not count as silence."""
+        self._heard_at += self._end.rest(wanted, now)
+
+    def finish(self) -> None:
+        """Take nothing more, for ever."""
+        self._end.finishing = True
+
     def hold(self, now: int) -> Hold:
+        if self._end.ended:
+            return Hold()
+        now = self._end.time(now)
         silent = now - self._heard_at
         idle = self._spec.idle_after_us is not None and silent > self._spec.idle_after_us
         if self._max_timestamp == MIN_TIME:

@@ -98,7 +98,9 @@ class KeyedState:
     def expire(self, tag: str, at: int) -> None:
         """The system's own timer of the current key has come due: remove what was not written for its time to live."""
         self.timestamp = at
-        self.handles[tag[len(TTL_TAG) :]].expire(at)
+        handle = self.handles.get(tag[len(TTL_TAG) :])
+        if handle is not None:  # else the class has lost the declaration since
+            handle.expire(at)
 
     def describe(self) -> dict[str, Any]:
         """The state of the current key as plain data, for a dead letter."""

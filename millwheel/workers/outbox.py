@@ -212,6 +212,16 @@ class Outbox:
                 return f"production {oldest.channel}#{oldest.number}, not yet applied by {lane.target}"
         return f"production {oldest.channel}#{oldest.number}, not yet durable"
 
+    @property
+    def has_done(self) -> bool:
+        """True while the end of something that all consumers have applied is not with a commit."""
+        return bool(self._done)
+
+    @property
+    def unfinished(self) -> int:
+        """How many chunks are on their way, or done and their end not with a commit."""
+        return len(self._open) + len(self._done)
+
     def busy(self) -> bool:
         """True while anything waits for an ack."""
         return bool(self._open)

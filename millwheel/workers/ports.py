@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from millwheel.core.orders import Answer, Order, Standing
 from millwheel.core.table import ShardEntry
 from millwheel.core.watermark import ShardReport
 from millwheel.ports import Clock
@@ -77,6 +78,22 @@ class MasterLine(Protocol):
         """(shard, token, records processed here, µs spent) of every shard."""
 
 
+class Savepoints(Protocol):
+    """Copies of shards outside the root, and the line to whoever ordered them."""
+
+    def answer(self, answer: Answer) -> None:
+        """Say how far we are with an order."""
+
+    def withdraw(self) -> None:
+        """Take back all answers: their order is over."""
+
+    def checkpoint_path(self, order: Order, shard: str) -> str:
+        """Where the loop writes the checkpoint of a shard."""
+
+    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None:
+        """Copy a checkpoint to the place of the order, in the background: ShardSaved."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerPorts:
     """Everything outside the loop."""
@@ -88,3 +105,4 @@ class WorkerPorts:
     snapshots: SnapshotQueue
     reports: Reports
     master: MasterLine
+    savepoints: Savepoints

@@ -8,7 +8,7 @@ import os
 import queue
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -16,10 +16,19 @@ from uuid import uuid4
 from millwheel.adapters.clock import SteadyClock, SystemClock
 from millwheel.adapters.grpc_security import Security
 from millwheel.adapters.injector_client import InjectorClient
+from millwheel.core.orders import ORDERS
 from millwheel.ports import Coordination, Journals, Snapshots, StateStores
 from millwheel.workers import events as ev
 from millwheel.workers.assembly import Assembly
-from millwheel.workers.background import JournalThread, PublishThread, RecoveryThread, SnapshotThread
+from millwheel.workers.background import (
+    Copying,
+    Desk,
+    JournalThread,
+    PublishThread,
+    RecoveryThread,
+    SavepointThread,
+    SnapshotThread,
+)
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.runtime import RuntimeLimits, WorkerRuntime
 from millwheel.workers.server import GrpcTransport, MasterReports, WorkerService, serve
@@ -42,11 +51,12 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStorage:
-    """The durable store and the local one."""
+    """The durable store and the local one. ``savepoints`` opens the snapshots of a savepoint by its folder."""
 
     journals: Journals
     snapshots: Snapshots
     stores: StateStores
+    savepoints: Callable[[str], Snapshots]
 
 
 class WorkerProcess:
@@ -72,6 +82,7 @@ class WorkerProcess:
         )
         scratch, post = settings.scratch, self._events.put
         assembly.publish_aside(PublishThread(post).publish)
+        copying = Copying(storage.savepoints, self._journal.check)
         ports = WorkerPorts(
             clock=self._clock,
             transport=self._transport,
@@ -80,6 +91,7 @@ class WorkerProcess:
             snapshots=SnapshotThread(storage.snapshots, scratch, self._journal.check, post),
             reports=self._injector,
             master=MasterReports(self._service),
+            savepoints=SavepointThread(copying, Desk(coordination, self.incarnation), scratch, post),
         )
         self._runtime = WorkerRuntime(self.incarnation, assembly.graph, assembly.make_shard, ports, RuntimeLimits())
 
@@ -97,6 +109,7 @@ class WorkerProcess:
         self._coordination.watch_members("injector-leader", self._injector_moved)
         self._coordination.watch_members("workers", self._workers_changed)
         self._coordination.watch_tables(lambda table: self._events.put(ev.TableChanged(table)))
+        self._coordination.watch_members(ORDERS, lambda members: self._events.put(ev.OrdersChanged(members)))
         data = {"address": address, "host": socket.gethostname(), "slot": self._settings.slot, "pid": os.getpid()}
         self._coordination.join("workers", self.incarnation, json.dumps(data).encode())
         try:

@@ -15,7 +15,7 @@ from typing import Any
 from millwheel.core.graph import Graph
 from millwheel.core.records import Batch
 from millwheel.core.table import ShardEntry
-from millwheel.core.times import MAX_TIME, SECOND
+from millwheel.core.times import SECOND
 from millwheel.core.watermark import ShardReport, Watermarks
 from millwheel.errors import FencedError, SetupError
 from millwheel.workers import events as ev
@@ -26,6 +26,7 @@ from millwheel.workers.outbox import Send
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.prepared import Prepared
 from millwheel.workers.routing import TableRouter
+from millwheel.workers.savepoints import SavepointPart
 from millwheel.workers.served import InjectRoute, LocalRoute, Served
 from millwheel.workers.shard import Shard
 from millwheel.workers.snapshots import SnapshotPace, SnapshotPolicy
@@ -66,6 +67,7 @@ class WorkerRuntime:
         self._addresses: dict[str, str] = {}
         self._watermarks = Watermarks()
         self._snapshots = SnapshotPolicy(ports.snapshots, ports.journal, limits.snapshots)
+        self._savepoints = SavepointPart(ports.savepoints)
         self._commits = CommitGroups(ports.journal, self._snapshots, self._complete)
         self._stopping = False
         self._joined = False
@@ -92,6 +94,8 @@ class WorkerRuntime:
             ev.MasterAttached: self._on_master_attached,
             ev.SessionLost: self._on_session_lost,
             ev.StopAsked: self._on_stop,
+            ev.OrdersChanged: self._on_orders,
+            ev.ShardSaved: lambda event, now: self._savepoints.saved(event),
         }
 
     # --- the step ----------------------------------------------------------------------------------------
@@ -113,6 +117,7 @@ class WorkerRuntime:
         self._report(now)
         self._snapshots.step(now, [(s.shard, s.leaving) for s in self._served.values()])
         self._release_leaving()
+        self._savepoints.step(self._served, now)
         self._ports.transport.flush()
         return self._next_wake(now)
 
@@ -132,8 +137,8 @@ class WorkerRuntime:
 
     def _run_shards(self, shards: Iterable[Served], now: int) -> None:
         clock, patient = self._ports.clock, bool(self._commits)
-        for served in shards:
-            if served.leaving or not served.live or not served.shard.runnable(now, patient):
+        for served in shards if not self._savepoints.holding else ():
+            if served.leaving or not served.live or not self._savepoints.runnable(served.shard, now, patient):
                 continue
             started = clock.monotonic_us()
             prepared = served.shard.run(now)
@@ -199,11 +204,8 @@ class WorkerRuntime:
 
     def _retry_lanes(self, now: int) -> None:
         for served in self._served.values():
-            if not served.stalled:
-                continue
-            for lane in [lane for lane, at in served.stalled.items() if at <= now]:
-                del served.stalled[lane]
-                served.shard.outbox.restart(*lane)
+            if served.stalled:
+                served.retry(now)
 
     # --- events: traffic ---------------------------------------------------------------------------------
 
@@ -324,6 +326,7 @@ class WorkerRuntime:
         served = self._served[name] = Served(shard, event.node, self._graph.roots(event.node))
         served.follow(self._watermarks, self._graph)
         self._snapshots.opened(shard, now)
+        self._savepoints.opened(shard, now)
         self._follow(event.node, self._entries[name])
         self._next_report = 0
         self._unreported = True
@@ -379,6 +382,9 @@ class WorkerRuntime:
     def _on_stop(self, event: ev.StopAsked, now: int) -> None:
         self._stopping = True
 
+    def _on_orders(self, event: ev.OrdersChanged, now: int) -> None:
+        self._savepoints.ordered(event.members, self._served, now)
+
     # --- reporting ---------------------------------------------------------------------------------------
 
     def _report(self, now: int) -> None:
@@ -420,13 +426,7 @@ class WorkerRuntime:
             wakes += served.stalled.values()
             if not served.live:
                 continue
-            shard = served.shard
             if not self._stopping and not served.leaving:
-                wakes.append(now if shard.runnable(now, patient) else _later(shard.wakes_at(now), now))
-            wakes.append(shard.next_straggler())
+                wakes.append(self._savepoints.wakes_at(served.shard, now, patient))
+            wakes.append(served.shard.next_straggler())
         return min(wakes)
-
-
-def _later(at: int, now: int) -> int:
-    """A wake-up that is due but cannot run yet (its commits are in flight) waits for their event."""
-    return at if at > now else MAX_TIME

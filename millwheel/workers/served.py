@@ -62,3 +62,9 @@ class Served:
             self.ended = True
             shard.sources_ended()
         return rose
+
+    def retry(self, now: int) -> None:
+        """Send again on the lanes whose time has come."""
+        for lane in [lane for lane, at in self.stalled.items() if at <= now]:
+            del self.stalled[lane]
+            self.shard.outbox.restart(*lane)

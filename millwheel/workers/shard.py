@@ -352,6 +352,13 @@ class Shard:
         if ended := getattr(self.operator, "sources_ended", None):
             ended()
 
+    def unrest(self) -> int:
+        """How much of what came is unfinished: arrivals, commits, productions, and what is not yet visible outside. A
+        source at rest lets arrivals wait: nobody was told that they were taken."""
+        waiting = 0 if getattr(self.operator, "paused", False) else len(self._inbox)
+        unseen: int = getattr(self.operator, "unrest", int)()
+        return waiting + len(self._progress.in_flight) + self.outbox.unfinished + unseen
+
     def forget_old_ids(self) -> None:
         """Drop duplicate marks that the watermark has left behind."""
         if self._seen is not None and self.input_watermark > MIN_TIME:

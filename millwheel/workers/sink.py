@@ -83,6 +83,7 @@ class SinkOperator:
         self._published: list[int] = []
         self._retry_at = MAX_TIME
         self._durable = 0
+        self._resting = False
         self.latencies_ms: list[float] = []
         self._next_number = self._recover(shard.store)
 
@@ -90,10 +91,12 @@ class SinkOperator:
         self._waiting_since = min(self._waiting_since, now)
         if self._aside is not None and len(self._pending) >= _ON_THEIR_WAY:
             return 0
-        full = waiting >= self._cut_records or watermark == MAX_TIME
+        full = waiting >= self._cut_records or watermark == MAX_TIME or self._resting
         return self._cut_records if full or now >= self._waiting_since + self._flush_us else 0
 
     def wakes_at(self, now: int) -> int:
+        if self._resting and self._published:
+            return now
         flush_at = self._waiting_since + self._flush_us if self._waiting_since < MAX_TIME else MAX_TIME
         return min(flush_at, self._retry_at)
 
@@ -134,6 +137,14 @@ class SinkOperator:
             return Hold()
         first = self._pending[0]
         return Hold(min(cut.min_timestamp for cut in self._pending), f"cut {first.number}, not yet published")
+
+    def rest(self, wanted: bool, now: int) -> None:
+        """While it is wanted, no record waits for its cut to fill up, and receipts go once their cuts are visible."""
+        self._resting = wanted
+
+    def unrest(self) -> int:
+        """How many cuts are not visible, or not forgotten."""
+        return len(self._pending) + len(self._published)
 
     def close(self) -> None:
         self._writer.close()

@@ -29,6 +29,7 @@ from millwheel.sources.base import FrameChunk, Partition, Reader, Source
 from millwheel.workers.outbox import Chunk
 from millwheel.workers.productions import earliest_of
 from millwheel.workers.routing import Fanout
+from millwheel.workers.source_end import SourceEnd
 from millwheel.workers.source_frames import ReadSize, sort_frame
 from millwheel.workers.timestamps import Timestamps, column_of
 from millwheel.workers.turn import Hold, Turn, plain_letter
@@ -94,13 +95,16 @@ class SourceOperator:
         self._list_us: int = getattr(parts.source, "list_us", _LIST_EVERY_US)
         self._listed_at = -self._list_us
         self._awaiting_commit = False
+        self._end = SourceEnd(store)
         self._list(now)
 
     def appetite(self, waiting: int, now: int, watermark: int) -> int:
         return 0
 
     def wakes_at(self, now: int) -> int:
-        if self._awaiting_commit:
+        if self._end.due(self._idle_lanes()):
+            return now
+        if self._awaiting_commit or self._end.reads_nothing:
             return MAX_TIME
         polls = [part.next_poll for part in self._known.values() if not part.read_all]
         if not self._parts.source.bounded:
@@ -112,6 +116,10 @@ class SourceOperator:
 
     def run(self, turn: Turn) -> None:
         self._settle(turn)
+        if self._end.due(self._idle_lanes()):
+            self._end.commit(turn)
+        if self._end.reads_nothing:
+            return
         if not self._parts.source.bounded and turn.now >= self._listed_at + self._list_us:
             self._list(turn.now)
         ready = [part for part in self._known.values() if not part.read_all and part.next_poll <= turn.now]
@@ -121,7 +129,23 @@ class SourceOperator:
     def durable(self, number: int, now: int) -> None:
         self._awaiting_commit = False
 
+    def rest(self, wanted: bool, now: int) -> None:
+        """Read nothing while it is wanted. The time of a rest counts for no partition as silence."""
+        passed = self._end.rest(wanted, now)
+        for part in self._known.values():
+            part.heard_at += passed
+
+    def finish(self) -> None:
+        """Read nothing more, for ever: what was read so far is all there is."""
+        self._end.finishing = True
+
+    def _idle_lanes(self) -> bool:
+        return not any(part.outstanding for part in self._known.values())
+
     def hold(self, now: int) -> Hold:
+        if self._end.ended:
+            return Hold()
+        now = self._end.time(now)
         holds = [self._hold_of(part, now) for part in self._known.values()]
         if not holds and not self._parts.source.bounded:
             return Hold(IDLE_TIME, "no partition yet")

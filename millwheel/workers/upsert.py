@@ -92,6 +92,7 @@ class UpsertOperator:
         self._pending: _Pending | None = None
         self._retry_at = MAX_TIME
         self._durable = 0
+        self._resting = False
         self.latencies_ms: list[float] = []
         self._writer.sweep([])
         known = store.get(CUTS)
@@ -105,6 +106,8 @@ class UpsertOperator:
     def wakes_at(self, now: int) -> int:
         if self._pending is not None:
             return self._retry_at
+        if self._resting and self._unseen.since < MAX_TIME:
+            return now
         return self._unseen.since + self._wait_us() if self._unseen.since < MAX_TIME else MAX_TIME
 
     def sources_ended(self) -> None:
@@ -139,6 +142,14 @@ class UpsertOperator:
             waiting = min(waiting, self._pending.unseen.min_timestamp)
         return Hold() if waiting == MAX_TIME else Hold(waiting, "rows that are not visible yet")
 
+    def rest(self, wanted: bool, now: int) -> None:
+        """While it is wanted, rows become visible at once."""
+        self._resting = wanted
+
+    def unrest(self) -> int:
+        """1 while rows are not visible."""
+        return int(self._pending is not None or self._unseen.since < MAX_TIME)
+
     def close(self) -> None:
         self._writer.close()
 
@@ -146,7 +157,7 @@ class UpsertOperator:
         return self._flush_us * max(1, self._rows // ROWS_PER_FLUSH)
 
     def _is_time(self, turn: Turn) -> bool:
-        return turn.watermark == MAX_TIME or turn.now >= self._unseen.since + self._wait_us()
+        return self._resting or turn.watermark == MAX_TIME or turn.now >= self._unseen.since + self._wait_us()
 
     def _write(self, turn: Turn) -> None:
         records = [read_row(data) for _, data in turn.overlay.scan(ROW)]

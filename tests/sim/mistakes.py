@@ -24,31 +24,33 @@ class Mutation:
     within: int
     faults: frozenset[str] = ALL_FAULTS
     workload: str = ""
+    savepoint: bool = False
 
     def cases(self) -> Iterator[Case]:
         """The runs of which one must fail."""
         for seed in range(1, self.within + 1):
-            yield Case(seed, self.faults, self.workload)
+            yield Case(seed, self.faults, self.workload, savepoint=self.savepoint)
 
 
 MUTATIONS: dict[str, Mutation] = {}
 
 
 def mistake(
-    within: int, faults: str = "", workload: str = ""
+    within: int, faults: str = "", workload: str = "", savepoint: bool = False
 ) -> Callable[[Callable[[], Context]], Callable[[], Context]]:
     """Enlist a mutation."""
 
     def enlist(make: Callable[[], Context]) -> Callable[[], Context]:
         name = make.__name__
-        MUTATIONS[name] = Mutation(name, make, within, frozenset(faults.split()) or ALL_FAULTS, workload)
+        kinds = frozenset(faults.split()) - {"none"} if faults else ALL_FAULTS
+        MUTATIONS[name] = Mutation(name, make, within, kinds, workload, savepoint)
         return make
 
     return enlist
 
 
 @contextmanager
-def replaced(owner: Any, name: str, wrong: Callable[..., Any]) -> Iterator[None]:
+def replaced(owner: Any, name: str, wrong: Any) -> Iterator[None]:
     right = getattr(owner, name)
     setattr(owner, name, wrong)
     try:

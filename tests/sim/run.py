@@ -6,10 +6,11 @@ import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.sim.faults import ALL_FAULTS, Fault, plan, schedule
 from tests.sim.kernel import SECOND, START_US, Event, Failure, Simulation
+from tests.sim.savepoints import Savepoints
 from tests.sim.workloads import BY_NAME, WORKLOADS
 from tests.sim.world import Refused, Shape, World
 
@@ -20,13 +21,14 @@ _LIVENESS_US = 60 * SECOND
 @dataclass(frozen=True, slots=True)
 class Case:
     """What to run. ``keep`` are the numbers of the planned faults that happen (None: all); ``size`` scales
-    the input."""
+    the input. ``savepoint``: savepoints are taken, and a second cluster goes on from one of them."""
 
     seed: int
     faults: frozenset[str] = field(default=ALL_FAULTS)
     workload: str = ""
     keep: tuple[int, ...] | None = None
     size: float = 1.0
+    savepoint: bool = False
 
     def planned(self) -> list[Fault]:
         """The faults that happen."""
@@ -42,6 +44,8 @@ class Case:
             words.append(f"--workload {self.workload}")
         if self.keep is not None:
             words.append(f"--keep {','.join(map(str, self.keep)) or 'none'}")
+        if self.savepoint:
+            words.append("--savepoint")
         if self.size != 1.0:
             words.append(f"--size {self.size}")
         return " ".join(words)
@@ -68,7 +72,11 @@ def simulate(case: Case) -> Result:
     with _chance_of_the_system(case.seed):
         try:
             sim.trace(f"{name} on {shape}")
-            _run(World(sim, workload, shape), case)
+            savepoints = Savepoints(case.seed) if case.savepoint else None
+            world = World(sim, workload, shape, savepoints)
+            _run(world, case)
+            if savepoints is not None and savepoints.taken is not None:
+                _run(savepoints.taken.resumed(sim, workload), replace(case, faults=frozenset()))
         except Refused as ex:
             refused = str(ex)
         except Failure as ex:
@@ -93,7 +101,8 @@ def _run(world: World, case: Case) -> None:
 def _phases(world: World, case: Case) -> None:
     faults = case.planned()
     schedule(world, faults)
-    if faults:
+    world.savepoints.schedule(world)
+    if faults or world.savepoints.wanted:
         world.sim.run(lambda: False, _SAFETY_US)
     world.heal()
     if not world.sim.run(world.drained, _LIVENESS_US):

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from millwheel.adapters.durable import remove_tree
 from millwheel.adapters.journal_files import FileJournals
 from millwheel.adapters.snapshot_files import FileSnapshots
+from millwheel.core.orders import Standing
 from millwheel.errors import ConflictError, FencedError, UnavailableError
 from millwheel.ports import Manifest
 from tests.fakes.memory_disk import MemoryDisk
@@ -28,13 +29,19 @@ class Storage(Protocol):
 
     def journals(self, process: Process) -> Any: ...
 
-    def snapshots(self, process: Process) -> Any: ...
+    def snapshots(self, process: Process, root: str = ROOT) -> Any: ...
 
     def stores(self, process: Process) -> Any: ...
 
     def scratch(self, process: Process) -> str: ...
 
     def drop_checkpoint(self, path: str) -> None: ...
+
+    def saved(self, place: str, shard: str, standing: Standing) -> dict[bytes, bytes]:
+        """What a savepoint holds of a shard."""
+
+    def install(self, shard: str, standing: Standing, content: dict[bytes, bytes]) -> None:
+        """Let a new cluster find a snapshot."""
 
     def power_cut(self) -> None:
         """What was not synced is gone, but for as much of it as chance lets survive."""
@@ -71,8 +78,8 @@ class FileStorage:
     def journals(self, process: Process) -> FileJournals:
         return FileJournals(ROOT, self._form, self._segment_bytes, self._of(process))
 
-    def snapshots(self, process: Process) -> FileSnapshots:
-        return FileSnapshots(ROOT, self._of(process))
+    def snapshots(self, process: Process, root: str = ROOT) -> FileSnapshots:
+        return FileSnapshots(root, self._of(process))
 
     def stores(self, process: Process) -> MemoryStores:
         return MemoryStores(self._disk, self.scratch(process))
@@ -82,6 +89,18 @@ class FileStorage:
 
     def drop_checkpoint(self, path: str) -> None:
         remove_tree(self._disk, path)
+
+    def saved(self, place: str, shard: str, standing: Standing) -> dict[bytes, bytes]:
+        snapshots = FileSnapshots(place, self._disk)
+        manifest = snapshots.latest(shard)
+        assert manifest is not None
+        assert (manifest.token, manifest.last_commit) == (standing.token, standing.commit)
+        path = f"{ROOT}/scratch/saved-{shard}"
+        snapshots.restore(manifest, path)
+        return dict(MemoryStores(self._disk, f"{ROOT}/scratch/opened").open(shard, path).scan(b""))
+
+    def install(self, shard: str, standing: Standing, content: dict[bytes, bytes]) -> None:
+        raise AssertionError("a second cluster has the model of a store")
 
     def power_cut(self) -> None:
         self._disk.crash(choose=lambda n: self._sim.delay(0, n))
@@ -174,8 +193,8 @@ class ModelStorage:
     def journals(self, process: Process) -> ModelJournals:
         return ModelJournals(self._sim, process, self._shared)
 
-    def snapshots(self, process: Process) -> ModelSnapshots:
-        return ModelSnapshots(self._sim, process, self._shared)
+    def snapshots(self, process: Process, root: str = ROOT) -> ModelSnapshots:
+        return ModelSnapshots(self._sim, process, self._shared, root)
 
     def stores(self, process: Process) -> ModelStores:
         return ModelStores(self._shared)
@@ -185,6 +204,15 @@ class ModelStorage:
 
     def drop_checkpoint(self, path: str) -> None:
         self._shared.checkpoints.pop(path, None)
+
+    def saved(self, place: str, shard: str, standing: Standing) -> dict[bytes, bytes]:
+        manifest, content = max(self._shared.snapshots[f"{place}:{shard}"], key=lambda pair: pair[0].number)
+        assert (manifest.token, manifest.last_commit) == (standing.token, standing.commit)
+        return content
+
+    def install(self, shard: str, standing: Standing, content: dict[bytes, bytes]) -> None:
+        manifest = Manifest(shard, 1, 0, standing.token, standing.commit, {})
+        self._shared.snapshots[shard] = [(manifest, dict(content))]
 
     def power_cut(self) -> None:
         pass
@@ -295,14 +323,18 @@ class ModelSnapshots:
     _sim: Simulation
     _process: Process
     _shared: _Shared
+    _root: str = ROOT
 
     def _wait(self, low: int, high: int) -> None:
         self._process.check()
         self._process.sleep(self._sim.delay(low, high))
         self._process.check()
 
+    def _place(self, shard: str) -> str:
+        return shard if self._root == ROOT else f"{self._root}:{shard}"
+
     def latest(self, shard: str) -> Manifest | None:
-        found = self._shared.snapshots.get(shard, [])
+        found = self._shared.snapshots.get(self._place(shard), [])
         return max((m for m, _ in found), key=lambda m: (m.token, m.last_commit, m.number), default=None)
 
     def publish(self, shard: str, token: int, last_commit: int, checkpoint: str, guard: Callable[[], None]) -> Manifest:
@@ -311,7 +343,7 @@ class ModelSnapshots:
         parent = self.latest(shard)
         if parent is not None and parent.token > token:
             raise ConflictError(shard)
-        manifests = self._shared.snapshots.setdefault(shard, [])
+        manifests = self._shared.snapshots.setdefault(self._place(shard), [])
         manifest = Manifest(
             shard, parent.number + 1 if parent else 1, parent.number if parent else 0, token, last_commit, {}
         )
@@ -320,14 +352,14 @@ class ModelSnapshots:
 
     def restore(self, manifest: Manifest, path: str) -> None:
         self._wait(200, 10_000)
-        kept = self._shared.snapshots[manifest.shard]
+        kept = self._shared.snapshots[self._place(manifest.shard)]
         found = next((dict(data) for m, data in kept if m.number == manifest.number), None)
         if found is None:
             raise UnavailableError(f"snapshot {manifest.number} of {manifest.shard} was collected")
         self._shared.checkpoints[path] = found
 
     def collect(self, shard: str) -> int:
-        kept = self._shared.snapshots.get(shard, [])
+        kept = self._shared.snapshots.get(self._place(shard), [])
         gone = sorted(kept, key=lambda pair: (pair[0].token, pair[0].last_commit, pair[0].number))[:-2]
         kept[:] = [pair for pair in kept if pair not in gone]
         return len(gone)

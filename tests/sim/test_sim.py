@@ -69,6 +69,11 @@ def test_what_went_wrong_once_does_not_again(seed: int) -> None:
     told(Case(seed, frozenset(faults.split()) - {"none"}, workload))
 
 
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_cluster_that_goes_on_from_a_savepoint_gives_the_results_of_one_that_was_never_interrupted(seed: int) -> None:
+    told(Case(seed, savepoint=True))
+
+
 @pytest.mark.parametrize("seed", [77, 82])
 def test_the_same_seed_gives_the_same_story(seed: int) -> None:
     first, second = simulate(Case(seed)), simulate(Case(seed))

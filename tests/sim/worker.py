@@ -11,12 +11,13 @@ import msgspec
 from millwheel.adapters.clock import SteadyClock
 from millwheel.adapters.report_desk import ReportDesk
 from millwheel.core.codec import decode_batch, encode_batch
+from millwheel.core.orders import ORDERS, Answer, Order, Standing
 from millwheel.core.watermark import ShardReport, Watermarks
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError
 from millwheel.master import events as mev
 from millwheel.pb import injector_pb2 as pb
 from millwheel.workers import events as ev
-from millwheel.workers.background import SEAL_CHECK_S, Publishing, Recovering, write_groups
+from millwheel.workers.background import SEAL_CHECK_S, Copying, Desk, Publishing, Recovering, write_groups
 from millwheel.workers.outbox import Send
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.runtime import WorkerRuntime
@@ -78,6 +79,7 @@ class SimWorker(Process):
             snapshots=SnapshotTask(self, Publishing(snapshots, journal.check), scratch),
             reports=InjectorLine(self),
             master=MasterLine(self),
+            savepoints=SavepointTask(self, journal.check, scratch),
         )
         assembly = world.workload.assembly(self.clock)
 
@@ -88,6 +90,8 @@ class SimWorker(Process):
         self.session.on_lost(lambda: self.post(ev.SessionLost()))
         self.session.watch_members("workers", self._workers_changed)
         self.session.watch_tables(lambda table: self.post(ev.TableChanged(table)))
+        if world.savepoints.wanted:
+            self.session.watch_members(ORDERS, lambda members: self.post(ev.OrdersChanged(members)))
         self.session.join("workers", self.name, _encode({"address": self.name, "host": f"h{self.slot}"}))
         self._loop(self.runtime)
 
@@ -222,6 +226,39 @@ class SnapshotTask:
             )
             world.checkers.manifests.published(event.shard)
         self._worker.post(event)
+
+
+class SavepointTask:
+    """Answers to orders, and copies of shards (see :class:`millwheel.workers.background.SavepointThread`)."""
+
+    def __init__(self, worker: SimWorker, guard: Callable[[], None], scratch: str) -> None:
+        self._worker, self._scratch = worker, scratch
+        storage = worker.world.storage
+        self._copying = Copying(lambda place: storage.snapshots(worker, place), guard)
+        self._desk = Desk(worker.session, worker.name)
+        self._queue = Mailbox(worker)
+        if worker.world.savepoints.wanted:
+            worker.spawn(self._run)
+
+    def answer(self, answer: Answer) -> None:
+        self._queue.put(lambda: self._desk.say(answer))
+
+    def withdraw(self) -> None:
+        self._queue.put(self._desk.withdraw)
+
+    def checkpoint_path(self, order: Order, shard: str) -> str:
+        return f"{self._scratch}/savepoint-{order.name}-{shard}-{self._worker.sim.number()}"
+
+    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None:
+        def work() -> None:
+            self._copying.save(order, shard, standing, path, self._worker.post)
+            self._worker.world.storage.drop_checkpoint(path)
+
+        self._queue.put(work)
+
+    def _run(self) -> None:
+        while True:
+            self._queue.get()()
 
 
 class Transport:

@@ -20,6 +20,7 @@ from tests.sim.kernel import SECOND, Failure, Simulation
 from tests.sim.master import SimMaster
 from tests.sim.network import Network
 from tests.sim.process import Process
+from tests.sim.savepoints import Savepoints
 from tests.sim.storage import FileStorage, ModelStorage, Storage
 from tests.sim.worker import SimWorker
 from tests.sim.workloads.base import Workload
@@ -58,7 +59,7 @@ class Refused(BaseException):
 class World:
     """The cluster. What dies is started again, until :meth:`retire`."""
 
-    def __init__(self, sim: Simulation, workload: Workload, shape: Shape) -> None:
+    def __init__(self, sim: Simulation, workload: Workload, shape: Shape, savepoints: Savepoints | None = None) -> None:
         self.sim, self.workload, self.shape = sim, workload, shape
         workload.now = lambda: sim.now
         self.limits = RuntimeLimits(
@@ -69,6 +70,7 @@ class World:
             ModelStorage(sim) if shape.storage == "model" else FileStorage(sim, shape.storage, shape.segment_bytes)
         )
         self.checkers = Checkers(self.graph, self.storage)
+        self.savepoints = savepoints or Savepoints(0, wanted=False)
         self.network = Network(sim)
         self.zookeeper = SimZooKeeper(sim, self.network, self._table_written)
         self.workers: dict[str, SimWorker] = {}
@@ -77,6 +79,8 @@ class World:
         self.damaged = ""
         self._slots: dict[str, Process] = {}
         self._retired: set[str] = set()
+        if self.savepoints.taken is not None:
+            self.savepoints.taken.install(self)
         for slot in range(shape.masters):
             self._start(f"m{slot}")
         for slot in range(shape.injectors):

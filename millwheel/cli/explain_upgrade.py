@@ -1,0 +1,69 @@
+"""``millwheel explain-upgrade``: what becomes of the state of one pipeline under another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from millwheel.errors import SetupError
+from millwheel.launch.shipped import with_defaults
+from millwheel.launch.upgrading import kept_blueprint
+from millwheel.savepoints.blueprint import Blueprint, blueprint_of
+from millwheel.savepoints.compatibility import Change, Verdict, compare, worst
+from millwheel.savepoints.record import RECORD_FILE, read_record
+from millwheel.spec import load_pipeline, resolve_params
+from millwheel.spec.parameters import stand_ins
+from millwheel.spec.pipelines import read_document
+
+_CONCLUSIONS = {
+    Verdict.FREE: "The same root can go on with it: stop the run, and run the new pipeline on it.",
+    Verdict.SAVEPOINT: "It takes a savepoint: `millwheel stop --savepoint FOLDER`, then `millwheel run` with "
+    "--from-savepoint FOLDER and a new --root.",
+    Verdict.REFUSED: "It cannot go on with this state as long as anything is refused.",
+}
+
+
+def explain_upgrade(old: str, new: str, params: Mapping[str, str], console: Console) -> int:
+    """Print every change with its verdict; 1 when one is refused."""
+    before = _blueprint(old, params)
+    changes = compare(before, _of_file(new, params))
+    verdict = worst(changes)
+    if changes:
+        console.print(_table(changes))
+    else:
+        console.print("Nothing has changed that concerns state. What the code does may have changed.", markup=False)
+    console.print(_CONCLUSIONS[verdict], markup=False, highlight=False, soft_wrap=True)
+    return int(verdict is Verdict.REFUSED)
+
+
+def _table(changes: list[Change]) -> Table:
+    table = Table("node", "verdict", "change", box=None, pad_edge=False)
+    for change in changes:
+        table.add_row(change.node, change.verdict.value, change.sentence)
+    return table
+
+
+def _blueprint(place: str, params: Mapping[str, str]) -> Blueprint:
+    folder = Path(place)
+    if not folder.is_dir():
+        return _of_file(place, params)
+    if (folder / RECORD_FILE).exists():
+        return read_record(folder).blueprint
+    found = kept_blueprint(folder)
+    if found is None:
+        raise SetupError(
+            f"{folder} is neither a savepoint (it has no {RECORD_FILE}) nor a root that was run; give one of them, "
+            "or a pipeline's file"
+        )
+    return found
+
+
+def _of_file(pipeline: str, params: Mapping[str, str]) -> Blueprint:
+    """Parameters without a value stand for themselves, so they count as the same in both."""
+    unset = stand_ins(read_document(pipeline).top, lambda name: f"${{{name}}}")
+    given = resolve_params(pipeline, params, os.environ, os.getcwd())
+    return blueprint_of(with_defaults(load_pipeline(pipeline, {**unset, **given}), ""))

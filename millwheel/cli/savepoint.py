@@ -1,0 +1,123 @@
+"""``millwheel savepoint`` and ``millwheel stop``."""
+
+from __future__ import annotations
+
+import logging
+import time
+from enum import Enum
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+from rich.console import Console
+
+from millwheel.core.orders import ORDERS, Order, Phase, encode
+from millwheel.errors import SetupError, UnavailableError
+from millwheel.launch.attaching import attach, connected, find_root, is_driven
+from millwheel.launch.report import summary_lines
+from millwheel.launch.restoring import note_saved
+from millwheel.launch.root import RunInfo, read_completed
+from millwheel.launch.savepoint import Savepoint, check_place, savepoint_folder, taken
+from millwheel.launch.shipped import load_shipped
+from millwheel.launch.stopping import STOP, StopAsked
+from millwheel.launch.summary import Summary
+from millwheel.ports import Coordination
+from millwheel.savepoints.record import Record
+
+_LOOK_S = 0.1
+
+
+class Ending(Enum):
+    """How a run is stopped: as by Ctrl-C, with its sources at their end, or with a savepoint."""
+
+    AT_ONCE = "at once"
+    DRAINED = "drained"
+    SAVED = "saved"
+
+
+def savepoint(place: str, root_place: str, patience_s: float, console: Console) -> None:
+    """Take a savepoint of the run on a root, which goes on."""
+    root = find_root(root_place)
+    run = attach(root)
+    wanted = _wanted(place, root, run, False, patience_s)
+    with connected(run) as coordination, console.status("coming to rest") as status:
+        with taken(wanted, coordination, status.update) as record:
+            pass
+    _say(console, _words(record, wanted.place))
+    _say(console, "The pipeline goes on.")
+
+
+def stop(root_place: str, ending: Ending, place: str, limit_s: float, console: Console) -> None:
+    """Stop the run on a root, and wait until its driver has ended."""
+    root = find_root(root_place)
+    run = attach(root)
+    if ending is Ending.SAVED:
+        wanted = _wanted(place, root, run, True, limit_s)
+        with connected(run) as coordination, console.status("coming to rest") as status:
+            with taken(wanted, coordination, status.update) as record:
+                _say(console, _words(record, wanted.place))
+                _ask_to_stop(run, coordination)
+                _await_end(root, limit_s)
+                note_saved(root, record, wanted.place)
+        _say(console, f"Stopped. Go on with: millwheel run PIPELINE --root NEW --from-savepoint {wanted.place}")
+        return
+    with connected(run) as coordination, console.status("stopping"):
+        if ending is Ending.DRAINED:
+            order = Order(f"finish-{uuid4().hex[:12]}", 1, Phase.FINISH)
+            coordination.join(ORDERS, order.name, encode(order))
+        else:
+            _ask_to_stop(run, coordination)
+        _await_end(root, limit_s)
+    if ending is Ending.DRAINED:
+        _report_drained(root, console)
+    else:
+        _say(console, f"Stopped. The same `millwheel run` command continues on the root {root}.")
+
+
+def _wanted(place: str, root: Path, run: RunInfo, stay: bool, patience_s: float) -> Savepoint:
+    wanted = Savepoint(savepoint_folder(place), root, run, load_shipped(str(root)), stay, patience_s)
+    check_place(wanted.place, root)
+    return wanted
+
+
+def _ask_to_stop(run: RunInfo, coordination: Coordination) -> None:
+    asked = StopAsked(run.instance, run.driver_pid)
+    coordination.join(STOP, f"stop-{uuid4().hex[:12]}", msgspec.json.encode(asked))
+
+
+def _await_end(root: Path, limit_s: float) -> None:
+    """Until no driver holds the root. The order stands as long as we do."""
+    logging.getLogger("millwheel").setLevel(logging.CRITICAL)  # the run's own ZooKeeper ends with it: no news
+    end = time.monotonic() + limit_s
+    while is_driven(root):
+        if time.monotonic() > end:
+            raise UnavailableError(
+                f"The run on {root} has not ended within {limit_s:.0f} s; `millwheel status` says what it waits for. "
+                "Run the same command again, perhaps with a longer --timeout"
+            )
+        time.sleep(_LOOK_S)
+
+
+def _report_drained(root: Path, console: Console) -> None:
+    done = read_completed(root)
+    if done is None:
+        raise SetupError(
+            f"The run on {root} has ended before it was drained. Start it again with the same `millwheel run` "
+            "command, then drain it again"
+        )
+    _say(console, "Drained: what was read has gone all the way, and every window has spoken.")
+    for line in summary_lines(msgspec.convert(done, Summary)):
+        _say(console, line)
+
+
+def _words(record: Record, place: Path) -> str:
+    nodes = len({each.node for each in record.shards})
+    size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+    return (
+        f"Savepoint {place}: {len(record.shards)} shards of {nodes} nodes, {size / 1e6:,.1f} MB; all stood still for "
+        f"{record.held_ms} ms at most."
+    )
+
+
+def _say(console: Console, sentence: str) -> None:
+    console.print(sentence, markup=False, highlight=False, soft_wrap=True)

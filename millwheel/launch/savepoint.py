@@ -1,0 +1,98 @@
+"""Takes a savepoint of a running pipeline: from the folder that is to hold it to the file that makes it one."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from millwheel.adapters.s3_address import is_s3
+from millwheel.core.graph import build_graph
+from millwheel.core.spec import PipelineSpec
+from millwheel.errors import SetupError
+from millwheel.launch.root import RunInfo, root_path, write_atomically
+from millwheel.ports import Coordination
+from millwheel.savepoints.blueprint import blueprint_of
+from millwheel.savepoints.record import KEPT_FOLDERS, RECORD_FILE, Record, encode_record, saved_shards
+from millwheel.savepoints.state import Taking, Wanted
+from millwheel.savepoints.taking import Taker
+
+_STEP_S = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """Where it is to lie, and of what. ``stay``: the pipeline is to be stopped as it stands then."""
+
+    place: Path
+    root: Path
+    run: RunInfo
+    spec: PipelineSpec
+    stay: bool = False
+    patience_s: float = 60.0
+
+
+def savepoint_folder(place: str) -> Path:
+    """The folder of a savepoint, absolute. Raises SetupError for an object store."""
+    if is_s3(place):
+        raise SetupError(f"{place} is no folder: a savepoint lies in one that all workers and this command can reach")
+    return root_path(place)
+
+
+def check_place(place: Path, root: Path) -> None:
+    """Raises SetupError unless the folder is new or empty, and no part of the root, which may go before it does."""
+    if place.resolve().is_relative_to(root.resolve()):
+        raise SetupError(f"{place} lies in the root {root}: a savepoint must outlive it; choose a folder elsewhere")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if any(place.iterdir()):
+            raise SetupError(f"The folder {place} is not empty; give a new or empty folder for the savepoint")
+    except OSError as error:
+        raise SetupError(f"The savepoint cannot be written to {place}: {error.strerror or error}") from error
+
+
+@contextmanager
+def taken(wanted: Savepoint, coordination: Coordination, told: Callable[[str], None]) -> Iterator[Record]:
+    """Take it; as long as the context lasts, a pipeline that is to stay stands still.
+
+    Raises UnavailableError when it cannot be taken: the pipeline then goes on.
+    """
+    name = f"s{secrets.token_hex(6)}"
+    nodes = tuple(build_graph(wanted.spec).nodes)
+    taking = Taking(Wanted(name, str(wanted.place), nodes, wanted.stay, int(wanted.patience_s * 1e6)))
+    taker = Taker(taking, coordination)
+    try:
+        while not taker.step(time.monotonic_ns() // 1000):
+            told(taking.order.phase.value if taking.order else "")
+            time.sleep(_STEP_S)
+        record = Record(
+            name=name,
+            identity=f"{wanted.run.pipeline}-{wanted.run.instance}",
+            root=str(wanted.root),
+            taken=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            last=wanted.stay,
+            held_ms=taking.held_us // 1000,
+            blueprint=blueprint_of(wanted.spec),
+            shards=saved_shards(taking.tables, taking.cut),
+            named={table.computation: table.named for table in taking.tables},
+        )
+        _finish(wanted, record)
+        yield record
+    finally:
+        taker.release()
+
+
+def _finish(wanted: Savepoint, record: Record) -> None:
+    """Everything but the shards, and last what makes it a savepoint."""
+    try:
+        for name in KEPT_FOLDERS:
+            if (wanted.root / name).is_dir():
+                shutil.copytree(wanted.root / name, wanted.place / name)
+        write_atomically(wanted.place / RECORD_FILE, encode_record(record))
+    except OSError as error:
+        raise SetupError(f"The savepoint cannot be written to {wanted.place}: {error.strerror or error}") from error

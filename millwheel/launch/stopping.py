@@ -1,0 +1,30 @@
+"""How a driver learns that somebody wants it to stop: a member of a role, for as long as whoever asks is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import msgspec
+
+STOP = "stop"
+"""The role of those who ask."""
+
+
+class StopAsked(msgspec.Struct, frozen=True):
+    """Which life of which driver is meant: one that is started a moment later is not."""
+
+    instance: str
+    driver_pid: int
+
+
+def on_stop(mine: StopAsked, stop: Callable[[], None]) -> Callable[[Mapping[str, bytes]], None]:
+    """What to do when the members of the role change: call ``stop`` if one of them means us."""
+
+    def changed(members: Mapping[str, bytes]) -> None:
+        for data in members.values():
+            with suppress(msgspec.DecodeError):
+                if msgspec.json.decode(data, type=StopAsked) == mine:
+                    stop()
+
+    return changed

@@ -1,0 +1,162 @@
+"""What of a pipeline decides whether another one can go on with its state, as plain data that lies beside that state.
+
+The code itself cannot be compared, and need not be: what a callback does may change. What it remembers may not, beyond
+what its new types can read, so the declarations of state are part of it, with the JSON schemas of their types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from millwheel.api import Computation, ListState, MapState, State
+from millwheel.core.graph import Node, NodeKind, build_graph
+from millwheel.core.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    SinkSpec,
+    StreamSpec,
+)
+from millwheel.errors import PipelineError
+from millwheel.spec.loading import load_object
+
+
+class NodeBlueprint(msgspec.Struct, frozen=True):
+    """One node: what it is ("source", "callback", "aggregation", …, "sink"), and its facets by name."""
+
+    form: str
+    facets: dict[str, Any]
+
+
+class Blueprint(msgspec.Struct, frozen=True):
+    """A pipeline by its nodes, and who consumes which stream."""
+
+    pipeline: str
+    nodes: dict[str, NodeBlueprint]
+
+
+def blueprint_of(spec: PipelineSpec) -> Blueprint:
+    """The blueprint of a valid pipeline. Its callbacks are imported: raises PipelineError when that fails."""
+    nodes = {name: _node(node, spec) for name, node in build_graph(spec).nodes.items()}
+    return msgspec.convert(msgspec.to_builtins(Blueprint(spec.name, nodes)), Blueprint)
+
+
+def _node(node: Node, spec: PipelineSpec) -> NodeBlueprint:
+    if node.kind is NodeKind.SOURCE and node.stream is not None:
+        return NodeBlueprint("source", _source(node.stream))
+    if node.sink is not None:
+        return NodeBlueprint("sink", _sink(node.sink))
+    assert node.computation is not None
+    return _computation(node.computation, spec)
+
+
+def _source(stream: StreamSpec) -> dict[str, Any]:
+    assert stream.source is not None
+    return {
+        "kind": stream.source.kind,
+        "options": dict(stream.source.options),
+        "timestamp": [stream.timestamp, stream.timestamp_unit_us],
+        "id": stream.id,
+        "schema": stream.schema,
+        "fields": dict(stream.fields),
+        "watermark": [stream.max_delay_us, stream.idle_after_us, stream.max_future_us],
+    }
+
+
+def _sink(sink: SinkSpec) -> dict[str, Any]:
+    if sink.stream == DEAD_LETTERS and not sink.where:  # the one that every pipeline has, in the root
+        return {"kind": sink.kind, "options": {}, "key": key_words(sink.key)}
+    return {"kind": sink.kind, "options": dict(sink.options), "key": key_words(sink.key)}
+
+
+def _computation(spec: ComputationSpec, pipeline: PipelineSpec) -> NodeBlueprint:
+    facets: dict[str, Any] = {
+        "keys": {given.stream: key_words(given.key) for given in spec.inputs},
+        "outputs": sorted(spec.outputs),
+        "productions": spec.productions.value,
+        "delivery": spec.delivery.value,
+        "steps": msgspec.to_builtins([*spec.steps, *spec.branches, spec.match_all]),
+        "settings": msgspec.to_builtins([spec.callback, dict(spec.options), spec.max_attempts]),
+        "shards": spec.shards,
+        "states": _states(spec, pipeline.folder),
+    }
+    if spec.window is not None:
+        facets["window"] = {"kind": spec.window.kind, **spec.window.options}
+        facets["aggregates"] = {each.name: msgspec.to_builtins(each) for each in spec.aggregates}
+        facets["speaking"] = msgspec.to_builtins(
+            {
+                "trigger": spec.trigger,
+                "accumulation": spec.accumulation,
+                "allowed_lateness_us": spec.allowed_lateness_us,
+                "output_time": spec.output_time,
+                "late": spec.late,
+                "where": spec.condition,
+            }
+        )
+        facets["columns"] = {given.stream: _columns(given, pipeline) for given in spec.inputs}
+    if spec.deduplicate is not None or spec.enrich is not None or spec.join is not None or spec.ordered:
+        facets["pairing"] = msgspec.to_builtins([spec.deduplicate, spec.enrich, spec.join, spec.ordered])
+    return NodeBlueprint(_form(spec), facets)
+
+
+def _form(spec: ComputationSpec) -> str:
+    if spec.join is not None:
+        return "join"
+    if spec.window is not None:
+        return "callback with a window" if spec.callback else "aggregation"
+    if spec.callback:
+        return "callback"
+    if spec.enrich is not None:
+        return "enrich"
+    if spec.deduplicate is not None:
+        return "deduplicate"
+    return "branches" if spec.branches else "steps"
+
+
+def _columns(given: InputSpec, pipeline: PipelineSpec) -> dict[str, Any]:
+    """What of an input decides whether open windows are kept in rows or in columns."""
+    stream = pipeline.stream(given.stream)
+    return {"fields": dict(stream.fields), "id": stream.id, "schema": stream.schema}
+
+
+def key_words(key: KeySpec) -> str:
+    """A key extractor in words."""
+    if key.kind is KeyKind.RECORD:
+        return "the record's own key"
+    return f"{'function' if key.kind is KeyKind.FUNCTION else 'field'} {', '.join(key.names)}"
+
+
+def _states(spec: ComputationSpec, folder: str) -> dict[str, Any]:
+    if not spec.callback:
+        return {}
+    kind = load_object(spec.callback, folder)
+    if not (isinstance(kind, type) and issubclass(kind, Computation)):
+        raise PipelineError(f"{spec.where}: {spec.callback} is no millwheel.Computation; derive the class from it")
+    return {name: _state(state) for name, state in declared_states(kind).items()}
+
+
+def declared_states(kind: type) -> Mapping[str, State]:
+    """The states that a class and its bases declare, by name."""
+    found: dict[str, State] = {}
+    for base in reversed(kind.__mro__):
+        found.update({name: value for name, value in vars(base).items() if isinstance(value, State)})
+    return found
+
+
+def _state(state: State) -> dict[str, Any]:
+    kind = "list" if isinstance(state, ListState) else "map" if isinstance(state, MapState) else "value"
+    return {"kind": kind, "ttl_us": state.ttl_us, "schema": _schema(state.type)}
+
+
+def _schema(of: Any) -> Any:
+    """The JSON schema of a type; of one that has none, what Python calls it."""
+    try:
+        return msgspec.json.schema(of)
+    except Exception:  # types that msgspec carries and JSON cannot describe; TypeError for most
+        return {"python": repr(of)}

@@ -1,0 +1,114 @@
+"""What lies in the folder of a savepoint:
+
+savepoint.json           what it is: written last, so a folder without it is none
+snapshots/<shard>/       the copies of the shards, in the form that snapshots have in a root
+pipeline/                the pipeline as it was shipped to the workers
+inputs/                  the lists of files of bounded sources
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from xxhash import xxh3_128_hexdigest
+
+from millwheel.core.orders import Standing
+from millwheel.core.ranges import KeyRange
+from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.errors import MillwheelError, SetupError
+from millwheel.savepoints.blueprint import Blueprint
+
+RECORD_FILE = "savepoint.json"
+KEPT_FOLDERS = ("pipeline", "inputs")
+_FORMAT = 1
+
+
+class SavedShard(msgspec.Struct, frozen=True):
+    """One shard: its range (hex), and where it stood."""
+
+    node: str
+    shard: str
+    lo: str
+    hi: str
+    token: int
+    commit: int
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A savepoint. ``identity`` names the root it was taken of, ``last`` whether the run was stopped with it, so that
+    the results that it wrote are those up to the savepoint and no others. ``held_ms`` is how long all stood still.
+    ``named``: by node, the number in the name of the next shard that a split or merge makes; names are never reused,
+    because consumers remember the channels of those that had them."""
+
+    name: str
+    identity: str
+    root: str
+    taken: str
+    last: bool
+    held_ms: int
+    blueprint: Blueprint
+    shards: list[SavedShard]
+    named: dict[str, int] = {}
+    format: int = _FORMAT
+
+
+class _Sealed(msgspec.Struct):
+    checksum: str
+    savepoint: msgspec.Raw
+
+
+def saved_shards(tables: Sequence[RangeTable], cut: Mapping[str, Standing]) -> list[SavedShard]:
+    """The shards of a cut with their ranges."""
+    return [
+        SavedShard(
+            table.computation,
+            entry.shard,
+            f"{entry.range.lo:x}",
+            f"{entry.range.hi:x}",
+            cut[entry.shard].token,
+            cut[entry.shard].commit,
+        )
+        for table in tables
+        for entry in table.shards
+    ]
+
+
+def first_tables(record: Record, nodes: Sequence[str]) -> list[RangeTable]:
+    """The range tables with which a new root begins: the same shards, which nobody owns."""
+    found: list[RangeTable] = []
+    for node in nodes:
+        mine = [each for each in record.shards if each.node == node]
+        entries = tuple(
+            ShardEntry(each.shard, KeyRange(int(each.lo, 16), int(each.hi, 16)), "", each.token) for each in mine
+        )
+        if entries:
+            found.append(RangeTable(node, entries, named=record.named.get(node, 0)))
+    return found
+
+
+def encode_record(record: Record) -> bytes:
+    """JSON that carries its own checksum."""
+    body = msgspec.json.encode(record)
+    return msgspec.json.format(msgspec.json.encode(_Sealed(xxh3_128_hexdigest(body), msgspec.Raw(body))), indent=1)
+
+
+def read_record(folder: Path, name: str = RECORD_FILE) -> Record:
+    """The savepoint in ``folder``. Raises SetupError, with a sentence, when there is none or it is damaged."""
+    file = folder / name
+    try:
+        sealed = msgspec.json.decode(file.read_bytes(), type=_Sealed)
+        record = msgspec.json.decode(sealed.savepoint, type=Record)
+        whole = xxh3_128_hexdigest(msgspec.json.encode(record)) == sealed.checksum and record.format == _FORMAT
+        first_tables(record, [each.node for each in record.shards])
+    except FileNotFoundError:
+        hint = " Its taking was not finished: take another one." if (folder / "snapshots").is_dir() else ""
+        raise SetupError(
+            f"{folder} holds no savepoint (there is no {RECORD_FILE}).{hint} `millwheel savepoint FOLDER` takes one"
+        ) from None
+    except (OSError, msgspec.MsgspecError, ValueError, MillwheelError) as error:
+        raise SetupError(f"{file} cannot be used ({error}): bring it back from a copy, or take another one") from error
+    if not whole:
+        raise SetupError(f"{file} fails its checksum: bring it back from a copy, or take another savepoint")
+    return record

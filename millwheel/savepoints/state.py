@@ -1,0 +1,135 @@
+"""Taking a savepoint, as a pure machine: what is known goes in, the next order to the workers comes out.
+
+    REST   every shard has finished what was on its way
+    HOLD   every shard stands still; where, and with nothing on its way (else: REST again)
+    SAVE   every shard is copied as it stood, and stands there still (else: REST again)
+
+Why the copies belong together: each shard stood at its commit of the cut before the order to save was given, and is
+copied only if it stands there afterwards. Commits are numbered, so at the moment of the order all shards stood at the
+cut at once, and nothing was on its way between them. A shard whose owner was replaced unnoticed cannot be copied by it:
+a copy counts only if the journal of its maker is not sealed, and no successor begins before it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from millwheel.core.orders import Answer, Order, Phase, Standing
+from millwheel.core.table import RangeTable
+from millwheel.errors import UnavailableError
+
+_COPY_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be taken: a name that is never used again, the folder, the nodes of the pipeline, whether the pipeline
+    is to stand still afterwards, and how long (µs) to wait for it to come to rest."""
+
+    savepoint: str
+    place: str
+    nodes: tuple[str, ...]
+    stay: bool = False
+    patience_us: int = 60_000_000
+
+
+@dataclass(slots=True)
+class Taking:
+    """One savepoint in the making. ``order`` is the last order given, ``cut`` the result once it is ``done``."""
+
+    wanted: Wanted
+    order: Order | None = None
+    done: bool = False
+    held_us: int = 0
+    tables: tuple[RangeTable, ...] = ()
+    _began_us: int = -1
+    _held_since_us: int = 0
+    _tries: int = 0
+    _said: dict[str, Standing] = field(default_factory=dict)
+
+    @property
+    def cut(self) -> Mapping[str, Standing]:
+        """Where each shard stood."""
+        return self.order.cut if self.done and self.order else {}
+
+    def step(self, now_us: int, tables: Mapping[str, RangeTable], answers: Sequence[Answer]) -> Order | None:
+        """The next order, None while there is something to wait for. ``answers`` are those to :attr:`order`.
+
+        Raises UnavailableError, with a sentence, when the pipeline does not come to rest or cannot be copied.
+        """
+        if self._began_us < 0:
+            self._began_us = now_us
+            return self._next(Phase.REST, now_us)
+        assert self.order is not None
+        said = {shard: standing for answer in answers for shard, standing in answer.shards.items()}
+        problem = next((answer.problem for answer in answers if answer.problem), "")
+        if self.order.phase is Phase.SAVE:
+            return self._after_save(now_us, tables, said, problem)
+        self._said = said
+        standing = self._all_say(tables, said)
+        if standing is None:
+            self._check_patience(now_us, tables)
+            return None
+        if self.order.phase is Phase.REST:
+            return self._next(Phase.HOLD, now_us)
+        if any(each.unrest for each in standing.values()):
+            self._check_patience(now_us, tables)
+            return self._next(Phase.REST, now_us)
+        self.tables = tuple(tables[node] for node in self.wanted.nodes)
+        return self._next(Phase.SAVE, now_us, standing)
+
+    def _after_save(
+        self, now_us: int, tables: Mapping[str, RangeTable], said: Mapping[str, Standing], problem: str
+    ) -> Order | None:
+        assert self.order is not None
+        cut = self.order.cut
+        if not problem and all(said.get(shard) == standing for shard, standing in cut.items()):
+            self.done = True
+            self.held_us = now_us - self._held_since_us
+            return None
+        if not problem and self._stands(tables, cut):
+            return None
+        self._tries += 1
+        if self._tries >= _COPY_TRIES:
+            why = problem or "its shards changed owners each time"
+            raise UnavailableError(f"The savepoint was given up after {_COPY_TRIES} tries: {why}")
+        return self._next(Phase.REST, now_us)
+
+    def _stands(self, tables: Mapping[str, RangeTable], cut: Mapping[str, Standing]) -> bool:
+        """Whether those that are to copy still own their shards."""
+        entries = [entry for node in self.wanted.nodes for entry in tables[node].shards]
+        return all(entry.shard in cut and cut[entry.shard].token == entry.token for entry in entries)
+
+    def _all_say(self, tables: Mapping[str, RangeTable], said: Mapping[str, Standing]) -> dict[str, Standing] | None:
+        """What all shards say, each by its owner; None until they do."""
+        found: dict[str, Standing] = {}
+        for node in self.wanted.nodes:
+            if node not in tables:
+                return None
+            for entry in tables[node].shards:
+                standing = said.get(entry.shard)
+                if standing is None or standing.token != entry.token or not entry.owner:
+                    return None
+                found[entry.shard] = standing
+        return found
+
+    def _check_patience(self, now_us: int, tables: Mapping[str, RangeTable]) -> None:
+        if now_us - self._began_us <= self.wanted.patience_us:
+            return
+        entries = [entry.shard for node in self.wanted.nodes if node in tables for entry in tables[node].shards]
+        missing = [shard for shard in entries if shard not in self._said or self._said[shard].unrest]
+        seconds = self.wanted.patience_us // 1_000_000
+        raise UnavailableError(
+            f"The pipeline did not come to rest within {seconds} s, so no savepoint was taken and it goes on. Still "
+            f"at work: {', '.join(missing[:5]) or 'nodes without range tables'}{' …' if len(missing) > 5 else ''}. "
+            "`millwheel status` says what each waits for; try again later or with a longer --timeout"
+        )
+
+    def _next(self, phase: Phase, now_us: int, cut: Mapping[str, Standing] | None = None) -> Order:
+        if phase is Phase.HOLD:
+            self._held_since_us = now_us
+        number = self.order.number + 1 if self.order else 1
+        wanted = self.wanted
+        self.order = Order(wanted.savepoint, number, phase, wanted.place, wanted.stay, dict(cut or {}))
+        return self.order

@@ -1,0 +1,57 @@
+"""Deliberate mistakes in the taking of savepoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from millwheel.core.orders import Standing
+from millwheel.savepoints.state import Taking
+from millwheel.workers import shard
+from millwheel.workers.savepoints import SavepointPart
+from tests.sim.mistakes import Context, mistake, replaced
+
+
+@mistake(within=10, faults="none", savepoint=True)
+def savepoint_of_a_moving_pipeline() -> Context:
+    """Shards are copied one after the other as they are at the moment, while the pipeline goes on."""
+    right = SavepointPart._copy
+
+    def copy_as_it_is(self: SavepointPart, doing: Any, name: str, shard: Any) -> None:
+        if shard.settled():
+            doing.order.cut[name] = Standing(shard.identity.token, shard.made_number)
+            right(self, doing, name, shard)
+
+    def believe(self: Taking, now_us: int, tables: Any, said: Any, problem: str) -> None:
+        assert self.order is not None
+        if self.order.cut.keys() <= said.keys():
+            self.order.cut.update(said)
+            self.done = True
+
+    return _together(
+        replaced(SavepointPart, "holding", property(lambda self: False)),
+        replaced(SavepointPart, "opened", lambda self, shard, now: None),
+        replaced(SavepointPart, "runnable", lambda self, shard, now, patient=False: shard.runnable(now)),
+        replaced(SavepointPart, "_does", lambda self, order, shard: True),
+        replaced(shard.Shard, "unrest", lambda self: 0),
+        replaced(SavepointPart, "_copy", copy_as_it_is),
+        replaced(Taking, "_after_save", believe),
+    )
+
+
+@mistake(within=10, savepoint=True)
+def savepoint_whatever_is_on_its_way() -> Context:
+    """A savepoint is taken although records are on their way, and those who start from one drop them."""
+    return _together(
+        replaced(shard.Shard, "unrest", lambda self: 0),
+        replaced(shard.Shard, "_recover_productions", lambda self: None),
+    )
+
+
+@contextmanager
+def _together(*contexts: Context) -> Iterator[None]:
+    with ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context)
+        yield

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.slow.runs import REPO, Run
+
+pytestmark = pytest.mark.slow
+
+OLD = """
+pipeline: clicks
+streams:
+  clicks:
+    source: {files: {path: "${input}/*.jsonl", format: jsonl, follow: true}}
+    timestamp: {field: t, unit: s}
+    watermark: {max_delay: 0s}
+computations:
+  numbered:
+    input: {clicks: {key: user}}
+    callback: counting:Counting
+    output: numbers
+  by_minute:
+    input: {clicks: {key: user}}
+    window: {tumbling: 1m}
+    aggregate: {clicks: count}
+    output: minutes
+sinks:
+  numbers: {files: {path: "${output}/numbers", flush: 100ms}}
+  minutes: {files: {path: "${output}/minutes", flush: 100ms}}
+"""
+ADDED = """
+  hours:
+    input: {clicks: {key: user}}
+    window: {tumbling: 1h}
+    aggregate: {clicks: count}
+    output: hours
+sinks:
+  hours: {files: {path: "${output}/hours", flush: 100ms}}
+"""
+CODE = """
+import msgspec
+from millwheel import Computation, ValueState
+
+class Seen(msgspec.Struct):
+    count: int = 0
+
+class Counting(Computation):
+    seen = ValueState(Seen, default=Seen)
+
+    def process_record(self, ctx, record):
+        seen = self.seen.get()
+        seen.count += 1
+        ctx.produce("numbers", {"user": ctx.key, "n": record.value["n"], "count": seen.count, "code": "old"})
+"""
+NEW_CODE = CODE.replace("count: int = 0", "count: int = 0\n    last: int | None = None").replace('"old"', '"new"')
+USERS = 7
+
+
+class Clicks:
+    """A file that grows, and what must follow from it."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.file = folder / "clicks.jsonl"
+        self.rows: list[dict[str, Any]] = []
+
+    def grow(self, count: int) -> None:
+        first = len(self.rows)
+        fresh = [{"user": f"u{n % USERS}", "n": n, "t": 1_700_000_000 + n // 10} for n in range(first, first + count)]
+        self.rows += fresh
+        with self.file.open("a") as file:
+            file.writelines(json.dumps(row) + "\n" for row in fresh)
+
+    def per(self, seconds: int, first: int = 0) -> Counter[tuple[str, int]]:
+        return Counter((row["user"], row["t"] - row["t"] % seconds) for row in self.rows[first:])
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, "-m", "millwheel", *words], capture_output=True, text=True, env=environment, timeout=60
+    )
+
+
+def done(*words: str) -> str:
+    ended = command(*words)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stderr + ended.stdout
+
+
+def rows_of(folder: Path) -> list[Any]:
+    return [json.loads(row) for path in folder.glob("*.jsonl") for row in path.read_text().splitlines()]
+
+
+def until(holds: Callable[[], bool], run: Run) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert run.process.poll() is None, (run.folder / "said.txt").read_text()
+        assert time.monotonic() < end, (run.folder / "said.txt").read_text()
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def running() -> Iterator[list[Run]]:
+    runs: list[Run] = []
+    yield runs
+    for run in runs:
+        if run.process.poll() is None:
+            run.process.terminate()
+            run.process.wait(30)
+
+
+def pipeline(folder: Path, text: str, code: str) -> Path:
+    folder.mkdir()
+    (folder / "clicks.yaml").write_text(text)
+    (folder / "counting.py").write_text(code)
+    return folder / "clicks.yaml"
+
+
+def test_a_pipeline_goes_on_from_a_savepoint_elsewhere_with_other_code_and_is_drained(
+    tmp_path: Path, running: list[Run]
+) -> None:
+    clicks = Clicks(tmp_path / "input")
+    out = tmp_path / "out"
+    params = {"input": str(tmp_path / "input"), "output": str(out)}
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    old = pipeline(tmp_path / "old", OLD, CODE)
+    new = pipeline(tmp_path / "new", OLD.replace("sinks:\n", ADDED[1:]), NEW_CODE)
+    sets = ("--set", f"input={params['input']}", "--set", f"output={out}")
+
+    clicks.grow(3_000)
+    first = Run(old, tmp_path / "a", params, workers=2).start()
+    running.append(first)
+    until(lambda: len(rows_of(out / "numbers")) >= 500, first)
+    clicks.grow(20_000)
+    said = done("savepoint", str(tmp_path / "saved"), "--root", str(first.root))
+    assert "24 shards of 6 nodes" in said
+    clicks.grow(1_000)
+    until(lambda: len(rows_of(out / "numbers")) == len(clicks.rows), first)
+
+    done("stop", "--savepoint", str(tmp_path / "last"), "--root", str(first.root))
+    assert first.wait(30).code == 0, first.said
+    before = len(clicks.rows)
+    minutes = rows_of(out / "minutes")
+    assert len(minutes) < len(clicks.per(60))
+    again = command("run", str(old), *sets, "--launcher", "processes", "--root", str(first.root))
+    assert again.returncode == 1
+    assert "was stopped with the savepoint" in again.stderr
+
+    told = done("explain-upgrade", str(tmp_path / "last"), str(new), *sets)
+    assert "state 'seen' has changed, and reads what was written" in told
+    clicks.grow(5_000)
+    second = Run(new, tmp_path / "b", params, workers=1, more=("--from-savepoint", str(tmp_path / "last"))).start()
+    running.append(second)
+    until(lambda: len(rows_of(out / "numbers")) == len(clicks.rows), second)
+    said = done("stop", "--drain", "--root", str(second.root))
+    assert second.wait(30).code == 0, second.said
+    assert "Drained" in said
+
+    numbers = rows_of(out / "numbers")
+    users = Counter(row["user"] for row in clicks.rows)
+    assert Counter((row["user"], row["count"]) for row in numbers) == Counter(
+        {(user, n): 1 for user, count in users.items() for n in range(1, count + 1)}
+    )
+    codes = {n: "old" if n < before else "new" for n in range(len(clicks.rows))}
+    assert {row["n"]: row["code"] for row in numbers} == codes
+    got = Counter({(row["user"], row["window_start"] // 1_000_000): row["clicks"] for row in rows_of(out / "minutes")})
+    assert got == clicks.per(60)
+    hours = Counter({(row["user"], row["window_start"] // 1_000_000): row["clicks"] for row in rows_of(out / "hours")})
+    assert hours == clicks.per(3600, before)
+
+
+def test_what_cannot_be_is_said_before_anything_is_started(tmp_path: Path) -> None:
+    old = pipeline(tmp_path / "old", OLD, CODE)
+    (tmp_path / "input").mkdir()
+    sets = ("--set", f"input={tmp_path / 'input'}", "--set", f"output={tmp_path / 'out'}")
+    ended = command("run", str(old), *sets, "--launcher", "processes", "--from-savepoint", str(tmp_path / "none"))
+    assert ended.returncode == 1
+    assert "holds no savepoint" in ended.stderr
+    ended = command("stop", "--drain", "--savepoint", str(tmp_path / "s"))
+    assert ended.returncode == 1
+    assert "give one of them" in ended.stderr

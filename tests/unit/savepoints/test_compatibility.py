@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from millwheel.api import Computation, ListState, MapState, ValueState
+from millwheel.core.spec import (
+    AggregateSpec,
+    BranchSpec,
+    ComputationSpec,
+    DeduplicateSpec,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    Productions,
+    SinkSpec,
+    SourceSpec,
+    StepKind,
+    StepSpec,
+    StreamSpec,
+    WindowSpec,
+)
+from millwheel.savepoints import blueprint
+from millwheel.savepoints.blueprint import Blueprint, blueprint_of
+from millwheel.savepoints.compatibility import Verdict, compare, worst
+
+FREE, SAVEPOINT, REFUSED = Verdict.FREE, Verdict.SAVEPOINT, Verdict.REFUSED
+
+
+class Seen(msgspec.Struct):
+    count: int = 0
+
+
+class SeenMore(msgspec.Struct):
+    count: int = 0
+    last: str | None = None
+
+
+class SeenOtherwise(msgspec.Struct):
+    count: str = ""
+
+
+class Kept(Computation):
+    seen = ValueState(Seen)
+    names = ListState(str, ttl="1h")
+
+
+class More(Kept):
+    seen = ValueState(SeenMore)
+    extra = MapState(int)
+
+
+class Fewer(Computation):
+    seen = ValueState(Seen)
+
+
+class Otherwise(Kept):
+    seen = ValueState(SeenOtherwise)
+
+
+class Listed(Kept):
+    seen = ListState(Seen)
+
+
+class Forgetting(Kept):
+    seen = ValueState(Seen, ttl="1h")
+
+
+class Longer(Kept):
+    names = ListState(str, ttl="2h")
+
+
+CLASSES = {f"code:{kind.__name__}": kind for kind in (Kept, More, Fewer, Otherwise, Listed, Forgetting, Longer)}
+
+
+def by(*names: str) -> KeySpec:
+    return KeySpec(KeyKind.FIELD, names)
+
+
+SPEC = PipelineSpec(
+    "visits",
+    (StreamSpec("visits", SourceSpec("files", {"path": "in", "format": "jsonl"}), "time", fields={"n": "int"}),),
+    (
+        ComputationSpec("returns", (InputSpec("visits", by("user")),), ("returned",), callback="code:Kept"),
+        ComputationSpec(
+            "pages",
+            (InputSpec("visits", by("page")),),
+            ("minutes",),
+            window=WindowSpec("tumbling", {"size_us": 60_000_000}),
+            aggregates=(AggregateSpec("count", "count"),),
+        ),
+        ComputationSpec(
+            "short", (InputSpec("visits", by("page")),), ("shorter",), steps=(StepSpec(StepKind.MAP, "code:f"),)
+        ),
+    ),
+    (SinkSpec("returned", "files", {"path": "out"}), SinkSpec("minutes", "files", {"path": "m", "mode": "upsert"})),
+    "/nowhere",
+)
+
+
+@pytest.fixture(autouse=True)
+def code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blueprint, "load_object", lambda name, folder: CLASSES[name])
+
+
+def stream(**changes: Any) -> PipelineSpec:
+    return replace(SPEC, streams=(replace(SPEC.streams[0], **changes),))
+
+
+def source(kind: str = "files", **options: Any) -> PipelineSpec:
+    return stream(source=SourceSpec(kind, {"path": "in", "format": "jsonl", **options}))
+
+
+def computation(name: str, **changes: Any) -> PipelineSpec:
+    changed = tuple(replace(each, **changes) if each.name == name else each for each in SPEC.computations)
+    return replace(SPEC, computations=changed)
+
+
+def callback(name: str) -> PipelineSpec:
+    return computation("returns", callback=f"code:{name}")
+
+
+def sink(place: int, **changes: Any) -> PipelineSpec:
+    sinks = list(SPEC.sinks)
+    sinks[place] = replace(sinks[place], **changes)
+    return replace(SPEC, sinks=tuple(sinks))
+
+
+MORE = ComputationSpec("more", (InputSpec("visits", by("user")),), ("x",), steps=(StepSpec(StepKind.MAP, "code:f"),))
+
+CHANGES: dict[str, tuple[Callable[[], PipelineSpec], str, Verdict, str]] = {
+    "name": (lambda: replace(SPEC, name="hits"), "", REFUSED, "the pipeline's name was 'visits' and is 'hits'"),
+    "added": (
+        lambda: replace(SPEC, computations=(*SPEC.computations, MORE)),
+        "more",
+        SAVEPOINT,
+        "begins empty, with what comes after the savepoint",
+    ),
+    "removed": (
+        lambda: replace(SPEC, computations=SPEC.computations[1:]),
+        "returns",
+        SAVEPOINT,
+        "state, timers and open windows are left behind",
+    ),
+    "another stream": (
+        lambda: replace(SPEC, streams=(*SPEC.streams, StreamSpec("b", SourceSpec("generator")))),
+        "source.b",
+        SAVEPOINT,
+        "read from its beginning",
+    ),
+    "no sink": (lambda: replace(SPEC, sinks=SPEC.sinks[:1]), "sink.minutes", SAVEPOINT, "it is gone"),
+    "source kind": (lambda: source("generator"), "source.visits", REFUSED, "of kind 'files' and is 'generator'"),
+    "source path": (lambda: source(path="other"), "source.visits", FREE, "those of the same name are read on"),
+    "source format": (lambda: source(format="csv"), "source.visits", REFUSED, "what its positions mean"),
+    "source follow": (lambda: source(follow=True), "source.visits", REFUSED, "what its positions mean"),
+    "max_delay": (lambda: stream(max_delay_us=5), "source.visits", FREE, "watermark settings"),
+    "timestamp": (lambda: stream(timestamp="at"), "source.visits", FREE, "timestamps are taken otherwise"),
+    "callback options": (lambda: computation("returns", options={"x": 1}), "returns", FREE, "callback or its options"),
+    "callback key": (
+        lambda: computation("returns", inputs=(InputSpec("visits", by("name")),)),
+        "returns",
+        REFUSED,
+        "was field user and is field name: what it remembers lies under the old keys",
+    ),
+    "key of steps": (
+        lambda: computation("short", inputs=(InputSpec("visits", by("name")),)),
+        "short",
+        SAVEPOINT,
+        "it keeps nothing by key",
+    ),
+    "one more input": (
+        lambda: computation("short", inputs=(*SPEC.computations[2].inputs, InputSpec("minutes", by("page")))),
+        "short",
+        SAVEPOINT,
+        "takes the stream 'minutes' as well",
+    ),
+    "steps": (lambda: computation("short", steps=(StepSpec(StepKind.MAP, "code:g"),)), "short", FREE, "its steps"),
+    "form": (
+        lambda: computation("short", steps=(), branches=(BranchSpec("shorter"),)),
+        "short",
+        REFUSED,
+        "'steps' and is 'branches'",
+    ),
+    "outputs": (lambda: computation("short", outputs=("shorter", "y")), "short", SAVEPOINT, "its outputs were shorter"),
+    "window": (
+        lambda: computation("pages", window=WindowSpec("tumbling", {"size_us": 5})),
+        "pages",
+        REFUSED,
+        "its window changed (size_us)",
+    ),
+    "aggregate": (
+        lambda: computation("pages", aggregates=(AggregateSpec("users", "count"),)),
+        "pages",
+        REFUSED,
+        "its aggregates changed (count, users)",
+    ),
+    "trigger": (
+        lambda: computation("pages", trigger={"after_count": 3}),
+        "pages",
+        REFUSED,
+        "when it speaks, or about what, changed (trigger)",
+    ),
+    "weak": (lambda: computation("returns", productions=Productions.WEAK), "returns", SAVEPOINT, "strong and are weak"),
+    "weak window": (lambda: computation("pages", productions=Productions.WEAK), "pages", REFUSED, "open windows"),
+    "columns": (lambda: stream(fields={"n": "float"}), "pages", REFUSED, "the declared fields of what it takes"),
+    "shards": (lambda: computation("returns", shards=9), "returns", FREE, "another number of shards"),
+    "pairing": (
+        lambda: computation("short", deduplicate=DeduplicateSpec(5), steps=()),
+        "short",
+        REFUSED,
+        "is 'deduplicate'",
+    ),
+    "state added": (lambda: callback("More"), "returns", FREE, "state 'extra' is new, and empty for every key"),
+    "state grown": (lambda: callback("More"), "returns", FREE, "state 'seen' has changed, and reads what was written"),
+    "state gone": (lambda: callback("Fewer"), "returns", FREE, "state 'names' is gone"),
+    "state type": (
+        lambda: callback("Otherwise"),
+        "returns",
+        REFUSED,
+        "its field 'count' was integer and is to be string",
+    ),
+    "state kind": (lambda: callback("Listed"), "returns", REFUSED, "state 'seen' was a value and is a list"),
+    "state ttl": (lambda: callback("Forgetting"), "returns", REFUSED, "state 'seen' got its time to live"),
+    "longer ttl": (lambda: callback("Longer"), "returns", FREE, "another time to live"),
+    "sink path": (lambda: sink(0, options={"path": "b"}), "sink.returned", SAVEPOINT, "after the savepoint"),
+    "sink flush": (lambda: sink(0, options={"path": "out", "flush": "5s"}), "sink.returned", FREE, "at once"),
+    "sink kind": (lambda: sink(0, kind="stdout"), "sink.returned", SAVEPOINT, "its kind was 'files' and is 'stdout'"),
+    "sink mode": (lambda: sink(1, options={"path": "m"}), "sink.minutes", REFUSED, "which rows stand is not known"),
+    "sink key": (lambda: sink(0, key=by("user")), "sink.returned", SAVEPOINT, "its key was the record's own key"),
+    "upsert key": (lambda: sink(1, key=by("user")), "sink.minutes", REFUSED, "the rows that stand are known by"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_change_has_its_verdict_and_says_why(name: str) -> None:
+    changed, node, verdict, words = CHANGES[name]
+    changes = compare(blueprint_of(SPEC), blueprint_of(changed()))
+    found = [change for change in changes if change.node == node and words in change.sentence]
+    assert [change.verdict for change in found] == [verdict], [str(change) for change in changes]
+
+
+def test_the_same_pipeline_has_no_changes_and_the_worst_change_decides() -> None:
+    assert compare(blueprint_of(SPEC), blueprint_of(SPEC)) == []
+    assert worst([]) is FREE
+    both = compare(blueprint_of(SPEC), blueprint_of(replace(sink(0, options={"path": "b"}), name="other")))
+    assert worst(both[1:]) is SAVEPOINT
+    assert worst(both) is REFUSED
+
+
+def test_a_blueprint_is_the_same_after_it_was_stored() -> None:
+    made = blueprint_of(SPEC)
+    assert msgspec.json.decode(msgspec.json.encode(made), type=Blueprint) == made

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+
+from millwheel.core.orders import Answer, Order, Phase, Standing, answers_to, encode, standing_order
+from millwheel.core.ranges import tile
+from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.errors import CorruptionError, UnavailableError
+from millwheel.savepoints.state import Taking, Wanted
+
+SECOND = 1_000_000
+
+
+def tables(token: int = 1, owner: str = "w0") -> dict[str, RangeTable]:
+    entries = (ShardEntry(f"a-{n}", keys, owner, token) for n, keys in enumerate(tile(2)))
+    return {"a": RangeTable("a", tuple(entries), 1)}
+
+
+def said(order: Order | None, problem: str = "", **shards: Standing) -> list[Answer]:
+    assert order is not None
+    named = {name.replace("_", "-"): standing for name, standing in shards.items()}
+    return [Answer(order.savepoint, order.number, named, problem)]
+
+
+def at_rest(token: int = 1) -> dict[str, Standing]:
+    return {"a_0": Standing(token, 4), "a_1": Standing(token, 9)}
+
+
+def taking(patience_us: int = 60 * SECOND) -> Taking:
+    return Taking(Wanted("s1", "/saved", ("a",), False, patience_us))
+
+
+def held() -> Taking:
+    made = taking()
+    made.step(0, {}, [])
+    made.step(1, tables(), said(made.order, **at_rest()))
+    return made
+
+
+def test_all_rest_then_all_hold_still_then_all_are_copied() -> None:
+    made = taking()
+    rest = made.step(0, {}, [])
+    assert rest is not None
+    assert rest.phase is Phase.REST
+    assert made.step(1, tables(), said(rest, a_0=Standing(1, 4))) is None
+    hold = made.step(2, tables(), said(rest, **at_rest()))
+    assert hold is not None
+    assert (hold.phase, hold.number) == (Phase.HOLD, 2)
+    save = made.step(3, tables(), said(hold, **at_rest()))
+    assert save is not None
+    assert (save.phase, save.cut, save.place) == (
+        Phase.SAVE,
+        {"a-0": Standing(1, 4), "a-1": Standing(1, 9)},
+        "/saved",
+    )
+    assert made.step(4, tables(), said(save, a_0=Standing(1, 4))) is None
+    assert not made.done
+    assert made.step(9, tables(), said(save, **at_rest())) is None
+    assert made.done
+    assert made.cut == save.cut
+    assert made.held_us == 7
+
+
+def test_what_is_still_on_its_way_when_all_hold_still_is_let_through_first() -> None:
+    made = held()
+    again = made.step(2, tables(), said(made.order, a_0=Standing(1, 4), a_1=Standing(1, 9, unrest=2)))
+    assert again is not None
+    assert again.phase is Phase.REST
+
+
+def test_the_word_of_an_owner_that_was_replaced_does_not_count() -> None:
+    made = held()
+    assert made.step(2, tables(token=2), said(made.order, **at_rest(token=1))) is None
+    assert made.step(3, tables(token=2), said(made.order, **at_rest(token=2))) is not None
+
+
+def test_a_shard_that_changes_its_owner_before_it_is_copied_begins_it_all_anew() -> None:
+    made = held()
+    made.step(2, tables(), said(made.order, **at_rest()))
+    again = made.step(3, tables(token=2), [])
+    assert again is not None
+    assert again.phase is Phase.REST
+
+
+def test_copies_that_fail_are_tried_again_and_then_given_up_with_the_reason() -> None:
+    made = held()
+
+    def fail() -> None:
+        for now in range(2, 50):
+            copying = made.order is not None and made.order.phase is Phase.SAVE
+            answers = said(made.order, "the disk is full") if copying else said(made.order, **at_rest())
+            made.step(now, tables(), answers)
+
+    with pytest.raises(UnavailableError, match="the disk is full"):
+        fail()
+
+
+def test_a_pipeline_that_never_rests_is_let_go_and_who_was_at_work_is_said() -> None:
+    made = taking(patience_us=SECOND)
+    made.step(0, {}, [])
+    with pytest.raises(UnavailableError, match=r"within 1 s.*at work: a-1\. "):
+        made.step(SECOND + 1, tables(), said(made.order, a_0=Standing(1, 4)))
+
+
+def test_the_last_order_of_the_first_savepoint_counts_and_none_before_the_order_to_finish() -> None:
+    orders = [Order("s2", 1, Phase.REST), Order("s1", 1, Phase.REST), Order("s1", 2, Phase.HOLD)]
+    members = {order.name: encode(order) for order in orders}
+    assert standing_order(members) == orders[2]
+    assert standing_order({}) is None
+    finish = Order("z", 1, Phase.FINISH)
+    assert standing_order({**members, finish.name: encode(finish)}) == finish
+    with pytest.raises(CorruptionError):
+        standing_order({"x": b"?"})
+
+
+def test_only_answers_to_the_order_itself_are_answers() -> None:
+    order = Order("s1", 2, Phase.HOLD)
+    mine = Answer("s1", 2, {"a-0": Standing(1, 4)})
+    members = {"1": encode(mine), "2": encode(Answer("s1", 1)), "3": encode(Answer("s2", 2))}
+    assert answers_to(order, members) == [mine]
