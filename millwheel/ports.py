@@ -131,7 +131,15 @@ class Snapshots(Protocol):
         """
 
     def restore(self, manifest: Manifest, path: str) -> None:
-        """Fill the (not yet existing) directory ``path`` with the checkpoint, checking every file."""
+        """Fill the (not yet existing) directory ``path`` with the checkpoint.
+
+        What is copied is checked. What is shared with the root is not read, so that the time does not depend on the
+        size of the state: see :meth:`unverified`.
+        """
+
+    def unverified(self) -> Iterator[None]:
+        """Read what :meth:`restore` has shared with the root, a piece at a time. Raises CorruptionError when it is not
+        what was published."""
 
     def collect(self, shard: str) -> int:
         """Delete blobs and manifests that nothing reachable from the newest manifests uses; returns how many."""

@@ -64,11 +64,17 @@ class FolderSpace:
             copy_file(self.files, source, key)
         return key
 
-    def fetch_file(self, key: str, target: str, *, immutable: bool) -> None:
+    def share_file(self, key: str, target: str) -> bool:
+        self._must_be(key)
+        return self._linked(key, target)
+
+    def fetch_file(self, key: str, target: str) -> None:
+        self._must_be(key)
+        copy_file(self.files, key, target)
+
+    def _must_be(self, key: str) -> None:
         if not self.files.exists(key):
             raise FileNotFoundError(errno.ENOENT, "it is missing", key)
-        if not (immutable and self._linked(key, target)):
-            copy_file(self.files, key, target)
 
     def _linked(self, source: str, target: str) -> bool:
         try:

@@ -62,11 +62,14 @@ class ObjectSpace(Protocol):
         local file to take a checksum of: it has the bytes that count.
         """
 
-    def fetch_file(self, key: str, target: str, *, immutable: bool) -> None:
-        """A new local file with the content of an object; as with :meth:`put_file` it may be shared.
+    def share_file(self, key: str, target: str) -> bool:
+        """Make ``target`` another name of an object that nobody will ever write to; False where that cannot be.
 
         Raises FileNotFoundError when there is no such object.
         """
+
+    def fetch_file(self, key: str, target: str) -> None:
+        """A new local file with the content of an object. Raises FileNotFoundError when there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,10 @@ class S3Space:
             obstore.put(self._store, self._path(key), Path(source), chunk_size=_CHUNK, max_concurrency=4)
         return source
 
-    def fetch_file(self, key: str, target: str, *, immutable: bool) -> None:
+    def share_file(self, key: str, target: str) -> bool:
+        return False
+
+    def fetch_file(self, key: str, target: str) -> None:
         def fetch() -> bool:
             got = obstore.get(self._store, self._path(key))
             with open(target, "xb") as file:

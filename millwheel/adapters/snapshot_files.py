@@ -11,10 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from xxhash import xxh3_128
-
-from millwheel.adapters.durable import chunks, make_dirs, remove_tree
-from millwheel.adapters.files import FileIdentity, Files, PosixFiles, explained
+from millwheel.adapters.blob_digests import IMMUTABLE, Digests
+from millwheel.adapters.durable import make_dirs, remove_tree
+from millwheel.adapters.files import Files, PosixFiles, explained
 from millwheel.adapters.folder_space import FolderSpace
 from millwheel.adapters.object_space import ObjectSpace
 from millwheel.adapters.snapshot_manifest import (
@@ -27,16 +26,13 @@ from millwheel.adapters.snapshot_manifest import (
     manifest_number,
     rank,
 )
+from millwheel.adapters.snapshot_restoring import Blob, RestorePace, Restoring
 from millwheel.errors import ConflictError, CorruptionError, InvariantError, SetupError, UnavailableError
 from millwheel.ports import Manifest
 
 KEPT_MANIFESTS = 2
 _TRIES = 20
-_REMEMBERED = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_IMMUTABLE = ".sst"
-
-Blob = tuple[str, int, str]
 
 
 class FileSnapshots:
@@ -45,12 +41,19 @@ class FileSnapshots:
     ``files`` is where checkpoints are.
     """
 
-    def __init__(self, root: str, files: Files | None = None, space: ObjectSpace | None = None) -> None:
+    def __init__(
+        self,
+        root: str,
+        files: Files | None = None,
+        space: ObjectSpace | None = None,
+        pace: RestorePace = RestorePace(),  # noqa: B008  (a frozen value)
+    ) -> None:
         self._files = files or PosixFiles()
         self._space = space or FolderSpace(root, self._files)
         self._path = f"{self._space.root}/snapshots"
-        # SSTs never change, and a checkpoint links the ones the last checkpoint had: read each of them only once.
-        self._digests: dict[FileIdentity, str] = {}
+        # A checkpoint links the tables that the last one had, and those it was restored from.
+        self._digests = Digests(self._files)
+        self._restoring = Restoring(self._space, self._files, self._digests, pace)
         self._durable: dict[str, int] = {}  # by folder, the newest manifest that is known to be
 
     # --- manifests
@@ -141,31 +144,18 @@ class FileSnapshots:
         return files
 
     def _known(self, path: str, blob: Blob | None) -> Blob | None:
-        if blob is None or not path.endswith(_IMMUTABLE):
+        if blob is None or not path.endswith(IMMUTABLE):
             return None
         identity = self._files.identity(path)
-        return blob if identity.size == blob[1] and self._digest(path, identity) == blob[2] else None
+        return blob if identity.size == blob[1] and self._digests.of(path, identity) == blob[2] else None
 
     def _uploaded(self, source: str, folder: str, name: str) -> Blob:
-        held = self._space.put_file(source, f"{folder}/{name}", immutable=source.endswith(_IMMUTABLE))
+        held = self._space.put_file(source, f"{folder}/{name}", immutable=source.endswith(IMMUTABLE))
         identity = self._files.identity(held)
-        return name, identity.size, self._digest(held, identity)
-
-    def _digest(self, path: str, identity: FileIdentity) -> str:
-        if not path.endswith(_IMMUTABLE):
-            return self._read_digest(path)
-        known = self._digests.get(identity)
-        if known is None:
-            known = self._digests[identity] = self._read_digest(path)
-            if len(self._digests) > _REMEMBERED:
-                self._digests.pop(next(iter(self._digests)))
-        return known
-
-    def _read_digest(self, path: str) -> str:
-        digest = xxh3_128()
-        for part in chunks(self._files, path):
-            digest.update(part)
-        return digest.hexdigest()
+        blob = (name, identity.size, self._digests.of(held, identity))
+        if held == source and source.endswith(IMMUTABLE):
+            self._restoring.keep(source, blob)
+        return blob
 
     # --- restoring
 
@@ -176,8 +166,7 @@ class FileSnapshots:
             remove_tree(self._files, path)
             make_dirs(self._files, path)
             try:
-                for name, blob in manifest.files.items():
-                    self._restore(f"{folder}/{blob[0]}", f"{path}/{name}", blob)
+                self._restoring.bring(manifest, folder, path)
             except (CorruptionError, FileNotFoundError) as ex:
                 remove_tree(self._files, path)
                 self._refuse_collected(folder, manifest)
@@ -194,12 +183,10 @@ class FileSnapshots:
                 "newest one"
             )
 
-    def _restore(self, source: str, target: str, blob: Blob) -> None:
-        """SSTs are linked, because nobody ever writes to them; RocksDB does write to its other files."""
-        self._space.fetch_file(source, target, immutable=target.endswith(_IMMUTABLE))
-        size, digest = self._files.identity(target).size, self._read_digest(target)
-        if (size, digest) != blob[1:]:
-            raise CorruptionError(f"{source} has {size} bytes with checksum {digest}, not {blob[1]} with {blob[2]}")
+    def unverified(self) -> Iterator[None]:
+        """See :class:`millwheel.ports.Snapshots`."""
+        with _explained("verify what was restored"):
+            yield from self._restoring.unverified()
 
     # --- collecting
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from millwheel.adapters.blob_cache import cache_beside
 from millwheel.adapters.folder_space import FolderSpace
 from millwheel.adapters.journal_files import FileJournals
 from millwheel.adapters.object_space import ObjectSpace
 from millwheel.adapters.s3_address import is_s3, parse_s3
 from millwheel.adapters.snapshot_files import FileSnapshots
+from millwheel.adapters.snapshot_restoring import RestorePace
 from millwheel.errors import SetupError
+
+_COPIES = 8
 
 
 def open_space(root: str) -> ObjectSpace:
@@ -27,6 +31,7 @@ def open_journals(root: str) -> FileJournals:
     return FileJournals(root, space=open_space(root))
 
 
-def open_snapshots(root: str) -> FileSnapshots:
-    """The snapshots of a root, wherever it is."""
-    return FileSnapshots(root, space=open_space(root))
+def open_snapshots(root: str, scratch: str = "") -> FileSnapshots:
+    """The snapshots of a root, wherever it is. What must be copied is kept beside ``scratch`` for all workers there."""
+    cache = cache_beside(scratch) if scratch else None
+    return FileSnapshots(root, space=open_space(root), pace=RestorePace(_COPIES, cache))

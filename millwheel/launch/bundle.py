@@ -1,5 +1,5 @@
-"""What a root that is no folder holds for the processes of a run: the shipped pipeline and the lists of inputs, as one
-object, so that it changes as a whole."""
+"""What a root that is no folder holds for other processes and machines: the shipped pipeline, the lists of inputs, and
+which savepoint it began with, as one object, so that it changes as a whole."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from millwheel.errors import CorruptionError, SetupError, UnavailableError
 
 _NAME = "shipped.msgpack"
 _FOLDERS = ("pipeline", "inputs")
+_FILES = ("restored.json",)
 _TRIES = 3
 
 
@@ -71,7 +72,8 @@ def fetched(root: str, folder: str) -> str:
 
 def pack(folder: Path) -> bytes:
     """The files below the shared parts of a folder, as bytes."""
-    paths = sorted(path for name in _FOLDERS for path in (folder / name).rglob("*") if path.is_file())
+    below = [path for name in _FOLDERS for path in (folder / name).rglob("*")]
+    paths = sorted(path for path in (*below, *(folder / name for name in _FILES)) if path.is_file())
     return msgspec.msgpack.encode({path.relative_to(folder).as_posix(): path.read_bytes() for path in paths})
 
 
@@ -83,7 +85,8 @@ def unpack(data: bytes, folder: Path) -> None:
         raise CorruptionError(f"it holds no files: {error}") from error
     for name in files:
         parts = PurePosixPath(name).parts
-        if len(parts) < 2 or parts[0] not in _FOLDERS or ".." in parts or "\0" in name:
+        inside = len(parts) > 1 and parts[0] in _FOLDERS and ".." not in parts
+        if not (inside or name in _FILES) or "\0" in name:
             raise CorruptionError(f"it names the file {name!r}, which cannot be")
     for name in _FOLDERS:
         shutil.rmtree(folder / name, ignore_errors=True)

@@ -62,6 +62,8 @@ def _copy(shard: SavedShard, source: FileSnapshots, target: FileSnapshots, scrat
         if manifest is None or (manifest.token, manifest.last_commit) != (shard.token, shard.commit):
             raise CorruptionError(f"its copy of {shard.shard} is not the one that {RECORD_FILE} names")
         source.restore(manifest, str(scratch))
+        for _ in source.unverified():
+            pass
         target.publish(shard.shard, shard.token, shard.commit, str(scratch), lambda: None)
     except CorruptionError as error:
         raise SetupError(f"The savepoint {place} is damaged: {error}. Bring it back from a copy") from error

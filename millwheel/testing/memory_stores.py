@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
+from xxhash import xxh3_128_digest
 
 from millwheel.adapters.durable import make_dirs, read_whole, remove_tree, write_all
 from millwheel.adapters.files import Files
 from millwheel.errors import CorruptionError, InvariantError
 
+_DIGEST_BYTES = 16
 _encode = msgspec.msgpack.Encoder().encode
 _Changes = list[tuple[bytes, bytes | None]]
 _decode = msgspec.msgpack.Decoder(_Changes).decode
@@ -32,7 +34,7 @@ class MemoryStore:
         try:
             self._tables = read_whole(self._files, f"{self._path}/CURRENT").decode().split()
             for table in self._tables:
-                self._merge(_decode(read_whole(self._files, f"{self._path}/{table}")))
+                self._merge(_read_table(self._files, f"{self._path}/{table}"))
         except FileNotFoundError as ex:
             raise CorruptionError(f"{self._path} is no store: {ex}") from ex
 
@@ -83,12 +85,21 @@ class MemoryStore:
     def _flush(self) -> None:
         if self._changes:
             table = f"{len(self._tables) + 1:06d}.sst"
-            self._write(f"{self._path}/{table}", _encode(sorted(self._changes.items())))
+            body = _encode(sorted(self._changes.items()))
+            self._write(f"{self._path}/{table}", xxh3_128_digest(body) + body)
             self._tables.append(table)
             self._changes.clear()
 
     def close(self) -> None:
         self._closed = True
+
+
+def _read_table(files: Files, path: str) -> _Changes:
+    """As RocksDB does, a store checks what it reads: a snapshot's tables are restored without a look."""
+    data = read_whole(files, path)
+    if xxh3_128_digest(data[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
+        raise CorruptionError(f"{path} fails its checksum")
+    return _decode(data[_DIGEST_BYTES:])
 
 
 class MemoryStores:

@@ -56,8 +56,9 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
         coordination = ZooKeeperCoordination(
             zookeeper, pipeline, lost_after_s=_LOST_AFTER_S, connect_timeout_s=_CONNECT_S, guard=load_guard(security)
         )
+        scratch = settings.scratch
         storage = WorkerStorage(
-            open_journals(root), open_snapshots(root), RocksStores(settings.scratch), open_snapshots
+            open_journals(root), open_snapshots(root, scratch), RocksStores(scratch), open_snapshots
         )
         process = WorkerProcess(settings, assembly, coordination, storage)
         for number in (signal.SIGTERM, signal.SIGINT):

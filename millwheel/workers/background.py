@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from millwheel.workers import events as ev
 from millwheel.workers.recovery import recover
 from millwheel.workers.sink import Publication
 
+_VERIFY_PAUSE_S = 0.02
 Post = Callable[[ev.Event], None]
 _ANSWER_TRIES = 5
 
@@ -149,7 +151,7 @@ class JournalThread:
 
 
 class RecoveryThread:
-    """Opens the stores of shards, one after the other."""
+    """Opens the stores of shards, two at a time, and then reads what they opened without reading it."""
 
     def __init__(self, stores: StateStores, snapshots: Snapshots, journals: Journals, scratch: str, post: Post) -> None:
         self._recovering = Recovering(stores, snapshots, journals, scratch)
@@ -157,6 +159,8 @@ class RecoveryThread:
         self._queue: queue.SimpleQueue[tuple[str, ShardEntry]] = queue.SimpleQueue()
         for number in range(2):
             threading.Thread(target=self._run, name=f"recovery-{number}", daemon=True).start()
+        self._opened: queue.SimpleQueue[None] = queue.SimpleQueue()
+        threading.Thread(target=self._verify, name="verify", daemon=True).start()
 
     def recover(self, node: str, entry: ShardEntry) -> None:
         self._queue.put((node, entry))
@@ -165,6 +169,17 @@ class RecoveryThread:
         while True:
             node, entry = self._queue.get()
             self._recovering.open(node, entry, self._post)
+            self._opened.put(None)
+
+    def _verify(self) -> None:
+        """Slowly: the work of the shards goes first."""
+        while True:
+            self._opened.get()
+            try:
+                for _ in self._recovering.snapshots.unverified():
+                    time.sleep(_VERIFY_PAUSE_S)
+            except Exception as ex:  # the loop ends the process with its words
+                self._post(ev.DamageFound(ex))
 
 
 class PublishThread:

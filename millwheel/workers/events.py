@@ -115,6 +115,13 @@ class RecoveryFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class DamageFound:
+    """What a shard was restored from, and serves from, is not what was published."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotPublished:
     """A snapshot of a shard covers its commits up to ``last_commit``."""
 

@@ -87,6 +87,7 @@ class WorkerRuntime:
             ev.JournalFailed: self._on_journal_failed,
             ev.ShardRecovered: self._on_recovered,
             ev.RecoveryFailed: self._on_recovery_failed,
+            ev.DamageFound: self._on_recovery_failed,
             ev.SnapshotPublished: self._on_snapshot,
             ev.SnapshotFailed: self._on_snapshot_failed,
             ev.WorkDone: self._on_work_done,
@@ -331,7 +332,7 @@ class WorkerRuntime:
         self._next_report = 0
         self._unreported = True
 
-    def _on_recovery_failed(self, event: ev.RecoveryFailed, now: int) -> None:
+    def _on_recovery_failed(self, event: ev.RecoveryFailed | ev.DamageFound, now: int) -> None:
         raise event.error
 
     def _on_token_known(self, event: ev.TokenKnown, now: int) -> None:

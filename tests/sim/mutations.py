@@ -6,7 +6,10 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from millwheel.adapters.clock import SteadyClock
+from millwheel.adapters.durable import read_whole
 from millwheel.adapters.journal_append import AppendForm, AppendWriter
 from millwheel.adapters.journal_folder import COLLECTED
 from millwheel.core.layout import META, ROW, decode_meta, encode_meta
@@ -17,6 +20,7 @@ from millwheel.core.times import MAX_TIME
 from millwheel.injector.node import NodeState
 from millwheel.master import succession
 from millwheel.master.membership import Membership
+from millwheel.testing import memory_stores
 from millwheel.workers import events as ev
 from millwheel.workers import inbox, recovery, seen_ids, shard, snapshots, source
 from millwheel.workers.commits import CommitGroups
@@ -273,6 +277,20 @@ def seal_not_looked_for() -> Context:
     return replaced(AppendWriter, "commit", wrong)
 
 
+@mistake(within=20, faults="flip kill")
+def damaged_tables_served() -> Context:
+    """A table that was restored without reading it is believed when it is read."""
+
+    def wrong(files: Any, path: str) -> Any:
+        body = read_whole(files, path)[memory_stores._DIGEST_BYTES :]
+        try:
+            return memory_stores._decode(body)
+        except msgspec.MsgspecError:
+            return []
+
+    return replaced(memory_stores, "_read_table", wrong)
+
+
 @mistake(within=20, faults="zombie")
 def seal_deleted_by_collection() -> Context:
     """Garbage collection takes the seal with the segments."""
@@ -280,9 +298,9 @@ def seal_deleted_by_collection() -> Context:
 
     def wrong(self: AppendForm, folder: Any) -> None:
         right(self, folder)
-        for name in folder.files.list_dir(folder.path):
+        for name in folder.names():
             if name != COLLECTED:
-                folder.files.unlink(f"{folder.path}/{name}")
+                folder.delete(name)
 
     return replaced(AppendForm, "collect", wrong)
 

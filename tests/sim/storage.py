@@ -122,6 +122,8 @@ class FileStorage:
         if manifest is not None:
             path = f"{ROOT}/scratch/check"
             snapshots.restore(manifest, path)
+            for _ in snapshots.unverified():
+                pass
             remove_tree(self._disk, path)
 
     def latest(self, shard: str) -> Manifest | None:

@@ -76,7 +76,7 @@ def test_an_error_is_never_taken_for_missing(s3: S3Server, space: S3Space, tmp_p
         with pytest.raises(UnavailableError, match=space.root):
             call(key)
     with pytest.raises(UnavailableError, match=f"download to .* {key}"):
-        space.fetch_file(key, str(tmp_path / "target"), immutable=True)
+        space.fetch_file(key, str(tmp_path / "target"))
 
 
 def test_a_bucket_that_is_not_there_is_an_error_of_its_own() -> None:

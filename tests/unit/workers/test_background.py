@@ -3,13 +3,18 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
-from millwheel.errors import FencedError
+from millwheel.core.ranges import tile
+from millwheel.core.table import ShardEntry
+from millwheel.errors import CorruptionError, FencedError
 from millwheel.workers import background
 from millwheel.workers import events as ev
-from millwheel.workers.background import JournalThread
+from millwheel.workers.background import JournalThread, RecoveryThread
+from tests.fakes.memory_disk import MemoryDisk
+from tests.fakes.stores import MemoryStores
 
 
 class Writer:
@@ -91,3 +96,34 @@ def test_a_seal_is_noticed_without_any_commit(monkeypatch: pytest.MonkeyPatch, w
     failed = events.get(timeout=10)
     assert isinstance(failed, ev.JournalFailed)
     assert isinstance(failed.error, FencedError)
+
+
+class Damaged:
+    """Snapshots of which a file that nobody has read yet is damaged."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+
+    def latest(self, shard: str) -> None:
+        return None
+
+    def unverified(self) -> Iterator[None]:
+        self.pieces += 1
+        yield
+        raise CorruptionError("blob 7 is damaged")
+
+
+def test_what_was_restored_without_reading_is_read_afterwards_and_damage_is_told(
+    events: queue.SimpleQueue[ev.Event],
+) -> None:
+    snapshots: Any = Damaged()
+    stores: Any = MemoryStores(MemoryDisk(), "/scratch")
+    journals: Any = None
+    entry = ShardEntry("a-0", tile(1)[0], "w1", 1)
+    RecoveryThread(stores, snapshots, journals, "/scratch", events.put).recover("a", entry)
+    opened = events.get(timeout=10)
+    assert isinstance(opened, ev.ShardRecovered)
+    found = events.get(timeout=10)
+    assert isinstance(found, ev.DamageFound)
+    assert "blob 7" in str(found.error)
+    assert snapshots.pieces == 1

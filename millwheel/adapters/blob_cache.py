@@ -1,0 +1,64 @@
+"""Tables of snapshots that this machine has seen, by content: what was uploaded or downloaded is not downloaded again.
+
+The folder is shared by the workers of a machine and outlives each of them. Its entries are hard links, so they cost
+room only for what nobody has open any more. Losing any of it costs time only.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+LIMIT_BYTES = 4 << 30
+
+
+class BlobCache:
+    """Immutable files below ``folder``, at most about ``limit_bytes`` of them; those go first that were not used for
+    longest. For any thread and process of one user."""
+
+    def __init__(self, folder: str, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._folder = Path(folder)
+        self._limit_bytes = limit_bytes
+
+    def take(self, digest: str, size: int, target: str) -> bool:
+        """Make ``target`` the file with this content; False when it is not here."""
+        entry = self._entry(digest, size)
+        try:
+            if entry.stat().st_size != size:
+                return False
+            os.link(entry, target)
+        except OSError:
+            return False
+        return True
+
+    def add(self, digest: str, size: int, path: str) -> None:
+        """Keep a file whose content was checked. It stays where it is."""
+        with suppress(OSError):  # another file system, or another worker was first
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            os.link(path, self._entry(digest, size))
+            self._trim()
+
+    def _entry(self, digest: str, size: int) -> Path:
+        return self._folder / f"{digest}-{size}.sst"
+
+    def _trim(self) -> None:
+        """A link, to it or from it, is what touches a file's change time."""
+        found = [(entry.stat(), entry.path) for entry in os.scandir(self._folder)]
+        room = self._limit_bytes - sum(status.st_size for status, _ in found)
+        for status, path in sorted(found, key=lambda pair: pair[0].st_ctime_ns):
+            if room >= 0:
+                return
+            os.unlink(path)
+            room += status.st_size
+
+
+def cache_beside(scratch: str) -> BlobCache | None:
+    """The cache that the workers of this machine share, beside their scratch folders; None where others could put
+    files there."""
+    folder = Path(scratch).parent
+    status = folder.stat()
+    if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return None
+    return BlobCache(str(folder / "blobs"))
