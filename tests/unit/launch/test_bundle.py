@@ -15,7 +15,7 @@ def filled(folder: Path, text: str = "pipeline: p") -> Path:
         "pipeline/p.yaml": text,
         "pipeline/deep/x.py": "",
         "inputs/s.json": "[]",
-        "other": "no",
+        "restored.json": "{}",
     }.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
