@@ -160,6 +160,67 @@ def status(root: RunningRoot = "") -> None:
     show(root, Console(width=None if sys.stdout.isatty() else 200))
 
 
+ranges = typer.Typer(help="Show, split, merge and move the key ranges of a running pipeline.", no_args_is_help=True)
+app.add_typer(ranges, name="ranges")
+Shard = Annotated[str, typer.Argument(help="its name, as `millwheel ranges show` tells it, e.g. traffic-0")]
+
+
+@ranges.command("show")
+def ranges_show(
+    node: Annotated[str, typer.Argument(help="only this node")] = "",
+    root: RunningRoot = "",
+) -> None:
+    """Show the shards of each node: key range, owner, and how busy each is."""
+    from millwheel.cli.ranges import show
+
+    show(root, node, Console(width=None if sys.stdout.isatty() else 200))
+
+
+@ranges.command("split")
+def ranges_split(
+    shard: Shard,
+    root: RunningRoot = "",
+    at: Annotated[str, typer.Option(metavar="HASH", help="where the upper half begins; default: the middle")] = "",
+    key: Annotated[str, typer.Option(help="a text key: the upper half begins with its hash")] = "",
+) -> None:
+    """Cut a shard in two, while records flow. Shards of computations only."""
+    from millwheel.cli.ranges import split
+
+    split(root, shard, at, key, Console(stderr=True))
+
+
+@ranges.command("merge")
+def ranges_merge(lower: Shard, upper: Shard, root: RunningRoot = "") -> None:
+    """Make one shard of two neighbours, the one with the lower keys first, while records flow."""
+    from millwheel.cli.ranges import merge
+
+    merge(root, lower, upper, Console(stderr=True))
+
+
+@ranges.command("move")
+def ranges_move(
+    shard: Shard,
+    worker: Annotated[str, typer.Argument(help="its name, as `millwheel status` tells it")],
+    root: RunningRoot = "",
+) -> None:
+    """Let another worker serve a shard. Balance is looked at again when workers come or go."""
+    from millwheel.cli.ranges import move
+
+    move(root, shard, worker, Console(stderr=True))
+
+
+@app.command()
+def scale(
+    workers: Annotated[int, typer.Option(min=1, help="how many workers, spares not counted")],
+    root: RunningRoot = "",
+    limit: Annotated[int, typer.Option("--timeout", min=1, help="seconds to wait until it is so")] = 60,
+) -> None:
+    """Give a running pipeline more or fewer workers. One that leaves gives its ranges away first."""
+    from millwheel.cli.scale import scale as change
+
+    change(root, workers, limit, Console(stderr=True))
+
+
 @app.command()
 def savepoint(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or empty folder, which all workers can reach")],

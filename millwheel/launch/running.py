@@ -28,6 +28,7 @@ from millwheel.launch.processes import ProcessLauncher
 from millwheel.launch.progress import ProgressLine
 from millwheel.launch.restoring import write_tables
 from millwheel.launch.root import Root, RunInfo
+from millwheel.launch.scaling import Scaling, forget
 from millwheel.launch.services import Services, ServiceTemplate, ZooKeeperKeeper
 from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.launch.signals import StopSignals
@@ -55,6 +56,7 @@ class Running:
         self._supervisor = Supervisor(self._line.say)
         self._services = Services(root.logs)
         self._embedded: ZooKeeperKeeper | None = None
+        self._scaling: Scaling | None = None
 
     def run(self) -> Summary | None:
         """The summary once the input has drained; None when SIGINT or SIGTERM came first.
@@ -74,7 +76,8 @@ class Running:
                 launcher = self._start_workers(zookeeper, stack)
                 signals.catch()
                 began_s = time.monotonic()
-                view = watch.until_drained(launcher, watcher, signals.requested, self._check)
+                check = partial(self._check, watcher, launcher)
+                view = watch.until_drained(launcher, watcher, signals.requested, check)
                 seconds = before_s + time.monotonic() - began_s
                 self._note(zookeeper, seconds)
                 self._line.show(f"{self._spec.name}: stopping", time.monotonic())
@@ -143,8 +146,16 @@ class Running:
         launcher = self._launcher(zookeeper)
         stack.callback(launcher.stop, _WORKER_GRACE_S)
         stack.callback(self._services.stop_one, "master", _SERVICE_GRACE_S)
-        for slot in self._settings.slots:
+
+        def begin(slot: int) -> None:
             self._supervisor.keep(f"worker {slot}", partial(launcher.start, slot))
+
+        for slot in self._settings.slots:
+            begin(slot)
+        slots, spares, say = self._settings.slots, self._settings.spares, self._line.say
+        most = len(slots) if self._settings.own_spark else None
+        forget(self._root.path)
+        self._scaling = Scaling(self._root.path, slots, spares, begin, self._supervisor, say, most)
         return launcher
 
     def _launcher(self, zookeeper: str) -> Launcher:
@@ -177,8 +188,10 @@ class Running:
         guard = load_guard(self._settings.security)
         return ZooKeeperCoordination(zookeeper, self._spec.name, lost_after_s=_OUTAGE_S, guard=guard)
 
-    def _check(self) -> None:
+    def _check(self, watcher: StatusWatcher, launcher: Launcher) -> None:
         self._root.check()
+        if self._scaling is not None:
+            self._scaling.step(time.monotonic(), watcher, launcher)
         if self._embedded is not None:
             self._embedded.check()
 

@@ -49,10 +49,15 @@ class RunSettings:
         return range(self.workers + self.spares)
 
     @property
+    def own_spark(self) -> bool:
+        """Whether workers run in a Spark of this run's own, with a core for each slot."""
+        local = not self.submitted and (not self.spark_master or self.spark_master.startswith("local"))
+        return self.launcher is LauncherKind.SPARK and local
+
+    @property
     def far(self) -> bool:
         """Whether workers may run on other machines."""
-        local = not self.submitted and (not self.spark_master or self.spark_master.startswith("local"))
-        return self.launcher is LauncherKind.SPARK and not local
+        return self.launcher is LauncherKind.SPARK and not self.own_spark
 
     def place(self, pipeline: str) -> str:
         """The root as given, or a pipeline's default one."""

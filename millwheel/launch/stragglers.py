@@ -6,7 +6,7 @@ keep its slot for ever, because its supervisor only sees that the process is the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -22,9 +22,9 @@ class Member(msgspec.Struct, frozen=True):
     pid: int
 
 
-def read_members(datas: Iterable[bytes]) -> frozenset[Member]:
-    """Members as their data in ZooKeeper says."""
-    return frozenset(msgspec.json.decode(data, type=Member) for data in datas)
+def read_members(datas: Mapping[str, bytes]) -> dict[str, Member]:
+    """Members by incarnation, as their data in ZooKeeper says."""
+    return {name: msgspec.json.decode(data, type=Member) for name, data in datas.items()}
 
 
 @dataclass(slots=True)

@@ -32,14 +32,26 @@ class Supervisor:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._kept: dict[str, _Kept] = {}
+        self._let_go: dict[str, Callable[[], None]] = {}
 
     def keep(self, name: str, start: Callable[[], None]) -> None:
         """Start a process and keep it alive. ``start`` must not block."""
         self._kept[name] = _Kept(start)
         start()
 
+    def let_go(self, name: str, ended: Callable[[], None]) -> None:
+        """The next death of a process is its last one; ``ended`` is called then, or now if it is dead already."""
+        kept = self._kept.pop(name)
+        if kept.due_s is None:
+            self._let_go[name] = ended
+        else:
+            ended()
+
     def ended(self, event: Ended, now_s: float) -> None:
         """Take note of a death. Raises SetupError, with the last words, when a restart would not help."""
+        if event.name in self._let_go:
+            self._let_go.pop(event.name)()
+            return
         kept = self._kept[event.name]
         decision = kept.policy.after(event.code, event.lived_s)
         if isinstance(decision, GiveUp):

@@ -10,6 +10,7 @@ import msgspec
 
 from millwheel.adapters.grpc_security import Security
 from millwheel.adapters.injector_client import fetch_status
+from millwheel.core.table import RangeTable
 from millwheel.errors import MillwheelError
 from millwheel.launch.stopping import STOP
 from millwheel.launch.stragglers import Member, read_members
@@ -19,6 +20,7 @@ from millwheel.ports import Coordination
 
 _INTERVAL_S = 0.2
 LEADER_ROLE = "injector-leader"
+LEAVING_ROLE = "leaving"
 
 
 class _Address(msgspec.Struct):
@@ -26,8 +28,8 @@ class _Address(msgspec.Struct):
 
 
 class StatusWatcher:
-    """Follows the leading injector. ``latest`` is the newest answer, None before the first, and ``workers``
-    are those that are members now. ``stop_asked`` is told whoever wants the driver to stop."""
+    """Follows the leading injector. ``latest`` is the newest answer, None before the first, and ``members`` are the
+    workers that are members now, by incarnation. ``stop_asked`` is told whoever wants the driver to stop."""
 
     def __init__(
         self,
@@ -43,7 +45,9 @@ class StatusWatcher:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True, name="status")
         self.latest: ClusterView | None = None
-        self.workers: frozenset[Member] = frozenset()
+        self.members: Mapping[str, Member] = {}
+        self._tables: dict[str, RangeTable] = {}
+        self._draining: frozenset[str] = frozenset()
 
     def start(self) -> None:
         """Begin to ask."""
@@ -53,6 +57,21 @@ class StatusWatcher:
         """Ask no more."""
         self._stop.set()
         self._thread.join()
+
+    @property
+    def workers(self) -> frozenset[Member]:
+        """The workers that are members now."""
+        return frozenset(self.members.values())
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """Every incarnation that a range table names as an owner, or as the next one."""
+        entries = [entry for table in [*self._tables.values()] for entry in table.shards]
+        return frozenset({entry.owner for entry in entries} | {entry.next_owner for entry in entries})
+
+    def drain(self, incarnations: frozenset[str]) -> None:
+        """Those that shall give their shards away; the master hears of it soon, and again after an outage."""
+        self._draining = incarnations
 
     def _follow(self) -> None:
         while not self._stop.is_set():
@@ -69,8 +88,11 @@ class StatusWatcher:
         session.watch_members("workers", self._workers_changed)
         if self._stop_asked is not None:
             session.watch_members(STOP, self._stop_asked)
+        session.watch_tables(self._table_changed)
+        leaving: frozenset[str] = frozenset()
         try:
             while not self._stop.wait(_INTERVAL_S) and not self._lost.is_set():
+                leaving = self._tell_leaving(session, leaving)
                 self._ask()
         finally:
             session.close()
@@ -79,7 +101,19 @@ class StatusWatcher:
         self._address = next(iter(addresses(members).values()), "")
 
     def _workers_changed(self, members: Mapping[str, bytes]) -> None:
-        self.workers = read_members(members.values())
+        self.members = read_members(members)
+
+    def _table_changed(self, table: RangeTable) -> None:
+        self._tables[table.computation] = table
+
+    def _tell_leaving(self, session: Coordination, told: frozenset[str]) -> frozenset[str]:
+        """Say who is leaving, for as long as this session lives; the names that were said."""
+        wanted = self._draining
+        for name in wanted - told:
+            session.join(LEAVING_ROLE, name, b"{}")
+        for name in told - wanted:
+            session.leave(LEAVING_ROLE, name)
+        return wanted
 
     def _ask(self) -> None:
         if not self._address:

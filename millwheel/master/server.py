@@ -17,6 +17,7 @@ from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_server
 from millwheel.adapters.grpc_security import Security
 from millwheel.errors import FencedError, InvariantError
 from millwheel.master.events import Event, LoadReported, ShardLoad, ShardReleased, WorkerUnreachable
+from millwheel.master.reshaping import Merge, Reshape, Split
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime, MasterView
 from millwheel.master.state import MasterConfig, MasterState
 from millwheel.pb import master_pb2 as pb
@@ -50,7 +51,15 @@ class _Ending:
     lost: bool
 
 
-_Item = Event | _MoveAsked | _Won | _Ending
+@dataclass(frozen=True, slots=True)
+class _ReshapeAsked:
+    """As :class:`_MoveAsked`, for a split or merge."""
+
+    wanted: Reshape
+    answer: Callable[[str], None]
+
+
+_Item = Event | _MoveAsked | _ReshapeAsked | _Won | _Ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +86,20 @@ class MasterService(MasterServicer):
 
     def Move(self, request: pb.MoveRequest, context: grpc.ServicerContext) -> pb.MoveReply:
         self._leading(context)
+        return self._answered(context, lambda answer: _MoveAsked(request, answer))
+
+    def Reshape(self, request: pb.ReshapeRequest, context: grpc.ServicerContext) -> pb.MoveReply:
+        view = self._leading(context)()
+        try:
+            wanted = _reshape(request, view)
+        except ValueError as error:
+            return pb.MoveReply(accepted=False, reason=str(error))
+        return self._answered(context, lambda answer: _ReshapeAsked(wanted, answer))
+
+    def _answered(self, context: grpc.ServicerContext, asked: Callable[[Callable[[str], None]], _Item]) -> pb.MoveReply:
+        """The loop's answer to a question."""
         answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._put(_MoveAsked(request, answers.put))
+        self._put(asked(answers.put))
         try:
             refusal = answers.get(timeout=CALL_TIMEOUT_S)
         except queue.Empty:
@@ -92,6 +113,20 @@ class MasterService(MasterServicer):
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this master stands by; ask the one that leads")
             raise InvariantError("gRPC went on after an abort")
         return self.view
+
+
+def _reshape(request: pb.ReshapeRequest, view: MasterView) -> Reshape:
+    """What is asked for. Raises ValueError, with a sentence, for what can be no edge."""
+    if request.merge_with:
+        return Merge(request.node, request.shard, request.merge_with)
+    if request.at:
+        try:
+            return Split(request.node, request.shard, int(request.at, 16))
+        except ValueError:
+            raise ValueError(f"{request.at[:40]!r} is no hash: give up to 16 hex digits") from None
+    entries = (table.entry(request.shard) for table in view.tables)
+    entry = next((found for found in entries if found is not None), None)
+    return Split(request.node, request.shard, (entry.range.lo + entry.range.hi) // 2 if entry else 0)
 
 
 class MasterProcess:
@@ -169,6 +204,8 @@ class MasterProcess:
             if isinstance(item, _MoveAsked):
                 asked = item.request
                 self._runtime.ask_move(asked.node, asked.shard, asked.worker, item.answer)
+            elif isinstance(item, _ReshapeAsked):
+                self._runtime.ask_reshape(item.wanted, item.answer)
             elif not isinstance(item, _Won | _Ending):
                 events.append(item)
         return self._runtime.step(events)

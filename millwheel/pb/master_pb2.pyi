@@ -39,25 +39,57 @@ class DescribeReply(_message.Message):
 
     WORKERS_FIELD_NUMBER: _builtins.int
     TABLES_FIELD_NUMBER: _builtins.int
+    WORK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def workers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def tables(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """RangeTable.encode()"""
 
+    @_builtins.property
+    def work(self) -> _containers.RepeatedCompositeFieldContainer[Global___Work]: ...
     def __init__(
         self,
         *,
         workers: _abc.Iterable[_builtins.str] | None = ...,
         tables: _abc.Iterable[_builtins.bytes] | None = ...,
+        work: _abc.Iterable[Global___Work] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tables", b"tables", "workers", b"workers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tables", b"tables", "work", b"work", "workers", b"workers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeReply: _TypeAlias = DescribeReply  # noqa: Y015
+
+@_typing.final
+class Work(_message.Message):
+    """What a shard does now, smoothed over seconds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_FIELD_NUMBER: _builtins.int
+    BUSY_FIELD_NUMBER: _builtins.int
+    RECORDS_PER_S_FIELD_NUMBER: _builtins.int
+    shard: _builtins.str
+    busy: _builtins.float
+    """share of one core"""
+    records_per_s: _builtins.float
+    def __init__(
+        self,
+        *,
+        shard: _builtins.str = ...,
+        busy: _builtins.float = ...,
+        records_per_s: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy", b"busy", "records_per_s", b"records_per_s", "shard", b"shard"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Work: _TypeAlias = Work  # noqa: Y015
 
 @_typing.final
 class MoveRequest(_message.Message):
@@ -83,6 +115,36 @@ class MoveRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MoveRequest: _TypeAlias = MoveRequest  # noqa: Y015
+
+@_typing.final
+class ReshapeRequest(_message.Message):
+    """Without merge_with: split the shard at that hash of a key, in hex; "" cuts it in the middle of its range."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
+    AT_FIELD_NUMBER: _builtins.int
+    MERGE_WITH_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    shard: _builtins.str
+    at: _builtins.str
+    merge_with: _builtins.str
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        shard: _builtins.str = ...,
+        at: _builtins.str = ...,
+        merge_with: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at", b"at", "merge_with", b"merge_with", "node", b"node", "shard", b"shard"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReshapeRequest: _TypeAlias = ReshapeRequest  # noqa: Y015
 
 @_typing.final
 class MoveReply(_message.Message):

@@ -44,6 +44,11 @@ class MasterStub:
                 request_serializer=millwheel_dot_pb_dot_master__pb2.MoveRequest.SerializeToString,
                 response_deserializer=millwheel_dot_pb_dot_master__pb2.MoveReply.FromString,
                 _registered_method=True)
+        self.Reshape = channel.unary_unary(
+                '/millwheel.pb.Master/Reshape',
+                request_serializer=millwheel_dot_pb_dot_master__pb2.ReshapeRequest.SerializeToString,
+                response_deserializer=millwheel_dot_pb_dot_master__pb2.MoveReply.FromString,
+                _registered_method=True)
 
 
 class MasterServicer:
@@ -62,6 +67,13 @@ class MasterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Reshape(self, request, context):
+        """Ask for a split or a merge of shards. Answers as Move does.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MasterServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -73,6 +85,11 @@ def add_MasterServicer_to_server(servicer, server):
             'Move': grpc.unary_unary_rpc_method_handler(
                     servicer.Move,
                     request_deserializer=millwheel_dot_pb_dot_master__pb2.MoveRequest.FromString,
+                    response_serializer=millwheel_dot_pb_dot_master__pb2.MoveReply.SerializeToString,
+            ),
+            'Reshape': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reshape,
+                    request_deserializer=millwheel_dot_pb_dot_master__pb2.ReshapeRequest.FromString,
                     response_serializer=millwheel_dot_pb_dot_master__pb2.MoveReply.SerializeToString,
             ),
     }
@@ -129,6 +146,33 @@ class Master:
             target,
             '/millwheel.pb.Master/Move',
             millwheel_dot_pb_dot_master__pb2.MoveRequest.SerializeToString,
+            millwheel_dot_pb_dot_master__pb2.MoveReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reshape(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/millwheel.pb.Master/Reshape',
+            millwheel_dot_pb_dot_master__pb2.ReshapeRequest.SerializeToString,
             millwheel_dot_pb_dot_master__pb2.MoveReply.FromString,
             options,
             channel_credentials,

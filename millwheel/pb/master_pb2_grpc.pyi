@@ -34,6 +34,8 @@ class MasterStub:
     Describe: _grpc.UnaryUnaryMultiCallable[_master_pb2.DescribeRequest, _master_pb2.DescribeReply]
     Move: _grpc.UnaryUnaryMultiCallable[_master_pb2.MoveRequest, _master_pb2.MoveReply]
     """Ask for a planned move of a shard. Answers once the table says so, not once it is done."""
+    Reshape: _grpc.UnaryUnaryMultiCallable[_master_pb2.ReshapeRequest, _master_pb2.MoveReply]
+    """Ask for a split or a merge of shards. Answers as Move does."""
 
 @_typing.type_check_only
 class MasterAsyncStub(MasterStub):
@@ -41,6 +43,8 @@ class MasterAsyncStub(MasterStub):
     Describe: _aio.UnaryUnaryMultiCallable[_master_pb2.DescribeRequest, _master_pb2.DescribeReply]  # type: ignore[assignment]
     Move: _aio.UnaryUnaryMultiCallable[_master_pb2.MoveRequest, _master_pb2.MoveReply]  # type: ignore[assignment]
     """Ask for a planned move of a shard. Answers once the table says so, not once it is done."""
+    Reshape: _aio.UnaryUnaryMultiCallable[_master_pb2.ReshapeRequest, _master_pb2.MoveReply]  # type: ignore[assignment]
+    """Ask for a split or a merge of shards. Answers as Move does."""
 
 class MasterServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -57,5 +61,13 @@ class MasterServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_master_pb2.MoveReply, _abc.Awaitable[_master_pb2.MoveReply]]:
         """Ask for a planned move of a shard. Answers once the table says so, not once it is done."""
+
+    @_abc_1.abstractmethod
+    def Reshape(
+        self,
+        request: _master_pb2.ReshapeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_master_pb2.MoveReply, _abc.Awaitable[_master_pb2.MoveReply]]:
+        """Ask for a split or a merge of shards. Answers as Move does."""
 
 def add_MasterServicer_to_server(servicer: MasterServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

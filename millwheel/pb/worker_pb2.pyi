@@ -192,12 +192,17 @@ class ShardLoad(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     STATE_BYTES_FIELD_NUMBER: _builtins.int
     BUSY_US_FIELD_NUMBER: _builtins.int
+    SAMPLE_FIELD_NUMBER: _builtins.int
     shard: _builtins.str
     token: _builtins.int
     records: _builtins.int
     """processed since the shard was opened here"""
     state_bytes: _builtins.int
     busy_us: _builtins.int
+    @_builtins.property
+    def sample(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """hashes of some of the keys of the last seconds"""
+
     def __init__(
         self,
         *,
@@ -206,10 +211,11 @@ class ShardLoad(_message.Message):
         records: _builtins.int = ...,
         state_bytes: _builtins.int = ...,
         busy_us: _builtins.int = ...,
+        sample: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy_us", b"busy_us", "records", b"records", "shard", b"shard", "state_bytes", b"state_bytes", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["busy_us", b"busy_us", "records", b"records", "sample", b"sample", "shard", b"shard", "state_bytes", b"state_bytes", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,7 +6,7 @@ A, B, A2 = Member(0, 100), Member(1, 200), Member(0, 101)
 
 
 def test_members_are_read_from_what_they_joined_with() -> None:
-    assert read_members([b'{"slot": 0, "pid": 100, "address": "h:1", "host": "h"}']) == {A}
+    assert read_members({"w0-1": b'{"slot": 0, "pid": 100, "address": "h:1", "host": "h"}'}) == {"w0-1": A}
 
 
 def test_a_member_that_is_gone_has_time_to_end_and_is_then_named_once() -> None:

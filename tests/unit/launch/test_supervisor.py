@@ -63,3 +63,19 @@ def test_a_process_that_fails_again_and_again_ends_the_run() -> None:
 
 def test_processes_that_never_died_are_not_in_the_restarts() -> None:
     assert Started().supervisor.restarts() == {}
+
+
+def test_a_process_that_was_let_go_is_not_started_again() -> None:
+    world, ends = Started(), []
+    world.supervisor.let_go("worker 0", lambda: ends.append(1))
+    world.supervisor.ended(Ended("worker 0", -9, 60.0), 100.0)
+    world.supervisor.step(200.0)
+    assert (world.count, ends, world.said) == (1, [1], [])
+
+
+def test_a_process_that_was_dead_when_it_was_let_go_has_ended() -> None:
+    world, ends = Started(), []
+    world.supervisor.ended(Ended("worker 0", -9, 60.0), 100.0)
+    world.supervisor.let_go("worker 0", lambda: ends.append(1))
+    world.supervisor.step(200.0)
+    assert (world.count, ends) == (1, [1])

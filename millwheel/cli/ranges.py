@@ -1,0 +1,93 @@
+"""``millwheel ranges``: who owns which keys, and planned moves, splits and merges of shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.table import Table
+
+from millwheel.adapters.grpc_security import load_security
+from millwheel.adapters.master_client import MasterClient
+from millwheel.core.keys import key_hash
+from millwheel.core.table import RangeTable
+from millwheel.errors import SetupError, UnavailableError
+from millwheel.launch.attaching import LiveMembers, attach, connected, find_root
+from millwheel.launch.watching import addresses
+from millwheel.pb.master_pb2 import Work
+
+MASTER_ROLE = "masters-leader"
+
+
+@contextmanager
+def _master(place: str) -> Iterator[MasterClient]:
+    """The master that leads the run on the root at ``place``."""
+    run = attach(find_root(place))
+    with connected(run) as coordination:
+        found = addresses(LiveMembers(coordination, MASTER_ROLE).now())
+        if not found:
+            raise UnavailableError("No master leads at the moment; ask again in a second")
+        yield MasterClient(next(iter(found.values())), load_security(run.security, "client"))
+
+
+def show(place: str, node: str, console: Console) -> None:
+    """Print the shards of all nodes, or of one, with their ranges, owners and work."""
+    with _master(place) as master:
+        found = master.describe()
+    tables = {table.computation: table for table in (RangeTable.decode(data, -1) for data in found.tables)}
+    if node and node not in tables:
+        raise SetupError(f"There is no node {node}; there are {', '.join(sorted(tables))}")
+    work = {each.shard: each for each in found.work}
+    console.print(shards_table({name: tables[name] for name in sorted(tables) if node in ("", name)}, work))
+
+
+def shards_table(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> Table:
+    """One row per shard, in the order of ranges."""
+    table = Table("shard", "first key hash", "last key hash", "owner", "busy", "records/s", box=None, pad_edge=False)
+    for known in tables.values():
+        for entry in sorted(known.shards, key=lambda entry: entry.range.lo):
+            edges = (f"{entry.range.lo:016x}", f"{entry.range.hi - 1:016x}")
+            going = f" → {entry.next_owner}" if entry.next_owner else ""
+            going += f", to be split at {entry.split_at:016x}" if entry.split_at else ""
+            going += f", to be merged as {entry.merges_as}" if entry.merges_as else ""
+            done = work.get(entry.shard)
+            figures = (f"{done.busy:.0%}", f"{done.records_per_s:,.0f}") if done is not None else ("", "")
+            table.add_row(entry.shard, *edges, (entry.owner or "nobody") + going, *figures)
+    return table
+
+
+def split(place: str, shard: str, at: str, key: str, console: Console) -> None:
+    """Cut a shard in two: in the middle of its range, at a hash, or so that the upper half begins with a text key."""
+    if at and key:
+        raise SetupError("Give --at or --key, not both")
+    at = at or (f"{key_hash(key):016x}" if key else "")
+    _ask(place, lambda master: master.split(node_of(shard), shard, at))
+    console.print(f"{shard} is being split.", highlight=False)
+
+
+def merge(place: str, lower: str, upper: str, console: Console) -> None:
+    """Make one shard of two neighbours."""
+    if node_of(lower) != node_of(upper):
+        raise SetupError(f"{lower} and {upper} belong to different nodes; only neighbours in one can be merged")
+    _ask(place, lambda master: master.merge(node_of(lower), lower, upper))
+    console.print(f"{lower} and {upper} are being merged.", highlight=False)
+
+
+def move(place: str, shard: str, worker: str, console: Console) -> None:
+    """Let another worker serve a shard."""
+    _ask(place, lambda master: master.move(node_of(shard), shard, worker))
+    console.print(f"{shard} is on its way to {worker}.", highlight=False)
+
+
+def _ask(place: str, question: Callable[[MasterClient], None]) -> None:
+    with _master(place) as master:
+        question(master)
+
+
+def node_of(shard: str) -> str:
+    """The node that a shard belongs to, by its name. Raises SetupError when it names none."""
+    node, dash, number = shard.rpartition("-")
+    if not dash or not node or not number.isdecimal():
+        raise SetupError(f"{shard!r} names no shard: it is a node and a number, such as traffic-0")
+    return node

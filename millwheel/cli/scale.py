@@ -1,0 +1,37 @@
+"""``millwheel scale``."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+
+from millwheel.errors import SetupError, UnavailableError
+from millwheel.launch.attaching import attach, find_root, is_driven
+from millwheel.launch.scaling import answer, ask
+
+_POLL_S = 0.1
+
+
+def scale(place: str, workers: int, limit_s: float, console: Console) -> None:
+    """Ask the driver for another number of workers, and wait until it is so.
+
+    Raises SetupError, with the driver's words, when it cannot be, and UnavailableError when it takes too long.
+    """
+    root = find_root(place)
+    attach(root)
+    ask(root, workers)
+    deadline_s = time.monotonic() + limit_s
+    with console.status(f"waiting for {workers} workers"):
+        while (found := answer(root)) is None or found.workers != workers:
+            if time.monotonic() > deadline_s:
+                raise UnavailableError(
+                    f"There are not {workers} workers after {limit_s:.0f} s; the run is still at it. "
+                    "`millwheel status` says who owns what, and on Spark a worker needs a free core"
+                )
+            if not is_driven(root):
+                raise UnavailableError(f"The run ended before there were {workers} workers")
+            time.sleep(_POLL_S)
+    if found.problem:
+        raise SetupError(f"There cannot be {workers} workers: {found.problem}")
+    console.print(f"There are {workers} workers.", highlight=False)

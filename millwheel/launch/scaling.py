@@ -1,0 +1,157 @@
+"""More or fewer workers while a run goes on.
+
+Whoever wants another number writes it into the root, and the driver brings slots and processes there. A new slot is a
+new worker, which the master finds by itself. A worker that is too many is *drained*: it becomes a member of
+``leaving``, the master moves its shards away, and only when no range table names it is its process ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from millwheel.launch.base import Launcher
+from millwheel.launch.root import write_atomically
+from millwheel.launch.stragglers import Member
+from millwheel.launch.supervisor import Supervisor
+
+_ASKED, _ANSWERED = "scale.json", "scaled.json"
+_LOOK_S = 0.2
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """How many workers there are to be, or are. ``problem`` says why it cannot be so."""
+
+    workers: int
+    problem: str = ""
+
+
+def ask(root: Path, workers: int) -> None:
+    """Want so many workers on a root that is driven."""
+    (root / _ANSWERED).unlink(missing_ok=True)
+    write_atomically(root / _ASKED, msgspec.json.encode(Scale(workers)))
+
+
+def answer(root: Path) -> Scale | None:
+    """What the driver has made of the last :func:`ask`; None while it is at it."""
+    return _read(root / _ANSWERED)
+
+
+def forget(root: Path) -> None:
+    """A new run begins with as many workers as its command says."""
+    for name in (_ASKED, _ANSWERED):
+        (root / name).unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Scale | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Scale)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+class Cluster(Protocol):
+    """What the driver knows of the workers, and how it asks the master to empty some."""
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        """The workers that are members now, by incarnation."""
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """Every incarnation that a range table names as an owner, or as the next one."""
+
+    def drain(self, incarnations: frozenset[str]) -> None:
+        """Those that shall give their shards away, from now on."""
+
+
+class Scaling:
+    """The slots of one run. ``begin`` starts the worker of a slot and keeps it alive; ``most`` slots can have one."""
+
+    def __init__(
+        self,
+        root: Path,
+        slots: range,
+        spares: int,
+        begin: Callable[[int], None],
+        supervisor: Supervisor,
+        say: Callable[[str], None],
+        most: int | None = None,
+    ) -> None:
+        self._root = root
+        self._spares = spares
+        self._begin = begin
+        self._supervisor = supervisor
+        self._say = say
+        self._most = most
+        self._active = set(slots)
+        self._leaving: set[int] = set()
+        self._wanted: Scale | None = None
+        self._done = True
+        self._next_look_s = 0.0
+
+    def step(self, now_s: float, cluster: Cluster, launcher: Launcher) -> None:
+        """Go on with what is wanted."""
+        if now_s < self._next_look_s:
+            return
+        self._next_look_s = now_s + _LOOK_S
+        asked = _read(self._root / _ASKED)
+        if asked is not None and asked != self._wanted:
+            self._wanted, self._done = asked, False
+            self._change(asked)
+        self._empty(cluster, launcher)
+        if self._wanted is not None and not self._done:
+            self._finish(self._wanted, cluster)
+
+    def _change(self, wanted: Scale) -> None:
+        count = wanted.workers + self._spares
+        if self._most is not None and count > self._most:
+            problem = (
+                f"this Spark has room for {self._most} workers, spares counted, because the run began with so many; "
+                "start it again with more --workers, or use --launcher processes or a Spark cluster with free cores"
+            )
+            self._answer(Scale(wanted.workers, problem))
+            return
+        while len(self._active) > count:
+            self._let_go(max(self._active))
+        while len(self._active) < count:
+            self._add(next(slot for slot in range(count + len(self._leaving)) if self._is_free(slot)))
+
+    def _is_free(self, slot: int) -> bool:
+        return slot not in self._active and slot not in self._leaving
+
+    def _add(self, slot: int) -> None:
+        self._active.add(slot)
+        self._begin(slot)
+        self._say(f"The worker {slot} is started.")
+
+    def _let_go(self, slot: int) -> None:
+        self._active.discard(slot)
+        self._leaving.add(slot)
+        self._supervisor.let_go(f"worker {slot}", partial(self._left, slot))
+        self._say(f"The worker {slot} gives its ranges away, and then leaves.")
+
+    def _empty(self, cluster: Cluster, launcher: Launcher) -> None:
+        """End those that own nothing any more. One that dies earlier is followed as any dead worker is."""
+        draining = {name: member for name, member in cluster.members.items() if member.slot in self._leaving}
+        cluster.drain(frozenset(draining))
+        for name, member in draining.items():
+            if name not in cluster.owners:
+                launcher.kill(member.slot, member.pid)
+
+    def _left(self, slot: int) -> None:
+        self._leaving.discard(slot)
+        self._say(f"The worker {slot} has left.")
+
+    def _finish(self, wanted: Scale, cluster: Cluster) -> None:
+        there = {member.slot for member in cluster.members.values()}
+        if not self._leaving and self._active <= there:
+            self._answer(wanted)
+
+    def _answer(self, scale: Scale) -> None:
+        self._done = True
+        write_atomically(self._root / _ANSWERED, msgspec.json.encode(scale))

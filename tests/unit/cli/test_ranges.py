@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from millwheel.cli.ranges import merge, node_of, shards_table, split
+from millwheel.cli.scale import scale
+from millwheel.core.ranges import SPACE, tile
+from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.errors import SetupError
+from millwheel.pb.master_pb2 import Work
+
+CONSOLE = Console(file=io.StringIO())
+
+
+def test_a_shard_names_its_node() -> None:
+    assert node_of("traffic-12") == "traffic"
+    assert node_of("sink.by-day-0") == "sink.by-day"
+    for name in ("traffic", "-3", "traffic-x", ""):
+        with pytest.raises(SetupError, match="names no shard"):
+            node_of(name)
+
+
+def test_shards_are_shown_in_the_order_of_their_ranges_with_what_is_planned_and_what_they_do() -> None:
+    lower, upper = tile(2)
+    table = RangeTable(
+        "n",
+        (ShardEntry("n-1", upper, "w2", 1, merges_as="n-9"), ShardEntry("n-0", lower, "w1", 1, split_at=SPACE // 4)),
+    )
+    said = io.StringIO()
+    work = {"n-0": Work(shard="n-0", busy=0.25, records_per_s=1200)}
+    Console(file=said, width=200).print(shards_table({"n": table}, work))
+    first, second = [line.split() for line in said.getvalue().splitlines()[1:]]
+    assert first[:3] == ["n-0", "0000000000000000", "7fffffffffffffff"]
+    assert "to be split at 4000000000000000" in said.getvalue()
+    assert first[-2:] == ["25%", "1,200"]
+    assert second[0] == "n-1"
+    assert "to be merged as n-9" in said.getvalue()
+
+
+def test_what_cannot_be_asked_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="not both"):
+        split(str(tmp_path), "n-0", "4000", "k", CONSOLE)
+    with pytest.raises(SetupError, match="different nodes"):
+        merge(str(tmp_path), "n-0", "m-1", CONSOLE)
+    with pytest.raises(SetupError, match="not the root of a run"):
+        scale(str(tmp_path), 3, 1, CONSOLE)
