@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench import latency, scale, throughput, watermarks
+from bench import latency, scale, state, throughput, watermarks
 from bench.figures import Figure
 from bench.rounds import Wanted
 
@@ -33,6 +33,21 @@ PARTS = {
         "latency of two keyed stages at 5,000 records/s; 6 minutes a round",
         latency.latency,
         ("p50_ms", "p95_ms", "p99_ms", "max_ms", "cpu_s", "rss_mb"),
+    ),
+    "D": Part(
+        "state from 10 thousand to 10 million keys; 5 minutes a round",
+        state.state,
+        (
+            "records_per_s",
+            "fill_per_s",
+            "commit_p50_ms",
+            "commit_p99_ms",
+            "snapshot_s",
+            "recovery_s",
+            "rss_mb",
+            "disk_mb",
+        ),
+        "records_per_s",
     ),
     "E": Part(
         "dense sliding windows, native and by key; 1 minute a round",

@@ -174,6 +174,7 @@ class CallbackOperator:
             turn.due[:] = fired
             self._state.forget()
             self._run_carefully(turn)
+        turn.overlay.forget_savepoints()
         self._state.flush()
 
     def durable(self, number: int, now: int) -> None:

@@ -69,6 +69,10 @@ class Overlay:
             else:
                 del self._changes[key]
 
+    def forget_savepoints(self) -> None:
+        """Nothing will be taken back any more."""
+        self._undo = None
+
     def take(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
         """The puts and deletes so far; the layer is empty afterwards."""
         changes, self._changes, self._undo = self._changes, {}, None

@@ -35,7 +35,7 @@ from millwheel.workers.server import GrpcTransport, MasterReports, WorkerService
 
 _MAX_EVENTS = 2_000
 _SWITCH_INTERVAL_S = 0.0005
-_GC_THRESHOLDS = (50_000, 20, 50)
+GC_THRESHOLDS = (50_000, 20, 50)
 """A bundle makes ten thousands of objects that live until its end and hold no cycles: one need not look often."""
 
 
@@ -103,7 +103,7 @@ class WorkerProcess:
         """Join and work until stopped. Raises what ends a worker: FencedError, CorruptionError, SetupError."""
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
+        gc.set_threshold(*GC_THRESHOLDS)
         server, address = serve(self._service, self._settings.listen, self._settings.security)
         self._coordination.on_lost(lambda: self._events.put(ev.SessionLost()))
         self._coordination.watch_members("injector-leader", self._injector_moved)
