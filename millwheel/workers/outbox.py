@@ -86,6 +86,7 @@ class Outbox:
         self._epoch = token * EPOCHS_PER_TOKEN
         self._window = window
         self._lanes: dict[tuple[str, str], _Lane] = {}
+        self._channels: set[str] = set()
         self._open: dict[tuple[str, int], Chunk] = {}
         self._done: list[Chunk] = []
         self._unsettled: list[Chunk] = []
@@ -182,7 +183,7 @@ class Outbox:
 
     def sends_on(self, channel: str) -> bool:
         """True when this shard numbers ``channel``."""
-        return any(mine == channel for mine, _ in self._lanes)
+        return channel in self._channels
 
     def lanes_to(self, targets: Container[str]) -> list[tuple[str, str]]:
         """(channel, target) of the lanes to any of these shards."""
@@ -199,8 +200,11 @@ class Outbox:
         """The earliest production not yet applied by every consumer (MAX_TIME: none), or unnumbered, checkpointed
         and not yet taken as done: it would be sent again after a crash, and consumers know the ids of such a
         production only while the watermark is not far behind it."""
-        chunks = (*self._open.values(), *self._unsettled)
-        return min((chunk.min_timestamp for chunk in chunks), default=MAX_TIME)
+        lowest = MAX_TIME
+        for chunks in (self._open.values(), self._unsettled):
+            for chunk in chunks:
+                lowest = min(lowest, chunk.min_timestamp)
+        return lowest
 
     def holder(self) -> str:
         """Which lane keeps the earliest production, in words."""
@@ -230,6 +234,7 @@ class Outbox:
         lane = self._lanes.get((channel, target))
         if lane is None:
             lane = self._lanes[channel, target] = _Lane(channel, node, target, self._epoch)
+            self._channels.add(channel)
         return lane
 
     def _finish(self, chunk: Chunk) -> None:

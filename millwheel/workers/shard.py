@@ -396,20 +396,20 @@ class Shard:
         return lowest
 
     def _lowest(self, now: int, work: Hold) -> Hold:
-        lowest = min(Hold(self.input_watermark, "input"), work, key=lambda hold: hold.at)
+        lowest = work if work.at < self.input_watermark else Hold(self.input_watermark, "input")
         if lowest.at == MAX_TIME and self._timers[Domain.PROCESSING]:
             return Hold(self._floor, "processing-time timers that are still to fire")
         return lowest
 
     def _work(self, now: int) -> Hold:
         """What is to be done here, whatever may still come."""
-        return min(
-            Hold(self._inbox.min_timestamp(), "records waiting in the inbox"),
-            Hold(self.outbox.min_timestamp(), "production"),
-            Hold(self._timers[Domain.EVENT].earliest(), "timer"),
-            self.operator.hold(now),
-            key=lambda hold: hold.at,
-        )
+        at, holder = self._inbox.min_timestamp(), "records waiting in the inbox"
+        if (production := self.outbox.min_timestamp()) < at:
+            at, holder = production, "production"
+        if (timer := self._timers[Domain.EVENT].earliest()) < at:
+            at, holder = timer, "timer"
+        hold = self.operator.hold(now)
+        return hold if hold.at < at else Hold(at, holder)
 
     def _in_words(self, hold: Hold) -> str:
         if hold.holder == "timer" and (first := self._timers[Domain.EVENT].first()):

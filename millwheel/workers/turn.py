@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -130,8 +130,7 @@ def plain_letter(letter: DeadLetter) -> Any:
     return msgspec.to_builtins(letter)
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(NamedTuple):
     """What keeps a shard's watermark: no output before ``at`` can come (MAX_TIME: nothing holds it)."""
 
     at: int = MAX_TIME
