@@ -1,11 +1,8 @@
-"""The create form: group commit *n* is the file *n*, created if absent; the seal is the next free number.
+"""The create form: group commit *n* is the object *n*, created if absent; the seal is the number behind the newest.
 
 The writer has one create on its way at a time, so the numbers have no holes, and the number that the sealer takes
-is the one the writer would take next: one of the two creates fails. Nothing is ever written in place.
-
-A number is free again once its group was deleted, and a sealer may be slow: between its look and its create the writer
-may have come past that number and deleted it. What it then puts there fences nobody. It learns that by looking
-again, because the newest groups are never deleted: a seal counts only if nothing stands above it.
+is the one the writer would take next: one of the two creates fails. Nothing is ever written in place. How a sealer
+gets that number is told in :mod:`millwheel.adapters.journal_numbers`.
 """
 
 from __future__ import annotations
@@ -16,10 +13,10 @@ from collections.abc import Iterator, Sequence
 
 from millwheel.adapters.files import explained
 from millwheel.adapters.journal_folder import COLLECTED, JournalFolder, segment_name
+from millwheel.adapters.journal_numbers import KEPT_GROUPS, first_group, load, take_end, top_of
 from millwheel.core.segment import (
     PUT_ID_BYTES,
     JournalEnd,
-    OpenedSegment,
     SegmentHeader,
     SegmentKind,
     decode_entries,
@@ -29,97 +26,42 @@ from millwheel.core.segment import (
     unpack_end,
     valid_prefix,
 )
-from millwheel.errors import CorruptionError, InvariantError, MillwheelError, invariant
-
-KEPT_GROUPS = 8
-"""The newest groups stay even when nobody needs them. One would do, if a listing were one moment."""
+from millwheel.errors import InvariantError, MillwheelError, invariant
 
 
 class CreateForm:
-    """One file for each group commit."""
+    """One object for each group commit."""
 
     def create(self, folder: JournalFolder) -> CreateWriter:
         return CreateWriter(folder)
 
     def seal(self, folder: JournalFolder) -> int:
-        """Take the next free number. If a writer takes it first, its commit counts and we try the one after."""
-        number = max(folder.segments(), default=0)
-        while not (number and _is_seal(folder, number)):
-            number += 1
-            if _create_seal(folder, number):
-                newest = max(folder.segments(), default=0)
-                invariant(newest >= number, f"{folder.path} lists only {newest} after number {number} was sealed")
-                if newest > number:
-                    folder.delete(segment_name(number))
-                number = newest
-        return JournalEnd(number, 0).packed()
+        return JournalEnd(take_end(folder), 0).packed()
 
     def read(self, folder: JournalFolder, upto: int) -> Iterator[list[bytes]]:
         """The entries of all groups before the seal; of a live journal those that exist now."""
-        numbers = folder.segments()
-        end = unpack_end(upto).segment if upto >= 0 else (numbers[-1] + 1 if numbers else 1)
-        first = next((number for number in numbers if not _fences_nobody(folder, number, numbers[-1])), end)
+        top = top_of(folder)
+        end = unpack_end(upto).segment if upto >= 0 else top.newest + 1
+        first = first_group(folder, top, end)
         if upto >= 0 and first >= end > 1:
             folder.refuse_gap(end - 1)
         for number in range(first, end):
-            data, opened = _load(folder, number)
+            data, opened = load(folder, number)
             if opened.header.kind is SegmentKind.SEAL:
-                if upto < 0:
-                    return
-                raise folder.damaged(number, 0, f"it is the seal, but the journal goes on to {end}")
+                raise folder.damaged(number, 0, f"it is a seal, but the journal goes on to {end}")
             prefix = valid_prefix(data, opened)
             if len(prefix.bodies) != 1 or prefix.end != len(data):
                 raise folder.damaged(number, prefix.end, "its group fails its checksum")
             yield decode_entries(data, prefix.bodies[0])
 
     def collect(self, folder: JournalFolder) -> None:
-        seal = max(folder.segments(), default=0)
-        if not seal or not _is_seal(folder, seal):
+        end = top_of(folder).end
+        if not end:
             raise InvariantError(f"{folder.path} is not sealed: only the journals of the dead are collected")
-        folder.begin_collecting(self.read(folder, JournalEnd(seal, 0).packed()))
+        folder.begin_collecting(self.read(folder, JournalEnd(end, 0).packed()), end)
         for name in folder.names():
-            if name not in (COLLECTED, segment_name(seal)):
+            if name not in (COLLECTED, segment_name(end)):
                 folder.delete(name)
-
-
-def _load(folder: JournalFolder, number: int) -> tuple[bytes, OpenedSegment]:
-    try:
-        data = folder.space.get(folder.segment_path(number))
-    except FileNotFoundError:
-        folder.refuse_gap(number)
-    return data, _opened(folder, number, data)
-
-
-def _opened(folder: JournalFolder, number: int, data: bytes) -> OpenedSegment:
-    try:
-        opened = decode_header(data)
-    except CorruptionError as ex:
-        raise folder.damaged(number, 0, str(ex)) from ex
-    if (opened.header.incarnation, opened.header.segment) != (folder.incarnation, number):
-        raise folder.damaged(number, 0, f"it is number {opened.header.segment} of {opened.header.incarnation}")
-    return opened
-
-
-def _is_seal(folder: JournalFolder, number: int) -> bool:
-    """Whether a seal stands there. What is gone was a group, and its writer has deleted it since."""
-    try:
-        data = folder.space.get(folder.segment_path(number))
-    except FileNotFoundError:
-        return False
-    return _opened(folder, number, data).header.kind is SegmentKind.SEAL
-
-
-def _fences_nobody(folder: JournalFolder, number: int, newest: int) -> bool:
-    """Whether a sealer that was too slow, and died, left this below the groups that are kept."""
-    return number < newest and _is_seal(folder, number)
-
-
-def _create_seal(folder: JournalFolder, number: int) -> bool:
-    """True when ``number`` is a seal, ours or another's; False when a group has it."""
-    header = SegmentHeader(folder.incarnation, number, number, os.urandom(PUT_ID_BYTES), SegmentKind.SEAL)
-    if folder.create(segment_name(number), encode_header(header)):
-        return True
-    return _is_seal(folder, number)
 
 
 class CreateWriter:

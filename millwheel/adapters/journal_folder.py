@@ -12,6 +12,7 @@ written. It is never removed, nor is a seal: a zombie may come back after any ti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
@@ -23,6 +24,7 @@ from millwheel.errors import CorruptionError, FencedError
 SEAL, SEALED_END, COLLECTED = "SEAL", "SEALED_END", "COLLECTED"
 _SUFFIX = ".log"
 _NO_ENTRIES = b"no entries\n"
+_END = re.compile(rb"^end ([0-9]{1,18})$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +69,31 @@ class JournalFolder:
         """Nothing happens when it is not there."""
         self.space.delete(f"{self.path}/{name}")
 
-    def begin_collecting(self, groups: Iterator[list[bytes]]) -> None:
-        """Say that the segments may go, and whether there was anything in them (``groups``, read if need be)."""
+    def begin_collecting(self, groups: Iterator[list[bytes]], end: int = 0) -> None:
+        """Say that the segments may go, whether there was anything in them (``groups``, read if need be), and which of
+        them is the seal (``end``), where that is one."""
         if self.exists(COLLECTED):
             return
         try:
             empty = not any(groups)
         except (CorruptionError, FencedError):
             empty = False
-        self.create(COLLECTED, _NO_ENTRIES if empty else b"")
+        self.create(COLLECTED, (_NO_ENTRIES if empty else b"") + (b"end %d\n" % end if end else b""))
+
+    def collected_end(self) -> int:
+        """The seal of a journal whose collection has begun, 0 when it has not."""
+        try:
+            found = _END.search(self.space.get(f"{self.path}/{COLLECTED}"))
+        except FileNotFoundError:
+            return 0
+        return int(found[1]) if found else 0
 
     def was_empty(self) -> bool:
         """True when the journal was collected and held nothing. A range table may name it all the same: its worker
         was so slow to join that it counted as dead before it was given its first shard."""
         if not self.exists(COLLECTED):
             return False
-        return self.space.get(f"{self.path}/{COLLECTED}") == _NO_ENTRIES
+        return self.space.get(f"{self.path}/{COLLECTED}").startswith(_NO_ENTRIES)
 
     def fenced(self) -> FencedError:
         return FencedError(

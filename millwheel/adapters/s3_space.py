@@ -136,11 +136,15 @@ class S3Space:
         return False
 
     def fetch_file(self, key: str, target: str) -> None:
+        """In pieces, each a request of its own: a time limit for the whole would be one for the size."""
+
         def fetch() -> bool:
-            got = obstore.get(self._store, self._path(key))
+            path = self._path(key)
+            size = obstore.head(self._store, path)["size"]
             with open(target, "xb") as file:
-                for part in got.stream(min_chunk_size=_CHUNK):
-                    file.write(part)
+                for start in range(0, size, _CHUNK):
+                    end = min(start + _CHUNK, size)
+                    file.write(obstore.get_range(self._store, path, start=start, end=end))
             return True
 
         if self._if_there(key, fetch, f"download to {target}") is None:

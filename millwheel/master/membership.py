@@ -31,6 +31,7 @@ class Membership:
         self._attached: set[str] = set()
         self._collected: set[str] = set()
         self._strays: frozenset[str] = frozenset()
+        self._hosts: dict[str, str] = {}
 
     @property
     def known(self) -> bool:
@@ -41,6 +42,11 @@ class Membership:
     def dead(self) -> Mapping[str, int | None]:
         """The dead, each with the end of its sealed journal or None while that is open."""
         return self._dead
+
+    @property
+    def hosts(self) -> Mapping[str, str]:
+        """Where each worker is, or was as long as it is among the dead."""
+        return self._hosts
 
     def live(self) -> dict[str, Member]:
         """Members that are not known to be dead."""
@@ -58,6 +64,7 @@ class Membership:
         """The members as of now; whether that changed anything."""
         before = self._members
         self._members = {member.incarnation: member for member in members}
+        self._hosts.update((member.incarnation, member.host) for member in members if member.host)
         for gone in (before or {}).keys() - self._members.keys():
             self.bury(gone, "its membership ended")
         for late in self._collected & self._members.keys():
@@ -133,5 +140,6 @@ class Membership:
         for name, end in list(self._dead.items()):
             if end is not None and name not in (self._members or {}) and name not in mentioned:
                 del self._dead[name], self._reasons[name]
+                self._hosts.pop(name, None)
                 self._collected.add(name)
                 yield CollectJournal(incarnation=name)

@@ -51,10 +51,14 @@ class Move:
 
 
 class Census:
-    """How many shards each worker has or is about to have, per node and in all."""
+    """How many shards each worker has or is about to have, per node and in all. ``hosts`` says where workers are, and
+    where those were that died."""
 
-    def __init__(self, workers: Collection[str], tables: Iterable[RangeTable]) -> None:
+    def __init__(
+        self, workers: Collection[str], tables: Iterable[RangeTable], hosts: Mapping[str, str] | None = None
+    ) -> None:
         self._workers = sorted(workers)
+        self._hosts = hosts or {}
         self._total: Counter[str] = Counter()
         self._of_node: Counter[tuple[str, str]] = Counter()
         for table in tables:
@@ -72,9 +76,17 @@ class Census:
         self._of_node[node, giver] -= 1
         self.add(node, taker)
 
-    def least(self, node: str) -> str:
-        """The worker that should get the next shard of ``node``, "" when there is none."""
-        return min(self._workers, key=lambda worker: (*self._burden(node, worker), worker), default="")
+    def least(self, node: str, last_owner: str = "") -> str:
+        """The worker that should get the next shard of ``node``, "" when there is none.
+
+        Of those with the same burden, one on the machine of the last owner: it may have the files of the snapshot.
+        """
+        near = self._hosts.get(last_owner)
+
+        def burden(worker: str) -> tuple[int, int, bool, str]:
+            return *self._burden(node, worker), near is None or self._hosts.get(worker) != near, worker
+
+        return min(self._workers, key=burden, default="")
 
     def uneven_pair(self, node: str) -> tuple[str, str] | None:
         """A giver and a taker whose shards of ``node`` differ by more than one."""

@@ -191,7 +191,7 @@ class MasterState:
             manifest_tokens=self._manifest_tokens,
             reshapes=tuple(self._reshapes.wanted),
         )
-        census = Census(situation.takers, self._holdings.expected().values())
+        census = Census(situation.takers, self._holdings.expected().values(), self._membership.hosts)
         for demand in self._config.nodes:
             wanted = None if demand.name in self._holdings.writing else self._wanted(demand, situation, census)
             if wanted is not None:

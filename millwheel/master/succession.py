@@ -69,12 +69,16 @@ def _given(node: str, entry: ShardEntry, now: Situation, census: Census) -> Shar
     """An orphan under its new owner and token, or still an orphan when nobody can take it, or nobody shall."""
     if parked(entry):
         return replace(entry, next_owner="")
-    wanted = entry.next_owner if entry.next_owner in now.takers else census.least(node)
+    wanted = entry.next_owner if entry.next_owner in now.takers else census.least(node, _last_owner(entry))
     if wanted not in now.takers:
         return replace(entry, next_owner="")
     if wanted != entry.next_owner:
         census.add(node, wanted)
     return entry.assigned(wanted)
+
+
+def _last_owner(entry: ShardEntry) -> str:
+    return entry.lineage[-1].incarnation if entry.lineage else ""
 
 
 def _moving(node: str, entry: ShardEntry, now: Situation) -> ShardEntry:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from millwheel.adapters.journal_create import KEPT_GROUPS
+from millwheel.adapters.journal_numbers import KEPT_GROUPS
 from millwheel.errors import (
     FencedError,
     InvariantError,

@@ -8,9 +8,7 @@ from functools import partial
 
 import pytest
 
-from millwheel.errors import (
-    FencedError,
-)
+from millwheel.errors import FencedError, UnavailableError
 from millwheel.ports import JournalWriter
 from tests.contract.journals.world import World, memory_world
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, kill_at
@@ -208,3 +206,55 @@ def test_a_seal_that_a_dead_master_left_is_durable_once_another_master_relies_on
         world.files.crash()
         world.journals().collect("w1")  # refused unless the seal is still there
         assert world.journals().seal("w1") == end
+
+
+def test_a_sealer_that_dies_with_a_seal_ahead_of_the_writer_is_continued(world: World) -> None:
+    """Of a writer that is dead, too, so that it never fills what lies between."""
+    if world.form == "append":
+        pytest.skip("its seal has a name of its own")
+    for number in range(3, 14):
+        incarnation = f"w{number}"
+        writer = world.journals(segment_bytes=1).create(incarnation)
+        acked = _commit_and_delete(writer, 3)
+        files = world.faulty()
+        journals = world.journals(files)
+        begun = files.calls
+
+        def race(call: Call) -> None:
+            if call.name in ("link", "create") and len(acked) == 3:
+                acked.extend(_commit_and_delete(writer, 1))
+            if call.number == begun + number:
+                raise Killed
+
+        files.before = race
+        with suppress(Killed):
+            journals.seal(incarnation)
+        assert world.read(incarnation)[-4:] == acked[-4:]
+        end = world.journals().seal(incarnation)
+        assert world.read(incarnation, end)[-4:] == acked[-4:]
+        assert not _commit_and_delete(writer, 10)
+        assert world.read(incarnation, end)[-4:] == acked[-4:]
+        assert world.journals().seal(incarnation) == end
+
+
+def test_a_sealer_that_was_asleep_while_the_journal_was_collected_gets_the_same_end(world: World) -> None:
+    for number in range(_seal_calls(world)):
+        incarnation = f"w{number}"
+        writer = world.journals(segment_bytes=1).create(incarnation)
+        _commit_and_delete(writer, 20)
+        ends: list[int] = []
+
+        def collect(incarnation: str = incarnation, ends: list[int] = ends) -> None:
+            ends.append(world.journals().seal(incarnation))
+            world.journals().collect(incarnation)
+
+        files = world.faulty()
+        journals = world.journals(files)
+        files.before = _act_at(files.calls + number, collect)
+        with suppress(UnavailableError):  # its temporary file was swept away: it tries again
+            assert journals.seal(incarnation) == ends[0]
+        assert world.journals().seal(incarnation) == ends[0]
+        world.journals().collect(incarnation)
+        assert incarnation not in world.journals().incarnations()
+        with pytest.raises(FencedError):
+            writer.commit([b"from a zombie"])

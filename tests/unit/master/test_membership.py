@@ -25,3 +25,13 @@ def test_a_worker_that_joins_after_its_journal_was_collected_gets_nothing_and_is
     assert [effect.incarnation for effect in membership.seals()] == ["w1-late"]
     membership.sealed("w1-late", 7)
     assert [effect.incarnation for effect in membership.removals(())] == ["w1-late"]
+
+
+def test_where_a_worker_was_is_known_until_it_is_forgotten() -> None:
+    membership = Membership()
+    membership.take([Member(incarnation="w1", address="here:1", host="here")])
+    membership.take(())
+    membership.sealed("w1", 7)
+    assert membership.hosts == {"w1": "here"}
+    assert [effect.incarnation for effect in membership.collections(())] == ["w1"]
+    assert membership.hosts == {}

@@ -41,6 +41,16 @@ def test_an_orphan_goes_to_the_worker_with_fewest_shards_of_its_node_then_in_all
     assert Census([], []).least("a") == ""
 
 
+def test_of_workers_with_the_same_burden_one_on_the_last_owners_machine_gets_an_orphan() -> None:
+    hosts = {"w1": "a", "w2": "b", "w3": "b", "dead": "b"}
+    tables = [table("n", "w1", "w2", "w3"), table("m", "w2")]
+    census = Census(["w1", "w2", "w3"], tables, hosts)
+    assert census.least("n") == census.least("n", "unknown") == "w1"
+    assert census.least("n", "dead") == "w3"
+    census.add("n", "w3")
+    assert census.least("n", "dead") == "w1"
+
+
 def test_a_shard_that_moves_counts_as_its_next_owners() -> None:
     entry = ShardEntry("a-0", tile(1)[0], "w1", 1, next_owner="w2")
     assert Census(["w1", "w2"], [RangeTable("a", (entry,))]).least("a") == "w1"

@@ -90,6 +90,14 @@ def test_a_snapshot_under_the_dying_owners_token_does_not_hide_what_it_committed
     assert after.lineage == (Ancestor("w1", 4, 120, -1),)
 
 
+def test_an_orphan_stays_on_the_machine_that_may_have_its_files() -> None:
+    table = RangeTable("traffic", (entry(),))
+    now = Situation(takers=("w2", "w3"), dead={"w1": 0})
+    for near in ("w2", "w3"):
+        census = Census(now.takers, [table], {"w1": "here", near: "here"})
+        assert successor(table, now, census).shards[0].owner == near
+
+
 def test_orphans_of_one_table_are_spread() -> None:
     rows = [ShardEntry(f"traffic-{i}", piece, "w1", 1) for i, piece in enumerate(tile(4))]
     table = RangeTable("traffic", tuple(rows))
