@@ -21,7 +21,7 @@ from millwheel.errors import UnavailableError
 from millwheel.pb import injector_pb2 as pb
 from millwheel.pb.injector_pb2_grpc import InjectorStub
 
-_SEND_EVERY_S = 0.002
+_SEND_EVERY_S = 0.005
 _BACK_OFF_S = (0.02, 1.0)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from millwheel.core.layout import POSITION, Position, decode_position, pack
 from millwheel.core.records import DeadLetter
 from millwheel.core.spec import StreamSpec
-from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text
+from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text, idle_progress
 from millwheel.ports import StateStore
 from millwheel.workers.source import uncarriable
 from millwheel.workers.source_end import SourceEnd
@@ -120,7 +120,9 @@ class InjectionOperator:
         if self._max_timestamp == MIN_TIME:
             return Hold(IDLE_TIME if idle else MIN_TIME, "nothing injected yet")
         watermark = self._max_timestamp - self._spec.max_delay_us
-        return Hold(watermark + silent if idle else watermark, f"injection, newest record at {self._max_timestamp}")
+        if idle:
+            watermark += idle_progress(silent)
+        return Hold(watermark, f"injection, newest record at {self._max_timestamp}")
 
     def close(self) -> None:
         pass

@@ -42,7 +42,7 @@ MakeShard = Callable[[str, ShardEntry, Any, TableRouter], Shard]
 class RuntimeLimits:
     """How often things are done (µs)."""
 
-    report_us: int = 10_000
+    report_us: int = 20_000
     retry_lane_us: int = 20_000
     load_us: int = SECOND
     snapshots: SnapshotPace = field(default_factory=SnapshotPace)

@@ -22,7 +22,7 @@ from millwheel.core.column_batch import AnyBatch
 from millwheel.core.layout import JUDGED, POSITION, Position, decode_position, number8, number_from8, pack
 from millwheel.core.records import Batch, DeadLetter
 from millwheel.core.spec import DEAD_LETTERS, StreamSpec
-from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
+from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text, idle_progress
 from millwheel.ports import StateStore
 from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import FrameChunk, Partition, Reader, Source
@@ -192,6 +192,7 @@ class SourceOperator:
         if part.max_timestamp == MIN_TIME:
             return Hold(IDLE_TIME if idle else MIN_TIME, f"partition {name}: nothing read from it yet")
         if idle:
+            silent = idle_progress(silent)
             return Hold(self._watermark(part) + silent, f"partition {name}, idle for {duration_text(silent)}")
         return Hold(self._watermark(part), f"partition {name}, read up to position {part.position}")
 
