@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from millwheel.adapters.s3_address import is_s3
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.errors import SetupError, UnavailableError
@@ -23,7 +24,13 @@ def find_root(place: str) -> Path:
     Raises SetupError when there is none, or more than one to choose from.
     """
     if place:
-        return root_path(place)
+        root = root_path(place)
+        if is_s3(place) and not root.exists():
+            raise SetupError(
+                f"{place} is not driven from here: ask on the machine of its driver, in the folder "
+                "where `millwheel run` was started"
+            )
+        return root
     found = [lock.parent for lock in sorted(Path(DEFAULT_FOLDER).glob(f"*/{LOCK_FILE}"))]
     if len(found) == 1:
         return found[0].absolute()

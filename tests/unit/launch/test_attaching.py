@@ -7,7 +7,7 @@ import pytest
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch import attaching
 from millwheel.launch.attaching import LiveMembers, attach, find_root, is_driven
-from millwheel.launch.root import Root, RunInfo
+from millwheel.launch.root import Root, RunInfo, root_path
 from tests.fakes.coordination import FakeZooKeeper
 
 
@@ -54,3 +54,11 @@ def test_a_zookeeper_that_does_not_answer_is_a_sentence(monkeypatch: pytest.Monk
     silent = FakeZooKeeper()
     with pytest.raises(UnavailableError, match="who the workers are"):
         LiveMembers(silent.connect(), "workers").now()
+
+
+def test_a_run_on_an_object_store_is_found_where_its_driver_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SetupError, match="ask on the machine of its driver"):
+        find_root("s3://bucket/visits")
+    root_path("s3://bucket/visits").mkdir(parents=True)
+    assert find_root("s3://bucket/visits") == root_path("s3://bucket/visits")

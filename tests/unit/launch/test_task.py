@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -29,11 +30,11 @@ signal.pause()
 class Daemon:
     """Runs a task as Spark would."""
 
-    def __init__(self, folder: Path, module: str) -> None:
+    def __init__(self, folder: Path, module: str, **changes: str) -> None:
         import pickle
 
         self.folder = folder
-        task = SlotTask(0, template(folder, module), str(folder / "stop"))
+        task = SlotTask(0, replace(template(folder, module), **changes), str(folder / "stop"))
         command = [sys.executable, "-c", DAEMON, pickle.dumps(task).hex(), str(folder / "answer")]
         self.process = subprocess.Popen(command)
         eventually(lambda: lives(folder, 0))
@@ -90,3 +91,17 @@ def test_task_and_worker_end_when_the_daemon_is_gone(daemon: Daemon) -> None:
     daemon.process.kill()
     daemon.process.wait()
     eventually(lambda: gone(daemon.worker) and gone(daemon.task), 10)
+
+
+def test_without_a_folder_for_logs_they_stay_where_the_task_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.getcwd()}")
+    monkeypatch.setenv("SPARK_EXECUTOR_DIRS", str(tmp_path / "local"))
+    daemon = Daemon(tmp_path, write_worker(tmp_path), logs="", scratch="")
+    try:
+        (tmp_path / "stop").touch()
+        assert daemon.answer() == "0 stopped"
+    finally:
+        daemon.close()
+    assert (tmp_path / "local" / "logs" / "worker-0.log").exists()
