@@ -33,6 +33,9 @@ Sets = Annotated[
 ]
 Workers = Annotated[int, typer.Option(min=1, help="worker processes; each costs about 150 MB")]
 Spares = Annotated[int, typer.Option(min=0, help="more workers, which take over at once when others die")]
+Balance = Annotated[
+    bool, typer.Option("--balance/--no-balance", help="move, split and merge shards by their measured load")
+]
 RootFolder = Annotated[
     str, typer.Option(metavar="FOLDER", help="state and journals, shared by all workers; default .millwheel/NAME")
 ]
@@ -101,6 +104,7 @@ def run(
     listen: Listen = LOOPBACK,
     security: SecurityFolder = "",
     from_savepoint: FromSavepoint = "",
+    balance: Balance = False,
 ) -> None:
     """Run a pipeline until its input ends, or until Ctrl-C. Run again on the same root, it continues."""
     from millwheel.launch.driver import Driver
@@ -118,6 +122,7 @@ def run(
         listen=listen,
         security=os.path.abspath(security) if security else "",
         from_savepoint=from_savepoint,
+        balance=balance,
     )
     raise typer.Exit(Driver(settings, Console(stderr=True)).run())
 

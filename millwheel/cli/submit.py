@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from millwheel.cli.app import (
+    Balance,
     FromSavepoint,
     Listen,
     Pipeline,
@@ -35,6 +36,7 @@ def _run(
     listen: Listen = LOOPBACK,
     security: SecurityFolder = "",
     from_savepoint: FromSavepoint = "",
+    balance: Balance = False,
 ) -> None:
     """Run a pipeline in the executors of this Spark application, one long task per worker."""
     from millwheel.launch.driver import Driver
@@ -51,6 +53,7 @@ def _run(
         listen=listen,
         security=os.path.abspath(security) if security else "",
         from_savepoint=from_savepoint,
+        balance=balance,
     )
     raise typer.Exit(Driver(settings, Console(stderr=True)).run())
 

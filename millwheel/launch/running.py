@@ -136,7 +136,8 @@ class Running:
         template = ServiceTemplate(
             self._root.address, zookeeper, self._spec.name, self._settings.listen, self._settings.security
         )
-        master = template.command("millwheel.master", "--workers", str(self._settings.workers))
+        balance = ("--balance",) if self._settings.balance else ()
+        master = template.command("millwheel.master", "--workers", str(self._settings.workers), *balance)
         injector = template.command("millwheel.injector")
         stack.callback(self._services.stop, _SERVICE_GRACE_S)
         self._supervisor.keep("master", partial(self._services.start, "master", master))

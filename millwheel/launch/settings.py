@@ -24,7 +24,8 @@ class RunSettings:
     """``root`` "" is ``.millwheel/<pipeline>`` below the current folder, ``zookeeper`` "" an embedded one,
     ``spark_master`` "" executors on this machine. ``submitted`` is True when spark-submit has chosen the master.
     ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes serve on,
-    ``security`` the folder with certificates and token ("": none, which only the loopback may have).
+    ``security`` the folder with certificates and token ("": none, which only the loopback may have). With ``balance``
+    shards are moved, split and merged by their measured load.
     ``from_savepoint`` is the folder of the savepoint that a new root begins with.
     """
 
@@ -42,6 +43,7 @@ class RunSettings:
     security: str = ""
     from_savepoint: str = ""
     worker_module: str = WORKER_MODULE
+    balance: bool = False
 
     @property
     def slots(self) -> range:

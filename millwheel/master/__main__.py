@@ -20,6 +20,7 @@ from millwheel.launch.bundle import shared_folder
 from millwheel.launch.exits import Exit
 from millwheel.launch.lifeline import die_with_parent
 from millwheel.launch.shipped import load_shipped
+from millwheel.master.balancing import BalanceConfig
 from millwheel.master.planner import NodeDemand, why_fixed
 from millwheel.master.runtime import MasterPace
 from millwheel.master.server import MasterOutside, MasterProcess
@@ -36,6 +37,7 @@ def main(
     workers: Annotated[int, typer.Option(min=1, help="how many workers are expected")] = 1,
     listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
     security: Annotated[str, typer.Option(help='folder with certificates and token; "": none')] = "",
+    balance: Annotated[bool, typer.Option(help="move, split and merge shards by their measured load")] = False,
 ) -> None:
     """Assign key ranges to workers, and the ranges of dead workers to others."""
     die_with_parent()
@@ -45,7 +47,8 @@ def main(
         guard = load_guard(security)
         nodes, secured = demands(root), load_security(security, "master")
         coordination = ZooKeeperCoordination(zookeeper, pipeline, SESSION_TIMEOUT_S, guard=guard)
-        _run(root, coordination, nodes, workers, listen, secured)
+        config = MasterConfig(nodes=nodes, expected_workers=workers, balance=BalanceConfig() if balance else None)
+        _run(root, coordination, config, listen, secured)
     except MillwheelError as error:
         typer.echo(f"master: {error}", err=True)
         code = _exit_code(error)
@@ -71,14 +74,13 @@ def demands(root: str) -> tuple[NodeDemand, ...]:
 def _run(
     root: str,
     coordination: ZooKeeperCoordination,
-    nodes: tuple[NodeDemand, ...],
-    workers: int,
+    config: MasterConfig,
     listen: str,
     security: Security | None,
 ) -> None:
     try:
         outside = MasterOutside(SystemClock(), coordination, open_journals(root), open_snapshots(root), security)
-        process = MasterProcess(MasterConfig(nodes=nodes, expected_workers=workers), outside, listen, MasterPace())
+        process = MasterProcess(config, outside, listen, MasterPace())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: process.stop())
         process.run()

@@ -20,13 +20,15 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardLoad:
-    """What a shard has done since its owner opened it, and how much state it holds."""
+    """What a shard has done since its owner opened it, how much state it holds, and the hashes of some of its recent
+    keys."""
 
     shard: str
     token: int
     records: int
     state_bytes: int
     busy_us: int
+    sample: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

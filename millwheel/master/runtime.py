@@ -11,7 +11,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from millwheel.core.table import RangeTable
@@ -42,6 +42,7 @@ from millwheel.master.events import (
     WriteConflicted,
     WriteFailed,
 )
+from millwheel.master.loads import Load
 from millwheel.master.reshaping import Reshape
 from millwheel.master.state import MasterState
 from millwheel.ports import Clock, Coordination, Journals, Snapshots
@@ -84,10 +85,11 @@ class MasterPace:
 
 @dataclass(frozen=True, slots=True)
 class MasterView:
-    """What the master knows, for those who ask: live workers and stored tables."""
+    """What the master knows, for those who ask: live workers, stored tables, and what shards do."""
 
     workers: tuple[str, ...] = ()
     tables: tuple[RangeTable, ...] = ()
+    loads: Mapping[str, Load] = field(default_factory=dict)
 
 
 class MasterRuntime:
@@ -144,7 +146,7 @@ class MasterRuntime:
                 if outcome is not None:
                     pending.append(outcome)
         self._scan_when_due(now_us)
-        self.view = MasterView(self._state.live_workers, self._state.tables)
+        self.view = MasterView(self._state.live_workers, self._state.tables, self._state.loads)
         return self._next_tick_us
 
     # --- effects

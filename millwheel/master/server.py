@@ -82,7 +82,8 @@ class MasterService(MasterServicer):
 
     def Describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:
         view = self._leading(context)()
-        return pb.DescribeReply(workers=view.workers, tables=[table.encode() for table in view.tables])
+        work = [pb.Work(shard=s, busy=load.busy, records_per_s=load.records_per_s) for s, load in view.loads.items()]
+        return pb.DescribeReply(workers=view.workers, tables=[table.encode() for table in view.tables], work=work)
 
     def Move(self, request: pb.MoveRequest, context: grpc.ServicerContext) -> pb.MoveReply:
         self._leading(context)
@@ -251,6 +252,7 @@ class MasterProcess:
                     records=load.records,
                     state_bytes=load.state_bytes,
                     busy_us=load.busy_us,
+                    sample=tuple(load.sample),
                 )
                 for load in report.loads
             )

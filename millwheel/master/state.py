@@ -12,11 +12,12 @@ remove it from the membership; only when no lineage names it, delete its journal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from millwheel.core.table import RangeTable
 from millwheel.errors import invariant
+from millwheel.master.balancing import BalanceConfig, Balancer, Cluster
 from millwheel.master.effects import Effect, WriteTable
 from millwheel.master.events import (
     Event,
@@ -37,9 +38,10 @@ from millwheel.master.events import (
     WriteFailed,
 )
 from millwheel.master.holdings import Holdings
+from millwheel.master.loads import Load, LoadBook
 from millwheel.master.membership import Membership
 from millwheel.master.moves import WantedMoves, WantedReshapes
-from millwheel.master.planner import Census, NodeDemand, first_table, plan_moves
+from millwheel.master.planner import Census, Move, NodeDemand, first_table, plan_moves
 from millwheel.master.succession import Situation, successor
 
 
@@ -49,7 +51,7 @@ class MasterConfig:
 
     While nothing is served, shards are given away only once ``expected_workers`` are there, or ``grace_us``
     after the first one came. Balance is looked at ``settle_us`` after the last change of membership, with at
-    most ``moves_at_once`` shards on their way.
+    most ``moves_at_once`` shards on their way; by measured load, too, with ``balance``.
     """
 
     nodes: tuple[NodeDemand, ...]
@@ -57,6 +59,7 @@ class MasterConfig:
     grace_us: int = 3_000_000
     settle_us: int = 1_000_000
     moves_at_once: int = 4
+    balance: BalanceConfig | None = None
 
     def __post_init__(self) -> None:
         invariant(self.expected_workers > 0, f"expected_workers is {self.expected_workers}, must be positive")
@@ -77,6 +80,9 @@ class MasterState:
         self._released: dict[tuple[str, str, int], int] = {}
         self._manifest_tokens: dict[str, int] = {}
         self._state_bytes: dict[str, int] = {}
+        self._book = LoadBook()
+        self._balancer = None if config.balance is None else Balancer(config.balance)
+        self._least = {node.name: node.count(config.expected_workers) for node in config.nodes if not node.fixed}
         self._members_since_us = 0
         self._takers_since_us: int | None = None
         self._balanced = False
@@ -90,6 +96,11 @@ class MasterState:
     def live_workers(self) -> tuple[str, ...]:
         """Members that are not known to be dead."""
         return tuple(sorted(self._membership.live()))
+
+    @property
+    def loads(self) -> Mapping[str, Load]:
+        """What shards do, as far as it is known."""
+        return self._book.loads
 
     def shards_with_lineage(self) -> tuple[str, ...]:
         """The shards whose snapshots are worth a look: a newer one shortens the lineage."""
@@ -135,6 +146,8 @@ class MasterState:
                 self._released[event.incarnation, event.shard, event.token] = event.last_commit
             case LoadReported():
                 self._state_bytes.update((load.shard, load.state_bytes) for load in event.loads)
+                for load in event.loads:
+                    self._book.take(load, self._now_us)
             case ManifestSeen():
                 known = self._manifest_tokens.get(event.shard, 0)
                 self._manifest_tokens[event.shard] = max(known, event.token)
@@ -208,7 +221,10 @@ class MasterState:
 
     def _plan(self) -> None:
         """Want a few moves when membership has settled, everything is served and something is uneven."""
-        if self._balanced or self._now_us - self._members_since_us < self._config.settle_us or not self._at_rest():
+        if self._now_us - self._members_since_us < self._config.settle_us or not self._at_rest():
+            return
+        if self._balanced:
+            self._plan_by_load()
             return
         on_their_way = sum(1 for _, entry in self._holdings.entries() if entry.next_owner) + len(self._moves.takers)
         room = self._config.moves_at_once - on_their_way
@@ -219,6 +235,20 @@ class MasterState:
         self._moves.plan(moves)
         # A move that somebody asks for later is not taken back: only a change of membership starts this again.
         self._balanced = not moves and not on_their_way
+
+    def _plan_by_load(self) -> None:
+        """Numbers of shards are even: look at what they do."""
+        busy = any(entry.next_owner or entry.reshaped for _, entry in self._holdings.entries())
+        if self._balancer is None or busy or self._moves.takers or self._reshapes.wanted:
+            return
+        tables = [self._holdings.stored[demand.name] for demand in self._config.nodes]
+        self._book.forget_others({entry.shard for table in tables for entry in table.shards})
+        cluster = Cluster(tables, self._membership.takers(), self._book.loads, self._least)
+        step = self._balancer.look(cluster, self._now_us)
+        if isinstance(step, Move):
+            self._moves.plan([step])
+        elif step is not None:
+            self._reshapes.plan([step])
 
     def _at_rest(self) -> bool:
         """Every node has a table that is not being written, and every shard of it has a living owner."""

@@ -20,7 +20,7 @@ from millwheel.testing.memory_storage import ROOT
 from millwheel.workers import events as ev
 from millwheel.workers.background import Publishing, Recovering, write_groups
 from millwheel.workers.outbox import Send
-from millwheel.workers.ports import WorkerPorts
+from millwheel.workers.ports import ShardWork, WorkerPorts
 from millwheel.workers.runtime import RuntimeLimits, WorkerRuntime
 from millwheel.workers.snapshots import SnapshotPace
 
@@ -157,5 +157,5 @@ class MemoryWorker:
     def released(self, shard: str, token: int, last_commit: int) -> None:
         pass
 
-    def load(self, loads: Sequence[tuple[str, int, int, int]]) -> None:
+    def load(self, loads: Sequence[ShardWork]) -> None:
         pass

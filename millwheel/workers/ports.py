@@ -68,14 +68,25 @@ class Reports(Protocol):
         """The shard left this worker."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShardWork:
+    """What a shard has done since it was opened here: records, µs spent, and the hashes of some of its recent keys."""
+
+    shard: str
+    token: int
+    records: int
+    busy_us: int
+    sample: tuple[int, ...] = ()
+
+
 class MasterLine(Protocol):
     """The line to the master."""
 
     def released(self, shard: str, token: int, last_commit: int) -> None:
         """A planned move: our last commit of the shard is durable."""
 
-    def load(self, loads: Sequence[tuple[str, int, int, int]]) -> None:
-        """(shard, token, records processed here, µs spent) of every shard."""
+    def load(self, loads: Sequence[ShardWork]) -> None:
+        """What every shard has done here."""
 
 
 class Savepoints(Protocol):

@@ -146,7 +146,7 @@ class WorkerRuntime:
             served.shard.busy_us += clock.monotonic_us() - started
             self._unreported = True
             if prepared is not None:
-                served.records += sum(len(arrival.batch) for arrival in prepared.arrivals)
+                served.count(prepared.arrivals)
 
     def _complete(self, group: list[Prepared], now: int) -> None:
         self._unreported = True
@@ -391,8 +391,7 @@ class WorkerRuntime:
     def _report(self, now: int) -> None:
         if now >= self._next_load:
             self._next_load = now + self._limits.load_us
-            loads = [(n, s.shard.identity.token, s.records, s.shard.busy_us) for n, s in self._served.items()]
-            self._ports.master.load(loads)
+            self._ports.master.load([served.work() for served in self._served.values()])
         if not self._unreported or now < self._next_report:
             return
         self._next_report, self._unreported = now + self._limits.report_us, False

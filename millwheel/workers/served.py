@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from millwheel.core.graph import Graph
+from millwheel.core.keys import key_hash
 from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.core.watermark import Watermarks
+from millwheel.workers.inbox import Arrival
+from millwheel.workers.ports import ShardWork
 from millwheel.workers.shard import Shard
+
+_SAMPLE = 256
+_OF_A_TURN = 4
+"""So many keys are sampled of a turn, at random as good as, and so many of the last turns are told to the master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,27 @@ class Served:
     reported: tuple[int, ...] = (MIN_TIME, -1)
     records: int = 0
     stalled: dict[tuple[str, str], int] = field(default_factory=dict)
+    sample: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
+
+    def count(self, arrivals: Sequence[Arrival]) -> None:
+        """Records were processed: count them, and remember where a few of their keys lie."""
+        records = sum(len(arrival.batch) for arrival in arrivals)
+        self.records += records
+        if not records:
+            return
+        every = max(1, records // _OF_A_TURN)
+        place = self.records % every
+        for arrival in arrivals:
+            keys = arrival.batch.keys
+            while place < len(keys):
+                self.sample.append(key_hash(keys[place]))
+                place += every
+            place -= len(keys)
+
+    def work(self) -> ShardWork:
+        """What has been done here."""
+        identity = self.shard.identity
+        return ShardWork(identity.shard, identity.token, self.records, self.shard.busy_us, tuple(self.sample))
 
     def follow(self, watermarks: Watermarks, graph: Graph) -> bool:
         """Tell the shard of what was published; True when its input has come further."""

@@ -17,6 +17,7 @@ from millwheel.pb import worker_pb2 as pb
 from millwheel.pb.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
 from millwheel.workers import events as ev
 from millwheel.workers.outbox import Send
+from millwheel.workers.ports import ShardWork
 
 _MAX_THREADS = 256
 _INJECT_TIMEOUT_S = 30.0
@@ -158,8 +159,11 @@ class MasterReports:
         released = pb.Released(shard=shard, token=token, last_commit=last_commit)
         self._service.tell_masters(pb.WorkerReport(released=[released]))
 
-    def load(self, loads: Sequence[tuple[str, int, int, int]]) -> None:
-        rows = [pb.ShardLoad(shard=s, token=t, records=records, busy_us=busy) for s, t, records, busy in loads]
+    def load(self, loads: Sequence[ShardWork]) -> None:
+        rows = [
+            pb.ShardLoad(shard=w.shard, token=w.token, records=w.records, busy_us=w.busy_us, sample=w.sample)
+            for w in loads
+        ]
         self._service.tell_masters(pb.WorkerReport(loads=rows))
 
 

@@ -19,7 +19,7 @@ from millwheel.pb import injector_pb2 as pb
 from millwheel.workers import events as ev
 from millwheel.workers.background import SEAL_CHECK_S, Copying, Desk, Publishing, Recovering, write_groups
 from millwheel.workers.outbox import Send
-from millwheel.workers.ports import WorkerPorts
+from millwheel.workers.ports import ShardWork, WorkerPorts
 from millwheel.workers.runtime import WorkerRuntime
 from tests.sim.kernel import SECOND, Failure
 from tests.sim.network import Connection
@@ -381,10 +381,12 @@ class MasterLine:
         name = self._worker.name
         self._tell(mev.ShardReleased(incarnation=name, shard=shard, token=token, last_commit=last_commit))
 
-    def load(self, loads: Sequence[tuple[str, int, int, int]]) -> None:
+    def load(self, loads: Sequence[ShardWork]) -> None:
         rows = tuple(
-            mev.ShardLoad(shard=shard, token=token, records=records, state_bytes=0, busy_us=busy)
-            for shard, token, records, busy in loads
+            mev.ShardLoad(
+                shard=w.shard, token=w.token, records=w.records, state_bytes=0, busy_us=w.busy_us, sample=w.sample
+            )
+            for w in loads
         )
         if rows:
             self._tell(mev.LoadReported(incarnation=self._worker.name, loads=rows))

@@ -9,6 +9,7 @@ from typing import Any
 from millwheel.core.table import RangeTable
 from millwheel.core.times import MAX_TIME
 from millwheel.errors import CorruptionError
+from millwheel.master.balancing import BalanceConfig
 from millwheel.master.planner import NodeDemand, why_fixed
 from millwheel.master.state import MasterConfig
 from millwheel.workers.runtime import RuntimeLimits
@@ -145,7 +146,14 @@ class World:
             NodeDemand(name, self.shape.shards * self.shape.workers, why_fixed(node.kind))
             for name, node in self.graph.nodes.items()
         )
-        return MasterConfig(nodes=demands, expected_workers=self.shape.workers, grace_us=SECOND // 2, settle_us=300_000)
+        balance = BalanceConfig(steady=1, look_us=100_000, rest_us=200_000) if self.shape.shards > 1 else None
+        return MasterConfig(
+            nodes=demands,
+            expected_workers=self.shape.workers,
+            grace_us=SECOND // 2,
+            settle_us=300_000,
+            balance=balance,
+        )
 
     # --- what the parts report
 

@@ -1,0 +1,157 @@
+"""Balance by measured load: which shard should move, be split, or be merged next. Pure.
+
+One step at a time, and only when it is worth its price, because a shard that moves stands still for a moment:
+
+- while the busiest worker is busier than the idlest by less than ``gap``, nothing is done for balance;
+- a move must leave both of them at least ``gain`` below what the busiest has now, so the sum of the squares of all
+  workers' loads falls by at least ``2 * gain ** 2`` with each move, and moves end;
+- a shard is split only when no move helps, it is busier than ``hot``, and an edge between sampled keys leaves at least
+  a tenth of its work on either side: right before or after a key that has much of it. A key is never divided;
+- neighbours are merged when both together do less than ``cold``, and a node never gets fewer shards than it began with.
+
+A child of a split does at least a tenth of ``hot``, which is more than ``cold``: it is not merged while the load
+stays as it is. So under constant load the steps end, and nothing goes to and fro. Against loads that are not constant a
+step is taken only after ``steady`` looks in a row have found one, and after each there is a pause of ``rest_us``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from millwheel.core.ranges import KeyRange
+from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.errors import invariant
+from millwheel.master.loads import Load
+from millwheel.master.planner import Move
+from millwheel.master.reshaping import Merge, Reshape, Split
+
+_SIDE = 0.1
+_MIN_SAMPLE = 32
+
+Step = Move | Reshape
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceConfig:
+    """Shares of one core, and times in µs; the module says what they mean."""
+
+    gap: float = 0.25
+    gain: float = 0.08
+    hot: float = 0.25
+    cold: float = 0.02
+    steady: int = 3
+    look_us: int = 1_000_000
+    rest_us: int = 5_000_000
+
+    def __post_init__(self) -> None:
+        invariant(0 < 2 * self.gain <= self.gap, f"gain is {self.gain}, must be positive and at most half of gap")
+        invariant(self.cold < _SIDE * self.hot, f"cold is {self.cold}, must be below a tenth of hot ({self.hot})")
+        invariant(self.steady > 0, f"steady is {self.steady}, must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What balance looks at. ``least`` are the nodes whose shards can be split and merged, each with the number of
+    shards that it has at least."""
+
+    tables: Sequence[RangeTable]
+    workers: Collection[str]
+    loads: Mapping[str, Load]
+    least: Mapping[str, int]
+
+    def served(self, worker: str) -> Iterator[tuple[str, ShardEntry]]:
+        """The shards of a worker that are not on their way."""
+        for table in self.tables:
+            for entry in table.shards:
+                if entry.owner == worker and not entry.next_owner and not entry.reshaped:
+                    yield table.computation, entry
+
+    def busy(self, shard: str) -> float:
+        """What a shard does."""
+        return self.loads[shard].busy
+
+    def burden(self, worker: str) -> float:
+        """What all shards of a worker do."""
+        return sum(self.busy(e.shard) for table in self.tables for e in table.shards if e.owner == worker)
+
+
+def next_step(cluster: Cluster, config: BalanceConfig) -> Step | None:
+    """What to do next, None when all is well or not all loads are known."""
+    entries = [entry for table in cluster.tables for entry in table.shards]
+    if not cluster.workers or any(entry.shard not in cluster.loads for entry in entries):
+        return None
+    return _evened(cluster, config) or _merged(cluster, config)
+
+
+def _evened(cluster: Cluster, config: BalanceConfig) -> Step | None:
+    burdens = sorted((cluster.burden(worker), worker) for worker in cluster.workers)
+    (low, idlest), (high, busiest) = burdens[0], burdens[-1]
+    if high - low < config.gap:
+        return None
+    served = [(cluster.busy(entry.shard), node, entry) for node, entry in cluster.served(busiest)]
+    outcomes = [(max(high - busy, low + busy), entry.shard, node) for busy, node, entry in served]
+    if outcomes and min(outcomes)[0] <= high - config.gain:
+        _, shard, node = min(outcomes)
+        return Move(node, shard, idlest)
+    for busy, node, entry in sorted(served, key=lambda one: (-one[0], one[2].shard)):
+        at = best_edge(entry.range, cluster.loads[entry.shard].sample) if node in cluster.least else None
+        if busy >= config.hot and at is not None:
+            return Split(node, entry.shard, at)
+    return None
+
+
+def best_edge(keys: KeyRange, sample: Sequence[int]) -> int | None:
+    """The lower edge of the upper half that cuts the work most evenly, None when none leaves a tenth on either side. Of
+    equals the one beside the key that has more of the work."""
+    mine = sorted(place for place in sample if place in keys)
+    if len(mine) < _MIN_SAMPLE:
+        return None
+    often = Counter(mine)
+    edges = {edge for place in often for edge in (place, place + 1) if keys.lo < edge < keys.hi}
+    ranked = ((_evenness(edge, mine), often[edge] + often[edge - 1], edge) for edge in edges)
+    best, _, at = max(ranked, default=(0, 0, 0))
+    return at if best >= _SIDE * len(mine) else None
+
+
+def _evenness(edge: int, mine: Sequence[int]) -> int:
+    below = bisect_left(mine, edge)
+    return min(below, len(mine) - below)
+
+
+def _merged(cluster: Cluster, config: BalanceConfig) -> Merge | None:
+    """The idlest pair of neighbours that do next to nothing."""
+    resting = {entry.shard for worker in cluster.workers for _, entry in cluster.served(worker)}
+    found: list[tuple[float, Merge]] = []
+    for table in cluster.tables:
+        if len(table.shards) <= cluster.least.get(table.computation, len(table.shards)):
+            continue
+        for lower, upper in pairwise(sorted(table.shards, key=lambda entry: entry.range.lo)):
+            both = cluster.busy(lower.shard) + cluster.busy(upper.shard)
+            if both <= config.cold and lower.shard in resting and upper.shard in resting:
+                found.append((both, Merge(table.computation, lower.shard, upper.shard)))
+    return min(found, key=lambda one: (one[0], one[1].lower))[1] if found else None
+
+
+@dataclass(slots=True)
+class Balancer:
+    """Takes a step when it has been wanted for a while, and rests after it."""
+
+    config: BalanceConfig
+    _wanted: int = field(default=0)
+    _next_us: int = field(default=0)
+
+    def look(self, cluster: Cluster, now_us: int) -> Step | None:
+        """The step to take now, if any. Call it as often as you like."""
+        if now_us < self._next_us:
+            return None
+        self._next_us = now_us + self.config.look_us
+        step = next_step(cluster, self.config)
+        self._wanted = self._wanted + 1 if step is not None else 0
+        if self._wanted < self.config.steady:
+            return None
+        self._wanted, self._next_us = 0, now_us + self.config.rest_us
+        return step

@@ -1,0 +1,61 @@
+"""What shards do, from the totals that their owners report: smoothed rates, and where their keys lie. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from millwheel.master.events import ShardLoad
+
+_SMOOTH_US = 3_000_000
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``busy`` is the share of one core that the shard takes, ``sample`` the hashes of some of its recent keys."""
+
+    busy: float
+    records_per_s: float = 0.0
+    sample: Sequence[int] = ()
+
+
+@dataclass(slots=True)
+class _Last:
+    at_us: int
+    report: ShardLoad
+
+
+class LoadBook:
+    """The loads of all shards. A shard is unknown until its owner has reported twice."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, _Last] = {}
+        self._loads: dict[str, Load] = {}
+
+    def take(self, report: ShardLoad, now_us: int) -> None:
+        """A report of totals since the shard was opened. A new owner begins from zero."""
+        last = self._last.get(report.shard)
+        self._last[report.shard] = _Last(now_us, report)
+        if last is None or last.report.token != report.token or now_us <= last.at_us:
+            return
+        passed_us = now_us - last.at_us
+        busy = (report.busy_us - last.report.busy_us) / passed_us
+        records = (report.records - last.report.records) * _SECOND / passed_us
+        before = self._loads.get(report.shard)
+        if before is not None:
+            share = min(1.0, passed_us / _SMOOTH_US)
+            busy = before.busy + share * (busy - before.busy)
+            records = before.records_per_s + share * (records - before.records_per_s)
+        self._loads[report.shard] = Load(max(busy, 0.0), max(records, 0.0), report.sample)
+
+    def forget_others(self, shards: Collection[str]) -> None:
+        """Only these shards are left."""
+        for gone in self._last.keys() - shards:
+            del self._last[gone]
+            self._loads.pop(gone, None)
+
+    @property
+    def loads(self) -> dict[str, Load]:
+        """Every shard of which the load is known."""
+        return dict(self._loads)

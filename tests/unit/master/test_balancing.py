@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.core.ranges import SPACE, KeyRange, tile
+from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.errors import InvariantError
+from millwheel.master.balancing import BalanceConfig, Balancer, Cluster, Step, best_edge, next_step
+from millwheel.master.events import ShardLoad
+from millwheel.master.loads import Load, LoadBook
+from millwheel.master.planner import Move
+from millwheel.master.reshaping import Merge, Split
+
+CONFIG = BalanceConfig()
+HALF = SPACE // 2
+
+
+@dataclass
+class World:
+    """Workers and one node, whose keys (by hash) make a certain load each; steps are carried out at once."""
+
+    keys: dict[int, float]
+    workers: list[str]
+    shards: list[ShardEntry]
+    least: int = 2
+    made: int = 100
+    steps: list[Step] = field(default_factory=list)
+
+    @staticmethod
+    def of(keys: dict[int, float], workers: int, shards: int) -> World:
+        names = [f"w{number}" for number in range(workers)]
+        entries = [
+            ShardEntry(f"n-{place}", piece, names[place * workers // shards], 1)
+            for place, piece in enumerate(tile(shards))
+        ]
+        return World(keys, names, entries, shards)
+
+    def cluster(self, noise: random.Random | None = None) -> Cluster:
+        loads = {}
+        for entry in self.shards:
+            mine = {key: load for key, load in self.keys.items() if key in entry.range}
+            busy = sum(mine.values())
+            sample = [key for key, load in mine.items() for _ in range(round(256 * load / busy))] if busy else []
+            loads[entry.shard] = Load(busy * (noise.uniform(0.97, 1.03) if noise else 1.0), 0.0, sample)
+        return Cluster([RangeTable("n", tuple(self.shards))], self.workers, loads, {"n": self.least})
+
+    def take(self, step: Step) -> None:
+        self.steps.append(step)
+        by_name = {entry.shard: entry for entry in self.shards}
+        if isinstance(step, Move):
+            new = [replace(by_name[step.shard], owner=step.worker)]
+            gone = {step.shard}
+        elif isinstance(step, Split):
+            entry = by_name[step.shard]
+            pieces = [KeyRange(entry.range.lo, step.at), KeyRange(step.at, entry.range.hi)]
+            new = [ShardEntry(self.name(), piece, entry.owner, 1) for piece in pieces]
+            gone = {step.shard}
+        else:
+            lower, upper = by_name[step.lower], by_name[step.upper]
+            new = [ShardEntry(self.name(), KeyRange(lower.range.lo, upper.range.hi), upper.owner, 1)]
+            gone = {step.lower, step.upper}
+        self.shards = [*(entry for entry in self.shards if entry.shard not in gone), *new]
+
+    def name(self) -> str:
+        self.made += 1
+        return f"n-{self.made}"
+
+    def settle(self) -> None:
+        for _ in range(300):
+            step = next_step(self.cluster(), CONFIG)
+            if step is None:
+                return
+            self.take(step)
+        pytest.fail(f"no end: {self.steps[-6:]}")
+
+    def burdens(self) -> list[float]:
+        cluster = self.cluster()
+        return sorted(cluster.burden(worker) for worker in self.workers)
+
+
+def test_an_even_cluster_is_left_alone() -> None:
+    world = World.of({place * SPACE // 64: 0.01 for place in range(64)}, 2, 4)
+    assert next_step(world.cluster(), CONFIG) is None
+
+
+def test_a_shard_moves_from_the_busiest_to_the_idlest_worker() -> None:
+    world = World.of({1: 0.3, SPACE // 4 + 1: 0.3, HALF + 1: 0.05}, 2, 4)
+    step = next_step(world.cluster(), CONFIG)
+    assert isinstance(step, Move)
+    assert (step.shard in ("n-0", "n-1"), step.worker) == (True, "w1")
+
+
+def test_a_hot_shard_is_split_beside_the_hot_key_and_a_part_of_it_moves() -> None:
+    keys = {HALF // 2 + place * 1_000: 0.02 for place in range(10)} | {HALF // 2 + 5_000: 0.4}
+    world = World.of(keys, 2, 2)
+    step = next_step(world.cluster(), CONFIG)
+    assert isinstance(step, Split)
+    assert step.at in (HALF // 2 + 5_000, HALF // 2 + 5_001)
+    world.settle()
+    assert world.burdens()[-1] < 0.5
+
+
+def test_a_single_key_is_never_divided() -> None:
+    world = World.of({7: 0.9}, 2, 2)
+    assert next_step(world.cluster(), CONFIG) is None
+
+
+def test_a_lonely_worker_has_nothing_to_split_for() -> None:
+    world = World.of({place * 1_000: 0.1 for place in range(9)}, 1, 1)
+    assert next_step(world.cluster(), CONFIG) is None
+
+
+def test_cold_neighbours_are_merged_until_the_node_has_as_few_shards_as_it_began_with() -> None:
+    world = World.of({1: 0.001}, 2, 8)
+    world.least = 4
+    world.settle()
+    assert len(world.shards) == 4
+    assert {type(step) for step in world.steps} == {Merge}
+
+
+def test_nothing_is_decided_before_all_loads_are_known() -> None:
+    cluster = World.of({1: 0.9, 2: 0.9}, 2, 4).cluster()
+    loads = {name: load for name, load in cluster.loads.items() if name != "n-3"}
+    assert next_step(replace(cluster, loads=loads), CONFIG) is None
+
+
+def test_shards_of_fixed_nodes_are_moved_and_not_split() -> None:
+    cluster = World.of({place * 1_000: 0.1 for place in range(9)}, 2, 2).cluster()
+    assert isinstance(next_step(cluster, CONFIG), Split)
+    assert next_step(replace(cluster, least={}), CONFIG) is None
+
+
+def test_what_is_on_its_way_is_left_alone() -> None:
+    world = World.of({1: 0.3, SPACE // 4 + 1: 0.3}, 2, 4)
+    world.shards = [replace(entry, split_at=entry.range.lo + 9) for entry in world.shards]
+    assert next_step(world.cluster(), CONFIG) is None
+
+
+skewed = st.dictionaries(st.integers(0, SPACE - 1), st.floats(0.0005, 0.6), min_size=1, max_size=40)
+
+
+@settings(max_examples=150, deadline=None)
+@given(skewed, st.integers(1, 5), st.integers(1, 12))
+def test_under_constant_load_the_steps_end_and_leave_nobody_worse(
+    keys: dict[int, float], workers: int, shards: int
+) -> None:
+    world = World.of(keys, workers, shards)
+    before = world.burdens()[-1]
+    world.settle()
+    assert world.burdens()[-1] <= before + 1e-9
+    assert next_step(world.cluster(), CONFIG) is None
+    split = {step.shard for step in world.steps if isinstance(step, Split)}
+    merged = [step for step in world.steps if isinstance(step, Merge)]
+    assert not any({step.lower, step.upper} & split for step in merged)
+
+
+@settings(max_examples=60, deadline=None)
+@given(skewed, st.integers(2, 4), st.integers(2, 8), st.integers(0, 9))
+def test_measurements_that_waver_do_not_move_shards_to_and_fro(
+    keys: dict[int, float], workers: int, shards: int, seed: int
+) -> None:
+    world, noise = World.of(keys, workers, shards), random.Random(seed)
+    balancer, now_us, taken = Balancer(CONFIG), 0, []
+    for _ in range(600):
+        now_us += CONFIG.look_us
+        step = balancer.look(world.cluster(noise), now_us)
+        if step is not None:
+            world.take(step)
+            taken.append(now_us)
+    moved = [(step.shard, step.worker) for step in world.steps if isinstance(step, Move)]
+    assert len(moved) == len(set(moved))
+    assert not taken or taken[-1] < 500 * CONFIG.look_us
+
+
+def test_a_step_is_taken_only_when_it_has_been_wanted_for_a_while_and_is_followed_by_a_rest() -> None:
+    uneven = World.of({1: 0.3, SPACE // 4 + 1: 0.3}, 2, 4).cluster()
+    even = World.of({}, 2, 4).cluster()
+    balancer, second = Balancer(CONFIG), CONFIG.look_us
+    looks = [balancer.look(cluster, place * second) for place, cluster in enumerate([uneven, uneven, even])]
+    looks += [balancer.look(uneven, place * second) for place in (3, 4)]
+    assert looks == [None] * 5
+    assert balancer.look(uneven, 5 * second) is not None
+    after = [balancer.look(uneven, 5 * second + CONFIG.rest_us + place * second) for place in range(-1, 3)]
+    assert [step is not None for step in after] == [False, False, False, True]
+
+
+def test_the_best_edge_lies_beside_a_key_that_has_much_of_the_work() -> None:
+    keys = KeyRange(0, SPACE)
+    assert best_edge(keys, [5] * 40 + list(range(100, 140))) == 6
+    assert best_edge(keys, list(range(100, 140)) + [500] * 40) == 500
+    assert best_edge(keys, list(range(80))) == 40
+    assert best_edge(keys, [5] * 80) is None
+    assert best_edge(keys, list(range(10))) is None
+    assert best_edge(KeyRange(5, 6), [5] * 80) is None
+
+
+def test_settings_that_could_flap_are_refused() -> None:
+    for wrong in ({"gain": 0.2}, {"cold": 0.03}, {"steady": 0}):
+        with pytest.raises(InvariantError):
+            BalanceConfig(**wrong)  # type: ignore[arg-type]
+
+
+def report(busy_us: int, records: int = 0, token: int = 1) -> ShardLoad:
+    return ShardLoad(shard="n-0", token=token, records=records, state_bytes=0, busy_us=busy_us, sample=(7,))
+
+
+def test_a_load_is_known_after_two_reports_and_follows_what_comes_later() -> None:
+    book = LoadBook()
+    book.take(report(500_000, 100), 1_000_000)
+    assert book.loads == {}
+    book.take(report(1_000_000, 1_100), 2_000_000)
+    assert book.loads == {"n-0": Load(0.5, 1_000.0, (7,))}
+    for second in range(3, 30):
+        book.take(report(1_000_000, 1_100), second * 1_000_000)
+    assert book.loads["n-0"].busy < 0.01
+
+
+def test_a_new_owner_begins_from_zero_without_a_jump() -> None:
+    book = LoadBook()
+    book.take(report(500_000), 1_000_000)
+    book.take(report(1_000_000), 2_000_000)
+    book.take(report(100_000, token=2), 3_000_000)
+    assert book.loads["n-0"].busy == 0.5
+    book.forget_others(set())
+    assert book.loads == {}
