@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from millwheel.core.column_batch import COLUMNS_MARK, AnyBatch, ColumnBatch, decode_columns, encode_columns
 from millwheel.core.keys import check_key
+from millwheel.core.limits import DELIVERY_BYTES
 from millwheel.core.records import Batch
 from millwheel.errors import CorruptionError, RecordError
 
@@ -112,7 +114,25 @@ def decode_batch(data: bytes) -> AnyBatch:
     columns = [keys, timestamps, form.values, seqs or timestamps, timestamps if form.ids is None else form.ids]
     if len({-1 if type(column) is not list else len(column) for column in columns}) != 1 or keys is None:
         raise CorruptionError(f"a delivery on stream {form.stream!r} has columns of different lengths")
-    return Batch(form.stream, seqs, timestamps, keys, form.values, form.ids, form.born_us)
+    return Batch(form.stream, seqs, timestamps, keys, form.values, form.ids, form.born_us, len(data))
+
+
+def deliveries(batch: AnyBatch, most: int = DELIVERY_BYTES) -> list[AnyBatch]:
+    """The batch in pieces of about ``most`` bytes, in order: itself if it is small. No record is cut."""
+    if isinstance(batch, ColumnBatch):
+        return list(batch.pieces(most))
+    if batch.size <= most:
+        return [batch]
+    raws = [value if type(value) is msgspec.Raw else _raw(encode_value(value)) for value in batch.values]
+    whole = replace(batch, values=raws)
+    pieces: list[AnyBatch] = []
+    start, size = 0, 0
+    for place, raw in enumerate([*raws, None]):
+        if raw is None or (place > start and size + len(raw) > most):
+            pieces.append(replace(whole.pick(list(range(start, place))), size=size))
+            start, size = place, 0
+        size += 0 if raw is None else len(raw)
+    return pieces
 
 
 def _batch_keys(form: _BatchForm) -> list[Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -20,6 +20,8 @@ Int64s = npt.NDArray[np.int64]
 
 COLUMN_WEIGHT = 16
 """So many records in columns take as much credit as one by itself: that is about what they cost."""
+_SMALL = 1_000
+"""A batch of so few records is never cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,24 @@ class ColumnBatch:
             keys=self.keys.filter(picked),
             frame=self.frame.filter(picked),
         )
+
+    def pieces(self, most: int) -> Iterator[ColumnBatch]:
+        """The records in order, in batches of about ``most`` bytes."""
+        count = len(self.timestamps)
+        size = self.frame.estimated_size() if count > _SMALL else 0
+        rows = count if size <= most else max(count * most // int(size), 1)
+        if rows >= count:
+            yield self
+            return
+        for start in range(0, count, rows):
+            cut = slice(start, start + rows)
+            yield replace(
+                self,
+                seqs=self.seqs[cut],
+                timestamps=self.timestamps[cut],
+                keys=self.keys[cut],
+                frame=self.frame[cut],
+            )
 
     def rows(self) -> Batch:
         """The same records as dicts."""

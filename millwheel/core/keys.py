@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import xxhash
 
+from millwheel.core.limits import over
 from millwheel.errors import RecordError
 
 Key = Any  # str | int | bytes | tuple[Key, ...]; recursive unions slow mypy down for no gain here
@@ -44,6 +45,18 @@ def check_key(key: Any) -> Key:
         f"a key cannot be {kind.__name__} ({key!r}): use str, int, bytes or a tuple of them, "
         "for example with a `key: module:function` that converts it"
     )
+
+
+def fitting_key(key: Any, most: int) -> Key:
+    """:func:`check_key`, and RecordError also for a key of more than ``most`` encoded bytes."""
+    key = check_key(key)
+    kind = type(key)
+    if kind is int or (kind is not tuple and len(key) * 4 + 5 <= most):
+        return key
+    size = len(_encode(key))
+    if size > most:
+        raise RecordError(over("key", "a key", size, most))
+    return key
 
 
 def _check_width(key: int) -> int:

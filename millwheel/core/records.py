@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from millwheel.core.keys import Key
+from millwheel.core.limits import CREDIT_BYTES
 from millwheel.core.times import MAX_TIME
 
 
@@ -54,7 +55,8 @@ class Batch:
     ``seqs`` rise strictly and number the records in their channel; weak productions are unnumbered (empty).
     ``keys`` are under the extractor of the computation the batch goes to. ``ids`` are external ids, or those
     of weak productions (None: there are none). Values that a computation produced are still encoded
-    (``msgspec.Raw``); ``born_us`` is the wall clock at which the oldest record entered the system.
+    (``msgspec.Raw``); ``born_us`` is the wall clock at which the oldest record entered the system. ``size`` is about
+    what all of it takes when it is encoded (bytes; 0: not known).
     """
 
     stream: str
@@ -64,6 +66,7 @@ class Batch:
     values: list[Any]
     ids: list[Any] | None = None
     born_us: int = 0
+    size: int = field(default=0, compare=False)
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -81,7 +84,7 @@ class Batch:
     @property
     def weight(self) -> int:
         """What the records take of the credit between two shards."""
-        return len(self.timestamps)
+        return max(len(self.timestamps), self.size // CREDIT_BYTES)
 
     def after(self, seq: int) -> Batch:
         """The records with a number beyond ``seq``; all of them when they are unnumbered."""
@@ -104,6 +107,7 @@ class Batch:
             self.values[start:],
             ids,
             self.born_us,
+            self._share(len(self) - start),
         )
 
     def pick(self, places: list[int]) -> Batch:
@@ -116,7 +120,12 @@ class Batch:
             _at(places, self.values),
             None if self.ids is None else _at(places, self.ids),
             self.born_us,
+            self._share(len(places)),
         )
+
+    def _share(self, count: int) -> int:
+        """About what ``count`` of the records weigh."""
+        return self.size * count // (len(self.timestamps) or 1)
 
 
 def _at(places: list[int], column: list[Any]) -> list[Any]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from millwheel.core.limits import DEFAULTS, Limits
+
 DEAD_LETTERS = "dead_letters"
 """The stream every pipeline has: records that could not be used, with the reason."""
 
@@ -240,6 +242,7 @@ class PipelineSpec:
     sinks: tuple[SinkSpec, ...]
     folder: str
     file: str = ""
+    limits: Limits = DEFAULTS
 
     def stream(self, name: str) -> StreamSpec:
         """The stream's own spec, or a bare one for a stream that a computation produces."""

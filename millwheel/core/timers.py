@@ -8,6 +8,7 @@ time fire in the order of their tags: no other order would survive a recovery.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,6 +38,7 @@ class TimerQueue:
         self._heap: list[tuple[int, str, int, _Id]] = []
         self._order = 0
         self._undo: list[tuple[_Id, int | None]] = []
+        self._counts: Counter[Key] | None = None
 
     def __len__(self) -> int:
         return len(self._at)
@@ -45,12 +47,20 @@ class TimerQueue:
         """When the timer is set for, or None."""
         return self._at.get((key, tag))
 
+    def waiting(self, key: Key) -> int:
+        """How many timers of a key there are. They are counted from the first call on."""
+        if self._counts is None:
+            self._counts = Counter(key for key, _ in self._at)
+        return self._counts[key]
+
     def set(self, key: Key, tag: str, at: int) -> None:
         """Set or move a timer."""
         place = (key, tag)
         before = self._at.get(place)
         self._undo.append((place, before))
         if before != at:
+            if before is None:
+                self._count(key, 1)
             self._at[place] = at
             self._order += 1
             heapq.heappush(self._heap, (at, tag, self._order, place))
@@ -60,6 +70,7 @@ class TimerQueue:
         before = self._at.pop((key, tag), None)
         if before is None:
             return False
+        self._count(key, -1)
         self._undo.append(((key, tag), before))
         return True
 
@@ -83,6 +94,7 @@ class TimerQueue:
             return None
         at, _, _, (key, tag) = heapq.heappop(self._heap)
         del self._at[key, tag]
+        self._count(key, -1)
         self._undo.append(((key, tag), at))
         return Due(key, tag, at, self.domain)
 
@@ -100,11 +112,22 @@ class TimerQueue:
         while len(self._undo) > savepoint:
             place, before = self._undo.pop()
             if before is None:
-                self._at.pop(place, None)
+                if self._at.pop(place, None) is not None:
+                    self._count(place[0], -1)
             else:
+                if place not in self._at:
+                    self._count(place[0], 1)
                 self._at[place] = before
                 self._order += 1
                 heapq.heappush(self._heap, (before, place[1], self._order, place))
+
+    def _count(self, key: Key, by: int) -> None:
+        counts = self._counts
+        if counts is None:
+            return
+        counts[key] += by
+        if not counts[key]:
+            del counts[key]
 
     def take_changes(self) -> dict[_Id, int | None]:
         """What changed since the last call, as the present time of each touched timer (None: gone)."""

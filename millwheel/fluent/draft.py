@@ -61,6 +61,7 @@ class Draft:
     unnamed: set[str] = field(default_factory=set)
     code: CodeShelf = field(default_factory=CodeShelf)
     problems: list[tuple[Place, str, str]] = field(default_factory=list)
+    limits: Mapping[str, int | str] = field(default_factory=dict)
 
     # --- what calls leave --------------------------------------------------------------------------------
 
@@ -130,6 +131,8 @@ class Draft:
             problems.add(place.seen_from(file), "", text)
         writer = Writer(file, name_of, problems.add)
         parts: dict[str, Any] = {"pipeline": self.name}
+        if self.limits:
+            parts["limits"] = self.limits
         if self.streams:
             parts["streams"] = self.streams
         else:

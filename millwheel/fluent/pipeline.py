@@ -29,11 +29,12 @@ class Pipeline:
 
     Saved as ``visits.py`` this is run by ``millwheel run visits.py``. Nothing is checked before it is loaded: then all
     that is wrong is told at once, with the lines of the calls. What can be said is what YAML can say; docs/pipeline.md
-    describes it, docs/python-api.md how it is written here.
+    describes it, docs/python-api.md how it is written here. ``limits`` are as in YAML, such as ``{"record": "1MB"}``;
+    docs/limits.md has them all.
     """
 
-    def __init__(self, name: str) -> None:
-        self._draft = Draft(name, here())
+    def __init__(self, name: str, *, limits: Mapping[str, int | str] | None = None) -> None:
+        self._draft = Draft(name, here(), limits=dict(limits or {}))
         self._live = ""
 
     def __repr__(self) -> str:

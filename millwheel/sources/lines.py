@@ -22,6 +22,8 @@ from millwheel.sources.inputs import Input
 MAX_RAW_BYTES = 65_536
 """How much of a rejected line is kept."""
 _SCAN_BYTES = 1 << 20
+_MOST_BYTES = 16 << 20
+"""One read takes no more, unless a single line is longer."""
 _BOM = b"\xef\xbb\xbf"
 _NEWLINE = 10
 Ends = npt.NDArray[np.int64]
@@ -127,7 +129,7 @@ class LineReader:
 
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
-        wanted = max(int(self._line_bytes * max_records * 1.05), 4096)
+        wanted = min(max(int(self._line_bytes * max_records * 1.05), 4096), _MOST_BYTES)
         step = self._step(position, wanted, max_records, self._format)
         decoded = step.decoded
         positions = decoded.positions

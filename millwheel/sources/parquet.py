@@ -19,6 +19,8 @@ from millwheel.sources.frames import DTYPES, frame_of
 from millwheel.sources.lines import MAX_RAW_BYTES
 
 _LEAST_ROWS = 1_000
+_MOST_BYTES = 16 << 20
+"""One read of rows takes about so much, uncompressed."""
 
 
 class ParquetReader:
@@ -33,7 +35,8 @@ class ParquetReader:
 
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
-        batch = self._batches.after(position, max_records, None)
+        rows = min(max_records, max(int(_MOST_BYTES / self._batches.row_bytes), 1))
+        batch = self._batches.after(position, rows, None)
         if batch is None:
             return Chunk([], [], position, finished=True)
         return self._chunk(position, batch)

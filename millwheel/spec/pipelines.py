@@ -16,6 +16,7 @@ from millwheel.spec.computations import read_computation
 from millwheel.spec.document import parse, read_text
 from millwheel.spec.field_types import check_field_types
 from millwheel.spec.kinds import Kind
+from millwheel.spec.limits import read_limits
 from millwheel.spec.loading import load_object
 from millwheel.spec.nodes import Node
 from millwheel.spec.parameters import Parameters
@@ -27,7 +28,7 @@ from millwheel.spec.streams import read_stream
 from millwheel.spec.topology import check_cycles, check_streams, uncertain_names
 
 _log = logging.getLogger(__name__)
-FIELDS = ("pipeline", "streams", "computations", "sinks")
+FIELDS = ("pipeline", "streams", "computations", "sinks", "limits")
 _EXAMPLE = "pipeline: NAME, streams: …, computations: …, sinks: …"
 
 
@@ -127,6 +128,7 @@ def _read(reader: Reader, top: Node, folder: str, origin: str, check_code: bool)
         sinks=tuple(spec for spec, _ in sinks.values()),
         folder=folder,
         file=reader.problems.file,
+        limits=read_limits(reader, fields.get("limits")),
     )
     return _Parts(
         spec,

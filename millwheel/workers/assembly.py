@@ -16,6 +16,7 @@ from millwheel.core.column_plan import ColumnPlan, column_plan
 from millwheel.core.expressions import compile_expression
 from millwheel.core.graph import Node, NodeKind, build_graph, takes_retractions
 from millwheel.core.keys import key_hash
+from millwheel.core.limits import DEFAULTS
 from millwheel.core.percentiles import Shares, shares_by_node
 from millwheel.core.ranges import SPACE
 from millwheel.core.spec import ComputationSpec, Delivery, KeyKind, PipelineSpec, Productions, SinkSpec, StreamSpec
@@ -86,11 +87,14 @@ class Assembly:
         self._circles = {name: self.graph.circle(name) for name in self.graph.nodes}
         self._root = Path(root)
         self._clock = clock
-        self._limits = limits or ShardLimits()
+        given = spec.limits
+        shard = limits or ShardLimits()
+        pending = max(shard.pending * given.in_flight // DEFAULTS.in_flight, 1)
+        self._limits = replace(shard, pending=pending, given=given)
         plans = {c.name: self._column_plan(c) for c in spec.computations}
         self._plans = {name: plan for name, plan in plans.items() if plan is not None}
         columns = {name: plan.needs for name, plan in self._plans.items()}
-        self._fanout = Fanout(self.graph, lambda key: load_extractor(key, spec.folder), columns)
+        self._fanout = Fanout(self.graph, lambda key: load_extractor(key, spec.folder), columns, spec.limits.key)
         self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
         self._decode = stream_decoder(self._schemas)
 
@@ -149,7 +153,7 @@ class Assembly:
 
     def _limits_of(self, node: Node) -> ShardLimits:
         if node.kind is NodeKind.SINK:
-            return ShardLimits(bundle=50_000, window=self._limits.window)
+            return ShardLimits(bundle=50_000, window=self._limits.window, given=self.spec.limits)
         return self._limits
 
     def _id_horizon_us(self, node: Node) -> int:
@@ -177,7 +181,9 @@ class Assembly:
             return windows
         if spec.window is None:
             instance = self._instance(spec) if spec.callback else self._built_in(spec)
-            return CallbackOperator(spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES)
+            return CallbackOperator(
+                spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, self.spec.limits
+            )
         plan = self._plans.get(spec.name)
         if plan is not None and not plan.fires_once:
             rows: WindowedOperator = GroupedOperator(spec, self.spec, plan, overlay, self._decode, _CACHE_ENTRIES)
@@ -219,7 +225,9 @@ class Assembly:
         schema = self._schemas.get(stream.name)
         now = self._clock.now_us()
         if stream.source.kind == "injection":
-            return InjectionOperator(self.spec.name, node.name, stream, timestamps, schema, place.store, now)
+            return InjectionOperator(
+                self.spec.name, node.name, stream, timestamps, schema, place.store, now, self.spec.limits
+            )
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         partitions = self._partitions(stream, source)
         places = _spread(partitions()) if source.bounded else {}
@@ -234,6 +242,7 @@ class Assembly:
             timestamps=timestamps,
             max_records=self._limits.bundle,
             needs=self._frame_needs(stream),
+            limits=self.spec.limits,
         )
         return SourceOperator(parts, place.store, now)
 

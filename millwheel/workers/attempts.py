@@ -49,6 +49,7 @@ class Attempts:
             marks = {domain: queue.savepoint() for domain, queue in turn.timers.items()}
             try:
                 call()
+                self._state.flush()
                 return
             except FATAL:
                 raise

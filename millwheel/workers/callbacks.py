@@ -14,12 +14,13 @@ from typing import Any
 import msgspec
 
 from millwheel.api import Computation
-from millwheel.core.keys import Key, check_key
+from millwheel.core.keys import Key, fitting_key
+from millwheel.core.limits import Limits
 from millwheel.core.panes import Pane
 from millwheel.core.records import Batch, Domain, Record, Timer
 from millwheel.core.spec import ComputationSpec, Delivery, Productions
 from millwheel.core.steps import step_text
-from millwheel.core.timers import Due
+from millwheel.core.timers import Due, TimerQueue
 from millwheel.core.times import MAX_TIME
 from millwheel.errors import RecordError
 from millwheel.workers.attempts import FATAL, Attempts, Subject
@@ -38,6 +39,7 @@ class CallbackContext:
 
     __slots__ = (
         "_identity",
+        "_limits",
         "_made",
         "_outputs",
         "_state",
@@ -50,8 +52,9 @@ class CallbackContext:
         "watermark",
     )
 
-    def __init__(self, outputs: frozenset[str], state: KeyedState) -> None:
+    def __init__(self, outputs: frozenset[str], state: KeyedState, limits: Limits) -> None:
         self._outputs = outputs
+        self._limits = limits
         self._state = state
         self._turn: Turn
         self._identity: Any = None
@@ -90,10 +93,23 @@ class CallbackContext:
         if self._identity is not None:
             identity = msgspec.msgpack.encode((self._identity, self._made))
             self._made += 1
-        self._turn.outputs.produce(stream, self.key if key is None else check_key(key), value, timestamp, identity)
+        self._turn.outputs.produce(
+            stream, self.key if key is None else fitting_key(key, self._limits.key), value, timestamp, identity
+        )
 
     def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
-        self._turn.timers[domain].set(self.key, tag, at)
+        queue = self._turn.timers[domain]
+        if len(queue) >= self._limits.timers:
+            self._check_timers(queue, tag)
+        queue.set(self.key, tag, at)
+
+    def _check_timers(self, queue: TimerQueue, tag: str) -> None:
+        most = self._limits.timers
+        if queue.waiting(self.key) >= most and queue.get(self.key, tag) is None:
+            raise RecordError(
+                f"set_timer {tag!r}: {most} timers of this key wait already, which is limits.timers_per_key; "
+                "use fewer tags: setting a timer again moves it"
+            )
 
     def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
         self._turn.timers[domain].cancel(self.key, tag)
@@ -138,11 +154,12 @@ class CallbackOperator:
         overlay: Overlay,
         decode: Decode,
         cache_entries: int,
+        limits: Limits,
     ) -> None:
         self._instance = instance
         self._decode = decode
-        self._state = KeyedState(instance, overlay, cache_entries)
-        self._context = CallbackContext(frozenset(spec.outputs), self._state)
+        self._state = KeyedState(instance, overlay, cache_entries, limits.state)
+        self._context = CallbackContext(frozenset(spec.outputs), self._state, limits)
         self._ordered = _order_buffer(spec, overlay, decode)
         self._attempts = Attempts(spec, pipeline, _code(spec), self._state)
         self._identified = spec.productions is Productions.WEAK and spec.delivery is Delivery.EXACTLY_ONCE
@@ -164,6 +181,7 @@ class CallbackOperator:
         fired = list(turn.due)
         try:
             self._run_fast(turn)
+            self._state.flush()
         except FATAL:
             raise
         except Exception:  # whatever a callback raises concerns one record: find it
@@ -174,8 +192,8 @@ class CallbackOperator:
             turn.due[:] = fired
             self._state.forget()
             self._run_carefully(turn)
+            self._state.flush()
         turn.overlay.forget_savepoints()
-        self._state.flush()
 
     def durable(self, number: int, now: int) -> None:
         pass

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from millwheel.core.layout import POSITION, Position, decode_position, pack
+from millwheel.core.limits import DEFAULTS, Limits
 from millwheel.core.records import DeadLetter
 from millwheel.core.spec import StreamSpec
 from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text, idle_progress
 from millwheel.ports import StateStore
-from millwheel.workers.source import uncarriable
+from millwheel.workers.source import carried
 from millwheel.workers.source_end import SourceEnd
 from millwheel.workers.timestamps import Timestamps
 from millwheel.workers.turn import Hold, Turn
@@ -32,9 +33,11 @@ class InjectionOperator:
         schema: Any,
         store: StateStore,
         now: int,
+        limits: Limits = DEFAULTS,
     ) -> None:
         self._pipeline = pipeline
         self._node = node
+        self._most = limits.record
         self._spec = spec
         self._timestamps = timestamps
         self._decode = msgspec.json.Decoder(schema if schema is not None else Any).decode
@@ -85,7 +88,7 @@ class InjectionOperator:
         except (msgspec.MsgspecError, UnicodeDecodeError) as ex:
             return f"no valid JSON record: {ex}"
         stamps, problems = self._timestamps.of([value])
-        problems.update(uncarriable([value]))
+        problems.update(carried([value], self._most)[1])
         if problems:
             return problems[0]
         limit = self._spec.max_future_us

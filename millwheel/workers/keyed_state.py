@@ -17,6 +17,7 @@ import msgspec
 from millwheel.api import Computation, ListState, MapState, State, ValueState
 from millwheel.core.keys import Key, check_key, key_bytes, key_from_bytes, key_hash
 from millwheel.core.layout import STATE
+from millwheel.core.limits import DEFAULTS, over
 from millwheel.errors import CorruptionError, RecordError
 from millwheel.workers.overlay import Overlay
 
@@ -46,8 +47,9 @@ class Cell:
 class KeyedState:
     """All handles of one computation instance in one shard, and the key they speak of."""
 
-    def __init__(self, instance: Computation, overlay: Overlay, cache_entries: int) -> None:
+    def __init__(self, instance: Computation, overlay: Overlay, cache_entries: int, most: int = DEFAULTS.state) -> None:
         self.overlay = overlay
+        self.most = most
         self.key: Key = None
         self.timestamp = 0
         self._touched: list[tuple[ValueCells | MapCells, Cell]] = []
@@ -80,6 +82,8 @@ class KeyedState:
                     cell.written = None
                 continue
             data = owner.encode(cell.value)
+            if len(data) > self.most:
+                raise RecordError(over("state", f"state {owner.name!r}: a value", len(data), self.most))
             if owner.ttl_us is not None:
                 data = cell.at.to_bytes(8, "big", signed=True) + data
             if data != cell.written:
@@ -224,7 +228,10 @@ class ListCells(_Typed):
         count = self._count(place)
         if not count and self.ttl_us is not None:
             self.clear()
-        self._owner.overlay.put(place + count.to_bytes(8, "big"), self.encode(item))
+        data = self.encode(item)
+        if len(data) > self._owner.most:
+            raise RecordError(over("state", f"state {self.name!r}: an item", len(data), self._owner.most))
+        self._owner.overlay.put(place + count.to_bytes(8, "big"), data)
         self._owner.overlay.put(place, _encode((count + 1, self._owner.timestamp)))
         if self.ttl_us is not None:
             self._owner.set_timer(TTL_TAG + self.name, self._owner.timestamp + self.ttl_us)

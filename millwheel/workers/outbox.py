@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 
+from millwheel.core.codec import deliveries
 from millwheel.core.column_batch import AnyBatch
 from millwheel.core.times import MAX_TIME
 
@@ -102,7 +103,10 @@ class Outbox:
     def release(self, chunk: Chunk, route: Route) -> None:
         """Route a chunk, to be sent when it is not held. One that nobody consumes is done at once."""
         parts = [
-            (node, target, _Part(chunk, mine)) for node, batch in chunk.batches for target, mine in route(node, batch)
+            (node, target, _Part(chunk, piece))
+            for node, batch in chunk.batches
+            for target, mine in route(node, batch)
+            for piece in deliveries(mine)
         ]
         chunk.open_parts = len(parts)
         for node, target, part in parts:
@@ -176,9 +180,9 @@ class Outbox:
         for _, chunk in sorted(chunks.items()):
             for node, batch in chunk.batches:
                 for target, mine in route(node, batch) if node in nodes else ():
-                    if target in fresh:
+                    for piece in deliveries(mine) if target in fresh else ():
                         chunk.open_parts += 1
-                        self._lane(chunk.channel, node, target).waiting.append(_Part(chunk, mine))
+                        self._lane(chunk.channel, node, target).waiting.append(_Part(chunk, piece))
                         self._ready[chunk.channel, target] = None
 
     def sends_on(self, channel: str) -> bool:

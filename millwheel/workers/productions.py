@@ -11,13 +11,14 @@ import numpy as np
 from millwheel.core.codec import encode_batch
 from millwheel.core.column_batch import AnyBatch, ColumnBatch
 from millwheel.core.layout import PENDING, Meta, number8, pack
+from millwheel.core.limits import Limits, over
 from millwheel.core.records import Batch, DeadLetter
 from millwheel.core.spec import DEAD_LETTERS
 from millwheel.core.times import MAX_TIME
 from millwheel.workers.outbox import Chunk
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.routing import Fanout, Keyless
-from millwheel.workers.turn import Produced, Turn
+from millwheel.workers.turn import Produced, Turn, beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,12 @@ class _Parts:
 class Productions:
     """Checkpoints the productions of one shard. ``meta`` numbers records and chunks."""
 
-    def __init__(self, identity: ShardIdentity, meta: Meta, overlay: Overlay, fanout: Fanout) -> None:
+    def __init__(self, identity: ShardIdentity, meta: Meta, overlay: Overlay, fanout: Fanout, limits: Limits) -> None:
         self._identity = identity
         self._meta = meta
         self._overlay = overlay
         self._fanout = fanout
+        self._limits = limits
 
     def checkpoint(self, turn: Turn) -> Chunk | None:
         """Number what was produced and write it into the commit; None when nobody takes any of it."""
@@ -80,8 +82,15 @@ class Productions:
     def _take(self, stream: str, produced: Produced, turn: Turn, born: int, parts: _Parts) -> None:
         if not produced.raws or self._unconsumed(stream, len(produced.raws), turn):
             return
+        first = self._meta.next_seq
         batch = self._numbered(stream, produced, born)
-        parts.stored.append(encode_batch(batch))
+        data = encode_batch(batch)
+        if len(data) > self._limits.record and stream != DEAD_LETTERS and self._too_big(stream, produced, turn):
+            self._meta.next_seq = first
+            self._take(stream, produced, turn, born, parts)
+            return
+        batch.size = len(data)
+        parts.stored.append(data)
         mine, keyless = self._fanout.split(batch, produced.decoded)
         parts.batches += mine
         self._lose(keyless, batch, produced.decoded, turn, produced.ids)
@@ -98,6 +107,24 @@ class Productions:
         if keyless:
             rows = batch.rows()
             self._lose(keyless, rows, rows.values, turn, [b""] * len(rows))
+
+    def _too_big(self, stream: str, produced: Produced, turn: Turn) -> bool:
+        """Move records over the limit to the dead letters; True when there were any."""
+        most = self._limits.record
+        big = [place for place, raw in enumerate(produced.raws) if len(raw) > most]
+        for place in big:
+            letter = DeadLetter(
+                self._identity.pipeline,
+                self._identity.node,
+                stream,
+                over("record", "a record", len(produced.raws[place]), most),
+                key=produced.keys[place],
+                value=beginning(produced.decoded[place]),
+                timestamp=produced.timestamps[place],
+            )
+            turn.dead_letter(letter, produced.timestamps[place], produced.ids[place] or None)
+        produced.leave_out(big)
+        return bool(big)
 
     def _unconsumed(self, stream: str, count: int, turn: Turn) -> bool:
         if self._fanout.consumed(stream):

@@ -12,7 +12,8 @@ import polars as pl
 
 from millwheel.core.column_batch import AnyBatch, ColumnBatch
 from millwheel.core.graph import Graph, Node
-from millwheel.core.keys import Key, check_key, key_hash
+from millwheel.core.keys import Key, fitting_key, key_hash
+from millwheel.core.limits import DEFAULTS
 from millwheel.core.records import Batch
 from millwheel.core.spec import KeyKind, KeySpec
 from millwheel.core.table import RangeTable
@@ -22,6 +23,9 @@ from millwheel.workers.timestamps import plain_column
 Extractor = Callable[[Any], Key]
 _TEXT_KEYS = {str, bytes}
 _ROUTES_KEPT = 200_000
+_BYTES_PER_CHARACTER = 4
+_KEY_HEAD = 5
+"""So many bytes go before those of a text, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,9 @@ class Fanout:
         graph: Graph,
         load_extractor: Callable[[KeySpec], Extractor],
         columns: Mapping[str, Sequence[str]] | None = None,
+        most_key: int = DEFAULTS.key,
     ) -> None:
+        self._most_key = most_key
         self._consumers: dict[str, list[Consumer]] = {}
         for stream, names in graph.consumers.items():
             for name in names:
@@ -83,7 +89,7 @@ class Fanout:
         for consumer in self._consumers.get(batch.stream, ()):
             if consumer.extract is None:
                 out.append((consumer.node, batch))
-            elif (keys := _key_column(batch, consumer.field)) is not None:
+            elif (keys := _key_column(batch, consumer.field, self._most_key)) is not None:
                 frame = batch.frame if consumer.columns is None else batch.frame.select(consumer.columns)
                 out.append((consumer.node, replace(batch, keys=keys, frame=frame)))
             else:
@@ -107,14 +113,14 @@ class Fanout:
                 out.append((consumer.node, mine))
         return out, refused
 
-    @staticmethod
     def _split_for(
-        consumer: Consumer, batch: Batch, decoded: Sequence[Any], late: Collection[int]
+        self, consumer: Consumer, batch: Batch, decoded: Sequence[Any], late: Collection[int]
     ) -> tuple[Batch, list[Keyless]]:
         """One consumer's records under its keys, and those that have none."""
         places = _places(batch, consumer, late)
         part = batch if places is None else batch.pick(places)
-        keys, missing = _keys(consumer, part.keys, decoded if places is None else [decoded[i] for i in places])
+        values = decoded if places is None else [decoded[i] for i in places]
+        keys, missing = _keys(consumer, part.keys, values, self._most_key)
         mine = replace(part, keys=keys)
         if missing:
             gone = {bad.place for bad in missing}
@@ -130,12 +136,16 @@ def _places(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[int
     return [place for place in range(len(batch)) if place not in late]
 
 
-def _key_column(batch: ColumnBatch, field: str) -> pl.Series | None:
-    """A field as a column of keys; None when its values cannot all be keys."""
+def _key_column(batch: ColumnBatch, field: str, most: int) -> pl.Series | None:
+    """A field as a column of keys; None when its values cannot all be keys, or not all of up to ``most`` bytes."""
     if field not in batch.frame.columns:
         return None
     column = batch.frame[field]
-    return column if column.dtype in (pl.Int64, pl.String) and not column.null_count() else None
+    if column.dtype not in (pl.Int64, pl.String) or column.null_count():
+        return None
+    if column.dtype == pl.String and len(column) and int(column.str.len_bytes().to_numpy().max()) > most - _KEY_HEAD:
+        return None
+    return column
 
 
 def _wants_late(node: Node) -> bool:
@@ -145,32 +155,33 @@ def _wants_late(node: Node) -> bool:
     return computation is not None and (computation.allowed_lateness_us > 0 or computation.late != "drop")
 
 
-def _keys(consumer: Consumer, given: list[Key], decoded: Sequence[Any]) -> tuple[list[Key], list[Keyless]]:
+def _keys(consumer: Consumer, given: list[Key], decoded: Sequence[Any], most: int) -> tuple[list[Key], list[Keyless]]:
     if consumer.extract is None:
         return given, []
     if consumer.field:
         keys = plain_column(decoded, consumer.field)
-        if keys and _are_plain(keys):
+        if keys and _are_plain(keys, most):
             return keys, []
-    return _keys_one_by_one(consumer, decoded)
+    return _keys_one_by_one(consumer, decoded, most)
 
 
-def _are_plain(keys: list[Key]) -> bool:
-    """True when all of them can be keys as they are. A mixture with integers is looked at one by one."""
+def _are_plain(keys: list[Key], most: int) -> bool:
+    """True when all of them can be keys as they are. A mixture with integers is looked at one by one, and so are long
+    ones."""
     kinds = set(map(type, keys))
     if kinds == {int}:
         return bool(min(keys) >= -(2**63) and max(keys) < 2**64)
-    return kinds <= _TEXT_KEYS
+    return kinds <= _TEXT_KEYS and max(map(len, keys), default=0) * _BYTES_PER_CHARACTER <= most - _KEY_HEAD
 
 
-def _keys_one_by_one(consumer: Consumer, decoded: Sequence[Any]) -> tuple[list[Key], list[Keyless]]:
+def _keys_one_by_one(consumer: Consumer, decoded: Sequence[Any], most: int) -> tuple[list[Key], list[Keyless]]:
     extract = consumer.extract
     assert extract is not None
     keys: list[Key] = []
     refused: list[Keyless] = []
     for place, value in enumerate(decoded):
         try:
-            keys.append(check_key(extract(value)))
+            keys.append(fitting_key(extract(value), most))
         except RecordError as ex:
             refused.append(Keyless(place, consumer.node, str(ex), ""))
             keys.append(None)

@@ -21,12 +21,14 @@ from millwheel.core.codec import Commit, decode_value, encode_commit
 from millwheel.core.column_batch import AnyBatch, ColumnBatch
 from millwheel.core.keys import key_hash
 from millwheel.core.layout import CHANNEL, META, PENDING, encode_meta, number8, timer_key
+from millwheel.core.limits import DEFAULTS, Limits
 from millwheel.core.marks import AppliedMarks
 from millwheel.core.records import Batch, Domain
 from millwheel.core.timers import Due
 from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.errors import invariant
 from millwheel.ports import StateStore
+from millwheel.workers.bundles import BundleSize
 from millwheel.workers.inbox import Arrival, Inbox, Verdict
 from millwheel.workers.opening import read_marks, read_meta, read_pending, read_timers
 from millwheel.workers.outbox import Chunk, Outbox, Route
@@ -42,7 +44,8 @@ _WORTH_A_TURN = 256
 
 @dataclass(frozen=True, slots=True)
 class ShardLimits:
-    """What bounds a shard's memory and the size of its commits (records)."""
+    """What bounds a shard's memory and the size of its commits, in records of up to 1 kB: a larger one counts as
+    several. ``given`` are the pipeline's own."""
 
     bundle: int = 10_000
     timers: int = 5_000
@@ -51,6 +54,7 @@ class ShardLimits:
     in_flight: int = 4
     weak_in_flight: int = 64
     straggler_us: int = 1_000_000
+    given: Limits = DEFAULTS
 
 
 OperatorFactory = Callable[["Shard"], Operator]
@@ -100,7 +104,8 @@ class Shard:
         self._seen = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
         self._floor = self.meta.floor
         self._unsent: list[Chunk] = []
-        self._productions = Productions(identity, self.meta, self.overlay, fanout)
+        self._productions = Productions(identity, self.meta, self.overlay, fanout, limits.given)
+        self._bundle = BundleSize(limits.bundle)
         self.operator = make_operator(self)
         self._speaks_at_floor: bool = getattr(self.operator, "speaks_at_floor", False)
         self._recover_productions()
@@ -151,7 +156,7 @@ class Shard:
         wanted = self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark)
         congested = self._congested()
         only = self._circles if congested else None
-        arrivals = self._inbox.take(min(wanted, self._limits.bundle), only) if wanted and len(self._inbox) else []
+        arrivals = self._inbox.take(min(wanted, self._bundle.most), only) if wanted and len(self._inbox) else []
         turn = Turn(
             self._progress.made + 1,
             now,
@@ -171,6 +176,8 @@ class Shard:
             if not turn.commit_before_sending:
                 self.outbox.release(chunk, self._route)
         prepared = self._prepare(turn, arrivals, hold)
+        made = prepared.chunk.weight if prepared is not None and prepared.chunk is not None else 0
+        self._bundle.learn(sum(arrival.batch.weight for arrival in turn.arrivals), made)
         if prepared is not None:
             prepared.work_us = work.at
         if prepared is not None and turn.commit_before_sending:

@@ -20,6 +20,7 @@ import numpy as np
 from millwheel.core.codec import encode_value
 from millwheel.core.column_batch import AnyBatch
 from millwheel.core.layout import JUDGED, POSITION, Position, decode_position, number8, number_from8, pack
+from millwheel.core.limits import DEFAULTS, Limits, over
 from millwheel.core.records import Batch, DeadLetter
 from millwheel.core.spec import DEAD_LETTERS, StreamSpec
 from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text, idle_progress
@@ -32,7 +33,7 @@ from millwheel.workers.routing import Fanout
 from millwheel.workers.source_end import SourceEnd
 from millwheel.workers.source_frames import ReadSize, sort_frame
 from millwheel.workers.timestamps import Timestamps, column_of
-from millwheel.workers.turn import Hold, Turn, plain_letter
+from millwheel.workers.turn import Hold, Turn, beginning, plain_letter
 
 _LIST_EVERY_US = SECOND
 
@@ -81,6 +82,7 @@ class SourceParts:
     timestamps: Timestamps
     max_records: int = 5_000
     needs: frozenset[str] | None = None
+    limits: Limits = DEFAULTS
 
 
 class SourceOperator:
@@ -297,6 +299,7 @@ class _Sorting:
         self._now = now
         self._letters: list[tuple[int, DeadLetter]] = []
         self._stated = False
+        self._size = 0
         self.newly_judged: list[int] = []
         self.max_timestamp = max_timestamp
 
@@ -307,9 +310,11 @@ class _Sorting:
         for reject in read.rejects:
             self._letter(reject.position, partition, reject.reason, reject.raw)
         stamps, problems = self._parts.timestamps.of(read.values)
-        problems.update(uncarriable(read.values))
+        self._size, uncarried = carried(read.values, self._parts.limits.record)
+        problems.update(uncarried)
         for place, reason in problems.items():
-            self._letter(read.positions[place], partition, reason, read.values[place])
+            raw = read.values[place]
+            self._letter(read.positions[place], partition, reason, beginning(raw) if place in uncarried else raw)
         bad = set(problems) | self._too_far(partition, read, stamps, problems)
         floor = self.max_timestamp - self._spec.max_delay_us if self.max_timestamp > MIN_TIME else MIN_TIME
         late = self._late(stamps, bad)
@@ -372,7 +377,7 @@ class _Sorting:
             values, seqs, stamps = [values[i] for i in kept], [seqs[i] for i in kept], [stamps[i] for i in kept]
         ids = column_of(values, self._spec.id) if self._spec.id else None
         keys = [partition if given is None else given for given in ids] if ids else [partition] * len(values)
-        return Batch(self._spec.name, seqs, stamps, keys, values, ids, self._now)
+        return Batch(self._spec.name, seqs, stamps, keys, values, ids, self._now, self._size)
 
     def _letter(self, position: int, partition: str, reason: str, raw: Any, node: str = "") -> None:
         letter = DeadLetter(
@@ -403,18 +408,22 @@ def _moved(late: set[int], bad: set[int]) -> set[int]:
     return {place - bisect_left(dropped, place) for place in late}
 
 
-def uncarriable(values: list[Any]) -> dict[int, str]:
-    """{place: reason} of the values that cannot travel between processes: integers beyond 64 bits, mostly."""
+def carried(values: list[Any], most: int) -> tuple[int, dict[int, str]]:
+    """How many bytes the values take on their way between processes, and {place: reason} of those that cannot travel:
+    integers beyond 64 bits, mostly, and what is larger than ``most`` bytes."""
+    size = 0
     try:
-        encode_value(values)
-        return {}
+        size = len(encode_value(values))
+        if size <= most:
+            return size, {}
     except (OverflowError, TypeError, ValueError, RecursionError):
-        return {place: reason for place, value in enumerate(values) if (reason := _why_uncarriable(value))}
+        pass
+    return size, {place: reason for place, value in enumerate(values) if (reason := _why_uncarriable(value, most))}
 
 
-def _why_uncarriable(value: Any) -> str:
+def _why_uncarriable(value: Any, most: int) -> str:
     try:
-        encode_value(value)
-        return ""
+        size = len(encode_value(value))
+        return over("record", "a record", size, most) if size > most else ""
     except (OverflowError, TypeError, ValueError, RecursionError) as ex:
         return f"the record cannot be carried: {ex}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +20,9 @@ from millwheel.workers.outbox import Chunk
 from millwheel.workers.overlay import Overlay
 
 _COUNTED = "\0counted"
+_LETTER_STATE = 1 << 20
+"""So many bytes of state go into a dead letter whole."""
+_BEGINNING = 10_000
 
 
 class Outputs:
@@ -75,6 +79,12 @@ class Produced:
     timestamps: list[int] = field(default_factory=list)
     ids: list[bytes] = field(default_factory=list)
 
+    def leave_out(self, places: Sequence[int]) -> None:
+        """Take back some of them."""
+        for column in (self.raws, self.decoded, self.keys, self.timestamps, self.ids):
+            for place in reversed(places):
+                del column[place]
+
 
 @dataclass(slots=True)
 class Turn:
@@ -123,11 +133,18 @@ def plain_letter(letter: DeadLetter) -> Any:
     """The letter as plain data; what msgpack cannot carry becomes its repr: a dead letter must never fail."""
     for name in ("key", "value", "state"):
         try:
-            encode_value(getattr(letter, name))
+            size = len(encode_value(getattr(letter, name)))
+            if name == "state" and size > _LETTER_STATE:
+                letter.state = {"size": size, "begins": beginning(letter.state)}
         except (TypeError, ValueError, OverflowError):
             value = repr(getattr(letter, name))
             setattr(letter, name, {"repr": value} if name == "state" else value)
     return msgspec.to_builtins(letter)
+
+
+def beginning(value: Any) -> str:
+    """How a value begins that is too large to be kept whole."""
+    return repr(value)[:_BEGINNING]
 
 
 class Hold(NamedTuple):

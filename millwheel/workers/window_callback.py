@@ -65,8 +65,8 @@ class WindowCallbackOperator(WindowedOperator):
         self._typed = frozenset(stream.name for stream in pipeline.streams if stream.schema)
         self._decode_typed = decode
         self._instance = instance
-        self._state = KeyedState(instance, overlay, cache_entries)
-        self._context = WindowContext(frozenset(spec.outputs), self._state)
+        self._state = KeyedState(instance, overlay, cache_entries, pipeline.limits.state)
+        self._context = WindowContext(frozenset(spec.outputs), self._state, pipeline.limits)
         self._attempts = Attempts(spec, pipeline.name, spec.callback or "join", self._state)
         self._identified = spec.productions is Productions.WEAK and spec.delivery is Delivery.EXACTLY_ONCE
 

@@ -13,6 +13,7 @@ from millwheel.core.expressions import compile_expression
 from millwheel.core.graph import takes_retractions
 from millwheel.core.keys import Key, key_from_bytes, key_hash
 from millwheel.core.layout import HOLD, WINDOW, key_prefix, number8, number_from8, pack, parse_timer, unpack
+from millwheel.core.limits import over
 from millwheel.core.panes import Pane, pane_row
 from millwheel.core.records import DeadLetter, Domain
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec
@@ -37,8 +38,9 @@ _ABSENT: Any = object()
 class WindowCells:
     """The cache over the window state of all keys: (key, slot) to plain data, written through at the end of a turn."""
 
-    def __init__(self, overlay: Overlay, limit: int) -> None:
+    def __init__(self, overlay: Overlay, limit: int, most: int) -> None:
         self._overlay = overlay
+        self._most = most
         self._limit = limit
         self._cells: dict[tuple[Key, Any], Any] = {}
         self._dirty: dict[tuple[Key, Any], None] = {}
@@ -80,7 +82,10 @@ class WindowCells:
 
     def _put(self, key: Key, slot: Any, value: Any) -> None:
         try:
-            self._overlay.put(self._store_key(key, slot), pack(value))
+            data = pack(value)
+            if len(data) > self._most:
+                raise ValueError(over("state", "a value", len(data), self._most))
+            self._overlay.put(self._store_key(key, slot), data)
         except (TypeError, ValueError, OverflowError) as ex:  # an aggregator or trigger of the user's made it
             del self._cells[key, slot]
             self.unstorable.append((key, slot, str(ex)))
@@ -129,7 +134,7 @@ class WindowedOperator:
         self._pipeline = pipeline.name
         self._decode = decode
         self._overlay = overlay
-        self._cells = WindowCells(overlay, cache_entries)
+        self._cells = WindowCells(overlay, cache_entries, pipeline.limits.state)
         self._key_names = _key_names(spec)
         self.finish_row: Callable[[dict[str, Any]], dict[str, Any]] = dict
         self._machine = machine_from_spec(

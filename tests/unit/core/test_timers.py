@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -134,3 +134,23 @@ def test_changes_tell_what_a_commit_must_write() -> None:
     queue.cancel("c", "")
     assert queue.take_changes() == {("a", ""): None, ("b", ""): 3, ("c", ""): None}
     assert queue.take_changes() == {}
+
+
+@given(st.lists(st.tuples(st.sampled_from("scpu"), st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(0, 5))))
+def test_the_timers_of_a_key_are_counted_from_the_first_question_on(steps: list[tuple[str, str, str, int]]) -> None:
+    queue = TimerQueue(Domain.EVENT)
+    place = 0
+    for number, (step, key, tag, at) in enumerate(steps):
+        if step == "s":
+            queue.set(key, tag, at)
+        elif step == "c":
+            queue.cancel(key, tag)
+        elif step == "p":
+            queue.pop_due(at)
+        else:
+            queue.undo_to(place)
+        if number == 2:
+            place = queue.savepoint()
+        if number >= 1:
+            for each in "ab":
+                assert queue.waiting(each) == sum(1 for mine, _, _ in queue.items() if mine == each)
