@@ -181,7 +181,7 @@ class CallbackOperator:
         fired = list(turn.due)
         try:
             self._run_fast(turn)
-            self._state.flush()
+            changed = self._state.encoded()
         except FATAL:
             raise
         except Exception:  # whatever a callback raises concerns one record: find it
@@ -192,8 +192,9 @@ class CallbackOperator:
             turn.due[:] = fired
             self._state.forget()
             self._run_carefully(turn)
-            self._state.flush()
+            changed = self._state.encoded()
         turn.overlay.forget_savepoints()
+        self._state.write(changed)
 
     def durable(self, number: int, now: int) -> None:
         pass

@@ -72,22 +72,34 @@ class KeyedState:
         return STATE + key_hash(key).to_bytes(8, "big") + key_bytes(key) + name
 
     def flush(self) -> None:
-        """Write what changed into the overlay; trims the cache."""
-        put = self.overlay.put
+        """Write what changed into the overlay; trims the cache. Raises as :meth:`encoded`, and has then done nothing."""
+        self.write(self.encoded())
+
+    def encoded(self) -> list[tuple[Cell, bytes | None]]:
+        """What changed, as bytes (None: gone). Raises RecordError for a value over the limit, and as encoding does."""
+        changes: list[tuple[Cell, bytes | None]] = []
         for owner, cell in self._touched:
-            cell.dirty = False
             if cell.value is _ABSENT:
-                if cell.written is not None:
-                    self.overlay.delete(cell.place)
-                    cell.written = None
+                changes.append((cell, None))
                 continue
             data = owner.encode(cell.value)
             if len(data) > self.most:
                 raise RecordError(over("state", f"state {owner.name!r}: a value", len(data), self.most))
             if owner.ttl_us is not None:
                 data = cell.at.to_bytes(8, "big", signed=True) + data
+            changes.append((cell, data))
+        return changes
+
+    def write(self, changes: list[tuple[Cell, bytes | None]]) -> None:
+        """Put what :meth:`encoded` gave into the overlay; trims the cache."""
+        put = self.overlay.put
+        for cell, data in changes:
+            cell.dirty = False
             if data != cell.written:
-                put(cell.place, data)
+                if data is None:
+                    self.overlay.delete(cell.place)
+                else:
+                    put(cell.place, data)
                 cell.written = data
         self._touched.clear()
         for handle in self.handles.values():
