@@ -72,7 +72,7 @@ class KeyedState:
         return STATE + key_hash(key).to_bytes(8, "big") + key_bytes(key) + name
 
     def flush(self) -> None:
-        """Write what changed into the overlay; trims the cache. Raises as :meth:`encoded`, and has then done nothing."""
+        """Write what changed into the overlay. Raises as :meth:`encoded`, and has then done nothing."""
         self.write(self.encoded())
 
     def encoded(self) -> list[tuple[Cell, bytes | None]]:
