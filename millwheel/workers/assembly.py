@@ -29,6 +29,7 @@ from millwheel.ports import Clock, StateStore
 from millwheel.sources.base import Partition, Source
 from millwheel.spec.loading import load_extractor, load_object
 from millwheel.workers.branched import Branched
+from millwheel.workers.bundles import ShardLimits
 from millwheel.workers.callbacks import CallbackOperator
 from millwheel.workers.columns import ColumnOperator, ColumnShard
 from millwheel.workers.deduplicated import deduplicated
@@ -37,7 +38,7 @@ from millwheel.workers.injection import InjectionOperator
 from millwheel.workers.joined import joined
 from millwheel.workers.productions import ShardIdentity
 from millwheel.workers.routing import Fanout, TableRouter
-from millwheel.workers.shard import Shard, ShardLimits
+from millwheel.workers.shard import Shard
 from millwheel.workers.sink import Publication, SinkOperator, SinkShard
 from millwheel.workers.source import SourceOperator, SourceParts
 from millwheel.workers.stepped import Stepped

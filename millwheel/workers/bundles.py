@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from millwheel.core.limits import DEFAULTS, Limits
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLimits:
+    """What bounds a shard's memory and the size of its commits, in records of up to 1 kB: a larger one counts as
+    several. ``given`` are the pipeline's own."""
+
+    bundle: int = 10_000
+    timers: int = 5_000
+    window: int = 40_000
+    pending: int = 100_000
+    in_flight: int = 4
+    weak_in_flight: int = 64
+    straggler_us: int = 1_000_000
+    given: Limits = DEFAULTS
+
 
 class BundleSize:
     """Where little that comes makes much that goes, turns take less, so that no commit is far too large. All numbers

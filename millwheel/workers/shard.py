@@ -21,14 +21,13 @@ from millwheel.core.codec import Commit, decode_value, encode_commit
 from millwheel.core.column_batch import AnyBatch, ColumnBatch
 from millwheel.core.keys import key_hash
 from millwheel.core.layout import CHANNEL, META, PENDING, encode_meta, number8, timer_key
-from millwheel.core.limits import DEFAULTS, Limits
 from millwheel.core.marks import AppliedMarks
 from millwheel.core.records import Batch, Domain
 from millwheel.core.timers import Due
 from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.errors import invariant
 from millwheel.ports import StateStore
-from millwheel.workers.bundles import BundleSize
+from millwheel.workers.bundles import BundleSize, ShardLimits
 from millwheel.workers.inbox import Arrival, Inbox, Verdict
 from millwheel.workers.opening import read_marks, read_meta, read_pending, read_timers
 from millwheel.workers.outbox import Chunk, Outbox, Route
@@ -40,21 +39,6 @@ from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.turn import Hold, Operator, Turn
 
 _WORTH_A_TURN = 256
-
-
-@dataclass(frozen=True, slots=True)
-class ShardLimits:
-    """What bounds a shard's memory and the size of its commits, in records of up to 1 kB: a larger one counts as
-    several. ``given`` are the pipeline's own."""
-
-    bundle: int = 10_000
-    timers: int = 5_000
-    window: int = 40_000
-    pending: int = 100_000
-    in_flight: int = 4
-    weak_in_flight: int = 64
-    straggler_us: int = 1_000_000
-    given: Limits = DEFAULTS
 
 
 OperatorFactory = Callable[["Shard"], Operator]

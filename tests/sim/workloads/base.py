@@ -15,7 +15,7 @@ import msgspec
 from millwheel.core.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions
 from millwheel.ports import Clock
 from millwheel.workers.assembly import Assembly, Outside
-from millwheel.workers.shard import ShardLimits
+from millwheel.workers.bundles import ShardLimits
 from tests.sim.kernel import SECOND, START_US, Failure
 from tests.sim.outside import MemorySinks, MemorySource
 

@@ -27,11 +27,12 @@ from millwheel.core.spec import (
 )
 from millwheel.core.table import RangeTable, ShardEntry
 from millwheel.workers.assembly import Assembly, Outside
+from millwheel.workers.bundles import ShardLimits
 from millwheel.workers.inbox import Arrival, Verdict
 from millwheel.workers.outbox import Send
 from millwheel.workers.prepared import Prepared
 from millwheel.workers.routing import TableRouter
-from millwheel.workers.shard import Shard, ShardLimits
+from millwheel.workers.shard import Shard
 from tests.fakes.plain_storage import SimStore
 
 NOW = 1_700_000_000_000_000

@@ -16,9 +16,9 @@ from millwheel.sources.base import FrameChunk
 from millwheel.sources.frames import frame_of
 from millwheel.sources.lines import LineReader
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from millwheel.workers.bundles import ShardLimits
 from millwheel.workers.columns import ColumnOperator
 from millwheel.workers.grouped import GroupedOperator
-from millwheel.workers.shard import ShardLimits
 from millwheel.workers.source_frames import ReadSize
 
 PIPELINE = """

@@ -13,8 +13,8 @@ from millwheel.core.spec import Delivery, Productions
 from millwheel.core.table import ShardEntry
 from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.errors import InvariantError
+from millwheel.workers.bundles import ShardLimits
 from millwheel.workers.inbox import Verdict
-from millwheel.workers.shard import ShardLimits
 from tests.unit.workers.bench import NOW, Dial, ShardBench, computation, pipeline, values_of
 
 STRAGGLER = ShardLimits().straggler_us
