@@ -11,13 +11,12 @@ from uuid import uuid4
 import msgspec
 from rich.console import Console
 
-from millwheel.core.orders import ORDERS, Order, Phase, encode
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.attaching import attach, connected, find_root, is_driven
 from millwheel.launch.report import summary_lines
 from millwheel.launch.restoring import note_saved
 from millwheel.launch.root import RunInfo, read_completed
-from millwheel.launch.savepoint import Savepoint, check_place, savepoint_folder, taken
+from millwheel.launch.savepoint import Savepoint, check_place, savepoint_folder, sources_ended, taken
 from millwheel.launch.shipped import load_shipped
 from millwheel.launch.stopping import STOP, StopAsked
 from millwheel.launch.summary import Summary
@@ -61,16 +60,16 @@ def stop(root_place: str, ending: Ending, place: str, limit_s: float, console: C
                 note_saved(root, record, wanted.place)
         _say(console, f"Stopped. Go on with: millwheel run PIPELINE --root NEW --from-savepoint {wanted.place}")
         return
-    with connected(run) as coordination, console.status("stopping"):
-        if ending is Ending.DRAINED:
-            order = Order(f"finish-{uuid4().hex[:12]}", 1, Phase.FINISH)
-            coordination.join(ORDERS, order.name, encode(order))
-        else:
-            _ask_to_stop(run, coordination)
-        _await_end(root, limit_s)
     if ending is Ending.DRAINED:
+        spec = load_shipped(str(root))
+        with connected(run) as coordination, console.status("coming to rest") as status:
+            with sources_ended(spec, limit_s, coordination, status.update):
+                _await_end(root, limit_s)
         _report_drained(root, console)
     else:
+        with connected(run) as coordination, console.status("stopping"):
+            _ask_to_stop(run, coordination)
+            _await_end(root, limit_s)
         _say(console, f"Stopped. The same `millwheel run` command continues on the root {root}.")
 
 

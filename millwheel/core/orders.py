@@ -39,13 +39,15 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):
     """One order. ``savepoint`` names what it is for. ``place`` is the folder that the shards of ``cut`` are copied to;
-    with ``stay`` nothing goes on afterwards, until the order is taken back."""
+    with ``stay`` nothing goes on afterwards, until the order is taken back. With ``catch_up`` a source rests only where
+    no earlier owner of its shards can have read further."""
 
     savepoint: str
     number: int
     phase: Phase
     place: str = ""
     stay: bool = False
+    catch_up: bool = False
     cut: dict[str, Standing] = {}
 
     @property

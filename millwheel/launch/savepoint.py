@@ -13,6 +13,7 @@ from pathlib import Path
 
 from millwheel.adapters.s3_address import is_s3
 from millwheel.core.graph import build_graph
+from millwheel.core.orders import Phase
 from millwheel.core.spec import PipelineSpec
 from millwheel.errors import SetupError
 from millwheel.launch.root import RunInfo, root_path, write_atomically
@@ -23,6 +24,12 @@ from millwheel.savepoints.state import Taking, Wanted
 from millwheel.savepoints.taking import Taker
 
 _STEP_S = 0.005
+_WORDS = {
+    Phase.REST: "finishing what is on its way",
+    Phase.HOLD: "standing still",
+    Phase.SAVE: "copying",
+    Phase.FINISH: "ending the sources",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +74,7 @@ def taken(wanted: Savepoint, coordination: Coordination, told: Callable[[str], N
     taking = Taking(Wanted(name, str(wanted.place), nodes, wanted.stay, int(wanted.patience_s * 1e6)))
     taker = Taker(taking, coordination)
     try:
-        while not taker.step(time.monotonic_ns() // 1000):
-            told(taking.order.phase.value if taking.order else "")
-            time.sleep(_STEP_S)
+        _step(taker, told)
         record = Record(
             name=name,
             identity=f"{wanted.run.pipeline}-{wanted.run.instance}",
@@ -85,6 +90,31 @@ def taken(wanted: Savepoint, coordination: Coordination, told: Callable[[str], N
         yield record
     finally:
         taker.release()
+
+
+@contextmanager
+def sources_ended(
+    spec: PipelineSpec, patience_s: float, coordination: Coordination, told: Callable[[str], None]
+) -> Iterator[None]:
+    """Bring the pipeline to rest, then tell its sources to end there; the order stands as long as the context lasts.
+
+    Raises UnavailableError when it does not come to rest: it then goes on.
+    """
+    nodes = tuple(build_graph(spec).nodes)
+    wanted = Wanted(f"f{secrets.token_hex(6)}", "", nodes, patience_us=int(patience_s * 1e6), finish=True)
+    taker = Taker(Taking(wanted), coordination)
+    try:
+        _step(taker, told)
+        yield
+    finally:
+        taker.release()
+
+
+def _step(taker: Taker, told: Callable[[str], None]) -> None:
+    while not taker.step(time.monotonic_ns() // 1000):
+        if taker.taking.order is not None:
+            told(_WORDS[taker.taking.order.phase])
+        time.sleep(_STEP_S)
 
 
 def _finish(wanted: Savepoint, record: Record) -> None:

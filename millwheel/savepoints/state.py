@@ -1,13 +1,19 @@
-"""Taking a savepoint, as a pure machine: what is known goes in, the next order to the workers comes out.
+"""Taking a savepoint, or ending the sources, as a pure machine: what is known goes in, the next order to the workers
+comes out.
 
     REST   every shard has finished what was on its way
     HOLD   every shard stands still; where, and with nothing on its way (else: REST again)
-    SAVE   every shard is copied as it stood, and stands there still (else: REST again)
+    SAVE   every shard is copied as it stood, and stands there still (else: REST again); or
+    FINISH the sources end where they stand
 
 Why the copies belong together: each shard stood at its commit of the cut before the order to save was given, and is
 copied only if it stands there afterwards. Commits are numbered, so at the moment of the order all shards stood at the
 cut at once, and nothing was on its way between them. A shard whose owner was replaced unnoticed cannot be copied by it:
 a copy counts only if the journal of its maker is not sealed, and no successor begins before it is.
+
+Why sources end at rest, and catch up before: what a source has read and sent, but not committed as read, is known to
+its owner alone. If that died, some consumers may have applied what others have not. So its successor first reads again
+whatever that may have been, which is all there is at the time.
 """
 
 from __future__ import annotations
@@ -25,13 +31,14 @@ _COPY_TRIES = 5
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What is to be taken: a name that is never used again, the folder, the nodes of the pipeline, whether the pipeline
-    is to stand still afterwards, and how long (µs) to wait for it to come to rest."""
+    is to stand still afterwards, how long (µs) to wait for it to come to rest. ``finish``: its sources are to end."""
 
     savepoint: str
     place: str
     nodes: tuple[str, ...]
     stay: bool = False
     patience_us: int = 60_000_000
+    finish: bool = False
 
 
 @dataclass(slots=True)
@@ -76,6 +83,9 @@ class Taking:
         if any(each.unrest for each in standing.values()):
             self._check_patience(now_us, tables)
             return self._next(Phase.REST, now_us)
+        if self.wanted.finish:
+            self.done = True
+            return self._next(Phase.FINISH, now_us)
         self.tables = tuple(tables[node] for node in self.wanted.nodes)
         return self._next(Phase.SAVE, now_us, standing)
 
@@ -121,8 +131,8 @@ class Taking:
         missing = [shard for shard in entries if shard not in self._said or self._said[shard].unrest]
         seconds = self.wanted.patience_us // 1_000_000
         raise UnavailableError(
-            f"The pipeline did not come to rest within {seconds} s, so no savepoint was taken and it goes on. Still "
-            f"at work: {', '.join(missing[:5]) or 'nodes without range tables'}{' …' if len(missing) > 5 else ''}. "
+            f"The pipeline did not come to rest within {seconds} s, so nothing was done and it goes on. Still at work: "
+            f"{', '.join(missing[:5]) or 'nodes without range tables'}{' …' if len(missing) > 5 else ''}. "
             "`millwheel status` says what each waits for; try again later or with a longer --timeout"
         )
 
@@ -131,5 +141,6 @@ class Taking:
             self._held_since_us = now_us
         number = self.order.number + 1 if self.order else 1
         wanted = self.wanted
-        self.order = Order(wanted.savepoint, number, phase, wanted.place, wanted.stay, dict(cut or {}))
+        place, cut = wanted.place, dict(cut or {})
+        self.order = Order(wanted.savepoint, number, phase, place, wanted.stay, wanted.finish, cut)
         return self.order

@@ -244,6 +244,7 @@ class Assembly:
             max_records=self._limits.bundle,
             needs=self._frame_needs(stream),
             limits=self.spec.limits,
+            first_owner=place.entry.token == 1,
         )
         return SourceOperator(parts, place.store, now)
 

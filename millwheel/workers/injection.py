@@ -13,7 +13,7 @@ from millwheel.core.records import DeadLetter
 from millwheel.core.spec import StreamSpec
 from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text, idle_progress
 from millwheel.ports import StateStore
-from millwheel.workers.source import carried
+from millwheel.workers.carried import carried
 from millwheel.workers.source_end import SourceEnd
 from millwheel.workers.timestamps import Timestamps
 from millwheel.workers.turn import Hold, Turn

@@ -93,6 +93,9 @@ class SavepointPart:
         rest: Callable[[bool, int], None] | None = getattr(shard.operator, "rest", None)
         if rest is not None:
             rest(self._doing is not None and self._doing.order.phase in _RESTING, now)
+        catch_up: Callable[[bool], None] | None = getattr(shard.operator, "catch_up", None)
+        if catch_up is not None:
+            catch_up(self._finishing or (self._doing is not None and self._doing.order.catch_up))
         finish: Callable[[], None] | None = getattr(shard.operator, "finish", None)
         if finish is not None and self._finishing:
             finish()

@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from millwheel.core.codec import encode_value
 from millwheel.core.column_batch import AnyBatch
 from millwheel.core.layout import JUDGED, POSITION, Position, decode_position, number8, number_from8, pack
-from millwheel.core.limits import DEFAULTS, Limits, over
+from millwheel.core.limits import DEFAULTS, Limits
 from millwheel.core.records import Batch, DeadLetter
 from millwheel.core.spec import DEAD_LETTERS, StreamSpec
 from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text, idle_progress
 from millwheel.ports import StateStore
 from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import FrameChunk, Partition, Reader, Source
+from millwheel.workers.carried import carried
 from millwheel.workers.outbox import Chunk
 from millwheel.workers.productions import earliest_of
 from millwheel.workers.routing import Fanout
@@ -65,12 +65,14 @@ class _Part:
     size: ReadSize = field(default_factory=ReadSize)
     rows_until: int = 0
     outstanding: deque[_Outstanding] = field(default_factory=deque)
+    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class SourceParts:
     """What a source shard is made of. ``partitions`` lists what there is to read, ``mine`` says which of it
-    falls into this shard's range. ``needs`` are the fields that consumers want, if all of them take columns."""
+    falls into this shard's range. ``needs`` are the fields that consumers want, if all of them take columns.
+    ``first_owner``: nobody has read for this shard before."""
 
     pipeline: str
     node: str
@@ -83,6 +85,7 @@ class SourceParts:
     max_records: int = 5_000
     needs: frozenset[str] | None = None
     limits: Limits = DEFAULTS
+    first_owner: bool = True
 
 
 class SourceOperator:
@@ -104,12 +107,12 @@ class SourceOperator:
         return 0
 
     def wakes_at(self, now: int) -> int:
-        if self._end.due(self._idle_lanes()):
+        if self._end.due(self._settled()):
             return now
-        if self._awaiting_commit or self._end.reads_nothing:
+        if self._awaiting_commit:
             return MAX_TIME
-        polls = [part.next_poll for part in self._known.values() if not part.read_all]
-        if not self._parts.source.bounded:
+        polls = [part.next_poll for part in self._readable()]
+        if self._lists():
             polls.append(self._listed_at + self._list_us)
         return min(polls, default=MAX_TIME)
 
@@ -118,13 +121,11 @@ class SourceOperator:
 
     def run(self, turn: Turn) -> None:
         self._settle(turn)
-        if self._end.due(self._idle_lanes()):
+        if self._end.due(self._settled()):
             self._end.commit(turn)
-        if self._end.reads_nothing:
-            return
-        if not self._parts.source.bounded and turn.now >= self._listed_at + self._list_us:
+        if self._lists() and turn.now >= self._listed_at + self._list_us:
             self._list(turn.now)
-        ready = [part for part in self._known.values() if not part.read_all and part.next_poll <= turn.now]
+        ready = [part for part in self._readable() if part.next_poll <= turn.now]
         if ready and not self._awaiting_commit:
             self._read(min(ready, key=lambda part: part.max_timestamp), turn)
 
@@ -141,8 +142,27 @@ class SourceOperator:
         """Read nothing more, for ever: what was read so far is all there is."""
         self._end.finishing = True
 
-    def _idle_lanes(self) -> bool:
-        return not any(part.outstanding for part in self._known.values())
+    def catch_up(self, wanted: bool) -> None:
+        """While it is wanted, a rest begins only where no earlier owner can have read further."""
+        self._end.catching_up = wanted
+
+    def unrest(self) -> int:
+        """How many partitions have to catch up."""
+        return sum(not part.certain for part in self._known.values()) if self._end.catching_up else 0
+
+    def _lists(self) -> bool:
+        return not self._parts.source.bounded and not self._end.reads_nothing
+
+    def _settled(self) -> bool:
+        return self.unrest() == 0 and not any(part.outstanding for part in self._known.values())
+
+    def _readable(self) -> list[_Part]:
+        """What may be read now. Before an end, also what an earlier owner may have sent to some consumers and not to
+        others: it cannot have read beyond what there is."""
+        parts = [part for part in self._known.values() if not part.read_all]
+        if self._end.reads_nothing:
+            return [part for part in parts if self._end.catching_up and not part.certain]
+        return parts
 
     def hold(self, now: int) -> Hold:
         if self._end.ended:
@@ -178,7 +198,8 @@ class SourceOperator:
         prefix = JUDGED + pack(partition.name)
         judged = {number_from8(place[len(prefix) :]) for place, _ in self._store.scan(prefix)}
         channel = f"{self._parts.node}/{partition.name}"
-        return _Part(partition, channel, at, at.position, at.max_timestamp, at.finished, judged, now)
+        certain = at.finished or self._parts.first_owner or self._end.ended
+        return _Part(partition, channel, at, at.position, at.max_timestamp, at.finished, judged, now, certain=certain)
 
     def _hold_of(self, part: _Part, now: int) -> Hold:
         name = part.partition.name
@@ -211,7 +232,9 @@ class SourceOperator:
         if self._parts.needs is not None and part.position >= part.rows_until and self._read_frame(part, turn):
             return
         read = part.reader.read(part.position, self._parts.max_records)
+        part.certain = part.certain or read.finished or read.caught_up
         if not read.positions and not read.rejects and not read.finished and read.next_position == part.position:
+            part.certain = True
             part.next_poll = turn.now + self._poll_us
             return
         part.heard_at = turn.now
@@ -234,6 +257,7 @@ class SourceOperator:
             return False
         if not len(read) and not read.rejects and not read.finished and read.next_position == part.position:
             part.size.told(False)
+            part.certain = True
             part.next_poll = turn.now + self._poll_us
             return True
         split = self._parts.fanout.split_columns
@@ -243,6 +267,7 @@ class SourceOperator:
             return False
         part.heard_at = turn.now
         part.size.told(read.next_position > part.position and not read.finished)
+        part.certain = part.certain or read.finished
         counters = {"records_in": len(read)}
         if found.late:
             counters["late"] = found.late
@@ -406,24 +431,3 @@ def _moved(late: set[int], bad: set[int]) -> set[int]:
         return late
     dropped = sorted(bad)
     return {place - bisect_left(dropped, place) for place in late}
-
-
-def carried(values: list[Any], most: int) -> tuple[int, dict[int, str]]:
-    """How many bytes the values take on their way between processes, and {place: reason} of those that cannot travel:
-    integers beyond 64 bits, mostly, and what is larger than ``most`` bytes."""
-    size = 0
-    try:
-        size = len(encode_value(values))
-        if size <= most:
-            return size, {}
-    except (OverflowError, TypeError, ValueError, RecursionError):
-        pass
-    return size, {place: reason for place, value in enumerate(values) if (reason := _why_uncarriable(value, most))}
-
-
-def _why_uncarriable(value: Any, most: int) -> str:
-    try:
-        size = len(encode_value(value))
-        return over("record", "a record", size, most) if size > most else ""
-    except (OverflowError, TypeError, ValueError, RecursionError) as ex:
-        return f"the record cannot be carried: {ex}"

@@ -8,11 +8,13 @@ from millwheel.workers.turn import Turn
 
 
 class SourceEnd:
-    """Rest and end of one source shard. ``ended`` is part of its state: no later owner reads on."""
+    """Rest and end of one source shard. ``ended`` is part of its state: no later owner reads on. ``catching_up``: what
+    an earlier owner may have read is to be read again first."""
 
     def __init__(self, store: StateStore) -> None:
         self.ended = store.get(ENDED) is not None
         self.finishing = False
+        self.catching_up = False
         self._resting_since: int | None = None
 
     @property

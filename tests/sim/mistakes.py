@@ -25,25 +25,26 @@ class Mutation:
     faults: frozenset[str] = ALL_FAULTS
     workload: str = ""
     savepoint: bool = False
+    finish: bool = False
 
     def cases(self) -> Iterator[Case]:
         """The runs of which one must fail."""
         for seed in range(1, self.within + 1):
-            yield Case(seed, self.faults, self.workload, savepoint=self.savepoint)
+            yield Case(seed, self.faults, self.workload, savepoint=self.savepoint, finish=self.finish)
 
 
 MUTATIONS: dict[str, Mutation] = {}
 
 
 def mistake(
-    within: int, faults: str = "", workload: str = "", savepoint: bool = False
+    within: int, faults: str = "", workload: str = "", savepoint: bool = False, finish: bool = False
 ) -> Callable[[Callable[[], Context]], Callable[[], Context]]:
     """Enlist a mutation."""
 
     def enlist(make: Callable[[], Context]) -> Callable[[], Context]:
         name = make.__name__
         kinds = frozenset(faults.split()) - {"none"} if faults else ALL_FAULTS
-        MUTATIONS[name] = Mutation(name, make, within, kinds, workload, savepoint)
+        MUTATIONS[name] = Mutation(name, make, within, kinds, workload, savepoint, finish)
         return make
 
     return enlist

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.sim.faults import ALL_FAULTS, Fault, plan, schedule
 from tests.sim.kernel import SECOND, START_US, Event, Failure, Simulation
-from tests.sim.savepoints import Savepoints
+from tests.sim.savepoints import Savepoints, cut_to_the_end
 from tests.sim.workloads import BY_NAME, WORKLOADS
 from tests.sim.world import Refused, Shape, World
 
@@ -21,7 +21,8 @@ _LIVENESS_US = 60 * SECOND
 @dataclass(frozen=True, slots=True)
 class Case:
     """What to run. ``keep`` are the numbers of the planned faults that happen (None: all); ``size`` scales
-    the input. ``savepoint``: savepoints are taken, and a second cluster goes on from one of them."""
+    the input. ``savepoint``: savepoints are taken, and a second cluster goes on from one of them. ``finish``:
+    the sources are told to end where they are."""
 
     seed: int
     faults: frozenset[str] = field(default=ALL_FAULTS)
@@ -29,6 +30,7 @@ class Case:
     keep: tuple[int, ...] | None = None
     size: float = 1.0
     savepoint: bool = False
+    finish: bool = False
 
     def planned(self) -> list[Fault]:
         """The faults that happen."""
@@ -46,6 +48,8 @@ class Case:
             words.append(f"--keep {','.join(map(str, self.keep)) or 'none'}")
         if self.savepoint:
             words.append("--savepoint")
+        if self.finish:
+            words.append("--finish")
         if self.size != 1.0:
             words.append(f"--size {self.size}")
         return " ".join(words)
@@ -72,7 +76,7 @@ def simulate(case: Case) -> Result:
     with _chance_of_the_system(case.seed):
         try:
             sim.trace(f"{name} on {shape}")
-            savepoints = Savepoints(case.seed) if case.savepoint else None
+            savepoints = Savepoints(case.seed) if case.savepoint or case.finish else None
             world = World(sim, workload, shape, savepoints)
             _run(world, case)
             if savepoints is not None and savepoints.taken is not None:
@@ -101,7 +105,10 @@ def _run(world: World, case: Case) -> None:
 def _phases(world: World, case: Case) -> None:
     faults = case.planned()
     schedule(world, faults)
-    world.savepoints.schedule(world)
+    if case.savepoint:
+        world.savepoints.schedule(world)
+    if case.finish:
+        world.savepoints.finish(world)
     if faults or world.savepoints.wanted:
         world.sim.run(lambda: False, _SAFETY_US)
     world.heal()
@@ -110,6 +117,8 @@ def _phases(world: World, case: Case) -> None:
             raise Refused(f"{world.damaged} is damaged, and whoever needs it waits: {world.stuck()}")
         raise Failure(f"everything drains: not {_LIVENESS_US // SECOND} s after the last fault: {world.stuck()}")
     world.sim.run(lambda: False, world.workload.settle_us)
+    if case.finish:
+        cut_to_the_end(world)
     world.workload.check()
 
 

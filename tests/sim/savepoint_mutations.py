@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from millwheel.core.orders import Standing
+from millwheel.core.orders import Phase, Standing
 from millwheel.savepoints.state import Taking
 from millwheel.workers import shard
 from millwheel.workers.savepoints import SavepointPart
+from millwheel.workers.source_end import SourceEnd
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -47,6 +48,20 @@ def savepoint_whatever_is_on_its_way() -> Context:
         replaced(shard.Shard, "unrest", lambda self: 0),
         replaced(shard.Shard, "_recover_productions", lambda self: None),
     )
+
+
+@mistake(within=60, faults="kill kill-in-a-call", finish=True)
+def sources_end_before_what_they_read_is_applied() -> Context:
+    """A source that is told to end says so at once."""
+    return _together(
+        replaced(SourceEnd, "due", lambda self, applied: self.finishing and not self.ended),
+        replaced(Taking, "step", _finish_at_once),
+    )
+
+
+def _finish_at_once(self: Taking, now_us: int, tables: Any, answers: Any) -> Any:
+    self.done = True
+    return self._next(Phase.FINISH, now_us)
 
 
 @contextmanager

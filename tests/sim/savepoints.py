@@ -16,7 +16,7 @@ from millwheel.core.table import RangeTable
 from millwheel.errors import CorruptionError, MillwheelError
 from millwheel.savepoints.state import Taking, Wanted
 from millwheel.savepoints.taking import Taker
-from tests.sim.kernel import SECOND, Failure, Simulation
+from tests.sim.kernel import FOREVER, SECOND, Failure, Simulation
 from tests.sim.model import ShardModel
 from tests.sim.process import Process
 
@@ -43,6 +43,16 @@ class Savepoints:
         rng = random.Random(f"savepoints {self.seed}")
         for at in sorted(rng.randint(50_000, 4 * SECOND) for _ in range(rng.randint(1, 3))):
             world.sim.later(at, lambda: self._take(world, rng))
+
+    def finish(self, world: World) -> None:
+        """The sources are told to end where they are, by somebody who may die over it, and is followed by another."""
+        rng = random.Random(f"finish {self.seed}")
+        at = rng.choice([rng.randint(10_000, 100_000), rng.randint(50_000, 3 * SECOND)])
+        for _ in range(rng.randint(0, 2)):
+            lives_us = rng.randint(1_000, SECOND)
+            world.sim.later(at, lambda lives_us=lives_us: FinishProcess(world, lives_us))
+            at += rng.randint(0, SECOND)
+        world.sim.later(at, lambda: FinishProcess(world, FOREVER))
 
     def _take(self, world: World, rng: random.Random) -> None:
         if self.taken is not None and rng.random() < 0.5:
@@ -81,6 +91,46 @@ class SavepointProcess(Process):
         if not self.session.lost:
             self.session.close()
         self.end()
+
+
+class FinishProcess(Process):
+    """The process of whoever drains a pipeline. One that fails is followed by another."""
+
+    def __init__(self, world: World, lives_us: int) -> None:
+        super().__init__(world.sim, f"s0-{world.sim.number()}")
+        self.world, self.lives_us = world, lives_us
+        self.session = world.zookeeper.connect(self)
+        self.session.on_lost(self._follow)
+        self.sim.trace(f"{self.name} tells the sources to end", self.name)
+        self.spawn(self._main)
+        if lives_us < FOREVER:
+            self.later(lives_us, self.end)
+
+    def _main(self) -> None:
+        wanted = Wanted(self.name, "", tuple(self.world.graph.nodes), patience_us=3 * SECOND, finish=True)
+        try:
+            taker = Taker(Taking(wanted), self.session)
+            while not taker.step(self.clock.monotonic_us()):
+                self.sleep(_STEP_US)
+        except MillwheelError:
+            self._follow()
+
+    def _follow(self) -> None:
+        if self.alive:
+            self.session.close()
+            self.end()
+            FinishProcess(self.world, self.lives_us)
+
+
+def cut_to_the_end(world: World) -> None:
+    """What the sources have read is all there was: the input becomes that, as the oracle sees it."""
+    for stream, partitions in world.workload.rows.items():
+        node = f"source.{stream}"
+        shards = [entry.shard for entry in world.zookeeper.stored.tables[node].shards]
+        for partition, rows in partitions.items():
+            read = max(world.checkers.model.position(shard, partition).position for shard in shards)
+            world.sim.trace(f"{read} of {len(rows)} rows of {stream} {partition} were read")
+            del rows[read:]
 
 
 @dataclass(slots=True)

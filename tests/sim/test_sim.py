@@ -74,6 +74,11 @@ def test_a_cluster_that_goes_on_from_a_savepoint_gives_the_results_of_one_that_w
     told(Case(seed, savepoint=True))
 
 
+@pytest.mark.parametrize("seed", [13, 18, 46, 114])  # workers die that have sent what they had not committed as read
+def test_a_cluster_whose_sources_are_told_to_end_gives_the_results_of_what_was_read(seed: int) -> None:
+    told(Case(seed, finish=True))
+
+
 @pytest.mark.parametrize("seed", [77, 82])
 def test_the_same_seed_gives_the_same_story(seed: int) -> None:
     first, second = simulate(Case(seed)), simulate(Case(seed))

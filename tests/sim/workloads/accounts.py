@@ -110,14 +110,15 @@ class Accounts(Workload):
         if sum(row["delta"] for row in moves):
             raise Failure(f"sums are conserved: {sum(row['delta'] for row in moves)} too much")
         rejected = {row["n"] for row in refused}
-        valid = {n: row for n, row in self.orders.items() if row["amount"] and n not in rejected}
+        orders = {row["n"]: row for rows in self.rows["orders"].values() for row in rows}
+        valid = {n: row for n, row in orders.items() if row["amount"] and n not in rejected}
         debits = Counter((row["n"], row["account"], row["delta"]) for row in moves if row["delta"] < 0)
         credits = Counter((row["n"], row["account"], row["delta"]) for row in moves if row["delta"] > 0)
         equal("debits", debits, Counter((n, row["from"], -row["amount"]) for n, row in valid.items()))
         equal("credits", credits, Counter((n, row["to"], row["amount"]) for n, row in valid.items()))
         equal("refused", Counter(row["n"] for row in refused), Counter(rejected))
         equal("balanced", Counter(row["n"] for row in self.sinks.rows("balanced")), Counter(valid.keys()))
-        nothings = sum(1 for row in self.orders.values() if not row["amount"])
+        nothings = sum(1 for row in orders.values() if not row["amount"])
         equal("dead_letters", Counter(letters=len(self.sinks.rows("dead_letters"))), Counter(letters=nothings))
 
     def _by_account(self, moves: list[Any]) -> dict[str, list[Any]]:

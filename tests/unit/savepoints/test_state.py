@@ -61,6 +61,21 @@ def test_all_rest_then_all_hold_still_then_all_are_copied() -> None:
     assert made.held_us == 7
 
 
+def test_sources_end_where_all_stand_still_with_nothing_on_its_way() -> None:
+    made = Taking(Wanted("f1", "", ("a",), finish=True))
+    rest = made.step(0, {}, [])
+    assert rest is not None
+    assert rest.catch_up
+    hold = made.step(1, tables(), said(rest, **at_rest()))
+    again = made.step(2, tables(), said(hold, a_0=Standing(1, 4), a_1=Standing(1, 9, unrest=1)))
+    assert again is not None
+    assert (again.phase, made.done) == (Phase.REST, False)
+    hold = made.step(3, tables(), said(again, **at_rest()))
+    finish = made.step(4, tables(), said(hold, **at_rest()))
+    assert finish is not None
+    assert (finish.phase, made.done) == (Phase.FINISH, True)
+
+
 def test_what_is_still_on_its_way_when_all_hold_still_is_let_through_first() -> None:
     made = held()
     again = made.step(2, tables(), said(made.order, a_0=Standing(1, 4), a_1=Standing(1, 9, unrest=2)))

@@ -104,7 +104,7 @@ class Worker:
 
 
 def save(commit: int = 4, stay: bool = False, **cut: Standing) -> Order:
-    return Order("s1", 3, Phase.SAVE, "/saved", stay, {"a-0": Standing(2, commit), **cut})
+    return Order("s1", 3, Phase.SAVE, "/saved", stay, cut={"a-0": Standing(2, commit), **cut})
 
 
 REST, HOLD = Order("s1", 1, Phase.REST), Order("s1", 2, Phase.HOLD)
