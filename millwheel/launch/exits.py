@@ -12,5 +12,7 @@ class Exit(IntEnum):
     """Asked to stop, and everything acked is durable."""
     BAD_CONFIG = 64
     """Cannot work however often it is restarted; the last words on stderr say why (EX_USAGE)."""
+    HUNG = 70
+    """User code did not return in time; a note says which, and a fresh incarnation may start at once (EX_SOFTWARE)."""
     FENCED = 75
     """A newer owner took over; a fresh incarnation may start at once (EX_TEMPFAIL)."""

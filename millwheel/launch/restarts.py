@@ -41,6 +41,8 @@ def exit_words(code: int) -> str:
     """An exit code in words, completing a sentence about the process."""
     if code == Exit.FENCED:
         return "was fenced: its work had been given to others"
+    if code == Exit.HUNG:
+        return "ended because a callback did not return (its log names it)"
     if code < 0:
         try:
             return f"was killed by {signal.Signals(-code).name}"

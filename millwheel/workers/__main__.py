@@ -13,8 +13,9 @@ import typer
 
 from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.grpc_security import load_security
+from millwheel.adapters.hang_notes import HangNotes
 from millwheel.adapters.rocksdb_store import RocksStores
-from millwheel.adapters.spaces import open_journals, open_snapshots
+from millwheel.adapters.spaces import open_journals, open_snapshots, open_space
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
@@ -44,7 +45,9 @@ def main(
     """Serve the shards that the master assigns, until stopped, fenced or killed."""
     die_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    os._exit(_run(root, zookeeper, pipeline, security, WorkerSettings(slot, clean_scratch(scratch), listen)))
+    os._exit(
+        _run(root, zookeeper, pipeline, security, WorkerSettings(slot, clean_scratch(scratch), listen, on_hang=_hung))
+    )
 
 
 def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: WorkerSettings) -> int:
@@ -58,7 +61,11 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
         )
         scratch = settings.scratch
         storage = WorkerStorage(
-            open_journals(root), open_snapshots(root, scratch), RocksStores(scratch), open_snapshots
+            open_journals(root),
+            open_snapshots(root, scratch),
+            RocksStores(scratch),
+            open_snapshots,
+            HangNotes(open_space(root)),
         )
         process = WorkerProcess(settings, assembly, coordination, storage)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -77,6 +84,11 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
     except Exception:
         logging.exception("worker of slot %d ends", settings.slot)
     return int(code)
+
+
+def _hung() -> None:
+    sys.stderr.flush()
+    os._exit(Exit.HUNG)
 
 
 def _say(sentence: str) -> None:

@@ -34,6 +34,7 @@ from millwheel.workers.callbacks import CallbackOperator
 from millwheel.workers.columns import ColumnOperator, ColumnShard
 from millwheel.workers.deduplicated import deduplicated
 from millwheel.workers.grouped import GroupedOperator
+from millwheel.workers.hangs import Hangs
 from millwheel.workers.injection import InjectionOperator
 from millwheel.workers.joined import joined
 from millwheel.workers.productions import ShardIdentity
@@ -81,6 +82,7 @@ class Assembly:
         self, spec: PipelineSpec, root: str, clock: Clock, outside: Outside, limits: ShardLimits | None = None
     ) -> None:
         self._outside = outside
+        self._hangs: Hangs | None = None
         self.spec = spec
         graph = build_graph(spec)
         used = {computation.name: self._shares_of(computation) for computation in spec.computations}
@@ -130,6 +132,10 @@ class Assembly:
         """From here on, sinks that can do without the loop are published by ``publish``."""
         self._outside = replace(self._outside, publish=publish)
 
+    def watch(self, hangs: Hangs) -> None:
+        """From here on, shards are told what earlier owners did not return from, and are watched."""
+        self._hangs = hangs
+
     def _shares_of(self, computation: ComputationSpec) -> Shares:
         """The percentile watermarks that the trigger of a computation looks at."""
         if computation.trigger is None:
@@ -150,7 +156,10 @@ class Assembly:
             return self._operator(node, _Place(entry, store, shard))
 
         horizon = self._id_horizon_us(node) if exact else None
-        return Shard(identity, store, self._fanout, router.route, self._limits_of(node), make_operator, horizon)
+        shard = Shard(identity, store, self._fanout, router.route, self._limits_of(node), make_operator, horizon)
+        if self._hangs is not None:
+            self._hangs.watch(shard.operator, node_name, entry)
+        return shard
 
     def _limits_of(self, node: Node) -> ShardLimits:
         if node.kind is NodeKind.SINK:

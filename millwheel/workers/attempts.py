@@ -12,6 +12,7 @@ from millwheel.core.keys import Key
 from millwheel.core.records import DeadLetter
 from millwheel.core.spec import ComputationSpec
 from millwheel.errors import CorruptionError, FencedError, InvariantError
+from millwheel.workers.hangs import Avoided, Hang
 from millwheel.workers.keyed_state import KeyedState
 from millwheel.workers.turn import Turn
 
@@ -40,11 +41,28 @@ class Attempts:
         self._pipeline = pipeline
         self._code = code
         self._state = state
+        self.avoided = Avoided()
+        self.current: tuple[Callable[[], bytes], Callable[[], Subject]] | None = None
+        """What a call is about that is running now: its mark, and the rest."""
+        self.calls = 0
 
-    def run(self, turn: Turn, call: Callable[[], None], subject: Callable[[], Subject]) -> None:
-        """Call until it works, ``max_attempts`` times at most; ``subject`` is asked only when it does not."""
+    def run(
+        self, turn: Turn, call: Callable[[], None], subject: Callable[[], Subject], mark: Callable[[], bytes]
+    ) -> None:
+        """Call until it works, ``max_attempts`` times at most; ``subject`` is asked only when it does not. What did not
+        return in the hands of an earlier owner is not called."""
+        hang = self.avoided.meet(mark(), turn.number) if self.avoided.hangs else None
+        if hang is not None:
+            self._refuse(turn, subject(), hang)
+            return
+        self.current = mark, subject
+        self._try(turn, call, subject)
+        self.current = None
+
+    def _try(self, turn: Turn, call: Callable[[], None], subject: Callable[[], Subject]) -> None:
         for attempt in range(1, self._spec.max_attempts + 1):
             self._state.flush()
+            self.calls += 1
             place, produced = turn.overlay.savepoint(), turn.outputs.mark()
             marks = {domain: queue.savepoint() for domain, queue in turn.timers.items()}
             try:
@@ -61,6 +79,23 @@ class Attempts:
                 self._state.forget()
                 if attempt == self._spec.max_attempts:
                     self._give_up(turn, subject(), ex)
+
+    def _refuse(self, turn: Turn, subject: Subject, hang: Hang) -> None:
+        """A dead letter for what did not return."""
+        self._state.key = subject.key
+        letter = DeadLetter(
+            pipeline=self._pipeline,
+            computation=self._spec.name,
+            stream=subject.stream,
+            reason=f"{self._code} did not return within {hang.timeout} on this {subject.what} (callback_timeout)",
+            key=subject.key,
+            value=subject.value,
+            timestamp=subject.timestamp,
+            location=hang.where,
+            attempts=1,
+            state=self._state.describe(),
+        )
+        turn.dead_letter(letter, subject.timestamp, subject.cause)
 
     def _give_up(self, turn: Turn, subject: Subject, ex: Exception) -> None:
         last = traceback.extract_tb(ex.__traceback__)[-1]

@@ -17,6 +17,7 @@ from millwheel.core.table import ShardEntry
 from millwheel.errors import ConflictError, UnavailableError
 from millwheel.ports import Coordination, Journals, JournalWriter, Snapshots, StateStores
 from millwheel.workers import events as ev
+from millwheel.workers.hangs import Hangs
 from millwheel.workers.recovery import recover
 from millwheel.workers.sink import Publication
 
@@ -53,10 +54,13 @@ class Recovering:
     snapshots: Snapshots
     journals: Journals
     scratch: str
+    hangs: Hangs | None = None
 
     def open(self, node: str, entry: ShardEntry, post: Post) -> None:
         """Recover a shard and say how it went."""
         try:
+            if self.hangs is not None:
+                self.hangs.learn(node, entry)
             store = recover(entry, self.stores, self.snapshots, self.journals, self.scratch)
         except Exception as ex:  # handed to the loop, which ends the process with its words
             post(ev.RecoveryFailed(entry, node, ex))
@@ -153,8 +157,8 @@ class JournalThread:
 class RecoveryThread:
     """Opens the stores of shards, two at a time, and then reads what they opened without reading it."""
 
-    def __init__(self, stores: StateStores, snapshots: Snapshots, journals: Journals, scratch: str, post: Post) -> None:
-        self._recovering = Recovering(stores, snapshots, journals, scratch)
+    def __init__(self, recovering: Recovering, post: Post) -> None:
+        self._recovering = recovering
         self._post = post
         self._queue: queue.SimpleQueue[tuple[str, ShardEntry]] = queue.SimpleQueue()
         for number in range(2):

@@ -24,6 +24,7 @@ from millwheel.core.timers import Due, TimerQueue
 from millwheel.core.times import MAX_TIME
 from millwheel.errors import RecordError
 from millwheel.workers.attempts import FATAL, Attempts, Subject
+from millwheel.workers.hangs import Avoided, Doing, record_mark, timer_mark
 from millwheel.workers.inbox import Arrival
 from millwheel.workers.keyed_state import TTL_TAG, KeyedState
 from millwheel.workers.ordering import ORDER_TAG, OrderBuffer
@@ -44,6 +45,7 @@ class CallbackContext:
         "_outputs",
         "_state",
         "_turn",
+        "calls",
         "floor",
         "key",
         "now",
@@ -59,6 +61,7 @@ class CallbackContext:
         self._turn: Turn
         self._identity: Any = None
         self._made = 0
+        self.calls = 0
         self.pane: Pane | None = None
         self.key: Key = None
         self.timestamp = 0
@@ -76,6 +79,7 @@ class CallbackContext:
         self.key = self._state.key = key
         self.timestamp = self._state.timestamp = timestamp
         self._identity, self._made = identity, 0
+        self.calls += 1
 
     def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
         if stream not in self._outputs:
@@ -129,6 +133,10 @@ def _names(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
+class _LookCloserError(Exception):
+    """Something in this turn did not return before: no call without a look."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Call:
     """One record or timer to process, as the careful mode sees it."""
@@ -138,6 +146,11 @@ class _Call:
     record: Record | None
     timer: Due | None
     identity: Any
+    origin: Due | tuple[Batch, str, int]
+
+    def mark(self) -> bytes:
+        """What it is known by when it does not return."""
+        return timer_mark(self.origin) if isinstance(self.origin, Due) else record_mark(*self.origin)
 
 
 class CallbackOperator:
@@ -162,6 +175,8 @@ class CallbackOperator:
         self._context = CallbackContext(frozenset(spec.outputs), self._state, limits)
         self._ordered = _order_buffer(spec, overlay, decode)
         self._attempts = Attempts(spec, pipeline, _code(spec), self._state)
+        self._at: Due | tuple[Batch, str, int] | None = None
+        """Where the fast mode is: at a timer, or in a batch of a channel that began after so many calls."""
         self._identified = spec.productions is Productions.WEAK and spec.delivery is Delivery.EXACTLY_ONCE
 
     def appetite(self, waiting: int, now: int, watermark: int) -> int:
@@ -180,8 +195,11 @@ class CallbackOperator:
         start = turn.overlay.savepoint()
         fired = list(turn.due)
         try:
+            if self._attempts.avoided.hangs and self._may_hang(turn):
+                raise _LookCloserError
             self._run_fast(turn)
             changed = self._state.encoded()
+            self._at = None
         except FATAL:
             raise
         except Exception:  # whatever a callback raises concerns one record: find it
@@ -191,13 +209,48 @@ class CallbackOperator:
             turn.outputs.cut_to({})
             turn.due[:] = fired
             self._state.forget()
+            self._at = None
             self._run_carefully(turn)
             changed = self._state.encoded()
         turn.overlay.forget_savepoints()
         self._state.write(changed)
 
     def durable(self, number: int, now: int) -> None:
-        pass
+        self._attempts.avoided.durable(number)
+
+    # --- watching ----------------------------------------------------------------------------------------
+
+    def avoid(self, avoided: Avoided) -> None:
+        """See :class:`millwheel.workers.hangs.Watched`, as for the next three."""
+        self._attempts.avoided = avoided
+
+    def busy(self) -> bool:
+        return self._at is not None or self._attempts.current is not None
+
+    def progress(self) -> tuple[int, int]:
+        return self._context.calls, self._attempts.calls
+
+    def doing(self) -> Doing | None:
+        at, current = self._at, self._attempts.current
+        if current is not None:
+            mark, subject = current
+            about = subject()
+            return Doing(about.what, about.key, mark())
+        if isinstance(at, Due):
+            return Doing("timer", at.key, timer_mark(at))
+        if at is None:
+            return None
+        batch, channel, calls = at
+        place = self._context.calls - calls - 1
+        return (
+            Doing("record", batch.keys[place], record_mark(batch, channel, place)) if 0 <= place < len(batch) else None
+        )
+
+    def _may_hang(self, turn: Turn) -> bool:
+        arrivals = [(arrival.channel, arrival.batch.rows()) for arrival in turn.arrivals]
+        return self._attempts.avoided.may_meet(arrivals)
+
+    # --- calls -------------------------------------------------------------------------------------------
 
     def hold(self, now: int) -> Hold:
         return Hold()
@@ -212,6 +265,7 @@ class CallbackOperator:
             batch = arrival.batch.rows()
             stream = batch.stream
             values = self._decode(stream, batch.values)
+            self._at = batch, arrival.channel, context.calls
             if self._identified:
                 for key, value, timestamp, identity in zip(
                     batch.keys, values, batch.timestamps, _identities(batch, arrival.channel), strict=True
@@ -258,6 +312,7 @@ class CallbackOperator:
         floor = due.at if due.domain is Domain.EVENT else self._context.floor
         identity = (due.key, due.tag, due.at) if self._identified else None
         self._context.point(due.key, floor, identity)
+        self._at = due
         if self._ordered is not None and due.tag.startswith(ORDER_TAG):
             self._instance.process_record(self._context, self._ordered.take(due))
             return
@@ -273,16 +328,18 @@ class CallbackOperator:
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             identities = _identities(batch, arrival.channel) if self._identified else [None] * len(batch)
-            for key, value, timestamp, identity in zip(batch.keys, values, batch.timestamps, identities, strict=True):
-                self._attempt(turn, _Call(key, timestamp, Record(key, value, timestamp, batch.stream), None, identity))
+            rows = zip(batch.keys, values, batch.timestamps, identities, strict=True)
+            for place, (key, value, timestamp, identity) in enumerate(rows):
+                record = Record(key, value, timestamp, batch.stream)
+                self._attempt(turn, _Call(key, timestamp, record, None, identity, (batch, arrival.channel, place)))
         for due in [due for due in turn.due if due.domain is Domain.PROCESSING]:
-            self._attempt(turn, _Call(due.key, due.at, None, due, None))
+            self._attempt(turn, _Call(due.key, due.at, None, due, None, due))
 
     def _call_of(self, due: Due) -> _Call:
         if self._ordered is None or not due.tag.startswith(ORDER_TAG):
-            return _Call(due.key, due.at, None, due, None)
+            return _Call(due.key, due.at, None, due, None, due)
         identity = (due.key, due.tag, due.at) if self._identified else None
-        return _Call(due.key, due.at, self._ordered.take(due), None, identity)
+        return _Call(due.key, due.at, self._ordered.take(due), None, identity, due)
 
     def _attempt(self, turn: Turn, call: _Call) -> None:
         def once() -> None:
@@ -292,7 +349,8 @@ class CallbackOperator:
             elif call.timer is not None:
                 self._fire_one(call.timer)
 
-        self._attempts.run(turn, once, lambda: _subject(call))
+        self._attempts.run(turn, once, lambda: _subject(call), call.mark)
+        self._at = None
 
 
 def _order_buffer(spec: ComputationSpec, overlay: Overlay, decode: Decode) -> OrderBuffer | None:

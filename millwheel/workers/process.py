@@ -25,13 +25,16 @@ from millwheel.workers.background import (
     Desk,
     JournalThread,
     PublishThread,
+    Recovering,
     RecoveryThread,
     SavepointThread,
     SnapshotThread,
 )
+from millwheel.workers.hangs import Hangs, Notes
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.runtime import RuntimeLimits, WorkerRuntime
 from millwheel.workers.server import GrpcTransport, MasterReports, WorkerService, serve
+from millwheel.workers.watchdog import Watchdog
 
 _MAX_EVENTS = 2_000
 _SWITCH_INTERVAL_S = 0.0005
@@ -47,6 +50,8 @@ class WorkerSettings:
     scratch: str
     listen: str
     security: Security | None = None
+    on_hang: Callable[[], None] = sys.exit
+    """Ends the process when a callback does not return; called on another thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class WorkerStorage:
     snapshots: Snapshots
     stores: StateStores
     savepoints: Callable[[str], Snapshots]
+    notes: Notes
 
 
 class WorkerProcess:
@@ -82,12 +88,17 @@ class WorkerProcess:
         )
         scratch, post = settings.scratch, self._events.put
         assembly.publish_aside(PublishThread(post).publish)
+        limits = assembly.spec.limits
+        hangs = Hangs(storage.notes, limits.hangs)
+        assembly.watch(hangs)
+        self._watchdog = None if limits.callback_us is None else Watchdog(hangs, limits.callback_us, settings.on_hang)
+        recovering = Recovering(storage.stores, storage.snapshots, storage.journals, scratch, hangs)
         copying = Copying(storage.savepoints, self._journal.check)
         ports = WorkerPorts(
             clock=self._clock,
             transport=self._transport,
             journal=self._journal,
-            recoveries=RecoveryThread(storage.stores, storage.snapshots, storage.journals, scratch, post),
+            recoveries=RecoveryThread(recovering, post),
             snapshots=SnapshotThread(storage.snapshots, scratch, self._journal.check, post),
             reports=self._injector,
             master=MasterReports(self._service),
@@ -112,6 +123,8 @@ class WorkerProcess:
         self._coordination.watch_members(ORDERS, lambda members: self._events.put(ev.OrdersChanged(members)))
         data = {"address": address, "host": socket.gethostname(), "slot": self._settings.slot, "pid": os.getpid()}
         self._coordination.join("workers", self.incarnation, json.dumps(data).encode())
+        if self._watchdog is not None:
+            self._watchdog.start()
         try:
             self._loop()
         finally:

@@ -23,6 +23,7 @@ from millwheel.core.timers import Due
 from millwheel.core.windowing import Effects, Times
 from millwheel.workers.attempts import Attempts, Subject
 from millwheel.workers.callbacks import CallbackContext, Decode
+from millwheel.workers.hangs import Avoided, Doing, timer_mark
 from millwheel.workers.keyed_state import TTL_TAG, KeyedState
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.turn import Turn
@@ -75,6 +76,30 @@ class WindowCallbackOperator(WindowedOperator):
         super().run(turn)
         self._state.flush()
 
+    def durable(self, number: int, now: int) -> None:
+        super().durable(number, now)
+        self._attempts.avoided.durable(number)
+
+    # --- watching ----------------------------------------------------------------------------------------
+
+    def avoid(self, avoided: Avoided) -> None:
+        """See :class:`millwheel.workers.hangs.Watched`, as for the next three."""
+        self._attempts.avoided = avoided
+
+    def busy(self) -> bool:
+        return self._attempts.current is not None
+
+    def progress(self) -> tuple[int, int]:
+        return self._context.calls, self._attempts.calls
+
+    def doing(self) -> Doing | None:
+        current = self._attempts.current
+        if current is None:
+            return None
+        mark, subject = current
+        about = subject()
+        return Doing(about.what, about.key, mark())
+
     # --- records on their way into the windows -----------------------------------------------------------
 
     def _numbered(self, stream: str, values: list[Any]) -> list[Any]:
@@ -103,7 +128,8 @@ class WindowCallbackOperator(WindowedOperator):
             finally:
                 self._context.pane = None
 
-        self._attempts.run(turn, call, lambda: _subject(pane, identity))
+        bounds = ("w", pane.key, pane.window.start, pane.window.end, pane.index)
+        self._attempts.run(turn, call, lambda: _subject(pane, identity), lambda: encode_value(bounds))
 
     def _records(self, pane: Pane) -> list[Record]:
         """The records of a pane. They are copies: what a callback does to them must not reach the windows' state."""
@@ -138,7 +164,8 @@ class WindowCallbackOperator(WindowedOperator):
             else:
                 self._instance.process_timer(self._context, timer)
 
-        self._attempts.run(turn, call, lambda: Subject("timer", due.key, floor, repr(timer), cause=identity))
+        about = Subject("timer", due.key, floor, repr(timer), cause=identity)
+        self._attempts.run(turn, call, lambda: about, lambda: timer_mark(due))
 
 
 def _numbered(number: int, value: Any) -> Any:

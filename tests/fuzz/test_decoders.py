@@ -40,6 +40,7 @@ from millwheel.core.table import Ancestor, RangeTable, ShardEntry
 from millwheel.errors import CorruptionError, PipelineError
 from millwheel.ports import Manifest
 from millwheel.spec import load_pipeline
+from millwheel.workers.hangs import Hang, decode_hang, encode_hang
 
 EXAMPLES = int(os.environ.get("MILLWHEEL_FUZZ", "60"))
 fuzz = settings(
@@ -57,6 +58,7 @@ TABLE = RangeTable(
     ),
 ).encode()
 MANIFEST = encode_manifest(Manifest("hits-0", 3, 2, 7, 40, {"CURRENT": ("7-40.0123abcd-CURRENT", 16, "ab" * 16)}))
+HANG = Hang("n", "n-0", 1, "record", "'k'", b"\x91\x01", "c.py:1 in f", "1m")
 BATCH = encode_batch(Batch("hits", [1, 2], [10, 20], ["a", ("b", 3)], [msgspec.Raw(b"\x01")] * 2, ["i", "j"], 5))
 COLUMNS = encode_batch(
     ColumnBatch(
@@ -103,6 +105,10 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
     "manifest": (decode_manifest, MANIFEST),
     "delivery in rows": (decode_batch, BATCH),
     "delivery in columns": (decode_batch, COLUMNS),
+    "note about a hang": (
+        decode_hang,
+        encode_hang(Hang("n", "n-0", 1, "record", "'k'", b"\x91\x01", "c.py:1 in f", "1m")),
+    ),
 }
 
 

@@ -12,7 +12,7 @@ from millwheel.core.table import ShardEntry
 from millwheel.errors import CorruptionError, FencedError
 from millwheel.workers import background
 from millwheel.workers import events as ev
-from millwheel.workers.background import JournalThread, RecoveryThread
+from millwheel.workers.background import JournalThread, Recovering, RecoveryThread
 from tests.fakes.memory_disk import MemoryDisk
 from tests.fakes.stores import MemoryStores
 
@@ -120,7 +120,7 @@ def test_what_was_restored_without_reading_is_read_afterwards_and_damage_is_told
     stores: Any = MemoryStores(MemoryDisk(), "/scratch")
     journals: Any = None
     entry = ShardEntry("a-0", tile(1)[0], "w1", 1)
-    RecoveryThread(stores, snapshots, journals, "/scratch", events.put).recover("a", entry)
+    RecoveryThread(Recovering(stores, snapshots, journals, "/scratch"), events.put).recover("a", entry)
     opened = events.get(timeout=10)
     assert isinstance(opened, ev.ShardRecovered)
     found = events.get(timeout=10)

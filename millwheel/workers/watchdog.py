@@ -1,0 +1,122 @@
+"""Looks at calls of user code from beside the loop. One that does not return is written down, and ends the worker."""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import math
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import FrameType
+
+from millwheel.core.times import duration_text
+from millwheel.workers.hangs import Doing, Hang, Hangs, Place, Watched
+
+_log = logging.getLogger(__name__)
+_PERIOD_S = 1.0
+_WRITE_S = 10.0
+"""How long the note may take: a worker that cannot write must end all the same."""
+_GRACE_S = 30.0
+"""How much later the process is ended by a thread that needs no Python, when C code gives nobody else a turn."""
+_OURS = str(Path(__file__).resolve().parent.parent)
+
+
+class Watch:
+    """Counts how many looks in a row found the same call. Looks, not seconds: a process that was stopped, or got no
+    processor, is not taken for one that hangs."""
+
+    def __init__(self, looks: int) -> None:
+        self._looks = looks
+        self._before: object = None
+        self._count = 0
+
+    def look(self, watched: Iterable[tuple[Place, Watched]]) -> tuple[Place, Doing] | None:
+        """The call that has run for too long."""
+        for place, operator in watched:
+            if not operator.busy():
+                continue
+            now = (place, operator.progress())
+            self._count = self._count + 1 if now == self._before else 0
+            self._before = now
+            doing = operator.doing() if self._count >= self._looks else None
+            return None if doing is None else (place, doing)
+        self._before = None
+        return None
+
+
+class Watchdog:
+    """A thread of its own. ``end`` ends the process."""
+
+    def __init__(self, hangs: Hangs, timeout_us: int, end: Callable[[], None]) -> None:
+        self._hangs = hangs
+        self._timeout_s = timeout_us / 1e6
+        self._words = duration_text(timeout_us)
+        self._period_s = min(_PERIOD_S, self._timeout_s / 4)
+        self._watch = Watch(math.ceil(self._timeout_s / self._period_s))
+        self._end = end
+        self._loop = threading.get_ident()
+
+    def start(self) -> None:
+        """Watch the calls of the thread that calls this, which must be the main one."""
+        self._loop = threading.get_ident()
+        signal.signal(signal.SIGALRM, _give_a_turn)
+        signal.siginterrupt(signal.SIGALRM, False)
+        signal.setitimer(signal.ITIMER_REAL, self._period_s, self._period_s)
+        threading.Thread(target=self._run, name="watchdog", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            faulthandler.dump_traceback_later(self._timeout_s + _GRACE_S, exit=True)
+            time.sleep(self._period_s)
+            try:
+                found = self._watch.look(self._hangs.watched())
+                self._hangs.tidy()
+            except Exception:  # a look that failed must not end the watch
+                _log.exception("a look at the running callback failed")
+                continue
+            if found is not None:
+                self._report(*found)
+                self._end()
+
+    def _report(self, place: Place, doing: Doing) -> None:
+        where = user_line(sys._current_frames().get(self._loop))
+        hang = Hang(
+            place.node, place.shard, place.token, doing.what, repr(doing.key)[:500], doing.mark, where, self._words
+        )
+        _log.error(
+            "computation %s has not returned for %s from a %s of key %s (shard %s), at %s: this worker ends, and is "
+            "started again. limits.callback_timeout allows more",
+            *(place.node, self._words, doing.what, hang.key, place.shard, where),
+        )
+        writer = threading.Thread(target=self._write, args=(hang,), daemon=True)
+        writer.start()
+        writer.join(_WRITE_S)
+
+    def _write(self, hang: Hang) -> None:
+        try:
+            self._hangs.write(hang)
+        except Exception:  # the process ends in any case; the call will then be made again
+            _log.exception("the note about it could not be written")
+
+
+def user_line(frame: FrameType | None) -> str:
+    """The innermost line that is neither ours nor a library's, else the innermost one: ``callbacks.py:12 in slow``."""
+    stack = traceback.extract_stack(frame) if frame is not None else []
+    theirs = [each for each in stack if not _is_library(each.filename)]
+    at = (theirs or list(stack))[-1:]
+    return f"{os.path.basename(at[0].filename)}:{at[0].lineno} in {at[0].name}" if at else "an unknown line"
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith((_OURS, sys.prefix, sys.base_prefix, "<frozen")) or "site-packages" in file
+
+
+def _give_a_turn(number: int, frame: FrameType | None) -> None:
+    """C code that looks for signals but keeps the interpreter, such as a regular expression, lets the watchdog run."""
+    time.sleep(0)

@@ -1,0 +1,71 @@
+"""Callbacks that do not return, on real processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+CODE = """
+    import re
+    import time
+
+    from millwheel import Computation, ValueState
+
+
+    class Poisoned(Computation):
+        seen = ValueState(int, default=0)
+
+        def process_record(self, ctx, record):
+            self.seen.set(self.seen.get() + 1)
+            if record.value["n"] == 500:
+                while True:
+                    time.sleep(0.01)
+            if record.value["n"] == 700:
+                re.match("(a+)+$", "a" * 60 + "b")
+            ctx.produce("out", {"n": record.value["n"], "user": ctx.key, "seen": self.seen.get()})
+"""
+PIPELINE = """
+    pipeline: poisoned
+    streams:
+      given:
+        source: {files: {path: "${input}", format: jsonl}}
+        timestamp: ts
+    computations:
+      work: {input: {given: {key: user}}, callback: "poisoned_code:Poisoned", output: out}
+    sinks:
+      out: {files: {path: "${output}/out"}}
+      dead_letters: {files: {path: "${output}/dead"}}
+    limits: {callback_timeout: 2s}
+"""
+
+
+def rows(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for part in folder.glob("part-*") for line in part.read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_records_whose_callback_never_returns_are_dead_letters_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "poisoned_code.py").write_text(textwrap.dedent(CODE))
+    (tmp_path / "p.yaml").write_text(textwrap.dedent(PIPELINE))
+    lines = [json.dumps({"n": n, "user": f"u{n % 7}", "ts": 1_000_000 + n}) for n in range(1000)]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", "millwheel", "run", str(tmp_path / "p.yaml"), "--launcher", "processes"]
+    command += ["--workers", "2", "--root", str(tmp_path / "root")]
+    command += ["--set", f"input={tmp_path}/in.jsonl", "--set", f"output={tmp_path}/out"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    good = rows(tmp_path / "out" / "out")
+    assert sorted(int(str(row["n"])) for row in good) == [n for n in range(1000) if n not in (500, 700)]
+    for user in range(7):
+        seen = sorted(int(str(row["seen"])) for row in good if row["user"] == f"u{user}")
+        assert seen == list(range(1, len(seen) + 1))
+    letters = sorted(rows(tmp_path / "out" / "dead"), key=lambda row: str(row["value"]))
+    assert [row["value"]["n"] for row in letters] == [500, 700]  # type: ignore[index]
+    assert all("did not return within 2s" in str(row["reason"]) for row in letters)
+    assert [str(row["location"]).split(":")[0] for row in letters] == ["poisoned_code.py"] * 2
+    assert not list((tmp_path / "root" / "hangs" / "work").glob("*.json"))
