@@ -43,7 +43,7 @@ _JVM = (
 )
 _CONFIG = """\
 dataDir={data}
-clientPortAddress=127.0.0.1
+clientPortAddress={host}
 clientPort={port}
 tickTime=250
 minSessionTimeout=1000
@@ -74,6 +74,8 @@ class EmbeddedZooKeeper:
     ``java`` is the command that runs Java 17 or newer (its path, perhaps behind a wrapper that ends it together
     with us) and ``env`` its environment, None for ours.
 
+    ``host`` is the address that it serves on: the loopback, unless the network is one that nobody else can reach.
+
     The port is chosen at the first start and kept in ``data_dir``, so that the server comes back at the same
     address; only a new start (not ``restart``) may choose another one when somebody else took it meanwhile.
     """
@@ -85,7 +87,9 @@ class EmbeddedZooKeeper:
         env: Mapping[str, str] | None = None,
         port: int = 0,
         ready_timeout_s: float = 30.0,
+        host: str = _HOST,
     ) -> None:
+        self._host = host
         self._dir = Path(data_dir).absolute()
         self._java = tuple(java)
         self._env = env
@@ -97,8 +101,8 @@ class EmbeddedZooKeeper:
 
     @property
     def address(self) -> str:
-        """``127.0.0.1:port``, once started."""
-        return f"{_HOST}:{self._port}"
+        """``host:port``, once started."""
+        return f"{self._host}:{self._port}"
 
     @property
     def pid(self) -> int | None:
@@ -174,17 +178,17 @@ class EmbeddedZooKeeper:
         with contextlib.closing(socket.socket()) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((_HOST, wanted))
+                probe.bind((self._host, wanted))
             except OSError:
                 if self._wanted_port:
                     return wanted
-                probe.bind((_HOST, 0))
+                probe.bind((self._host, 0))
             return int(probe.getsockname()[1])
 
     def _launch(self) -> None:
         """Run the server and wait for its "imok"."""
         config = self._dir / "zoo.cfg"
-        config.write_text(_CONFIG.format(data=self._dir / "data", port=self._port))
+        config.write_text(_CONFIG.format(data=self._dir / "data", host=self._host, port=self._port))
         logging = self._dir / "log4j2.properties"
         logging.write_text(_LOGGING)
         crash = f"-XX:ErrorFile={self._dir / 'crash.log'}"
@@ -208,7 +212,7 @@ class EmbeddedZooKeeper:
     def _await_ready(self, log_path: Path, log_start: int) -> None:
         deadline = time.monotonic() + self._ready_timeout_s
         while time.monotonic() < deadline and self.alive():
-            if _answers(self._port):
+            if _answers(self._host, self._port):
                 return
             time.sleep(_POLL_S)
         died = not self.alive()
@@ -269,9 +273,9 @@ def _limit(log_path: Path) -> None:
         log_path.replace(log_path.with_suffix(".log.old"))
 
 
-def _answers(port: int) -> bool:
+def _answers(host: str, port: int) -> bool:
     try:
-        with socket.create_connection((_HOST, port), timeout=1.0) as connection:
+        with socket.create_connection((host, port), timeout=1.0) as connection:
             connection.sendall(b"ruok")
             return connection.recv(16) == b"imok"
     except OSError:

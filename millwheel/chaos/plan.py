@@ -19,16 +19,17 @@ class Target(str, Enum):
 
 
 class Fault(Enum):
-    """What is done to a process."""
+    """What is done to a process. PARTITION cuts a worker off: it runs, but nothing it sends or is sent arrives."""
 
     KILL = "kill"
     PAUSE = "pause"
+    PARTITION = "partition"
 
 
 @dataclass(frozen=True, slots=True)
 class Blow:
     """One fault: ``after_s`` seconds after the one before; ``pick`` in [0, 1) chooses among the processes there are;
-    a pause lasts ``lasts_s``."""
+    a pause or a partition lasts ``lasts_s``."""
 
     after_s: float
     target: Target
@@ -39,14 +40,15 @@ class Blow:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the user asked for. ``every_s`` is the mean time between two faults, ``pauses`` whether workers are also
-    paused, for up to ``longest_pause_s``."""
+    """What the user asked for. ``every_s`` is the mean time between two faults, ``pauses`` whether processes are also
+    paused, ``partitions`` whether workers are also cut off from all others, both for up to ``longest_pause_s``."""
 
     targets: Sequence[Target]
     every_s: float
     pauses: bool
     seed: int
     longest_pause_s: float = 20.0
+    partitions: bool = False
 
     def blows(self) -> Iterator[Blow]:
         """Faults without end, the kinds of targets in turn."""
@@ -54,7 +56,14 @@ class Plan:
         while True:
             for target in rng.sample(list(self.targets), len(self.targets)):
                 after = rng.uniform(0.5, 1.5) * self.every_s
-                pausable = target in (Target.WORKERS, Target.MASTER, Target.INJECTOR)
-                fault = Fault.PAUSE if self.pauses and pausable and rng.random() < 1 / 3 else Fault.KILL
-                lasts = rng.uniform(0.1, self.longest_pause_s) if fault is Fault.PAUSE else 0.0
+                fault = self._fault(target, rng)
+                lasts = 0.0 if fault is Fault.KILL else rng.uniform(0.1, self.longest_pause_s)
                 yield Blow(after, target, fault, rng.random(), lasts)
+
+    def _fault(self, target: Target, rng: random.Random) -> Fault:
+        pausable = self.pauses and target in (Target.WORKERS, Target.MASTER, Target.INJECTOR)
+        separable = self.partitions and target is Target.WORKERS
+        drawn = rng.random() if pausable or separable else 0.5
+        if pausable and drawn < 1 / 3:
+            return Fault.PAUSE
+        return Fault.PARTITION if separable and drawn > 2 / 3 else Fault.KILL

@@ -42,3 +42,11 @@ def strike(process: psutil.Process, kind: signal.Signals) -> bool:
     except psutil.NoSuchProcess:
         return False
     return True
+
+
+def slot_of(worker: psutil.Process) -> int | None:
+    """The slot of a worker, as its command line says; None when it is gone."""
+    with contextlib.suppress(psutil.Error, ValueError, IndexError):
+        line = worker.cmdline()
+        return int(line[line.index("--slot") + 1])
+    return None

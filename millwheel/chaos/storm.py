@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
+from millwheel.chaos.islands import Islands
 from millwheel.chaos.plan import Blow, Fault, Plan, Target
-from millwheel.chaos.processes import processes_of, strike
+from millwheel.chaos.processes import processes_of, slot_of, strike
+from millwheel.chaos.recoveries import Recovery
+from millwheel.chaos.witness import Witness, family
 from millwheel.errors import SetupError
 
-_POLL_S = 0.05
+_POLL_S = 0.02
 _LAST_WORDS = 2_000
+_SIGNALS = {Fault.KILL: signal.SIGKILL, Fault.PAUSE: signal.SIGSTOP}
 Say = Callable[[str], None]
 
 
@@ -35,16 +39,39 @@ class Outcome:
 
     seconds: float
     struck: dict[tuple[Target, Fault], Struck]
+    recoveries: Sequence[Recovery] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Passing:
+    """A fault that ends by itself: how, and whom it hit."""
+
+    until_s: float
+    undo: Callable[[], object]
+    victims: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """The argv of a run, and what its environment has besides ours."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Storm:
-    """One run. ``command`` are the arguments of ``millwheel run``."""
+    """One run. Faults are watched by ``witness``; partitions need ``islands``, on which the run must be."""
 
-    def __init__(self, command: Sequence[str], log: Path, say: Say) -> None:
-        self._command = [sys.executable, "-m", "millwheel", "run", *command]
+    def __init__(
+        self, command: Command, log: Path, say: Say, witness: Witness | None = None, islands: Islands | None = None
+    ) -> None:
+        self._command = command
         self._log = log
         self._say = say
-        self._paused: list[tuple[float, psutil.Process]] = []
+        self._witness = witness
+        self._islands = islands
+        self._passing: list[_Passing] = []
+        self._cut: set[int] = set()
         self._waiting: list[tuple[Target, int, float]] = []
         self._struck: dict[tuple[Target, Fault], Struck] = {}
 
@@ -53,8 +80,12 @@ class Storm:
         if the run fails or takes longer than ``limit_s``."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         started = time.monotonic()
+        environment = {**os.environ, **self._command.environment}
         with self._log.open("wb") as log:
-            process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT)
+            # In a session of its own: it would take the Ctrl-C of a terminal and our signal for two.
+            process = subprocess.Popen(
+                self._command.argv, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+            )
             try:
                 self._watch(process, plan, begin, most, started + limit_s)
             finally:
@@ -65,7 +96,8 @@ class Storm:
         if process.returncode != 0:
             words = self._log.read_text(errors="replace")[-_LAST_WORDS:]
             raise SetupError(f"the run ended with code {process.returncode}; its log {self._log} ends so:\n{words}")
-        return Outcome(time.monotonic() - started, self._struck)
+        found = self._witness.recoveries.faults if self._witness is not None else ()
+        return Outcome(time.monotonic() - started, self._struck, found)
 
     def _watch(
         self, process: subprocess.Popen[bytes], plan: Plan | None, begin: Callable[[], bool], most: int, until: float
@@ -79,29 +111,57 @@ class Storm:
                 raise SetupError(f"the run did not end in time; see {self._log}, and give more with --limit")
             self._resume(now)
             self._look_for_new(process.pid, now)
+            if self._witness is not None:
+                self._witness.look(now)
             if upcoming is None and left and begin():
                 upcoming = next(blows, None)
                 due = now + (upcoming.after_s if upcoming is not None else 0.0)
             elif upcoming is not None and now >= due:
-                left -= self._strike(process.pid, upcoming, now)
+                left -= self._strike(process.pid, upcoming)
                 upcoming = None
             time.sleep(_POLL_S)
 
-    def _strike(self, driver: int, blow: Blow, now: float) -> int:
+    def _strike(self, driver: int, blow: Blow) -> int:
         there = processes_of(driver, blow.target)
+        if blow.fault is Fault.PARTITION:  # one that is cut off already would stay so for the shorter time of the two
+            there = [process for process in there if slot_of(process) not in self._cut]
         if not there:
             return 0
         victim = there[int(blow.pick * len(there))]
-        if not strike(victim, signal.SIGKILL if blow.fault is Fault.KILL else signal.SIGSTOP):
+        pids = family(victim)
+        if self._witness is not None:
+            self._witness.look(time.monotonic())
+        now = time.monotonic()
+        undo = self._hit(victim, blow.fault)
+        if undo is None:
             return 0
         self._struck.setdefault((blow.target, blow.fault), Struck()).blows += 1
-        if blow.fault is Fault.PAUSE:
-            self._paused.append((now + blow.lasts_s, victim))
-            self._say(f"paused one of the {blow.target.value} (process {victim.pid}) for {blow.lasts_s:.1f} s")
-        else:
+        seen = self._witness.struck(blow.target, blow.fault, pids, now) if self._witness is not None else None
+        if blow.fault is Fault.KILL:
             self._waiting.append((blow.target, max(process.pid for process in there), now))
             self._say(f"killed one of the {blow.target.value} (process {victim.pid})")
+        else:
+            victims = seen.victims if seen is not None else frozenset()
+            self._passing.append(_Passing(now + blow.lasts_s, undo, victims))
+            done = "paused" if blow.fault is Fault.PAUSE else "cut off"
+            self._say(f"{done} one of the {blow.target.value} (process {victim.pid}) for {blow.lasts_s:.1f} s")
         return 1
+
+    def _hit(self, victim: psutil.Process, fault: Fault) -> Callable[[], object] | None:
+        """Do it; how to undo it. None when the process was gone already."""
+        if fault is not Fault.PARTITION:
+            return (lambda: strike(victim, signal.SIGCONT)) if strike(victim, _SIGNALS[fault]) else None
+        slot = slot_of(victim)
+        if self._islands is None or slot is None:
+            return None
+        self._islands.cut(slot)
+        self._cut.add(slot)
+        return lambda: self._mend(slot)
+
+    def _mend(self, slot: int) -> None:
+        if self._islands is not None:
+            self._islands.mend(slot)
+        self._cut.discard(slot)
 
     def _look_for_new(self, driver: int, now: float) -> None:
         still = []
@@ -113,12 +173,16 @@ class Storm:
         self._waiting = still
 
     def _resume(self, now: float) -> None:
-        for at, process in self._paused:
-            if at <= now:
-                strike(process, signal.SIGCONT)
-        self._paused = [(at, process) for at, process in self._paused if at > now]
+        over = [passing for passing in self._passing if passing.until_s <= now]
+        self._passing = [passing for passing in self._passing if passing.until_s > now]
+        for passing in over:
+            passing.undo()
+            if self._witness is not None:
+                self._witness.recoveries.outlived(passing.victims)
 
     def _calm(self) -> None:
-        for _, process in self._paused:
-            strike(process, signal.SIGCONT)
-        self._paused = []
+        for passing in self._passing:
+            passing.undo()
+        self._passing = []
+        if self._witness is not None:
+            self._witness.close()

@@ -306,6 +306,9 @@ def chaos(
     ] = "workers,master,injector",
     every: Annotated[str, typer.Option(metavar="DURATION", help="mean time between two faults")] = "2s",
     pause: Annotated[bool, typer.Option("--pause", help="also pause processes, for up to 20 s")] = False,
+    partition: Annotated[
+        bool, typer.Option("--partition", help="also cut workers off, for up to 20 s, in network namespaces (root)")
+    ] = False,
     seed: Annotated[int, typer.Option(help="the same seed, the same faults")] = 1,
     most: Annotated[int, typer.Option("--faults", min=1, help="at most so many faults; then the run may end")] = 20,
     launcher: Annotated[LauncherKind, typer.Option(help="as in run")] = LauncherKind.PROCESSES,
@@ -314,6 +317,7 @@ def chaos(
         str, typer.Option(metavar="FOLDER", help="roots and logs of the two runs; must be empty")
     ] = ".millwheel/chaos",
     limit: Annotated[str, typer.Option(metavar="DURATION", help="a run that takes longer has failed")] = "10m",
+    summary: SummaryFile = "",
 ) -> None:
     """Run a pipeline in peace, then again while its processes are killed, and compare the results row by row.
 
@@ -324,8 +328,8 @@ def chaos(
     from millwheel.cli.chaos import ChaosSettings, parse_seconds, parse_targets
     from millwheel.cli.chaos import chaos as storm
 
-    plan = Plan(parse_targets(kill, launcher), parse_seconds(every, "--every"), pause, seed)
-    settings = ChaosSettings(
-        pipeline, parse_sets(sets or []), plan, launcher, workers, folder, most, parse_seconds(limit, "--limit")
-    )
+    targets = parse_targets(kill, launcher, partition)
+    plan = Plan(targets, parse_seconds(every, "--every"), pause, seed, partitions=partition)
+    limit_s = parse_seconds(limit, "--limit")
+    settings = ChaosSettings(pipeline, parse_sets(sets or []), plan, launcher, workers, folder, most, limit_s, summary)
     raise typer.Exit(storm(settings, Console(stderr=True)))

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-import statistics
+import signal
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FrameType
 
 from rich.console import Console
-from rich.table import Table
 
+from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.adapters.zookeeper_guard import load_guard
+from millwheel.chaos.islands import PREFIX, Islands
 from millwheel.chaos.plan import Fault, Plan, Target
+from millwheel.chaos.report import recovery_table, summary
 from millwheel.chaos.results import Difference, compared, result_folders
-from millwheel.chaos.storm import Outcome, Storm
+from millwheel.chaos.storm import Command, Outcome, Storm
+from millwheel.chaos.witness import Witness
 from millwheel.core.spec import PipelineSpec
 from millwheel.core.times import duration_us
 from millwheel.errors import SetupError
+from millwheel.launch.attaching import attach
+from millwheel.launch.certificates import make_set
 from millwheel.launch.settings import LauncherKind
+from millwheel.ports import Coordination
 from millwheel.spec import load_pipeline, resolve_params
 
 CALM, CHAOS = "calm", "chaos"
+_OUTAGE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +48,10 @@ class ChaosSettings:
     folder: str
     most: int
     limit_s: float
+    summary: str = ""
 
 
-def parse_targets(text: str, launcher: LauncherKind) -> tuple[Target, ...]:
+def parse_targets(text: str, launcher: LauncherKind, partition: bool = False) -> tuple[Target, ...]:
     """``workers,master`` as targets. SetupError naming what is none."""
     known = {target.value: target for target in Target}
     found = []
@@ -50,6 +63,8 @@ def parse_targets(text: str, launcher: LauncherKind) -> tuple[Target, ...]:
         raise SetupError("--kill executors: only --launcher spark has executors")
     if not found:
         raise SetupError(f"--kill names nothing; write for example --kill workers,injector (of {', '.join(known)})")
+    if partition and Target.WORKERS not in found:
+        raise SetupError("--partition cuts workers off: name them in --kill, too")
     return tuple(dict.fromkeys(found))
 
 
@@ -71,12 +86,11 @@ def chaos(settings: ChaosSettings, console: Console) -> int:
     console.print(f"{specs[CALM].name}: a run in peace")
     calm = _storm(settings, CALM, console).run(None, lambda: True, 0, settings.limit_s)
     console.print(f"{specs[CALM].name}: {calm.seconds:.1f} s in peace; now with faults (seed {settings.plan.seed})")
-    results = result_folders(specs[CHAOS])
-    stormy = _storm(settings, CHAOS, console).run(
-        settings.plan, lambda: any(any(place.glob("part-*")) for place in results), settings.most, settings.limit_s
-    )
+    stormy = _stormy_run(settings, result_folders(specs[CHAOS]), console)
     differences = compared(specs[CALM], specs[CHAOS])
     _report(calm, stormy, differences, console)
+    if settings.summary:
+        Path(settings.summary).write_text(json.dumps(summary(calm, stormy, differences), indent=2) + "\n")
     same = not any(each.lost or each.surplus for each in differences)
     if same:
         for run in (CALM, CHAOS):
@@ -93,25 +107,66 @@ def _params(settings: ChaosSettings, run: str) -> dict[str, str]:
     return {name: value.replace("{run}", run) for name, value in settings.params.items()}
 
 
-def _storm(settings: ChaosSettings, run: str, console: Console) -> Storm:
-    sets = [part for name, value in _params(settings, run).items() for part in ("--set", f"{name}={value}")]
+def _stormy_run(settings: ChaosSettings, results: Sequence[Path], console: Console) -> Outcome:
+    plan = settings.plan
+    with ExitStack() as stack:
+        before = signal.signal(signal.SIGTERM, _interrupted)  # what was made must be removed
+        stack.callback(signal.signal, signal.SIGTERM, before)
+        islands = _islands(settings, stack, console) if plan.partitions else None
+        storm = _storm(settings, CHAOS, console, islands)
+        begun = lambda: any(any(place.glob("part-*")) for place in results)  # noqa: E731
+        return storm.run(replace(plan, partitions=islands is not None), begun, settings.most, settings.limit_s)
+
+
+def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _islands(settings: ChaosSettings, stack: ExitStack, console: Console) -> Islands | None:
+    """Namespaces for the workers; None, after a sentence, where there can be none."""
+    if settings.launcher is LauncherKind.SPARK:
+        why = "the executors of one Spark share a network; use --launcher processes"
+    else:
+        try:
+            return stack.enter_context(Islands(settings.workers))
+        except SetupError as error:
+            why = str(error)
+    console.print(f"--partition is skipped, because {why}.", markup=False, highlight=False)
+    return None
+
+
+def _storm(settings: ChaosSettings, run: str, console: Console, islands: Islands | None = None) -> Storm:
     root = Path(settings.folder) / run
-    command = [settings.pipeline, *sets, "--root", str(root), "--launcher", settings.launcher.value]
     log = Path(settings.folder) / f"{run}.log"
-    return Storm([*command, "--workers", str(settings.workers)], log, lambda text: console.print(f"  {text}"))
+    witness = Witness(root, lambda: _session(root)) if run == CHAOS else None
+    command = _command(settings, run, root, islands)
+    return Storm(command, log, lambda text: console.print(f"  {text}"), witness, islands)
+
+
+def _command(settings: ChaosSettings, run: str, root: Path, islands: Islands | None) -> Command:
+    sets = [part for name, value in _params(settings, run).items() for part in ("--set", f"{name}={value}")]
+    common = [settings.pipeline, *sets, "--root", str(root), "--workers", str(settings.workers)]
+    if islands is None:
+        return Command([sys.executable, "-m", "millwheel", "run", *common, "--launcher", settings.launcher.value])
+    security = make_set(str(Path(settings.folder) / "security")).absolute()
+    argv = [sys.executable, "-m", "millwheel.chaos", *common, "--security", str(security)]
+    return Command(argv, {PREFIX: islands.prefix})
+
+
+def _session(root: Path) -> Coordination:
+    """A session with the ZooKeeper of the run that is going on; it rides out what is done to the server."""
+    run = attach(root.absolute())
+    guard = load_guard(run.security)
+    return ZooKeeperCoordination(
+        run.zookeeper, run.pipeline, lost_after_s=_OUTAGE_S, connect_timeout_s=1.0, guard=guard
+    )
 
 
 def _report(calm: Outcome, stormy: Outcome, differences: Sequence[Difference], console: Console) -> None:
-    table = Table("what", "faults", "replaced after, s: median", "longest")
-    for (target, fault), struck in sorted(stormy.struck.items(), key=lambda item: (item[0][0].value, item[0][1].value)):
-        took = struck.replaced_s
-        median = f"{statistics.median(took):.2f}" if took else "-"
-        longest = f"{max(took):.2f}" if took else "-"
-        table.add_row(f"{fault.value} {target.value}", str(struck.blows), median, longest)
     if not stormy.struck:
         console.print("The run was over before any fault: give it more input, or a shorter --every.")
     else:
-        console.print(table)
+        console.print(recovery_table(stormy))
     killed = sum(struck.blows for (_, fault), struck in stormy.struck.items() if fault is Fault.KILL)
     console.print(f"{calm.seconds:.1f} s in peace, {stormy.seconds:.1f} s with {killed} kills")
     for each in differences:

@@ -19,6 +19,9 @@ from millwheel.launch.exits import Exit
 from millwheel.launch.lifeline import die_with_parent
 from millwheel.ports import Coordination
 
+_CONNECT_S = 60.0
+"""The driver has seen that ZooKeeper is there; it may have died since, and take its time to come back."""
+
 
 class Ending:
     """The one reason to end, given by whichever thread sees it first."""
@@ -76,7 +79,9 @@ def main(
         signal.signal(number, lambda *_: ending.end(Exit.STOPPED))
     try:
         server = InjectorServer(listen, load_security(security, "injector"))
-        coordination = ZooKeeperCoordination(zookeeper, pipeline, guard=load_guard(security))
+        coordination = ZooKeeperCoordination(
+            zookeeper, pipeline, connect_timeout_s=_CONNECT_S, guard=load_guard(security)
+        )
         try:
             code = serve(coordination, server, ending)
         finally:

@@ -80,8 +80,8 @@ class ZooKeeperKeeper:
     The thread lives as long as the server, which would otherwise be ended together with it.
     """
 
-    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
-        self._server: EmbeddedZooKeeper = embedded_zookeeper(str(folder))
+    def __init__(self, folder: Path, say: Callable[[str], None], host: str = LOOPBACK) -> None:
+        self._server: EmbeddedZooKeeper = embedded_zookeeper(str(folder), host=host)
         self._say = say
         self._started = threading.Event()
         self._stop = threading.Event()

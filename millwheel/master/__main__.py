@@ -28,6 +28,8 @@ from millwheel.master.state import MasterConfig
 
 SESSION_TIMEOUT_S = 2.0
 """How long a dead leader leads on: short, because a restart costs a master nothing."""
+_CONNECT_S = 60.0
+"""The driver has seen that ZooKeeper is there; it may have died since, and take its time to come back."""
 
 
 def main(
@@ -46,7 +48,9 @@ def main(
     try:
         guard = load_guard(security)
         nodes, secured = demands(root), load_security(security, "master")
-        coordination = ZooKeeperCoordination(zookeeper, pipeline, SESSION_TIMEOUT_S, guard=guard)
+        coordination = ZooKeeperCoordination(
+            zookeeper, pipeline, SESSION_TIMEOUT_S, connect_timeout_s=_CONNECT_S, guard=guard
+        )
         config = MasterConfig(nodes=nodes, expected_workers=workers, balance=BalanceConfig() if balance else None)
         _run(root, coordination, config, listen, secured)
     except MillwheelError as error:

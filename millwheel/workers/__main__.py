@@ -30,7 +30,8 @@ from millwheel.workers.process import WorkerProcess, WorkerSettings, WorkerStora
 
 _LOST_AFTER_S = 20.0
 """How long ZooKeeper may be away before a worker gives up: what it acks is protected by its journal's seal."""
-_CONNECT_S = 30.0
+_CONNECT_S = 60.0
+"""The driver has seen that ZooKeeper is there; it may have died since, and take its time to come back."""
 
 
 def main(

@@ -1,0 +1,55 @@
+"""``python -m millwheel.chaos``: `millwheel run` from within the hub of :mod:`millwheel.chaos.islands`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from millwheel.chaos.island import MODULE
+from millwheel.chaos.islands import HUB_ADDRESS
+from millwheel.errors import PipelineError, SetupError
+from millwheel.launch.driver import Driver
+from millwheel.launch.services import ZooKeeperKeeper
+from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
+
+
+def main(
+    pipeline: str,
+    root: Annotated[str, typer.Option()],
+    workers: Annotated[int, typer.Option()],
+    security: Annotated[str, typer.Option()],
+    sets: Annotated[list[str] | None, typer.Option("--set")] = None,
+) -> None:
+    """One run, whose ZooKeeper, master and injector serve all workers over the bridge, with certificates."""
+    sys.exit(_run(pipeline, root, workers, security, sets or []))
+
+
+def _run(pipeline: str, root: str, workers: int, security: str, sets: list[str]) -> int:
+    console = Console(stderr=True)
+    zookeeper = ZooKeeperKeeper(Path(f"{root}-zookeeper"), console.print, HUB_ADDRESS)
+    try:
+        settings = RunSettings(
+            pipeline=pipeline,
+            params=parse_sets(sets),
+            workers=workers,
+            launcher=LauncherKind.PROCESSES,
+            root=root,
+            zookeeper=zookeeper.start(),
+            listen=HUB_ADDRESS,
+            security=security,
+            worker_module=MODULE,
+        )
+        return Driver(settings, console).run()
+    except (PipelineError, SetupError) as error:
+        console.print(str(error), markup=False, highlight=False)
+        return 1
+    finally:
+        zookeeper.stop()
+
+
+if __name__ == "__main__":
+    typer.run(main)

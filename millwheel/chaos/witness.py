@@ -1,0 +1,120 @@
+"""Watches a run from outside while faults hit it: ZooKeeper says who is there and who owns what, the journals say who
+has committed. All of it is only looked at."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+from millwheel.chaos.journal_tail import JournalTail
+from millwheel.chaos.plan import Fault, Target
+from millwheel.chaos.recoveries import Recoveries, Recovery
+from millwheel.core.table import RangeTable
+from millwheel.errors import MillwheelError
+from millwheel.launch.stragglers import Member, read_members
+from millwheel.ports import Coordination
+
+LEADERS = {Target.MASTER: "masters-leader", Target.INJECTOR: "injector-leader"}
+"""The role in which the leader of a service is a member."""
+_AGAIN_S = 1.0
+Seen = Callable[[Recoveries, float], None]
+
+
+class Witness:
+    """For one thread, which calls :meth:`look` many times a second. ``connect`` gives a session with the run's
+    ZooKeeper, or raises MillwheelError while there is none."""
+
+    def __init__(self, root: Path, connect: Callable[[], Coordination]) -> None:
+        self._journals = root / "journal"
+        self._connect = connect
+        self._session: Coordination | None = None
+        self._try_at_s = 0.0
+        self._news: queue.SimpleQueue[tuple[float, Seen]] = queue.SimpleQueue()
+        self._members: dict[str, Member] = {}
+        self._known: dict[str, Member] = {}
+        self._tails: dict[str, JournalTail] = {}
+        self.recoveries = Recoveries()
+
+    def look(self, now_s: float) -> None:
+        """Take note of what has happened."""
+        if self._session is None and now_s >= self._try_at_s:
+            self._open(now_s)
+        while not self._news.empty():
+            at_s, seen = self._news.get()
+            seen(self.recoveries, at_s)
+        self._read_journals()
+        sealed = {name for name in self.recoveries.unsealed if JournalTail(self._journals / name).sealed()}
+        self.recoveries.gone(sealed, now_s)
+
+    def struck(self, target: Target, fault: Fault, pids: frozenset[int], now_s: float) -> Recovery:
+        """A fault has hit these processes: a worker, or an executor and all that runs in it. Look right before it, so
+        that what was committed earlier is not taken for what came after."""
+        hit = {name for name, member in self._known.items() if member.pid in pids}
+        return self.recoveries.struck(target, fault, hit, now_s)
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _open(self, now_s: float) -> None:
+        self._try_at_s = now_s + _AGAIN_S
+        try:
+            session = self._connect()
+            session.on_lost(partial(self._post, lambda *_: self._lost(session)))
+            session.watch_members("workers", self._workers_changed)
+            for target, role in LEADERS.items():
+                session.watch_members(role, partial(self._leader_changed, target))
+            session.watch_tables(lambda table: self._post(partial(_table, table)))
+            self._session = session
+        except MillwheelError:
+            return
+
+    def _lost(self, session: Coordination) -> None:
+        if session is self._session:
+            self.close()
+
+    def _post(self, seen: Seen) -> None:
+        self._news.put((time.monotonic(), seen))
+
+    def _workers_changed(self, members: Mapping[str, bytes]) -> None:
+        found = read_members(members)
+        self._post(lambda recoveries, at_s: self._workers(found, recoveries, at_s))
+
+    def _workers(self, found: dict[str, Member], recoveries: Recoveries, at_s: float) -> None:
+        recoveries.gone(self._known.keys() - found.keys(), at_s)
+        self._known.update(found)
+        for name in found:
+            self._tails.setdefault(name, JournalTail(self._journals / name))
+
+    def _leader_changed(self, target: Target, members: Mapping[str, bytes]) -> None:
+        names = frozenset(members)
+        self._post(lambda recoveries, at_s: recoveries.led(target, names, at_s))
+
+    def _read_journals(self) -> None:
+        for name, tail in list(self._tails.items()):
+            found = list(tail.new())  # also when nobody waits, so that the next look has little to read
+            now_s = time.monotonic()
+            for commit in found if self.recoveries.followed else ():
+                self.recoveries.committed(commit.shard, commit.token, now_s)
+            if tail.sealed():
+                del self._tails[name]
+
+
+def _table(table: RangeTable, recoveries: Recoveries, at_s: float) -> None:
+    recoveries.table(table, at_s)
+
+
+def family(process: psutil.Process) -> frozenset[int]:
+    """A process and all that were started below it."""
+    try:
+        below = process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        below = []
+    return frozenset({process.pid, *(child.pid for child in below)})
