@@ -18,7 +18,7 @@ from rich.console import Console
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.chaos.islands import PREFIX, Islands
-from millwheel.chaos.plan import Fault, Plan, Target
+from millwheel.chaos.plan import Plan, Target
 from millwheel.chaos.report import recovery_table, summary
 from millwheel.chaos.results import Difference, compared, result_folders
 from millwheel.chaos.storm import Command, Outcome, Storm
@@ -167,8 +167,8 @@ def _report(calm: Outcome, stormy: Outcome, differences: Sequence[Difference], c
         console.print("The run was over before any fault: give it more input, or a shorter --every.")
     else:
         console.print(recovery_table(stormy))
-    killed = sum(struck.blows for (_, fault), struck in stormy.struck.items() if fault is Fault.KILL)
-    console.print(f"{calm.seconds:.1f} s in peace, {stormy.seconds:.1f} s with {killed} kills")
+    faults = sum(struck.blows for struck in stormy.struck.values())
+    console.print(f"{calm.seconds:.1f} s in peace, {stormy.seconds:.1f} s with {faults} faults")
     for each in differences:
         verdict = "the same" if not each.lost and not each.surplus else f"{each.lost} missing, {each.surplus} extra"
         console.print(f"{each.stream}: {each.rows} rows, {verdict}")

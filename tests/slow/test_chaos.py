@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,3 +29,23 @@ def test_kills_of_every_kind_change_nothing(tmp_path: Path) -> None:
     assert done.stderr.count("rows, the same") == 2
     assert "killed one of the" in done.stderr
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
+
+
+def test_a_worker_that_is_cut_off_changes_nothing(tmp_path: Path) -> None:
+    """Seed 17 cuts off one worker for 5.9 s, longer than its session lasts."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and the command `ip`")
+    events = ads_events(tmp_path, 30_000)
+    command = [sys.executable, "-m", "millwheel", "chaos", str(EXAMPLES / "ads" / "pipeline.yaml")]
+    command += ["--set", f"input={events}", "--set", f"output={tmp_path}/out/{{run}}", "--folder", f"{tmp_path}/chaos"]
+    command += ["--kill", "workers", "--partition", "--every", "200ms", "--faults", "1", "--seed", "17"]
+    command += ["--summary", str(tmp_path / "summary.json")]
+    environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280)
+    if "--partition is skipped, because" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("rows, the same") == 2
+    [fault] = json.loads((tmp_path / "summary.json").read_text())["faults"]
+    assert (fault["target"], fault["fault"], fault["count"]) == ("workers", "partition", 1)
+    assert not list(Path("/run/netns").glob("mwchaos-*"))

@@ -8,6 +8,7 @@ import queue
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -97,3 +98,25 @@ def test_a_port_in_use_ends_the_process_with_a_sentence(address: str, tmp_path: 
     assert ended.returncode == Exit.BAD_CONFIG
     assert "the port is in use" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_one_that_is_started_while_zookeeper_is_away_waits_for_it(tmp_path: Path) -> None:
+    """A ZooKeeper that was killed may take its time on a busy machine, and what was killed with it must not give up."""
+    server = embedded_zookeeper(str(tmp_path / "zookeeper"))
+    server.start()
+    injectors = Injectors(f"{server.address}/millwheel", "patience")
+    server.stop()
+    process = injectors.start()
+    try:
+        time.sleep(15)  # longer than a command waits for an answer
+        assert process.poll() is None
+        server = embedded_zookeeper(str(tmp_path / "zookeeper"))
+        server.start()
+        injectors.close()
+        injectors = Injectors(f"{server.address}/millwheel", "patience")
+        assert injectors.leaders.get(timeout=_DEADLINE_S)
+    finally:
+        injectors.close()
+        process.kill()
+        process.wait()
+        server.stop()

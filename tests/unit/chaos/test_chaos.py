@@ -39,6 +39,15 @@ def test_pauses_are_for_processes_of_this_project_and_end() -> None:
     assert all(0 < blow.lasts_s <= 20 and blow.target is not Target.ZOOKEEPER for blow in paused)
 
 
+def test_workers_alone_are_cut_off_and_joined_again() -> None:
+    blows = list(islice(Plan(ALL, 1.0, True, 1, partitions=True).blows(), 600))
+    cut = [blow for blow in blows if blow.fault is Fault.PARTITION]
+    assert 40 < len(cut) < 100
+    assert all(0 < blow.lasts_s <= 20 and blow.target is Target.WORKERS for blow in cut)
+    of_workers = {blow.fault for blow in blows if blow.target is Target.WORKERS}
+    assert of_workers == {Fault.KILL, Fault.PAUSE, Fault.PARTITION}
+
+
 def spec_of(folder: Path, run: str, *formats: str) -> PipelineSpec:
     sinks = tuple(
         SinkSpec(f"out_{form}", "files", {"path": f"{run}/{form}", "format": form}, "p.yaml:9") for form in formats
@@ -98,6 +107,12 @@ def test_without_files_there_is_nothing_to_compare(tmp_path: Path) -> None:
 def test_targets_that_are_none_are_named(text: str, expected: str) -> None:
     with pytest.raises(SetupError, match=expected):
         parse_targets(text, LauncherKind.PROCESSES)
+
+
+def test_a_partition_is_a_fault_of_workers() -> None:
+    with pytest.raises(SetupError, match="--partition cuts workers off"):
+        parse_targets("master", LauncherKind.PROCESSES, partition=True)
+    assert parse_targets("workers", LauncherKind.PROCESSES, partition=True) == (Target.WORKERS,)
 
 
 def test_targets_and_durations_are_read() -> None:

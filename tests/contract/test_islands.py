@@ -1,0 +1,80 @@
+"""Network namespaces of this machine: workers there hear each other, unless one is cut off, and nothing stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from millwheel.chaos.island import command
+from millwheel.chaos.islands import Islands, address_of, island_of
+from millwheel.errors import SetupError
+
+_PORT = 4711
+_TRY = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=float(sys.argv[3]))"
+_SERVE = """
+import socket, sys
+server = socket.create_server((sys.argv[1], int(sys.argv[2])))
+sys.stdout.write("ready\\n"); sys.stdout.flush()
+while True: server.accept()[0].close()
+"""
+
+
+@pytest.fixture
+def islands() -> Islands:
+    made = Islands(2)
+    try:
+        with made:
+            pass
+    except SetupError as error:
+        pytest.skip(f"no network namespaces here: {error}")
+    return made
+
+
+def reaches(prefix: str, slot: int, address: str, patience_s: float) -> bool:
+    there = ["ip", "netns", "exec", island_of(prefix, slot), sys.executable, "-c", _TRY]
+    done = subprocess.run([*there, address, str(_PORT), str(patience_s)], capture_output=True, timeout=60)
+    return done.returncode == 0
+
+
+def test_one_that_is_cut_off_hears_nobody_until_it_is_joined_again(islands: Islands) -> None:
+    outside = os.readlink("/proc/thread-self/ns/net")
+    with islands:
+        serve = ["ip", "netns", "exec", island_of(islands.prefix, 0), sys.executable, "-c", _SERVE]
+        with subprocess.Popen([*serve, address_of(0), str(_PORT)], stdout=subprocess.PIPE) as server:
+            try:
+                assert server.stdout is not None
+                assert server.stdout.readline() == b"ready\n"
+                assert reaches(islands.prefix, 1, address_of(0), 30)
+                islands.cut(1)
+                assert not reaches(islands.prefix, 1, address_of(0), 0.5)
+                islands.mend(1)
+                assert reaches(islands.prefix, 1, address_of(0), 30)
+            finally:
+                server.kill()
+    assert not list(Path("/run/netns").glob(f"{islands.prefix}-*"))
+    assert os.readlink("/proc/thread-self/ns/net") == outside
+
+
+def test_nothing_stays_after_an_interruption(islands: Islands) -> None:
+    with suppress(KeyboardInterrupt), islands:
+        assert len(list(Path("/run/netns").glob(f"{islands.prefix}-*"))) == 3
+        raise KeyboardInterrupt
+    assert not list(Path("/run/netns").glob(f"{islands.prefix}-*"))
+
+
+def test_without_root_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SetupError, match="need root"):
+        Islands(2).__enter__()
+
+
+def test_a_worker_serves_where_its_slot_is() -> None:
+    given = ["--root", "r", "--slot", "1", "--listen", "10.213.0.1:0"]
+    made = command(given, "mwchaos-7")
+    assert made[:4] == ["ip", "netns", "exec", "mwchaos-7-w1"]
+    assert made[-6:] == ["--root", "r", "--slot", "1", "--listen", f"{address_of(1)}:0"]
