@@ -19,7 +19,7 @@ from millwheel.chaos.recoveries import Recovery
 from millwheel.chaos.witness import Witness, family
 from millwheel.errors import SetupError
 
-_POLL_S = 0.02
+_POLL_S = 0.05
 _LAST_WORDS = 2_000
 _SIGNALS = {Fault.KILL: signal.SIGKILL, Fault.PAUSE: signal.SIGSTOP}
 Say = Callable[[str], None]
@@ -164,9 +164,13 @@ class Storm:
         self._cut.discard(slot)
 
     def _look_for_new(self, driver: int, now: float) -> None:
+        newest_now = {
+            target: max((process.pid for process in processes_of(driver, target)), default=0)
+            for target in {target for target, *_ in self._waiting}
+        }
         still = []
         for target, newest, since in self._waiting:
-            if any(process.pid > newest for process in processes_of(driver, target)):
+            if newest_now[target] > newest:
                 self._struck[target, Fault.KILL].replaced_s.append(now - since)
             else:
                 still.append((target, newest, since))

@@ -78,6 +78,18 @@ def parse_seconds(text: str, option: str) -> float:
 
 def chaos(settings: ChaosSettings, console: Console) -> int:
     """Both runs. 0 when their results are the same, else 1."""
+    before = signal.signal(signal.SIGTERM, _interrupted)  # what was started must be stopped, and what was made removed
+    try:
+        return _both_runs(settings, console)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _both_runs(settings: ChaosSettings, console: Console) -> int:
     specs = {run: _spec(settings, run) for run in (CALM, CHAOS)}
     compared(specs[CALM], specs[CHAOS])
     folder = Path(settings.folder)
@@ -110,16 +122,10 @@ def _params(settings: ChaosSettings, run: str) -> dict[str, str]:
 def _stormy_run(settings: ChaosSettings, results: Sequence[Path], console: Console) -> Outcome:
     plan = settings.plan
     with ExitStack() as stack:
-        before = signal.signal(signal.SIGTERM, _interrupted)  # what was made must be removed
-        stack.callback(signal.signal, signal.SIGTERM, before)
         islands = _islands(settings, stack, console) if plan.partitions else None
         storm = _storm(settings, CHAOS, console, islands)
         begun = lambda: any(any(place.glob("part-*")) for place in results)  # noqa: E731
         return storm.run(replace(plan, partitions=islands is not None), begun, settings.most, settings.limit_s)
-
-
-def _interrupted(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _islands(settings: ChaosSettings, stack: ExitStack, console: Console) -> Islands | None:
