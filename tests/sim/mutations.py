@@ -219,7 +219,7 @@ def wall_clock_believed() -> Context:
 # --- the durable store
 
 
-@mistake(within=40)
+@mistake(within=40, faults="kill kill-in-a-call slow-disk")
 def snapshot_before_durable() -> Context:
     """A checkpoint is published although its last commits are not durable, and says so wrongly."""
     right = snapshots.SnapshotPolicy._take
