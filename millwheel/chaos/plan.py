@@ -41,7 +41,8 @@ class Blow:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What the user asked for. ``every_s`` is the mean time between two faults, ``pauses`` whether processes are also
-    paused, ``partitions`` whether workers are also cut off from all others, both for up to ``longest_pause_s``."""
+    paused, ``partitions`` whether workers are also cut off from all others, both for up to ``longest_pause_s``. If
+    ``one_by_one``, a fault waits until the one before has been recovered from, and hits who has work."""
 
     targets: Sequence[Target]
     every_s: float
@@ -49,6 +50,7 @@ class Plan:
     seed: int
     longest_pause_s: float = 20.0
     partitions: bool = False
+    one_by_one: bool = False
 
     def blows(self) -> Iterator[Blow]:
         """Faults without end, the kinds of targets in turn."""

@@ -42,6 +42,11 @@ class Recovery:
         """Whether there is more to see."""
         return self.first_output_s is None or (bool(self.victims) and self.reassigned_s is None)
 
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more can be waited for: a worker that owned nothing leaves nobody anything to do."""
+        return not self.followed or (self.of_ranges and not self.tokens)
+
 
 @dataclass(slots=True)
 class Recoveries:
@@ -71,6 +76,14 @@ class Recoveries:
     def followed(self) -> list[Recovery]:
         """Those with more to see."""
         return [fault for fault in self.faults if fault.followed]
+
+    def settled(self, now_s: float, patience_s: float) -> bool:
+        """Whether all faults of the last ``patience_s`` have been recovered from."""
+        return all(fault.settled or now_s - fault.at_s > patience_s for fault in self.faults)
+
+    def owns(self, workers: Collection[str]) -> bool:
+        """Whether any of these owns a shard."""
+        return any(entry.owner in workers for table in self.tables.values() for entry in table.shards)
 
     @property
     def unsealed(self) -> set[str]:

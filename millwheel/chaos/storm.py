@@ -21,6 +21,7 @@ from millwheel.errors import SetupError
 
 _POLL_S = 0.05
 _LAST_WORDS = 2_000
+_PATIENCE_S = 30.0
 _SIGNALS = {Fault.KILL: signal.SIGKILL, Fault.PAUSE: signal.SIGSTOP}
 Say = Callable[[str], None]
 
@@ -116,17 +117,25 @@ class Storm:
             if upcoming is None and left and begin():
                 upcoming = next(blows, None)
                 due = now + (upcoming.after_s if upcoming is not None else 0.0)
-            elif upcoming is not None and now >= due:
-                left -= self._strike(process.pid, upcoming)
-                upcoming = None
+            elif upcoming is not None and plan is not None and now >= due and self._may_strike(plan, now):
+                if self._strike(process.pid, upcoming, plan.one_by_one):
+                    left, upcoming = left - 1, None
             time.sleep(_POLL_S)
 
-    def _strike(self, driver: int, blow: Blow) -> int:
+    def _may_strike(self, plan: Plan, now: float) -> bool:
+        if not plan.one_by_one or self._witness is None:
+            return True
+        return not self._waiting and not self._passing and self._witness.recoveries.settled(now, _PATIENCE_S)
+
+    def _strike(self, driver: int, blow: Blow, serving: bool) -> bool:
+        """False when there is nobody (yet) whom it could hit."""
         there = processes_of(driver, blow.target)
+        if serving and self._witness is not None:
+            there = [process for process in there if self._witness.serves(blow.target, family(process))]
         if blow.fault is Fault.PARTITION:  # one that is cut off already would stay so for the shorter time of the two
             there = [process for process in there if slot_of(process) not in self._cut]
         if not there:
-            return 0
+            return False
         victim = there[int(blow.pick * len(there))]
         pids = family(victim)
         if self._witness is not None:
@@ -134,7 +143,7 @@ class Storm:
         now = time.monotonic()
         undo = self._hit(victim, blow.fault)
         if undo is None:
-            return 0
+            return False
         self._struck.setdefault((blow.target, blow.fault), Struck()).blows += 1
         seen = self._witness.struck(blow.target, blow.fault, pids, now) if self._witness is not None else None
         if blow.fault is Fault.KILL:
@@ -145,7 +154,7 @@ class Storm:
             self._passing.append(_Passing(now + blow.lasts_s, undo, victims))
             done = "paused" if blow.fault is Fault.PAUSE else "cut off"
             self._say(f"{done} one of the {blow.target.value} (process {victim.pid}) for {blow.lasts_s:.1f} s")
-        return 1
+        return True
 
     def _hit(self, victim: psutil.Process, fault: Fault) -> Callable[[], object] | None:
         """Do it; how to undo it. None when the process was gone already."""

@@ -54,8 +54,16 @@ class Witness:
     def struck(self, target: Target, fault: Fault, pids: frozenset[int], now_s: float) -> Recovery:
         """A fault has hit these processes: a worker, or an executor and all that runs in it. Look right before it, so
         that what was committed earlier is not taken for what came after."""
-        hit = {name for name, member in self._known.items() if member.pid in pids}
-        return self.recoveries.struck(target, fault, hit, now_s)
+        return self.recoveries.struck(target, fault, self._workers_in(pids), now_s)
+
+    def serves(self, target: Target, pids: frozenset[int]) -> bool:
+        """Whether these processes have work: they own shards, or a service leads."""
+        if target in LEADERS:
+            return bool(self.recoveries.leaders.get(target))
+        return target is Target.ZOOKEEPER or self.recoveries.owns(self._workers_in(pids))
+
+    def _workers_in(self, pids: frozenset[int]) -> set[str]:
+        return {name for name, member in self._known.items() if member.pid in pids}
 
     def close(self) -> None:
         """Watch no more."""

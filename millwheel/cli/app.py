@@ -309,6 +309,9 @@ def chaos(
     partition: Annotated[
         bool, typer.Option("--partition", help="also cut workers off, for up to 20 s, in network namespaces (root)")
     ] = False,
+    one_by_one: Annotated[
+        bool, typer.Option("--one-by-one", help="a fault waits until the one before has been recovered from")
+    ] = False,
     seed: Annotated[int, typer.Option(help="the same seed, the same faults")] = 1,
     most: Annotated[int, typer.Option("--faults", min=1, help="at most so many faults; then the run may end")] = 20,
     launcher: Annotated[LauncherKind, typer.Option(help="as in run")] = LauncherKind.PROCESSES,
@@ -329,7 +332,7 @@ def chaos(
     from millwheel.cli.chaos import chaos as storm
 
     targets = parse_targets(kill, launcher, partition)
-    plan = Plan(targets, parse_seconds(every, "--every"), pause, seed, partitions=partition)
+    plan = Plan(targets, parse_seconds(every, "--every"), pause, seed, partitions=partition, one_by_one=one_by_one)
     limit_s = parse_seconds(limit, "--limit")
     settings = ChaosSettings(pipeline, parse_sets(sets or []), plan, launcher, workers, folder, most, limit_s, summary)
     raise typer.Exit(storm(settings, Console(stderr=True)))

@@ -106,6 +106,23 @@ def test_a_pause_that_nobody_noticed_needs_no_recovery() -> None:
     assert seen.faults == [noticed]
 
 
+def test_the_next_fault_waits_for_the_recovery_from_the_one_before_but_not_for_ever() -> None:
+    seen = Recoveries()
+    seen.table(table(("a", 1), ("b", 1)), 0.0)
+    assert seen.settled(0.0, 30.0)
+    seen.struck(*KILLED_WORKER, ["idle"], 1.0)
+    assert seen.settled(1.0, 30.0)
+    seen.struck(*KILLED_WORKER, ["a"], 2.0)
+    assert not seen.settled(3.0, 30.0)
+    assert seen.settled(32.5, 30.0)
+    seen.table(table(("b", 2), ("b", 1)), 4.0)
+    assert not seen.settled(4.0, 30.0)
+    seen.committed("n-0", 2, 5.0)
+    assert seen.settled(5.0, 30.0)
+    assert seen.owns(["a", "b"])
+    assert not seen.owns(["a", "idle"])
+
+
 @pytest.mark.parametrize(
     ("samples", "share", "expected"),
     [
