@@ -136,8 +136,9 @@ class Running:
         template = ServiceTemplate(
             self._root.address, zookeeper, self._spec.name, self._settings.listen, self._settings.security
         )
+        counts = ("--workers", str(self._settings.workers), "--spares", str(self._settings.spares))
         balance = ("--balance",) if self._settings.balance else ()
-        master = template.command("millwheel.master", "--workers", str(self._settings.workers), *balance)
+        master = template.command("millwheel.master", *counts, *balance)
         injector = template.command("millwheel.injector")
         stack.callback(self._services.stop, _SERVICE_GRACE_S)
         self._supervisor.keep("master", partial(self._services.start, "master", master))

@@ -68,6 +68,9 @@ class Cluster(Protocol):
     def drain(self, incarnations: frozenset[str]) -> None:
         """Those that shall give their shards away, from now on."""
 
+    def seat(self, workers: int) -> None:
+        """How many workers shall serve, from now on; the others stand by."""
+
 
 class Scaling:
     """The slots of one run. ``begin`` starts the worker of a slot and keeps it alive; ``most`` slots can have one."""
@@ -102,12 +105,12 @@ class Scaling:
         asked = _read(self._root / _ASKED)
         if asked is not None and asked != self._wanted:
             self._wanted, self._done = asked, False
-            self._change(asked)
+            self._change(asked, cluster)
         self._empty(cluster, launcher)
         if self._wanted is not None and not self._done:
             self._finish(self._wanted, cluster)
 
-    def _change(self, wanted: Scale) -> None:
+    def _change(self, wanted: Scale, cluster: Cluster) -> None:
         count = wanted.workers + self._spares
         if self._most is not None and count > self._most:
             problem = (
@@ -116,6 +119,7 @@ class Scaling:
             )
             self._answer(Scale(wanted.workers, problem))
             return
+        cluster.seat(wanted.workers)
         while len(self._active) > count:
             self._let_go(max(self._active))
         while len(self._active) < count:

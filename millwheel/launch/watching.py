@@ -21,6 +21,7 @@ from millwheel.ports import Coordination
 _INTERVAL_S = 0.2
 LEADER_ROLE = "injector-leader"
 LEAVING_ROLE = "leaving"
+SEATS_ROLE = "seats"
 
 
 class _Address(msgspec.Struct):
@@ -48,6 +49,7 @@ class StatusWatcher:
         self.members: Mapping[str, Member] = {}
         self._tables: dict[str, RangeTable] = {}
         self._draining: frozenset[str] = frozenset()
+        self._seats: frozenset[str] = frozenset()
 
     def start(self) -> None:
         """Begin to ask."""
@@ -73,6 +75,10 @@ class StatusWatcher:
         """Those that shall give their shards away; the master hears of it soon, and again after an outage."""
         self._draining = incarnations
 
+    def seat(self, workers: int) -> None:
+        """How many workers shall serve; the master hears of it soon, and again after an outage."""
+        self._seats = frozenset({str(workers)})
+
     def _follow(self) -> None:
         while not self._stop.is_set():
             try:
@@ -90,9 +96,11 @@ class StatusWatcher:
             session.watch_members(STOP, self._stop_asked)
         session.watch_tables(self._table_changed)
         leaving: frozenset[str] = frozenset()
+        seats: frozenset[str] = frozenset()
         try:
             while not self._stop.wait(_INTERVAL_S) and not self._lost.is_set():
-                leaving = self._tell_leaving(session, leaving)
+                leaving = _tell(session, LEAVING_ROLE, self._draining, leaving)
+                seats = _tell(session, SEATS_ROLE, self._seats, seats)
                 self._ask()
         finally:
             session.close()
@@ -106,20 +114,20 @@ class StatusWatcher:
     def _table_changed(self, table: RangeTable) -> None:
         self._tables[table.computation] = table
 
-    def _tell_leaving(self, session: Coordination, told: frozenset[str]) -> frozenset[str]:
-        """Say who is leaving, for as long as this session lives; the names that were said."""
-        wanted = self._draining
-        for name in wanted - told:
-            session.join(LEAVING_ROLE, name, b"{}")
-        for name in told - wanted:
-            session.leave(LEAVING_ROLE, name)
-        return wanted
-
     def _ask(self) -> None:
         if not self._address:
             return
         with suppress(MillwheelError):  # it is being replaced; the next answer comes from its successor
             self.latest = cluster_view(fetch_status(self._address, security=self._security))
+
+
+def _tell(session: Coordination, role: str, wanted: frozenset[str], told: frozenset[str]) -> frozenset[str]:
+    """Let a role have these members, for as long as this session lives; the names that were said."""
+    for name in wanted - told:
+        session.join(role, name, b"{}")
+    for name in told - wanted:
+        session.leave(role, name)
+    return wanted
 
 
 def addresses(members: Mapping[str, bytes]) -> dict[str, str]:

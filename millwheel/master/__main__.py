@@ -37,6 +37,7 @@ def main(
     zookeeper: Annotated[str, typer.Option(help="hosts of ZooKeeper, with the chroot: host:port,host:port/chroot")],
     pipeline: Annotated[str, typer.Option(help="name of the pipeline")],
     workers: Annotated[int, typer.Option(min=1, help="how many workers are expected")] = 1,
+    spares: Annotated[int, typer.Option(min=0, help="how many more stand by")] = 0,
     listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
     security: Annotated[str, typer.Option(help='folder with certificates and token; "": none')] = "",
     balance: Annotated[bool, typer.Option(help="move, split and merge shards by their measured load")] = False,
@@ -51,7 +52,9 @@ def main(
         coordination = ZooKeeperCoordination(
             zookeeper, pipeline, SESSION_TIMEOUT_S, connect_timeout_s=_CONNECT_S, guard=guard
         )
-        config = MasterConfig(nodes=nodes, expected_workers=workers, balance=BalanceConfig() if balance else None)
+        config = MasterConfig(
+            nodes=nodes, expected_workers=workers, spares=spares, balance=BalanceConfig() if balance else None
+        )
         _run(root, coordination, config, listen, secured)
     except MillwheelError as error:
         typer.echo(f"master: {error}", err=True)

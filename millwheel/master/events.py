@@ -69,6 +69,13 @@ class MembersChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeatsChanged:
+    """So many workers are to serve from now on, spares not counted; None: as many as the run began with."""
+
+    seats: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerUnreachable:
     """The process of a worker is gone, whatever ZooKeeper still believes."""
 
@@ -156,6 +163,7 @@ Event = (
     | WriteConflicted
     | WriteFailed
     | MembersChanged
+    | SeatsChanged
     | WorkerUnreachable
     | JournalSealed
     | SealFailed

@@ -56,6 +56,14 @@ class Membership:
         """The workers that may be given shards."""
         return {name for name, member in self.live().items() if not member.leaving}
 
+    def places(self) -> dict[str, str]:
+        """The workers that may be given shards, each with its host."""
+        return {name: member.host for name, member in self.live().items() if not member.leaving}
+
+    def struck(self) -> set[str]:
+        """The hosts of the dead that are members still: they died a moment ago."""
+        return {member.host for name, member in (self._members or {}).items() if name in self._dead}
+
     def leaving(self) -> set[str]:
         """The living that want to give their shards away."""
         return {name for name, member in self.live().items() if member.leaving}

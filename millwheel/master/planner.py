@@ -76,6 +76,10 @@ class Census:
         self._of_node[node, giver] -= 1
         self.add(node, taker)
 
+    def burdens(self) -> Mapping[str, int]:
+        """How many shards each worker has or is about to have."""
+        return self._total
+
     def least(self, node: str, last_owner: str = "") -> str:
         """The worker that should get the next shard of ``node``, "" when there is none.
 

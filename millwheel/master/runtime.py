@@ -36,6 +36,7 @@ from millwheel.master.events import (
     MoveRequested,
     ReshapeRequested,
     SealFailed,
+    SeatsChanged,
     TableChanged,
     TablesLoaded,
     Tick,
@@ -52,6 +53,8 @@ log = logging.getLogger("millwheel.master")
 WORKERS = "workers"
 LEAVING = "leaving"
 """Workers that are members of this role as well want to give their shards away."""
+SEATS = "seats"
+"""The name of its one member is the number of workers that are to serve, when it is not what the run began with."""
 
 
 class Lines(Protocol):
@@ -117,6 +120,7 @@ class MasterRuntime:
         self._ports.post(Tick(now_us=self._ports.clock.monotonic_us()))
         self._ports.post(TablesLoaded(tables=tables))
         self._ports.coordination.watch_members(LEAVING, self._leaving_changed)
+        self._ports.coordination.watch_members(SEATS, self._seats_changed)
         self._ports.coordination.watch_members(WORKERS, self._workers_changed)
         self._ports.coordination.watch_tables(lambda table: self._ports.post(TableChanged(table=table)))
 
@@ -247,6 +251,10 @@ class MasterRuntime:
     def _leaving_changed(self, members: Mapping[str, bytes]) -> None:
         self._leaving = members
         self._post_members()
+
+    def _seats_changed(self, members: Mapping[str, bytes]) -> None:
+        # While one number follows another there may be two, and the larger one disturbs nobody.
+        self._ports.post(SeatsChanged(seats=max((int(name) for name in members), default=None)))
 
     def _post_members(self) -> None:
         if self._workers is None:  # not told yet, which must not read as "there are none"

@@ -29,6 +29,7 @@ from millwheel.master.events import (
     MoveRequested,
     ReshapeRequested,
     SealFailed,
+    SeatsChanged,
     ShardReleased,
     TableChanged,
     TablesLoaded,
@@ -42,6 +43,7 @@ from millwheel.master.loads import Load, LoadBook
 from millwheel.master.membership import Membership
 from millwheel.master.moves import WantedMoves, WantedReshapes
 from millwheel.master.planner import Census, Move, NodeDemand, first_table, plan_moves
+from millwheel.master.spares import seated
 from millwheel.master.succession import Situation, successor
 
 
@@ -51,11 +53,13 @@ class MasterConfig:
 
     While nothing is served, shards are given away only once ``expected_workers`` are there, or ``grace_us``
     after the first one came. Balance is looked at ``settle_us`` after the last change of membership, with at
-    most ``moves_at_once`` shards on their way; by measured load, too, with ``balance``.
+    most ``moves_at_once`` shards on their way; by measured load, too, with ``balance``. With ``spares`` no more than
+    ``expected_workers`` own shards, unless another number of seats is asked for; without, everybody does.
     """
 
     nodes: tuple[NodeDemand, ...]
     expected_workers: int
+    spares: int = 0
     grace_us: int = 3_000_000
     settle_us: int = 1_000_000
     moves_at_once: int = 4
@@ -86,6 +90,7 @@ class MasterState:
         self._members_since_us = 0
         self._takers_since_us: int | None = None
         self._balanced = False
+        self._seats = config.expected_workers
 
     @property
     def tables(self) -> tuple[RangeTable, ...]:
@@ -121,7 +126,7 @@ class MasterState:
             *self._writes(),
             *self._membership.removals(self._holdings.owners()),
             *self._membership.collections(self._holdings.mentioned()),
-            *self._moves.answers(self._holdings, self._membership.takers()),
+            *self._moves.answers(self._holdings, self._serving()),
             *self._reshapes.answers(self._holdings),
         ]
 
@@ -162,8 +167,10 @@ class MasterState:
         match event:
             case MembersChanged():
                 if self._membership.take(event.members):
-                    self._members_since_us = self._now_us
-                    self._balanced = False
+                    self._unsettle()
+            case SeatsChanged():
+                self._seats = event.seats or self._config.expected_workers
+                self._unsettle()
             case WorkerUnreachable():
                 self._membership.bury(event.incarnation, event.reason)
             case JournalSealed():
@@ -173,12 +180,24 @@ class MasterState:
             case JournalsFound():
                 self._membership.journals_found(event.incarnations)
 
+    def _unsettle(self) -> None:
+        """Who serves may have changed: look at the balance again, when this has been so for a while."""
+        self._members_since_us = self._now_us
+        self._balanced = False
+
+    def _serving(self) -> set[str]:
+        """The workers that own shards or may be given some: all that can take any, without those that stand by."""
+        if not self._config.spares:
+            return self._membership.takers()
+        burdens = Census((), self._holdings.expected().values()).burdens()
+        return seated(self._membership.places(), burdens, self._seats, self._membership.struck())
+
     def _forget_old_news(self) -> None:
         """Drop what stored tables have overtaken, and see since when somebody could take shards."""
         held = {(entry.owner, entry.shard, entry.token) for _, entry in self._holdings.entries()}
         self._released = {key: commit for key, commit in self._released.items() if key in held}
         takers = self._membership.takers()
-        self._moves.forget(self._holdings, takers)
+        self._moves.forget(self._holdings, self._serving())
         self._reshapes.forget(self._holdings)
         if not takers:
             self._takers_since_us = None
@@ -197,7 +216,7 @@ class MasterState:
     def _writes(self) -> Iterator[WriteTable]:
         """Each table of the graph that should change and is not being written."""
         situation = Situation(
-            takers=self._membership.takers() if self._giving() else (),
+            takers=self._serving() if self._giving() else (),
             dead=self._membership.dead,
             released=self._released,
             moves=self._moves.takers,
@@ -231,7 +250,10 @@ class MasterState:
         if room <= 0:
             return
         demanded = [self._holdings.stored[demand.name] for demand in self._config.nodes]
-        moves = plan_moves(demanded, self._membership.takers(), self._membership.leaving(), room, self._state_bytes)
+        serving = self._serving()
+        # A worker that lost its seat is emptied like one that leaves.
+        leaving = self._membership.live().keys() - serving
+        moves = plan_moves(demanded, serving, leaving, room, self._state_bytes)
         self._moves.plan(moves)
         # A move that somebody asks for later is not taken back: only a change of membership starts this again.
         self._balanced = not moves and not on_their_way
@@ -243,7 +265,7 @@ class MasterState:
             return
         tables = [self._holdings.stored[demand.name] for demand in self._config.nodes]
         self._book.forget_others({entry.shard for table in tables for entry in table.shards})
-        cluster = Cluster(tables, self._membership.takers(), self._book.loads, self._least)
+        cluster = Cluster(tables, self._serving(), self._book.loads, self._least)
         step = self._balancer.look(cluster, self._now_us)
         if isinstance(step, Move):
             self._moves.plan([step])

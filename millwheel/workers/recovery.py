@@ -55,7 +55,9 @@ def _recover_from(
         if manifest is None and entry.parents:
             _inherit(entry, store, snapshots, stores, scratch)
         have = _last_commit(store)
-        for ancestor in entry.lineage:
+        # A snapshot made under a token holds all that was committed under older ones: their journals need no reading.
+        since = manifest.token if manifest is not None else 0
+        for ancestor in (each for each in entry.lineage if each.token >= since):
             have = _replay(entry.shard, ancestor, journals, store, have)
     except BaseException:
         store.close()

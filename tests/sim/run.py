@@ -70,7 +70,7 @@ def simulate(case: Case) -> Result:
     sim = Simulation(case.seed)
     names = sorted(WORKLOADS.keys() - BY_NAME)
     name = case.workload or names[case.seed % len(names)]
-    shape = Shape.drawn(sim)
+    shape = Shape.drawn(sim, case.seed)
     refused = ""
     workload = WORKLOADS[name](case.seed, case.size)
     with _chance_of_the_system(case.seed):

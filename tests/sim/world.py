@@ -3,6 +3,7 @@ network, store and coordinator. Everything that happens is drawn from one seed."
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,9 +39,10 @@ class Shape:
     segment_bytes: int
     snapshot_us: int
     shards: int
+    spares: int = 0
 
     @staticmethod
-    def drawn(sim: Simulation) -> Shape:
+    def drawn(sim: Simulation, seed: int) -> Shape:
         rng = sim.rng
         return Shape(
             workers=rng.randint(1, 3),
@@ -50,6 +52,7 @@ class Shape:
             segment_bytes=rng.choice([500, 4_000, 60_000]),
             snapshot_us=rng.choice([100_000, SECOND, 10 * SECOND]),
             shards=rng.randint(1, 2),
+            spares=random.Random(f"spares of {seed}").choice([0, 0, 1, 2]),
         )
 
 
@@ -86,7 +89,7 @@ class World:
             self._start(f"m{slot}")
         for slot in range(shape.injectors):
             self._start(f"i{slot}")
-        for slot in range(shape.workers):
+        for slot in range(shape.workers + shape.spares):
             self._start(f"w{slot}")
 
     # --- processes
@@ -150,6 +153,7 @@ class World:
         return MasterConfig(
             nodes=demands,
             expected_workers=self.shape.workers,
+            spares=self.shape.spares,
             grace_us=SECOND // 2,
             settle_us=300_000,
             balance=balance,

@@ -44,6 +44,9 @@ class World:
     def drain(self, incarnations: frozenset[str]) -> None:
         self.draining = incarnations
 
+    def seat(self, workers: int) -> None:
+        self.seats = workers
+
     def kill(self, slot: int, pid: int) -> bool:
         self.killed.append((slot, pid))
         return True
@@ -122,6 +125,7 @@ def test_spares_are_not_counted(tmp_path: Path) -> None:
     ask(world.root, 3)
     world.step()
     assert world.running == {0, 1, 2, 3}
+    assert world.seats == 3
 
 
 def test_more_than_there_is_room_for_is_refused(tmp_path: Path) -> None:

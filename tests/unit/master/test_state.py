@@ -26,6 +26,7 @@ from millwheel.master.events import (
     MembersChanged,
     MoveRequested,
     SealFailed,
+    SeatsChanged,
     ShardReleased,
     TableChanged,
     TablesLoaded,
@@ -256,3 +257,57 @@ def test_the_shards_worth_a_look_are_those_with_ancestors() -> None:
     state.handle(stored(state.handle(JournalSealed(incarnation="w1", end=5))))
     assert state.shards_with_lineage() == ("traffic-0",)
     assert state.live_workers == ("w2",)
+
+
+def with_a_spare() -> tuple[MasterState, RangeTable]:
+    """w1 and w2 serve, w3 stands by."""
+    state = MasterState(replace(config(2, 4), spares=1))
+    state.handle(Tick(now_us=0))
+    state.handle(TablesLoaded(tables=()))
+    table = stored(state.handle(members("w1", "w2", "w3")))
+    state.handle(table)
+    return state, table.table
+
+
+def test_a_spare_owns_nothing_until_a_worker_dies_and_then_gets_all_that_was_its() -> None:
+    state, table = with_a_spare()
+    assert owners(table) == ["w1", "w1", "w2", "w2"]
+    assert of([*state.handle(Tick(now_us=9 * SECOND))], WriteTable) == []
+    state.handle(WorkerUnreachable(incarnation="w1", reason="killed"))
+    after = stored(state.handle(JournalSealed(incarnation="w1", end=7)))
+    assert owners(after.table) == ["w3", "w3", "w2", "w2"]
+
+
+def test_a_worker_that_was_started_again_stands_by_and_nothing_moves_back() -> None:
+    state, _ = with_a_spare()
+    state.handle(WorkerUnreachable(incarnation="w1", reason="killed"))
+    state.handle(stored(state.handle(JournalSealed(incarnation="w1", end=7))))
+    state.handle(members("w2", "w3", "w4"))
+    for second in range(10, 20):
+        assert of(state.handle(Tick(now_us=second * SECOND)), WriteTable) == []
+
+
+def test_with_no_spare_left_the_living_share_the_work_and_the_next_worker_gets_its_part() -> None:
+    state, _ = with_a_spare()
+    state.handle(members("w2"))
+    table = stored(state.handle(JournalSealed(incarnation="w1", end=7)))
+    state.handle(table)
+    state.handle(JournalSealed(incarnation="w3", end=7))
+    assert owners(table.table) == ["w2"] * 4
+    state.handle(members("w2", "w4"))
+    (write,) = of(state.handle(Tick(now_us=30 * SECOND)), WriteTable)
+    assert isinstance(write, WriteTable)
+    assert [entry.next_owner for entry in write.table.shards].count("w4") == 2
+
+
+def test_more_seats_let_a_spare_serve_and_fewer_empty_a_worker() -> None:
+    state, _ = with_a_spare()
+    state.handle(SeatsChanged(seats=3))
+    (more,) = of(state.handle(Tick(now_us=30 * SECOND)), WriteTable)
+    assert isinstance(more, WriteTable)
+    assert "w3" in {entry.next_owner for entry in more.table.shards}
+    state, _ = with_a_spare()
+    state.handle(SeatsChanged(seats=1))
+    (fewer,) = of(state.handle(Tick(now_us=30 * SECOND)), WriteTable)
+    assert isinstance(fewer, WriteTable)
+    assert [entry.next_owner for entry in fewer.table.shards] == ["", "", "w1", "w1"]

@@ -66,6 +66,13 @@ def test_all_commits_of_all_ancestors_are_replayed_in_order(storage: Storage) ->
     assert (store.data[b"k1"], store.data[b"k2"], store.data[b"k3"]) == (b"w1", b"w1", b"w2")
 
 
+def test_journals_of_owners_before_the_one_who_made_the_snapshot_are_not_read(storage: Storage) -> None:
+    storage.commits("w2", 2, 1, 2, 3)
+    storage.snapshot(2, token=2)
+    store = storage.recover(sealed("nobody has this journal", 1, 7), sealed("w2", 2, 3))
+    assert store.data[b"k3"] == b"w2"
+
+
 def test_commits_behind_the_sealed_end_do_not_count(storage: Storage) -> None:
     storage.commits("w1", 1, 1, 2, 3)
     assert b"k3" not in storage.recover(sealed("w1", 1, 2)).data

@@ -1,0 +1,220 @@
+"""How long a failover takes: workers killed and stopped, master and injector killed, while records flow.
+
+    python -m bench failover [--kills 20] [--stops 3] [--services 5] [--workers 2] [--spares 0]
+                             [--keys 100000] [--rate 3000] [--folder DIR]
+
+A callback has about 1 kB of state for each of ``--keys`` keys. For a worker: the seconds from the signal until its
+ranges of that computation have visible output from another process, the first of them and the last. For master and
+injector: until one leads again, and the longest time in which the sink showed nothing at all. Ends with a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bench.failover_seen import Silence, Struck, lines, longest_gap, silence, spread
+from bench.places import HOUSE, PIPELINES, PLUGINS
+from millwheel.adapters.injector_client import fetch_status
+from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.chaos.plan import Target
+from millwheel.chaos.processes import processes_of
+from millwheel.core.table import RangeTable
+from millwheel.errors import MillwheelError
+from millwheel.launch.root import read_run
+from millwheel.launch.stragglers import Member, read_members
+from millwheel.launch.watching import addresses
+
+NODE = "visitors"
+_REST_S = 3.0
+_PATIENCE_S = 60.0
+_LOOK_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """A service that was killed ``at`` (s since 1970), and seconds until one led again."""
+
+    what: str
+    at: float
+    took: float
+
+
+class View:
+    """The cluster as ZooKeeper tells it."""
+
+    def __init__(self, root: Path) -> None:
+        run = read_run(root)
+        if run is None:
+            raise SystemExit(f"{root} is no root of a run")
+        self.session = ZooKeeperCoordination(run.zookeeper, "failover")
+        self.members: dict[str, Member] = {}
+        self.leaders: dict[str, Mapping[str, bytes]] = {}
+        self.tables: dict[str, RangeTable] = {}
+        self.session.watch_members("workers", self._workers)
+        for role in ("masters-leader", "injector-leader"):
+            self.session.watch_members(role, lambda found, role=role: self.leaders.__setitem__(role, found))  # type: ignore[misc]
+        self.session.watch_tables(lambda table: self.tables.__setitem__(table.computation, table))
+
+    def _workers(self, found: Mapping[str, bytes]) -> None:
+        self.members = read_members(found)
+
+    def owners(self) -> list[tuple[str, str]]:
+        """(shard, owner) of everything."""
+        return [(entry.shard, entry.owner) for table in [*self.tables.values()] for entry in table.shards]
+
+    def lost(self, pid: int) -> bool:
+        """Whether a process is no member."""
+        return pid not in {member.pid for member in self.members.values()}
+
+    def at_rest(self, workers: int) -> bool:
+        """Everybody is there, and every shard has a living owner and stays with it."""
+        entries = [entry for table in [*self.tables.values()] for entry in table.shards]
+        served = all(entry.owner in self.members and not entry.next_owner for entry in entries)
+        return len(self.members) == workers and bool(entries) and served
+
+
+def until(holds: Callable[[], bool], what: str, patience_s: float = _PATIENCE_S) -> None:
+    """Wait for something. Raises SystemExit when it does not come."""
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"waited {patience_s:.0f} s in vain: {what}")
+        time.sleep(_LOOK_S)
+
+
+def settled(view: View, workers: int) -> None:
+    """Nothing has moved for a few seconds."""
+    since, stood = time.monotonic(), view.owners()
+    deadline = since + _PATIENCE_S
+    while time.monotonic() - since < _REST_S:
+        if not view.at_rest(workers) or view.owners() != stood:
+            since, stood = time.monotonic(), view.owners()
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the cluster does not come to rest: {view.members} {view.owners()}")
+        time.sleep(0.05)
+
+
+def strike_worker(view: View, how: signal.Signals, rng: random.Random) -> Struck:
+    """Kill or stop a worker that serves a part of the computation."""
+    table = view.tables[NODE]
+    name = rng.choice(sorted({entry.owner for entry in table.shards}))
+    pid = view.members[name].pid
+    ranges = tuple(entry.range for entry in table.shards if entry.owner == name)
+    at = time.time()
+    os.kill(pid, how)
+    return Struck(at, pid, ranges)
+
+
+def strike_service(view: View, driver: int, target: Target, role: str) -> Led:
+    """Kill a service, and wait until another process leads; an injector must also know all watermarks again."""
+    before = set(view.leaders.get(role, {}))
+    at = time.time()
+    os.kill(processes_of(driver, target)[0].pid, signal.SIGKILL)
+    until(lambda: bool(set(view.leaders.get(role, {})) - before), f"nobody leads as {role}")
+    if target is Target.INJECTOR:
+        until(lambda: complete(view.leaders[role]), "the injector does not know all watermarks")
+    return Led(target.value, at, time.time() - at)
+
+
+def complete(leaders: Mapping[str, bytes]) -> bool:
+    """Whether the leading injector publishes every node."""
+    try:
+        nodes = fetch_status(next(iter(addresses(leaders).values()), ""), timeout_s=1.0).nodes
+    except MillwheelError:
+        return False
+    return bool(nodes) and all(node.complete for node in nodes)
+
+
+def start(given: argparse.Namespace, folder: Path) -> subprocess.Popen[bytes]:
+    """The run, in the background."""
+    command = [sys.executable, "-m", "millwheel", "run", str(PIPELINES / "failover.yaml"), "--launcher", "processes"]
+    command += ["--workers", str(given.workers), "--root", str(folder / "root")]
+    command += ["--spares", str(given.spares)] if given.spares else []
+    command += ["--set", f"output={folder / 'out'}", "--set", f"rate={given.rate}"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HOUSE), str(PLUGINS)]), "BENCH_KEYS": str(given.keys)}
+    with (folder / "said.txt").open("wb") as said:
+        return subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=env)
+
+
+def measure(given: argparse.Namespace, folder: Path, driver: int) -> list[Struck | Led]:
+    """All blows, one after the other, each when the cluster has come to rest."""
+    root, workers, rng = folder / "root", given.workers + given.spares, random.Random(1)
+    until(lambda: any((folder / "out").glob("*.jsonl")), "no output")
+    view = View(root)
+    time.sleep(given.keys / given.rate + 2)
+    blows: list[Struck | Led] = []
+    signals = [signal.SIGKILL] * given.kills + [signal.SIGSTOP] * given.stops
+    for how in signals:
+        settled(view, workers)
+        blow = strike_worker(view, how, rng)
+        until(partial(view.lost, blow.pid), "it stays a member")
+        blows.append(blow)
+    for number in range(2 * given.services):
+        settled(view, workers)
+        target = (Target.MASTER, Target.INJECTOR)[number % 2]
+        role = ("masters-leader", "injector-leader")[number % 2]
+        blows.append(strike_service(view, driver, target, role))
+    settled(view, workers)
+    view.session.close()
+    return blows
+
+
+def table(given: argparse.Namespace, blows: list[Struck | Led], folder: Path) -> str:
+    """The figures."""
+    seen, ends = lines(folder / "out"), [*(blow.at for blow in blows[1:]), time.time()]
+    quiet = [
+        silence(seen, blow, end) if isinstance(blow, Struck) else blow for blow, end in zip(blows, ends, strict=True)
+    ]
+    for blow, came in zip(blows, quiet, strict=True):
+        print(json.dumps({"at": blow.at, "figures": str(came)}), flush=True)
+    told = ["| what | times | median s | p99 s | longest s |", "|---|---|---|---|---|"]
+    workers = [each for each in quiet if isinstance(each, Silence)]
+    for name, some in (("killed", workers[: given.kills]), ("stopped", workers[given.kills :])):
+        if some:
+            told.append(f"| worker {name}: first of its ranges | {len(some)} | {spread(s.first for s in some)} |")
+            told.append(f"| worker {name}: last of its ranges | {len(some)} | {spread(s.last for s in some)} |")
+    for target in (Target.MASTER, Target.INJECTOR):
+        led = [each for each in blows if isinstance(each, Led) and each.what == target.value]
+        if led:
+            gaps = [longest_gap(seen, each.at, each.at + _REST_S) for each in led]
+            told.append(f"| {target.value} killed: until one leads | {len(led)} | {spread(e.took for e in led)} |")
+            told.append(f"| {target.value} killed: longest silence of the sink | {len(led)} | {spread(gaps)} |")
+    return "\n".join(told)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench failover", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, number in (("kills", 20), ("stops", 3), ("services", 5), ("workers", 2), ("spares", 0)):
+        parser.add_argument(f"--{name}", type=int, default=number)
+    parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--rate", type=int, default=3_000)
+    parser.add_argument("--folder", default="")
+    given = parser.parse_args()
+    folder = Path(given.folder or tempfile.mkdtemp(prefix="failover-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    run = start(given, folder)
+    try:
+        blows = measure(given, folder, run.pid)
+        print(table(given, blows, folder))
+    finally:
+        run.send_signal(signal.SIGINT)
+        run.wait(60)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Who serves and who stands by. Pure, as ``state.py`` is.
+
+There are as many *seats* as the run has workers, spares not counted. Whoever owns shards keeps its seat; a free seat
+goes to one that stands by. So a dead worker is followed by a spare, and when its process has been started again it owns
+nothing and is the new spare: nothing moves back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+
+def seated(hosts: Mapping[str, str], burdens: Mapping[str, int], seats: int, struck: Collection[str]) -> set[str]:
+    """The workers that serve: at most ``seats`` of those in ``hosts`` (worker to host).
+
+    ``burdens`` says how many shards a worker has or is about to get; those with the most come first, so when seats are
+    taken away the rest can be emptied and stand by. A free seat goes to a worker on a host that is not ``struck`` (a
+    worker has just died there, so the host may be going down), and then to the one that leaves the spares spread best.
+    """
+    owning = sorted((name for name in hosts if burdens.get(name)), key=lambda name: (-burdens[name], name))
+    serving, idle = owning[:seats], sorted(hosts.keys() - owning)
+    while idle and len(serving) < seats:
+        best = min(idle, key=lambda name: (hosts[name] in struck, *_spread(hosts, [*serving, name], idle, name), name))
+        idle.remove(best)
+        serving.append(best)
+    return set(serving)
+
+
+def exposed(hosts: Mapping[str, str], serving: Collection[str], idle: Collection[str]) -> int:
+    """How many seats stay empty after the loss of the host whose loss is worst; 0 or less: any loss is covered."""
+    serve, spare = [hosts[name] for name in serving], [hosts[name] for name in idle]
+    return max((serve.count(host) - (len(spare) - spare.count(host)) for host in set(serve)), default=0)
+
+
+def _spread(hosts: Mapping[str, str], serving: list[str], idle: list[str], taken: str) -> tuple[int, int]:
+    """How well things stand once ``taken`` serves: what the worst loss leaves open, then how many serve on its host."""
+    left = [name for name in idle if name != taken]
+    return exposed(hosts, serving, left), sum(1 for name in serving if hosts[name] == hosts[taken])
