@@ -277,7 +277,7 @@ def seal_not_looked_for() -> Context:
     return replaced(AppendWriter, "commit", wrong)
 
 
-@mistake(within=20, faults="flip kill")
+@mistake(within=60, faults="flip kill")
 def damaged_tables_served() -> Context:
     """A table that was restored without reading it is believed when it is read."""
 
