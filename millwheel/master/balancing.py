@@ -4,7 +4,8 @@ One step at a time, and only when it is worth its price, because a shard that mo
 
 - while the busiest worker is busier than the idlest by less than ``gap``, nothing is done for balance;
 - a move must leave both of them at least ``gain`` below what the busiest has now, so the sum of the squares of all
-  workers' loads falls by at least ``2 * gain ** 2`` with each move, and moves end;
+  workers' loads falls with each move, and moves end. Both are shares of one core, and of what the busiest does where
+  that is more: measurements waver in proportion to what they measure;
 - a shard is split only when no move helps, it is busier than ``hot``, and an edge between sampled keys leaves at least
   a tenth of its work on either side: right before or after a key that has much of it. A key is never divided;
 - neighbours are merged when both together do less than ``cold``, and a node never gets fewer shards than it began with.
@@ -90,11 +91,12 @@ def next_step(cluster: Cluster, config: BalanceConfig) -> Step | None:
 def _evened(cluster: Cluster, config: BalanceConfig) -> Step | None:
     burdens = sorted((cluster.burden(worker), worker) for worker in cluster.workers)
     (low, idlest), (high, busiest) = burdens[0], burdens[-1]
-    if high - low < config.gap:
+    scale = max(1.0, high)
+    if high - low < config.gap * scale:
         return None
     served = [(cluster.busy(entry.shard), node, entry) for node, entry in cluster.served(busiest)]
     outcomes = [(max(high - busy, low + busy), entry.shard, node) for busy, node, entry in served]
-    if outcomes and min(outcomes)[0] <= high - config.gain:
+    if outcomes and min(outcomes)[0] <= high - config.gain * scale:
         _, shard, node = min(outcomes)
         return Move(node, shard, idlest)
     for busy, node, entry in sorted(served, key=lambda one: (-one[0], one[2].shard)):
