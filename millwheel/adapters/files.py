@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -196,3 +198,12 @@ def explained(ex: OSError, doing: str) -> MillwheelError:
     if ex.errno in _FULL:
         return UnavailableError(f"cannot {doing}: {reason}. Free some space on the file system of the root")
     return UnavailableError(f"cannot {doing}: {reason}. Check the disk and the mount of the root")
+
+
+@contextmanager
+def explaining(doing: str) -> Iterator[None]:
+    """Any OSError within becomes the error of :func:`explained`."""
+    try:
+        yield
+    except OSError as ex:
+        raise explained(ex, doing) from ex

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from enum import Enum
 from itertools import chain
 from typing import Protocol
 
-from millwheel.adapters.files import Files, explained
+from millwheel.adapters.files import Files, explaining
 from millwheel.adapters.folder_space import FolderSpace
 from millwheel.adapters.journal_append import AppendForm
 from millwheel.adapters.journal_create import CreateForm
@@ -75,7 +74,7 @@ class FileJournals:
     ) -> None:
         self._space = space or FolderSpace(root, files)
         self._path = f"{self._space.root}/journal"
-        with _explained(f"open the journals below {self._path}"):
+        with explaining(f"open the journals below {self._path}"):
             self._space.prepare(self._path)
             self.form = self._settle(JournalForm(form))
         self._form = self._made(segment_bytes)
@@ -113,14 +112,14 @@ class FileJournals:
     def create(self, incarnation: str) -> JournalWriter:
         """See :class:`millwheel.ports.Journals`."""
         folder = self._folder(incarnation)
-        with _explained(f"create the journal {folder.path}"):
+        with explaining(f"create the journal {folder.path}"):
             folder.claim()
             return self._form.create(folder)
 
     def seal(self, incarnation: str) -> int:
         """See :class:`millwheel.ports.Journals`. Raises CorruptionError, after sealing, when the end is damaged."""
         folder = self._folder(incarnation)
-        with _explained(f"seal the journal {folder.path}"):
+        with explaining(f"seal the journal {folder.path}"):
             folder.ensure()
             end = self._form.seal(folder)
             # A seal that was found may be of a master who died before it was durable.
@@ -133,7 +132,7 @@ class FileJournals:
 
     def _groups(self, incarnation: str, upto: int) -> Iterator[list[bytes]]:
         folder = self._folder(incarnation)
-        with _explained(f"read the journal {folder.path}"):
+        with explaining(f"read the journal {folder.path}"):
             if not self._space.claimed(folder.path):
                 raise CorruptionError(
                     f"there is no journal {folder.path}, but the range table names it. Restore the folder, or "
@@ -144,7 +143,7 @@ class FileJournals:
 
     def incarnations(self) -> Sequence[str]:
         """Whoever has a journal, except those that are sealed, collected and gone."""
-        with _explained(f"list {self._path}"):
+        with explaining(f"list {self._path}"):
             return [name for name in sorted(self._space.names(self._path)) if self._is_kept(name)]
 
     def _is_kept(self, name: str) -> bool:
@@ -157,18 +156,10 @@ class FileJournals:
     def collect(self, incarnation: str) -> None:
         """See :class:`millwheel.ports.Journals`. A crash in the middle is finished by the next call."""
         folder = self._folder(incarnation)
-        with _explained(f"collect the journal {folder.path}"):
+        with explaining(f"collect the journal {folder.path}"):
             self._form.collect(folder)
 
     def _folder(self, incarnation: str) -> JournalFolder:
         if not _NAME.fullmatch(incarnation) or incarnation == _FORM:
             raise SetupError(f"{incarnation!r} cannot name a worker: use letters, digits, '_', '-' and '.'")
         return JournalFolder(self._space, f"{self._path}/{incarnation}", incarnation)
-
-
-@contextmanager
-def _explained(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as ex:
-        raise explained(ex, doing) from ex

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from millwheel.adapters.blob_digests import IMMUTABLE, Digests
 from millwheel.adapters.durable import make_dirs, remove_tree
-from millwheel.adapters.files import Files, PosixFiles, explained
+from millwheel.adapters.files import Files, PosixFiles, explaining
 from millwheel.adapters.folder_space import FolderSpace
 from millwheel.adapters.object_space import ObjectSpace
 from millwheel.adapters.snapshot_manifest import (
@@ -61,7 +61,7 @@ class FileSnapshots:
     def latest(self, shard: str) -> Manifest | None:
         """See :class:`millwheel.ports.Snapshots`."""
         folder = self._folder(shard)
-        with _explained(f"read the snapshots of {shard} in {folder}"):
+        with explaining(f"read the snapshots of {shard} in {folder}"):
             found = max(self._manifests(folder, shard), key=rank, default=None)
             if found is not None:
                 self._make_last(folder, found)
@@ -102,7 +102,7 @@ class FileSnapshots:
         folder = self._folder(shard)
         mine = Rank(token, last_commit)
         prefix = blob_prefix(mine)
-        with _explained(f"publish a snapshot of {shard} in {folder}"):
+        with explaining(f"publish a snapshot of {shard} in {folder}"):
             self._space.prepare(self._path)
             self._space.prepare(folder)
             uploaded: dict[str, Blob] = {}
@@ -162,7 +162,7 @@ class FileSnapshots:
     def restore(self, manifest: Manifest, path: str) -> None:
         """See :class:`millwheel.ports.Snapshots`. What an interrupted restore left at ``path`` is removed first."""
         folder = self._folder(manifest.shard)
-        with _explained(f"restore a snapshot of {manifest.shard} to {path}"):
+        with explaining(f"restore a snapshot of {manifest.shard} to {path}"):
             remove_tree(self._files, path)
             make_dirs(self._files, path)
             try:
@@ -185,7 +185,7 @@ class FileSnapshots:
 
     def unverified(self) -> Iterator[None]:
         """See :class:`millwheel.ports.Snapshots`."""
-        with _explained("verify what was restored"):
+        with explaining("verify what was restored"):
             yield from self._restoring.unverified()
 
     # --- collecting
@@ -194,7 +194,7 @@ class FileSnapshots:
         """See :class:`millwheel.ports.Snapshots`. Keeps the newest manifests, what they reach, and every blob that is
         not older than the newest manifest, for that may be an upload on its way."""
         folder = self._folder(shard)
-        with _explained(f"collect the snapshots of {shard} in {folder}"):
+        with explaining(f"collect the snapshots of {shard} in {folder}"):
             names = self._names(folder)
             manifests = sorted(self._manifests(folder, shard), key=rank)
             if not manifests:
@@ -231,11 +231,3 @@ def _published_already(parent: Manifest, mine: Rank) -> Manifest:
 def _is_older(name: str, newest: Manifest) -> bool:
     number, made_for = manifest_number(name), blob_rank(name)
     return 0 < number < newest.number or (made_for is not None and made_for < rank(newest))
-
-
-@contextmanager
-def _explained(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as ex:
-        raise explained(ex, doing) from ex

@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 from weakref import WeakValueDictionary
 
 import msgspec
+from xxhash import xxh3_128_hexdigest
 
 from millwheel.core.codec import decode_value, encode_value
 from millwheel.core.records import Batch
@@ -39,15 +40,25 @@ class Hang(msgspec.Struct, frozen=True):
     timeout: str
 
 
+class _Sealed(msgspec.Struct, frozen=True):
+    checksum: str
+    hang: msgspec.Raw
+
+
 def encode_hang(hang: Hang) -> bytes:
-    """A note, as JSON."""
-    return msgspec.json.encode(hang)
+    """A note, as JSON with a checksum: a damaged mark would meet another record."""
+    body = msgspec.json.encode(hang)
+    return msgspec.json.encode(_Sealed(xxh3_128_hexdigest(body), msgspec.Raw(body)))
 
 
 def decode_hang(data: bytes) -> Hang:
     """The inverse of :func:`encode_hang`; CorruptionError when the bytes are no note."""
     try:
-        return msgspec.json.decode(data, type=Hang)
+        sealed = msgspec.json.decode(data, type=_Sealed)
+        body = bytes(sealed.hang)
+        if xxh3_128_hexdigest(body) != sealed.checksum:
+            raise CorruptionError("a note about a callback that did not return fails its checksum")
+        return msgspec.json.decode(body, type=Hang)
     except (msgspec.MsgspecError, ValueError, RecursionError) as ex:
         raise CorruptionError(f"{len(data)} bytes are no note about a callback that did not return: {ex}") from ex
 

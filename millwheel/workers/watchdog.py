@@ -19,7 +19,7 @@ from millwheel.core.times import duration_text
 from millwheel.workers.hangs import Doing, Hang, Hangs, Place, Watched
 
 _log = logging.getLogger(__name__)
-_PERIOD_S = 1.0
+_PERIOD_US = 1_000_000
 _WRITE_S = 10.0
 """How long the note may take: a worker that cannot write must end all the same."""
 _GRACE_S = 30.0
@@ -50,49 +50,68 @@ class Watch:
         return None
 
 
+class Looks:
+    """What a look at the calls of one worker finds, and what is written down of it. No threads, no clock: the watchdog
+    looks every ``period_us``, and so does the simulator."""
+
+    def __init__(self, hangs: Hangs, timeout_us: int) -> None:
+        self._hangs = hangs
+        self._words = duration_text(timeout_us)
+        self.period_us = min(_PERIOD_US, timeout_us // 4)
+        self._watch = Watch(math.ceil(timeout_us / self.period_us))
+
+    def look(self, where: Callable[[], str]) -> Hang | None:
+        """The call that has not returned in time, at the line ``where`` says. If there is none, notes that have served
+        are removed, which may block."""
+        found = self._watch.look(self._hangs.watched())
+        if found is None:
+            self._hangs.tidy()
+            return None
+        place, doing = found
+        key = repr(doing.key)[:500]
+        return Hang(place.node, place.shard, place.token, doing.what, key, doing.mark, where(), self._words)
+
+
 class Watchdog:
     """A thread of its own. ``end`` ends the process."""
 
     def __init__(self, hangs: Hangs, timeout_us: int, end: Callable[[], None]) -> None:
         self._hangs = hangs
-        self._timeout_s = timeout_us / 1e6
-        self._words = duration_text(timeout_us)
-        self._period_s = min(_PERIOD_S, self._timeout_s / 4)
-        self._watch = Watch(math.ceil(self._timeout_s / self._period_s))
+        self._looks = Looks(hangs, timeout_us)
+        self._latest_s = timeout_us / 1e6 + _GRACE_S
         self._end = end
         self._loop = threading.get_ident()
 
     def start(self) -> None:
         """Watch the calls of the thread that calls this, which must be the main one."""
+        period_s = self._looks.period_us / 1e6
         self._loop = threading.get_ident()
         signal.signal(signal.SIGALRM, _give_a_turn)
         signal.siginterrupt(signal.SIGALRM, False)
-        signal.setitimer(signal.ITIMER_REAL, self._period_s, self._period_s)
-        threading.Thread(target=self._run, name="watchdog", daemon=True).start()
+        signal.setitimer(signal.ITIMER_REAL, period_s, period_s)
+        threading.Thread(target=self._run, args=(period_s,), name="watchdog", daemon=True).start()
 
-    def _run(self) -> None:
+    def _run(self, period_s: float) -> None:
         while True:
-            faulthandler.dump_traceback_later(self._timeout_s + _GRACE_S, exit=True)
-            time.sleep(self._period_s)
+            faulthandler.dump_traceback_later(self._latest_s, exit=True)
+            time.sleep(period_s)
             try:
-                found = self._watch.look(self._hangs.watched())
-                self._hangs.tidy()
+                hang = self._looks.look(self._where)
             except Exception:  # a look that failed must not end the watch
                 _log.exception("a look at the running callback failed")
                 continue
-            if found is not None:
-                self._report(*found)
+            if hang is not None:
+                self._report(hang)
                 self._end()
 
-    def _report(self, place: Place, doing: Doing) -> None:
-        where = user_line(sys._current_frames().get(self._loop))
-        hang = Hang(
-            place.node, place.shard, place.token, doing.what, repr(doing.key)[:500], doing.mark, where, self._words
-        )
+    def _where(self) -> str:
+        return user_line(sys._current_frames().get(self._loop))
+
+    def _report(self, hang: Hang) -> None:
         _log.error(
             "computation %s has not returned for %s from a %s of key %s (shard %s), at %s: this worker ends, and is "
             "started again. limits.callback_timeout allows more",
-            *(place.node, self._words, doing.what, hang.key, place.shard, where),
+            *(hang.node, hang.timeout, hang.what, hang.key, hang.shard, hang.where),
         )
         writer = threading.Thread(target=self._write, args=(hang,), daemon=True)
         writer.start()

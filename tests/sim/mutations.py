@@ -29,10 +29,10 @@ from millwheel.workers.runtime import WorkerRuntime
 from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.turn import Hold
 from millwheel.workers.upsert import Table, UpsertOperator
-from tests.sim import range_mutations, savepoint_mutations, worker
+from tests.sim import hang_mutations, range_mutations, savepoint_mutations, worker
 from tests.sim.mistakes import MUTATIONS, Context, Mutation, mistake, replaced
 
-__all__ = ["MUTATIONS", "Mutation", "range_mutations", "savepoint_mutations"]
+__all__ = ["MUTATIONS", "Mutation", "hang_mutations", "range_mutations", "savepoint_mutations"]
 
 # --- delivery and commits
 

@@ -30,6 +30,12 @@ class ProcessClock:
         return int((self._sim.now - START_US) * self.drift)
 
 
+class Task(greenlet.greenlet):
+    """What a process does; code that runs in it can find out whose it is."""
+
+    process: Process
+
+
 class Process:
     """One process. ``slow`` multiplies the time of everything it does."""
 
@@ -66,7 +72,8 @@ class Process:
 
     def spawn(self, work: Callable[[], object]) -> None:
         """A task that starts now."""
-        task = greenlet.greenlet(lambda: self._guarded(work), self.sim.hub)
+        task = Task(lambda: self._guarded(work), self.sim.hub)
+        task.process = self
         self._tasks.add(task)
         self.later(0, task.switch)
 

@@ -10,20 +10,22 @@ import msgspec
 
 from millwheel.adapters.clock import SteadyClock
 from millwheel.adapters.report_desk import ReportDesk
-from millwheel.core.codec import decode_batch, encode_batch
 from millwheel.core.orders import ORDERS, Answer, Order, Standing
 from millwheel.core.watermark import ShardReport, Watermarks
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError
 from millwheel.master import events as mev
 from millwheel.pb import injector_pb2 as pb
 from millwheel.workers import events as ev
+from millwheel.workers.assembly import Assembly
 from millwheel.workers.background import SEAL_CHECK_S, Copying, Desk, Publishing, Recovering, write_groups
-from millwheel.workers.outbox import Send
+from millwheel.workers.hangs import Hangs
 from millwheel.workers.ports import ShardWork, WorkerPorts
 from millwheel.workers.runtime import WorkerRuntime
+from tests.sim.hanging import WatchdogTask
 from tests.sim.kernel import SECOND, Failure
 from tests.sim.network import Connection
 from tests.sim.process import Lock, Mailbox, Process
+from tests.sim.transport import Transport
 
 if TYPE_CHECKING:
     from tests.sim.injector import SimInjector
@@ -70,7 +72,9 @@ class SimWorker(Process):
         journals, snapshots = world.storage.journals(self), world.storage.snapshots(self)
         journal = JournalTask(self, journals.create(self.name))
         scratch = world.storage.scratch(self)
-        recovering = Recovering(world.storage.stores(self), snapshots, journals, scratch)
+        assembly = world.workload.assembly(self.clock)
+        hangs = self._watched(assembly)
+        recovering = Recovering(world.storage.stores(self), snapshots, journals, scratch, hangs)
         ports = WorkerPorts(
             clock=self.steady,
             transport=self.transport,
@@ -81,7 +85,6 @@ class SimWorker(Process):
             master=MasterLine(self),
             savepoints=SavepointTask(self, journal.check, scratch),
         )
-        assembly = world.workload.assembly(self.clock)
 
         def make_shard(*parts: Any) -> Any:
             return world.checkers.observe(assembly.make_shard(*parts))
@@ -94,6 +97,17 @@ class SimWorker(Process):
             self.session.watch_members(ORDERS, lambda members: self.post(ev.OrdersChanged(members)))
         self.session.join("workers", self.name, _encode({"address": self.name, "host": f"h{self.slot}"}))
         self._loop(self.runtime)
+
+    def _watched(self, assembly: Assembly) -> Hangs | None:
+        """Where callbacks may hang, somebody watches."""
+        if not self.world.workload.hangs:
+            return None
+        limits = assembly.spec.limits
+        assert limits.callback_us is not None
+        hangs = Hangs(self.world.storage.notes(self), limits.hangs)
+        assembly.watch(hangs)
+        WatchdogTask(self, hangs, limits.callback_us)
+        return hangs
 
     def _loop(self, runtime: WorkerRuntime) -> None:
         """As in :mod:`millwheel.workers.process`: whatever came, then a step."""
@@ -259,56 +273,6 @@ class SavepointTask:
     def _run(self) -> None:
         while True:
             self._queue.get()()
-
-
-class Transport:
-    """Deliveries over connections to peers, answers over theirs."""
-
-    def __init__(self, worker: SimWorker) -> None:
-        self._worker = worker
-        self._connections: dict[str, Connection] = {}
-        self._sends: list[tuple[str, int, Send]] = []
-        self._answers: list[tuple[Connection, ev.Event]] = []
-
-    def send(self, address: str, token: int, send: Send) -> None:
-        self._worker.world.checkers.sent(self._worker.name, send)
-        self._sends.append((address, token, send))
-
-    def ack(self, route: Any, channel: str, target: str, epoch: int, index: int) -> None:
-        self._worker.world.checkers.acks.acked(self._worker.name, channel, target, epoch, index)
-        self._answers.append((route, ev.AckCame(channel, target, epoch, index)))
-
-    def refuse(self, route: Any, channel: str, target: str, epoch: int, moved: bool) -> None:
-        self._answers.append((route, ev.RefusalCame(channel, target, epoch, moved)))
-
-    def flush(self) -> None:
-        sends, self._sends = self._sends, []
-        answers, self._answers = self._answers, []
-        for address, token, send in sends:
-            connection = self._to(address)
-            if connection is not None:
-                connection.to_server((send, token, encode_batch(send.batch)))
-        for route, event in answers:
-            route.to_client(event)
-
-    def _to(self, address: str) -> Connection | None:
-        worker, world = self._worker, self._worker.world
-        connection = self._connections.get(address)
-        if connection is None or connection.broken:
-            server = world.workers[address]
-            made = world.network.connect(worker, server, lambda message: deliver(made, server, message), worker.post)
-            made.on_broken = lambda: worker.post(ev.PeerLost(address))
-            connection = self._connections[address] = made
-            if not server.alive:
-                made.cut()
-        return connection
-
-
-def deliver(connection: Connection, server: SimWorker, message: tuple[Send, int, bytes]) -> None:
-    send, token, data = message
-    batch = decode_batch(data)
-    event = ev.DeliveryCame(send.channel, send.node, send.target, token, send.epoch, send.index, batch, connection)
-    server.post(event)
 
 
 class InjectorLine:

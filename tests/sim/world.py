@@ -20,10 +20,11 @@ from tests.sim.coordinator import SimZooKeeper
 from tests.sim.injector import SimInjector
 from tests.sim.kernel import SECOND, Failure, Simulation
 from tests.sim.master import SimMaster
+from tests.sim.model_storage import ModelStorage
 from tests.sim.network import Network
 from tests.sim.process import Process
 from tests.sim.savepoints import Savepoints
-from tests.sim.storage import FileStorage, ModelStorage, Storage
+from tests.sim.storage import FileStorage, Storage
 from tests.sim.worker import SimWorker
 from tests.sim.workloads.base import Workload
 

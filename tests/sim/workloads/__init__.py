@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.sim.workloads.accounts import Accounts
 from tests.sim.workloads.base import Workload
 from tests.sim.workloads.graphs import Graphs
+from tests.sim.workloads.hanging import Hanging
 from tests.sim.workloads.numbers import Numbers
 from tests.sim.workloads.tables import Tables
 from tests.sim.workloads.windows import Windows
@@ -17,10 +18,11 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "windows": Windows,
     "graphs": Graphs,
     "tables": Tables,
+    "hanging": Hanging,
 }
 """(seed, size from 0 to 1) -> a workload."""
 
-BY_NAME = frozenset({"tables"})
+BY_NAME = frozenset({"tables", "hanging"})
 """Workloads that a seed does not choose by itself: only a case that names one runs it."""
 
 __all__ = ["BY_NAME", "WORKLOADS", "Workload"]

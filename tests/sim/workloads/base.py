@@ -42,7 +42,10 @@ def equal(what: str, got: Counter[Any], want: Counter[Any]) -> None:
 
 
 class Workload:
-    """``rows`` are what there is to read, by stream and partition; ``code`` the callbacks, by name."""
+    """``rows`` are what there is to read, by stream and partition; ``code`` the callbacks, by name. ``hangs``: some of
+    them may not return, so workers are watched."""
+
+    hangs = False
 
     def __init__(self, seed: int, size: float) -> None:
         self.rng = random.Random(seed ^ 0x5EED)

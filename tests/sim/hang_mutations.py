@@ -1,0 +1,39 @@
+"""Deliberate mistakes about callbacks that never return."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millwheel.workers import callbacks
+from millwheel.workers.callbacks import CallbackOperator
+from millwheel.workers.hangs import Avoided, Hangs
+from tests.sim.mistakes import Context, mistake, replaced
+
+
+@mistake(within=3, faults="none", workload="hanging")
+def hang_not_remembered() -> Context:
+    """Nobody reads the notes: what did not return is called again for ever."""
+    return replaced(Hangs, "learn", lambda self, node, entry: None)
+
+
+@mistake(within=10, faults="none", workload="hanging")
+def slow_calls_taken_for_one_that_hangs() -> Context:
+    """All calls of a turn count as one, so a healthy record is a dead letter."""
+    return replaced(CallbackOperator, "progress", lambda self: (0, 0))
+
+
+@mistake(within=10, faults="none", workload="hanging")
+def neighbour_of_a_hang_refused() -> Context:
+    """A record is known by a number that the one before it has, too."""
+    right = callbacks.record_mark
+    return replaced(callbacks, "record_mark", lambda batch, channel, place: right(batch, channel, max(place - 1, 0)))
+
+
+@mistake(within=20, faults="kill kill-in-a-call", workload="hanging")
+def note_about_a_hang_met_by_any_record() -> Context:
+    """Every record of a turn that may meet a note is refused."""
+
+    def wrong(self: Avoided, mark: bytes, number: int) -> Any:
+        return next(iter(self.hangs.values()), None)
+
+    return replaced(Avoided, "meet", wrong)

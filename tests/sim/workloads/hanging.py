@@ -1,0 +1,136 @@
+"""Callbacks that never return, and some that take long and do."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from millwheel.api import Computation, ValueState
+from millwheel.core.limits import Limits
+from millwheel.core.spec import (
+    ComputationSpec,
+    InputSpec,
+    PipelineSpec,
+    Productions,
+    SinkSpec,
+    SourceSpec,
+    StreamSpec,
+    WindowSpec,
+)
+from tests.sim.hanging import never_return, take
+from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
+
+_TIMEOUT_US = SECOND // 5
+_SIZE_US = 10 * SECOND
+
+
+class Numbering(Computation):
+    """Numbers the records of each key. What a record ``does``: it hangs, is slow, or sets a timer (that hangs)."""
+
+    seen = ValueState(int, default=0)
+
+    def process_record(self, ctx: Any, record: Any) -> None:
+        does = record.value["does"]
+        self.seen.set(self.seen.get() + 1)
+        ctx.produce("numbered", {**record.value, "number": self.seen.get()})
+        if does == "hangs":
+            never_return()
+        elif does == "slow":
+            take(_TIMEOUT_US // 4)
+        elif does.startswith("timer"):
+            ctx.set_timer(f"{record.value['p']}/{record.value['n']}/{does}", record.timestamp + SECOND)
+
+    def process_timer(self, ctx: Any, timer: Any) -> None:
+        p, n, does = timer.tag.split("/")
+        if does == "timer that hangs":
+            never_return()
+        ctx.produce("rung", {"p": int(p), "n": int(n)})
+
+
+class Listing(Computation):
+    """Says which records are in a window, unless one of them makes it hang."""
+
+    def process_window(self, ctx: Any, key: Any, window: Any, records: Any) -> None:
+        if any(record.value["does"] == "window that hangs" for record in records):
+            never_return()
+        ctx.produce("listed", {"p": key, "start": window.start, "ns": sorted(record.value["n"] for record in records)})
+
+
+class Hanging(Workload):
+    """Sources → a callback with records and timers that hang → windows that hang → sinks."""
+
+    hangs = True
+
+    def __init__(self, seed: int, size: float = 1.0) -> None:
+        super().__init__(seed, size)
+        self.code = {"sim:Numbering": Numbering, "sim:Listing": Listing}
+        self.given = Limits(callback_us=_TIMEOUT_US, hangs=self.rng.choice([1, 1, 2]))
+        self.keys = self.rng.choice([1, 5])
+        self.rows = {"events": {f"p{i}": self._partition(i) for i in range(self.rng.randint(1, 3))}}
+        self._place("hangs", self.rng.randint(1, 2))
+        self._place("timer that hangs", self.rng.randint(0, 1))
+        self._place("window that hangs", self.rng.randint(0, 1))
+
+    def _partition(self, number: int) -> list[Any]:
+        rng, rows, time = self.rng, [], START_US
+        weights = rng.choice([[8, 1, 1], [2, 7, 1]])
+        for n in range(self.count(1, 60)):
+            time += rng.randint(0, SECOND)
+            does = rng.choices(["", "slow", "timer"], weights)[0]
+            rows.append({"key": f"k{rng.randrange(self.keys)}", "n": n, "p": number, "ts": time, "does": does})
+        return rows
+
+    def _place(self, does: str, times: int) -> None:
+        everything = [row for rows in self.rows["events"].values() for row in rows]
+        for row in self.rng.sample(everything, min(times, len(everything))):
+            row["does"] = does
+
+    def spec(self) -> PipelineSpec:
+        source = SourceSpec("memory", {"stream": "events"})
+        stream = StreamSpec("events", source, timestamp="ts", max_delay_us=SECOND)
+        numbering = ComputationSpec(
+            "numbering",
+            (InputSpec("events", by("key")),),
+            ("numbered", "rung"),
+            callback="sim:Numbering",
+            productions=self.productions,
+        )
+        listing = ComputationSpec(
+            "listing",
+            (InputSpec("numbered", by("p")),),
+            ("listed",),
+            callback="sim:Listing",
+            window=WindowSpec("tumbling", {"size_us": _SIZE_US}),
+        )
+        sinks = tuple(SinkSpec(name, "memory") for name in ("numbered", "rung", "listed", "dead_letters"))
+        return PipelineSpec("sim", (stream,), (numbering, listing), sinks, "/nowhere", limits=self.given)
+
+    def check(self) -> None:
+        rows = [row for rows in self.rows["events"].values() for row in rows]
+        good = [row for row in rows if row["does"] != "hangs"]
+        numbered = self.sinks.rows("numbered")
+        equal("numbered", _places(numbered), _places(good))
+        if self.productions is Productions.STRONG:
+            per_key = Counter(row["key"] for row in good)
+            numbers = Counter((key, number + 1) for key, count in per_key.items() for number in range(count))
+            equal("numbers", Counter((row["key"], row["number"]) for row in numbered), numbers)
+        equal("rung", _places(self.sinks.rows("rung")), _places(row for row in rows if row["does"] == "timer"))
+        windows: dict[tuple[int, int], list[Any]] = defaultdict(list)
+        for row in good:
+            windows[row["p"], row["ts"] - row["ts"] % _SIZE_US].append(row)
+        stuck = {place for place, each in windows.items() if any(row["does"] == "window that hangs" for row in each)}
+        said = {place: tuple(row["n"] for row in each) for place, each in windows.items() if place not in stuck}
+        listed = Counter((row["p"], row["start"], tuple(row["ns"])) for row in self.sinks.rows("listed"))
+        equal("listed", listed, Counter((*place, ns) for place, ns in said.items()))
+        self._check_letters(rows, len(stuck))
+
+    def _check_letters(self, rows: list[Any], windows: int) -> None:
+        what = Counter(row["does"] for row in rows)
+        want = Counter(record=what["hangs"], timer=what["timer that hangs"], window=windows)
+        reasons = [letter["reason"] for letter in self.sinks.rows("dead_letters")]
+        found = Counter(next((word for word in want if f"on this {word} (callback" in each), each) for each in reasons)
+        equal("dead_letters", found, +want)
+
+
+def _places(rows: Any) -> Counter[Any]:
+    return Counter((row["p"], row["n"]) for row in rows)
