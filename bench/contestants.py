@@ -76,9 +76,7 @@ def bytewax(program: str, processes: int, snapshot_s: float = SNAPSHOT_S) -> Cal
 
     def start(job: Job) -> Run:
         command = [python_of(BYTEWAX), str(PEERS / "bytewax_run.py"), str(PEERS / program), str(processes)]
-        env = {"BENCH_PROCESSES": str(processes)}
-        env |= {f"BENCH_{name.upper()}": value for name, value in job.settings.items()}
-        return job.run([*command, str(snapshot_s)], env)
+        return job.run([*command, str(snapshot_s)], {"BENCH_PROCESSES": str(processes), **_settings(job)})
 
     return start
 
@@ -91,6 +89,10 @@ def local(program: str, *arguments: str, python: Environment | None = None) -> C
         env = {"PYTHONPATH": "", "PYSPARK_PYTHON": interpreter, "PYSPARK_DRIVER_PYTHON": interpreter}
         if python is FLINK:  # its thread mode embeds an interpreter that does not know its environment
             env["PYTHONPATH"] = next(str(path) for path in python.folder.glob("lib/python3.*/site-packages"))
-        return job.run([interpreter, str(PEERS / program), *arguments], env)
+        return job.run([interpreter, str(PEERS / program), *arguments], {**env, **_settings(job)})
 
     return start
+
+
+def _settings(job: Job) -> dict[str, str]:
+    return {f"BENCH_{name.upper()}": value for name, value in job.settings.items()}

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench import latency, scale, state, throughput, watermarks
+from bench import latency, scale, state, strength, throughput, watermarks
 from bench.figures import Figure
 from bench.rounds import Wanted
+from bench.stats import Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What the report adds below a part's table: another table, and the rows of another plot; both may be empty."""
+
+    title: str
+    table: Callable[[Sequence[Figure]], str]
+    bars: Callable[[Sequence[Figure]], list[tuple[str, Spread]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +29,7 @@ class Part:
     run: Callable[[Wanted], list[Figure]]
     metrics: tuple[str, ...]
     compared: str = ""
+    beside: Beside | None = None
 
 
 _RATES = ("records_per_s", "seconds", "cpu_s", "rss_mb")
@@ -30,9 +41,10 @@ PARTS = {
         "a Python callback per record with keyed state; 2 minutes a round", throughput.callback, _RATES, "records_per_s"
     ),
     "C": Part(
-        "latency of two keyed stages at 5,000 records/s; 6 minutes a round",
+        "latency of two keyed stages at 5,000 records/s; 8 minutes a round",
         latency.latency,
         ("p50_ms", "p95_ms", "p99_ms", "max_ms", "cpu_s", "rss_mb"),
+        beside=Beside("strong exactly-once, times as long as at least once", strength.table, strength.bars),
     ),
     "D": Part(
         "state from 10 thousand to 10 million keys; 5 minutes a round",

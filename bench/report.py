@@ -15,6 +15,7 @@ from bench.figures import Figure, latest_campaign, read
 from bench.parts import PARTS
 from bench.places import HOUSE, RESULTS
 from bench.plots import bars
+from bench.stats import Spread
 from bench.tables import of_metric, series, table
 
 PAGE = HOUSE / "docs" / "performance.md"
@@ -50,6 +51,9 @@ def section(part: str, campaign: list[Figure]) -> str:
     """What was measured on what, and the table."""
     metrics = [name for name in PARTS[part].metrics if any(name in figure.metrics for figure in campaign)]
     lines = [conditions(campaign), "", table(series(campaign), metrics, PARTS[part].compared)]
+    beside = PARTS[part].beside
+    if beside is not None and (more := beside.table(campaign)):
+        lines += ["", more]
     failed = {f"{figure.contestant}: {_first_line(figure.error)}" for figure in campaign if figure.error}
     return "\n".join([*lines, *(["", *(f"- {text}" for text in sorted(failed))] if failed else [])])
 
@@ -75,12 +79,20 @@ def picture(part: str, campaign: list[Figure]) -> str:
         for (name, variant), runs in series(campaign).items()
         if (found := of_metric(runs, metric)) is not None
     ]
+    drawn = _draw(f"bench_{part.lower()}", f"{part}: {PARTS[part].title.partition(';')[0]}, {metric}", rows)
+    beside = PARTS[part].beside
+    if beside is not None:
+        drawn += _draw(f"bench_{part.lower()}_beside", f"{part}: {beside.title}", beside.bars(campaign))
+    return drawn
+
+
+def _draw(name: str, title: str, rows: list[tuple[str, Spread]]) -> str:
     if not rows:
         return ""
-    path = PICTURES / f"bench_{part.lower()}.svg"
+    path = PICTURES / f"{name}.svg"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(bars(f"{part}: {PARTS[part].title.partition(';')[0]}, {metric}", rows), encoding="utf-8")
-    return f"\n\n![{part}](pictures/{path.name})"
+    path.write_text(bars(title, rows), encoding="utf-8")
+    return f"\n\n![{title}](pictures/{path.name})"
 
 
 def place(page: str, part: str, text: str) -> str:
