@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -183,10 +184,10 @@ def decode_columns(data: bytes) -> ColumnBatch:
     return ColumnBatch(form.stream, seqs, timestamps, keys[_KEY], frame, form.born_us)
 
 
-def frame_bytes(frame: pl.DataFrame) -> bytes:
+def frame_bytes(frame: pl.DataFrame, compression: Literal["uncompressed", "lz4"] = "uncompressed") -> bytes:
     """A frame as an Arrow stream."""
     buffer = io.BytesIO()
-    frame.write_ipc_stream(buffer)
+    frame.write_ipc_stream(buffer, compression=compression)
     return buffer.getvalue()
 
 

@@ -65,7 +65,7 @@ class ColumnPlan:
             kept = batch.frame.select(self.condition).to_series()
             stamps, keys = stamps[kept.to_numpy()], keys.filter(kept)
         names = [name for aggregate in self.aggregates for name in aggregate.dtypes]
-        bundle = frame.with_columns(prepared).select(names).collect()
+        bundle = frame.with_columns(prepared).select(names).collect(engine="in-memory")
         assigned = assign_array(self.window, stamps)
         if len(assigned.rows) != len(stamps) or isinstance(self.window, (Sliding, Cumulative)):
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
@@ -88,7 +88,7 @@ class ColumnPlan:
 
     def _together(self, frame: pl.DataFrame, count: pl.Expr) -> pl.DataFrame:
         merged = [column for aggregate in self.aggregates for column in aggregate.merged()]
-        grouped = frame.lazy().group_by(KEY, START, END).agg(count, *merged).collect()
+        grouped = frame.lazy().group_by(KEY, START, END).agg(count, *merged).collect(engine="in-memory")
         return grouped.select(list(self.schema))
 
     def _check(self, frame: pl.DataFrame) -> None:

@@ -98,7 +98,8 @@ class Source(Protocol):
     """A description of input, cheap to construct; it is built on the driver and in every worker.
 
     It may have attributes ``poll_us``: how long to wait after a read that found nothing, µs (default 50,000), and
-    ``list_us``: how often an unbounded one is asked for its partitions (default a second).
+    ``list_us``: how often an unbounded one is asked for its partitions (default a second). A method ``warm_up()`` is
+    called once in every worker, before it has anything to read.
     """
 
     bounded: bool

@@ -21,6 +21,8 @@ from millwheel.sources.lines import MAX_RAW_BYTES
 _LEAST_ROWS = 1_000
 _MOST_BYTES = 16 << 20
 """One read of rows takes about so much, uncompressed."""
+_FRAME_BYTES = 8 << 20
+"""So much is decoded at once for reads of columns, however small they are: a slice of a batch costs nothing."""
 
 
 class ParquetReader:
@@ -102,6 +104,7 @@ class ParquetBatches:
         groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
         self._group_rows = [group.num_rows for group in groups]
         self.row_bytes = max(sum(group.total_byte_size for group in groups) / max(self.rows, 1), 1.0)
+        self._decoded = max(int(_FRAME_BYTES / self.row_bytes), _LEAST_ROWS)
         self._iterator: Iterator[pa.RecordBatch] = iter(())
         self._rest: pa.RecordBatch | None = None
         self._at = -1
@@ -118,7 +121,7 @@ class ParquetBatches:
             return None
         try:
             if (position, columns) != (self._at, self._columns if self._at >= 0 else columns):
-                self._seek(position, max_rows, columns)
+                self._seek(position, self._decoded if columns is not None else max_rows, columns)
             batch = self._rest if self._rest is not None else next(self._iterator)
         except (pa.ArrowException, OSError, StopIteration) as ex:
             raise SetupError(f"the Parquet file {self._path} is damaged after row {position}: {ex}; restore it") from ex
@@ -144,6 +147,13 @@ class ParquetBatches:
             batch = next(self._iterator)
             self._rest = batch.slice(skip) if batch.num_rows > skip else None
             skip -= min(batch.num_rows, skip)
+
+
+def warm_up() -> None:
+    """Read a little, which loads code and starts threads: a tenth of a second that the first records would wait for."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"number": [1], "text": [""]}), sink)
+    pl.DataFrame(pq.read_table(pa.BufferReader(sink.getvalue())))
 
 
 def _converted(rows: list[Any], schema: type) -> tuple[list[Any], dict[int, str]]:

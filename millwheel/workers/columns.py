@@ -221,8 +221,9 @@ def slabs_within(store: StateStore, within: KeyRange, closed: int) -> Iterator[t
 
 
 def slab_entry(shard: str, number: int, level: int, frame: pl.DataFrame) -> tuple[bytes, bytes]:
-    """A slab as an entry of the store of ``shard``."""
-    return COLUMNS + pack(shard) + number8(number), pack(_Stored(level, frame_bytes(frame)))
+    """A slab as an entry of the store of ``shard``. Packed it takes a quarter of the disk's time, which is worth more
+    than the millisecond per megabyte that packing takes."""
+    return COLUMNS + pack(shard) + number8(number), pack(_Stored(level, frame_bytes(frame, "lz4")))
 
 
 def slabs_of(store: StateStore) -> Iterator[pl.DataFrame]:

@@ -88,6 +88,7 @@ class WorkerProcess:
         )
         scratch, post = settings.scratch, self._events.put
         assembly.publish_aside(PublishThread(post).publish)
+        assembly.warm_up()
         limits = assembly.spec.limits
         hangs = Hangs(storage.notes, limits.hangs)
         assembly.watch(hangs)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from millwheel.core.column_batch import AnyBatch, ColumnBatch
@@ -23,6 +24,8 @@ from millwheel.workers.timestamps import plain_column
 Extractor = Callable[[Any], Key]
 _TEXT_KEYS = {str, bytes}
 _ROUTES_KEPT = 200_000
+_DENSE_KEYS = 1 << 22
+"""Below this, whole numbers are looked up by their place in an array."""
 _BYTES_PER_CHARACTER = 4
 _KEY_HEAD = 5
 """So many bytes go before those of a text, at most."""
@@ -199,6 +202,31 @@ class _Edges:
         self.shards = [entry.shard for entry in ordered]
         self._los = [entry.range.lo for entry in ordered]
         self._known: dict[Key, int] = {}
+        self._dense = np.full(1024, -1, np.int32)
+
+    def column_places(self, keys: pl.Series) -> npt.NDArray[np.int32]:
+        """:meth:`places` of a column, whose different keys are looked up once."""
+        if keys.dtype == pl.Int64:
+            numbers = keys.to_numpy()
+            if numbers.min() >= 0 and numbers.max() < _DENSE_KEYS:
+                return self._dense_places(numbers)
+        different = keys.unique()
+        found = pl.Series(self.places(different.to_list()), dtype=pl.Int32)
+        places: npt.NDArray[np.int32] = keys.replace_strict(different, found, return_dtype=pl.Int32).to_numpy()
+        return places
+
+    def _dense_places(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+        most = int(numbers.max())
+        if most >= len(self._dense):
+            grown = np.full(min(2 * most + 2, _DENSE_KEYS), -1, np.int32)
+            grown[: len(self._dense)] = self._dense
+            self._dense = grown
+        found = self._dense[numbers]
+        if found.min() < 0:
+            fresh = np.unique(numbers[found < 0])
+            self._dense[fresh] = self.places(fresh.tolist())
+            found = self._dense[numbers]
+        return found
 
     def places(self, keys: list[Key]) -> list[int]:
         known = self._known
@@ -250,10 +278,8 @@ class TableRouter:
 
 
 def _route_columns(edges: _Edges, batch: ColumnBatch) -> list[tuple[str, AnyBatch]]:
-    """Each key that occurs is looked up once."""
-    different = batch.keys.unique()
-    places = edges.places(different.to_list())
-    if places.count(places[0]) == len(places):
-        return [(edges.shards[places[0]], batch)]
-    found = batch.keys.replace_strict(different, pl.Series(places, dtype=pl.Int32), return_dtype=pl.Int32).to_numpy()
-    return [(edges.shards[place], batch.where(found == place)) for place in np.unique(found).tolist()]
+    places = edges.column_places(batch.keys)
+    present = np.flatnonzero(np.bincount(places)).tolist()
+    if len(present) == 1:
+        return [(edges.shards[present[0]], batch)]
+    return [(edges.shards[place], batch.where(places == place)) for place in present]

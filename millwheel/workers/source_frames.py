@@ -22,6 +22,7 @@ from millwheel.workers.timestamps import LIMIT_US
 
 _FIRST_BYTES = 1 << 18
 _MOST_BYTES = 1 << 23
+_GROWTH = 4
 
 Split = Callable[[ColumnBatch], tuple[list[tuple[str, AnyBatch]], list[Keyless]]]
 
@@ -34,7 +35,7 @@ class ReadSize:
 
     def told(self, was_full: bool) -> None:
         """Learn from a read."""
-        self.bytes = min(self.bytes * 2, _MOST_BYTES) if was_full else _FIRST_BYTES
+        self.bytes = min(self.bytes * _GROWTH, _MOST_BYTES) if was_full else _FIRST_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.core.column_batch import ColumnBatch
 from millwheel.core.graph import Graph, Node, NodeKind
 from millwheel.core.keys import key_hash
 from millwheel.core.ranges import tile
@@ -149,6 +152,19 @@ def test_an_extractor_that_raises_concerns_one_record() -> None:
     assert refused.place == 1
     assert "ZeroDivisionError" in refused.exception
     assert "key extractor failed" in refused.reason
+
+
+@given(st.lists(st.lists(st.one_of(st.integers(0, 5_000), st.integers(-(2**63), 2**63 - 1)), min_size=1), min_size=1))
+def test_columns_go_where_rows_go(batches: list[list[int]]) -> None:
+    for kind, convert in ((pl.Int64, int), (pl.String, str)):
+        rows, columns = router(table(3)), router(table(3))
+        for numbers in batches:
+            keys = [convert(number) for number in numbers]
+            order = np.arange(1, len(keys) + 1)
+            frame = pl.DataFrame({"a": keys}, schema={"a": kind})
+            routed = columns.route("n", ColumnBatch("s", order, order, frame["a"], frame))
+            found = [(shard, part.seqs.tolist(), part.keys.to_list()) for shard, part in routed]
+            assert found == [(shard, part.seqs, part.keys) for shard, part in rows.route("n", batch(keys))]
 
 
 def test_a_consumer_that_gets_nothing_is_left_out() -> None:
