@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
+from millwheel.core.damage import DAMAGE
 from millwheel.errors import CorruptionError
 from millwheel.ports import Manifest
 
@@ -83,7 +84,7 @@ def decode_manifest(data: bytes) -> Manifest:
         if xxh3_128_hexdigest(body) != sealed.checksum:
             raise CorruptionError("it fails its checksum")
         manifest = _decode_manifest(body)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as ex:
+    except DAMAGE as ex:
         raise CorruptionError(f"it is no manifest: {ex}") from ex
     for name, (blob, _, _) in manifest.files.items():
         if not _PLAIN.fullmatch(name) or blob_rank(blob) is None:

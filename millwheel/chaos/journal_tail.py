@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from millwheel.core.damage import DAMAGE
 from millwheel.core.segment import OpenedSegment, SegmentKind, decode_entries, decode_header, valid_prefix
 from millwheel.errors import CorruptionError
 
@@ -46,7 +47,7 @@ class JournalTail:
     def new(self) -> Iterator[Committed]:
         """The commits since the last look."""
         for number in self._segments():
-            with suppress(OSError, CorruptionError, msgspec.MsgspecError):
+            with suppress(OSError, CorruptionError, *DAMAGE):
                 if number != self.number:
                     self.number, self.offset, self.opened = number, 0, None
                 yield from self._groups()

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from millwheel.core.column_batch import COLUMNS_MARK, AnyBatch, ColumnBatch, decode_columns, encode_columns
+from millwheel.core.damage import DAMAGE
 from millwheel.core.keys import check_key
 from millwheel.core.limits import DELIVERY_BYTES
 from millwheel.core.records import Batch
@@ -50,8 +51,6 @@ _raw: Callable[[bytes], msgspec.Raw] = msgspec.Raw
 _encode = msgspec.msgpack.Encoder().encode
 _decode_batch = msgspec.msgpack.Decoder(_BatchForm).decode
 _decode_commit = msgspec.msgpack.Decoder(Commit).decode
-_NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What decoding raises for bytes that nobody here wrote: broken text is a ValueError, deep nesting a RecursionError."""
 
 
 def encode_commit(commit: Commit) -> bytes:
@@ -63,7 +62,7 @@ def decode_commit(data: bytes) -> Commit:
     """The inverse of :func:`encode_commit`; CorruptionError when the bytes are no commit."""
     try:
         return _decode_commit(data)
-    except _NOT_OURS as ex:
+    except DAMAGE as ex:
         raise CorruptionError(
             f"a journal entry of {len(data)} bytes passed its checksum but is no commit: {ex}"
         ) from ex
@@ -108,7 +107,7 @@ def decode_batch(data: bytes) -> AnyBatch:
     try:
         form = _decode_batch(data)
         seqs, timestamps = unpack_ints(form.seqs), unpack_ints(form.timestamps)
-    except _NOT_OURS as ex:
+    except DAMAGE as ex:
         raise CorruptionError(f"a delivery of {len(data)} bytes is no batch: {ex}") from ex
     keys = _batch_keys(form)
     columns = [keys, timestamps, form.values, seqs or timestamps, timestamps if form.ids is None else form.ids]

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import msgspec
 
+from millwheel.core.damage import checked
 from millwheel.core.keys import Key, key_bytes
 from millwheel.core.records import Domain
 
@@ -64,8 +65,8 @@ class Position(msgspec.Struct, array_like=True):
 
 
 encode_meta = msgspec.msgpack.Encoder().encode
-decode_meta = msgspec.msgpack.Decoder(Meta).decode
-decode_position = msgspec.msgpack.Decoder(Position).decode
+decode_meta = checked(msgspec.msgpack.Decoder(Meta).decode, "what a shard knows of its commits")
+decode_position = checked(msgspec.msgpack.Decoder(Position).decode, "the position of a partition")
 
 
 def number8(number: int) -> bytes:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from millwheel.core.column_batch import AnyBatch, ColumnBatch
+from millwheel.core.damage import checked
 from millwheel.core.keys import key_hash
-from millwheel.core.layout import pack, unpack
+from millwheel.core.layout import pack
 from millwheel.core.ranges import KeyRange
 
 
@@ -81,11 +84,22 @@ def encode_marks(known: Marks | int) -> bytes:
 
 
 def decode_marks(data: bytes) -> Marks | int:
-    """The inverse of :func:`encode_marks`."""
-    found: Any = unpack(data)
+    """The inverse of :func:`encode_marks`. Raises CorruptionError for other bytes."""
+    return _decode_marks(data)
+
+
+def _marks_of(data: bytes) -> Marks | int:
+    found = _decode_form(data)
     if isinstance(found, int):
         return found
-    return Marks(tuple((KeyRange(lo, last + 1), mark) for lo, last, mark in found))
+    pieces = tuple((KeyRange(lo, last + 1), mark) for lo, last, mark in found)
+    if not pieces or any(left.hi != right.lo for (left, _), (right, _) in pairwise(pieces)):
+        raise ValueError("the sub-ranges do not follow each other")
+    return Marks(pieces)
+
+
+_decode_form = msgspec.msgpack.Decoder(int | list[tuple[int, int, int]]).decode
+_decode_marks = checked(_marks_of, "the marks of a channel")
 
 
 class AppliedMarks:

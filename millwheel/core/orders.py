@@ -11,6 +11,7 @@ from enum import Enum
 
 import msgspec
 
+from millwheel.core.damage import DAMAGE
 from millwheel.errors import CorruptionError
 
 ORDERS = "orders"
@@ -77,7 +78,7 @@ def standing_order(members: Mapping[str, bytes]) -> Order | None:
     """
     try:
         orders = [_decode_order(data) for data in members.values()]
-    except msgspec.MsgspecError as ex:
+    except DAMAGE as ex:
         raise CorruptionError(f"{', '.join(members)} in ZooKeeper: at least one of them is no order: {ex}") from ex
     finish = next((order for order in orders if order.phase is Phase.FINISH), None)
     if finish is not None or not orders:
@@ -90,6 +91,6 @@ def answers_to(order: Order, members: Mapping[str, bytes]) -> list[Answer]:
     """The answers to one order. Raises CorruptionError when a member is no answer."""
     try:
         answers = [_decode_answer(data) for data in members.values()]
-    except msgspec.MsgspecError as ex:
+    except DAMAGE as ex:
         raise CorruptionError(f"{', '.join(members)} in ZooKeeper: at least one of them is no answer: {ex}") from ex
     return [each for each in answers if (each.savepoint, each.number) == (order.savepoint, order.number)]

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from millwheel.core.damage import DAMAGE
 from millwheel.core.ranges import KeyRange, check_tiling
-from millwheel.errors import CorruptionError, InvariantError
+from millwheel.errors import CorruptionError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _EDGE = re.compile(r"[0-9a-f]{1,17}")
@@ -124,7 +125,7 @@ class RangeTable:
             form = _decode_form(data)
             shards = tuple(_entry(row) for row in form.shards)
             return RangeTable(_checked(form.computation), shards, version, form.named)
-        except (msgspec.MsgspecError, ValueError, RecursionError, InvariantError) as ex:
+        except DAMAGE as ex:
             raise CorruptionError(
                 f"{len(data)} bytes in ZooKeeper (version {version}) are no range table: {ex}. Nobody but the master "
                 "may write there; restore ZooKeeper's data, or start on a new root"

@@ -14,6 +14,7 @@ import msgspec
 from millwheel.adapters.object_space import ObjectSpace, ReplacingSpace
 from millwheel.adapters.s3_address import is_s3
 from millwheel.adapters.spaces import open_space
+from millwheel.core.damage import DAMAGE
 from millwheel.errors import CorruptionError, SetupError, UnavailableError
 
 _NAME = "shipped.msgpack"
@@ -81,7 +82,7 @@ def unpack(data: bytes, folder: Path) -> None:
     """The inverse of :func:`pack`. Raises CorruptionError for other bytes, and for names that lead elsewhere."""
     try:
         files = msgspec.msgpack.decode(data, type=dict[str, bytes])
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except DAMAGE as error:
         raise CorruptionError(f"it holds no files: {error}") from error
     for name in files:
         parts = PurePosixPath(name).parts

@@ -70,7 +70,7 @@ class Driver:
         done = root.completed()
         if done is not None:
             self._check_same_input(root, spec)
-            self._say(f"The run on {root.address} was complete already, so nothing was done. Its summary:")
+            self._say(_complete(root.address))
             return report(msgspec.convert(done, Summary), self._console, self._settings.summary)
         refuse_saved(root.path)
         former = self._begin(root, spec)
@@ -131,3 +131,12 @@ class Driver:
 
     def _say(self, sentence: str) -> None:
         self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def _complete(address: str) -> str:
+    return (
+        f"The run on {address} was complete already: it has processed all of its input, so nothing was done. "
+        "To run the pipeline again from the beginning, give a new --root, and other folders for its results. "
+        "To go on from where it once stood, give a new --root and --from-savepoint FOLDER (`millwheel savepoint` "
+        "takes one of a run that is going on). Its summary:"
+    )

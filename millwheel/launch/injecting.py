@@ -16,6 +16,7 @@ import msgspec
 import xxhash
 
 from millwheel.adapters.injection_client import Outside, Taken
+from millwheel.core.damage import DAMAGE
 from millwheel.core.keys import key_hash
 from millwheel.core.table import RangeTable, ShardEntry
 from millwheel.errors import SetupError, UnavailableError
@@ -62,7 +63,7 @@ def _id_of(line: bytes, field: str) -> str:
     if field:
         try:
             value = msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except DAMAGE:
             value = None
         if isinstance(value, dict) and isinstance(value.get(field), str | int):
             return str(value[field])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from millwheel.core.damage import DAMAGE
 from millwheel.core.spec import PipelineSpec
 from millwheel.errors import SetupError
 from millwheel.launch.root import write_atomically
@@ -61,5 +62,5 @@ def _kept(path: Path) -> list[Partition] | None:
         return msgspec.json.decode(path.read_bytes(), type=list[Partition])
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except DAMAGE as error:
         raise SetupError(f"{path} is damaged ({error}): the root cannot be trusted; use another one") from error

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from millwheel.adapters.object_space import ReplacingSpace, Version
+from millwheel.core.damage import DAMAGE
 from millwheel.errors import MillwheelError, SetupError
 
 LEASE_FILE = "driver.json"
@@ -153,5 +154,5 @@ def _driven(space: ReplacingSpace, now: Version | None, key: str) -> SetupError:
 def _decoded(version: Version, key: str) -> _Holder:
     try:
         return msgspec.json.decode(version.data, type=_Holder)
-    except msgspec.DecodeError as error:
+    except DAMAGE as error:
         raise SetupError(f"{key} is damaged ({error}): delete it when you are sure that no run is going on") from error

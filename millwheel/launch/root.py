@@ -17,6 +17,7 @@ from xxhash import xxh3_64_hexdigest
 
 from millwheel.adapters.s3_address import is_s3, parse_s3
 from millwheel.adapters.store_probe import probe
+from millwheel.core.damage import DAMAGE
 from millwheel.core.spec import PipelineSpec
 from millwheel.errors import SetupError
 
@@ -183,7 +184,7 @@ def read_run(path: Path) -> RunInfo | None:
         return msgspec.json.decode((path / _RUN).read_bytes(), type=RunInfo)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *DAMAGE) as error:
         raise SetupError(f"{path / _RUN} cannot be read: {error}") from error
 
 
@@ -256,7 +257,7 @@ def _identity(path: Path, pipeline: str) -> Identity:
         sync_folder(path)
     try:
         identity = msgspec.json.decode(target.read_bytes(), type=Identity)
-    except msgspec.DecodeError as error:
+    except DAMAGE as error:
         raise SetupError(f"{target} is damaged ({error}): the root cannot be trusted; use another one") from error
     identity.must_be(pipeline, path)
     return identity
@@ -264,9 +265,9 @@ def _identity(path: Path, pipeline: str) -> Identity:
 
 def _read_json(path: Path) -> Mapping[str, Any] | None:
     try:
-        found: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *DAMAGE) as error:
         raise SetupError(f"{path} cannot be read: {error}") from error
     return found

@@ -15,6 +15,7 @@ from millwheel.adapters.object_space import ReplacingSpace
 from millwheel.adapters.s3_address import parse_s3
 from millwheel.adapters.spaces import open_space
 from millwheel.adapters.store_probe import probe_objects
+from millwheel.core.damage import DAMAGE
 from millwheel.core.spec import DEAD_LETTERS, PipelineSpec
 from millwheel.errors import SetupError
 from millwheel.launch.bundle import fetch, share
@@ -97,10 +98,10 @@ class S3Root(Root):
 
     def completed(self) -> Mapping[str, Any] | None:
         try:
-            found: dict[str, Any] = msgspec.json.decode(self._space.get(f"{self._space.root}/{COMPLETED}"))
+            found = msgspec.json.decode(self._space.get(f"{self._space.root}/{COMPLETED}"), type=dict[str, Any])
         except FileNotFoundError:
             return None
-        except msgspec.DecodeError as error:
+        except DAMAGE as error:
             raise SetupError(f"{self._space.root}/{COMPLETED} cannot be read: {error}") from error
         return found
 
@@ -122,7 +123,7 @@ def _shared_identity(space: ReplacingSpace, pipeline: str) -> Identity:
         space.create(key, msgspec.json.encode(Identity(pipeline, secrets.token_hex(8))))
     try:
         identity = msgspec.json.decode(space.get(key), type=Identity)
-    except msgspec.DecodeError as error:
+    except DAMAGE as error:
         raise SetupError(f"{key} is damaged ({error}): the root cannot be trusted; use another one") from error
     identity.must_be(pipeline, space.root)
     return identity

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from millwheel.core.damage import DAMAGE
 from millwheel.launch.base import Launcher
 from millwheel.launch.root import write_atomically
 from millwheel.launch.stragglers import Member
@@ -50,7 +51,7 @@ def forget(root: Path) -> None:
 def _read(path: Path) -> Scale | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Scale)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *DAMAGE):
         return None
 
 

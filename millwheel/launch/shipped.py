@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from millwheel.core.damage import DAMAGE
 from millwheel.core.spec import DEAD_LETTERS, PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
 from millwheel.launch.shipping import ENTRY_FILE, HOME_FILE, ORIGIN_FILE, PARAMS_FILE, PIPELINE_FILE
@@ -23,7 +24,7 @@ def load_shipped(root: str) -> PipelineSpec:
         name = entry.read_text(encoding="utf-8") if entry.exists() else PIPELINE_FILE
         home = folder / HOME_FILE
         place = home.read_text(encoding="utf-8") if home.exists() else root
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *DAMAGE) as error:
         raise SetupError(f"{folder} holds no pipeline that `millwheel run` shipped: {error}") from error
     return with_defaults(load_pipeline(str(folder / name), params, origin=origin), place)
 

@@ -7,6 +7,8 @@ from contextlib import suppress
 
 import msgspec
 
+from millwheel.core.damage import DAMAGE
+
 STOP = "stop"
 """The role of those who ask."""
 
@@ -23,7 +25,7 @@ def on_stop(mine: StopAsked, stop: Callable[[], None]) -> Callable[[Mapping[str,
 
     def changed(members: Mapping[str, bytes]) -> None:
         for data in members.values():
-            with suppress(msgspec.DecodeError):
+            with suppress(*DAMAGE):
                 if msgspec.json.decode(data, type=StopAsked) == mine:
                     stop()
 

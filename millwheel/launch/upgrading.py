@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from millwheel.core.damage import DAMAGE
 from millwheel.core.spec import PipelineSpec
 from millwheel.errors import PipelineError, SetupError
 from millwheel.launch.shipping import BLUEPRINT_FILE
@@ -27,7 +28,7 @@ def kept_blueprint(root: Path) -> Blueprint | None:
         return msgspec.json.decode(file.read_bytes(), type=Blueprint)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *DAMAGE) as error:
         raise SetupError(f"{file} cannot be read: {error}") from error
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
+from millwheel.core.damage import DAMAGE
 from millwheel.core.orders import Standing
 from millwheel.core.ranges import KeyRange
 from millwheel.core.table import RangeTable, ShardEntry
@@ -107,7 +108,7 @@ def read_record(folder: Path, name: str = RECORD_FILE) -> Record:
         raise SetupError(
             f"{folder} holds no savepoint (there is no {RECORD_FILE}).{hint} `millwheel savepoint FOLDER` takes one"
         ) from None
-    except (OSError, msgspec.MsgspecError, ValueError, MillwheelError) as error:
+    except (OSError, MillwheelError, *DAMAGE) as error:
         raise SetupError(f"{file} cannot be used ({error}): bring it back from a copy, or take another one") from error
     if not whole:
         raise SetupError(f"{file} fails its checksum: bring it back from a copy, or take another savepoint")

@@ -26,13 +26,14 @@ import xxhash
 
 from millwheel.adapters.durable import read_whole, write_new
 from millwheel.adapters.files import Files, PosixFiles
+from millwheel.core.damage import checked
 from millwheel.core.times import duration_us
 from millwheel.errors import CorruptionError
 from millwheel.options import one_of, read_options
 from millwheel.sinks.base import Cut, SinkRecord, SinkWriter
 from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.csv_rows import CsvRows
-from millwheel.sinks.latest import LatestWriter
+from millwheel.sinks.latest import LatestWriter, must_be_plain
 from millwheel.sinks.marker import HIDDEN, adopt, claim
 from millwheel.sinks.parquet_rows import ParquetRows
 from millwheel.sinks.rows import frame_of, json_lines, json_lines_of, rows_of
@@ -102,12 +103,16 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
     checksum: int
     data: bytes = b""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for names that lead elsewhere."""
+        must_be_plain(self.temp, self.final)
+
 
 SMALL_BYTES = 64 * 1024
 """A cut of at most so many bytes goes through the journal."""
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(Receipt).decode
+_unpack = checked(msgspec.msgpack.Decoder(Receipt).decode, "the receipt of a cut")
 
 
 def flush_us(text: str | int) -> int:

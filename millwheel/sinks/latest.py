@@ -20,6 +20,7 @@ import msgspec
 
 from millwheel.adapters.durable import write_new
 from millwheel.adapters.files import Files
+from millwheel.core.damage import checked
 from millwheel.sinks.base import Cut, LostError, SinkRecord
 from millwheel.sinks.marker import HIDDEN
 from millwheel.sinks.wording import in_words
@@ -34,9 +35,20 @@ class Replacement(msgspec.Struct, frozen=True, array_like=True):
     temp: str
     final: str
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for names that lead elsewhere."""
+        must_be_plain(self.temp, self.final)
+
+
+def must_be_plain(*names: str) -> None:
+    """Raises ValueError unless these are names of files, and no paths."""
+    for name in names:
+        if not name or "/" in name or "\0" in name:
+            raise ValueError(f"{name!r} is no name of a file")
+
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(Replacement).decode
+_unpack = checked(msgspec.msgpack.Decoder(Replacement).decode, "the receipt of a cut")
 
 
 class LatestWriter:

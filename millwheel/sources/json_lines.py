@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from millwheel.core.damage import DAMAGE
 from millwheel.errors import RecordError
 from millwheel.sources.base import Reject
 from millwheel.sources.fields import FieldTypes
@@ -47,7 +48,7 @@ class JsonLines:
             if self._skips and not block.data.isascii():
                 block.data[: block.ends[-1]].decode()
             values = self._many(memoryview(block.data)[: block.ends[-1]])
-        except (msgspec.MsgspecError, ValueError):
+        except DAMAGE:
             return None
         return Decoded(None, values) if len(values) == len(block.ends) else None
 
@@ -58,7 +59,7 @@ class JsonLines:
             return self._one(line)
         except msgspec.ValidationError:
             raise
-        except msgspec.DecodeError as ex:
+        except (msgspec.DecodeError, RecursionError) as ex:
             text = str(ex).replace("Input data was truncated", "JSON is malformed: the line ends too soon")
             raise RecordError(_BYTE.sub(lambda found: f"(column {int(found.group(1)) + 1})", text)) from ex
 

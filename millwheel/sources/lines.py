@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from millwheel.core.damage import DAMAGE
 from millwheel.errors import RecordError
 from millwheel.sources.base import Chunk, FrameChunk, Reject
 from millwheel.sources.inputs import Input
@@ -260,7 +260,7 @@ def decode_each(block: Block, one: Callable[[bytes], Any]) -> Decoded:
             continue
         try:
             value = one(line.rstrip(b"\r\n"))
-        except (ValueError, msgspec.MsgspecError, RecordError) as ex:
+        except (RecordError, *DAMAGE) as ex:
             decoded.rejects.append(Reject(position, raw_text(line), reason_of(ex, line)))
             continue
         decoded.add(position, value)

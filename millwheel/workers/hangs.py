@@ -18,6 +18,7 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from millwheel.core.codec import decode_value, encode_value
+from millwheel.core.damage import DAMAGE
 from millwheel.core.records import Batch
 from millwheel.core.table import ShardEntry
 from millwheel.core.timers import Due
@@ -59,7 +60,7 @@ def decode_hang(data: bytes) -> Hang:
         if xxh3_128_hexdigest(body) != sealed.checksum:
             raise CorruptionError("a note about a callback that did not return fails its checksum")
         return msgspec.json.decode(body, type=Hang)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as ex:
+    except DAMAGE as ex:
         raise CorruptionError(f"{len(data)} bytes are no note about a callback that did not return: {ex}") from ex
 
 
@@ -214,7 +215,7 @@ class Hangs:
                 hang = decode_hang(data)
                 if hang.mark:
                     decode_value(hang.mark)
-            except (CorruptionError, msgspec.MsgspecError, ValueError, RecursionError) as ex:
+            except (CorruptionError, *DAMAGE) as ex:
                 _log.warning("the note %s of %s is ignored: %s", name, node, ex)
             else:
                 yield name, hang

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from millwheel.core.damage import DAMAGE
 from millwheel.core.layout import POSITION, Position, decode_position, pack
 from millwheel.core.limits import DEFAULTS, Limits
 from millwheel.core.records import DeadLetter
@@ -85,7 +86,7 @@ class InjectionOperator:
         turn.count("records_in")
         try:
             value = self._decode(raw)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as ex:
+        except DAMAGE as ex:
             return f"no valid JSON record: {ex}"
         stamps, problems = self._timestamps.of([value])
         problems.update(carried([value], self._most)[1])

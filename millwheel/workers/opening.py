@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import msgspec
 
 from millwheel.core.codec import decode_batch
 from millwheel.core.column_batch import AnyBatch
+from millwheel.core.damage import checked
 from millwheel.core.keys import key_from_bytes
-from millwheel.core.layout import CHANNEL, META, PENDING, TIMER, Meta, decode_meta, number_from8, parse_timer, unpack
+from millwheel.core.layout import CHANNEL, META, PENDING, TIMER, Meta, decode_meta, number_from8, parse_timer
 from millwheel.core.marks import Marks, decode_marks
 from millwheel.core.records import Domain
 from millwheel.core.timers import TimerQueue
 from millwheel.ports import StateStore
+
+_decode_pending = checked(msgspec.msgpack.Decoder(tuple[str, list[bytes]]).decode, "productions of a shard")
 
 
 def read_meta(store: StateStore) -> Meta:
@@ -40,7 +43,6 @@ def read_pending(store: StateStore) -> list[tuple[int, str, list[AnyBatch]]]:
     """(chunk, channel, its batches) of productions that perhaps did not reach every consumer."""
     found: list[tuple[int, str, list[AnyBatch]]] = []
     for place, data in store.scan(PENDING):
-        pending: Any = unpack(data)
-        channel, stored = pending
+        channel, stored = _decode_pending(data)
         found.append((number_from8(place[1:]), channel, [decode_batch(encoded) for encoded in stored]))
     return found

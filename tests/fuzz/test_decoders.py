@@ -36,7 +36,7 @@ from millwheel.core.segment import (
     find_later_group,
     valid_prefix,
 )
-from millwheel.core.table import Ancestor, RangeTable, ShardEntry
+from millwheel.core.table import Ancestor, Parent, RangeTable, ShardEntry
 from millwheel.errors import CorruptionError, PipelineError
 from millwheel.ports import Manifest
 from millwheel.spec import load_pipeline
@@ -54,8 +54,14 @@ SEGMENT = START + encode_group(SEED, 7, [b"one", b"", b"three"]) + encode_group(
 TABLE = RangeTable(
     "hits",
     tuple(
-        ShardEntry(f"hits-{i}", r, "w0-abc", i, (Ancestor("w1-def", 1, 100, -1),), "") for i, r in enumerate(tile(3))
+        ShardEntry(
+            *(f"hits-{i}", r, "w0-abc", i, (Ancestor("w1-def", 1, 100, -1), Ancestor("w2-abc", 2, -1, 7)), "w3-abc"),
+            split_at=r.lo + 1,
+            parents=(Parent("hits-7", r, 1, 12),),
+        )
+        for i, r in enumerate(tile(3))
     ),
+    named=9,
 ).encode()
 MANIFEST = encode_manifest(Manifest("hits-0", 3, 2, 7, 40, {"CURRENT": ("7-40.0123abcd-CURRENT", 16, "ab" * 16)}))
 HANG = Hang("n", "n-0", 1, "record", "'k'", b"\x91\x01", "c.py:1 in f", "1m")

@@ -84,6 +84,8 @@ def test_a_stopped_run_continues_where_it_stopped_and_a_finished_one_says_so(tmp
     assert_right(ads(tmp_path, events).start().wait(), events)
     again = ads(tmp_path, events).start().wait(60)
     assert again.code == 0, again.said
+    assert "complete already" in again.said
+    assert "give a new --root" in " ".join(again.said.split())
     assert again.summary["records_in"] == events.read_bytes().count(b"\n")
 
 

@@ -1,0 +1,27 @@
+"""Bytes that are not what they should be: one error for whatever a decoder says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from millwheel.errors import CorruptionError, InvariantError
+
+T = TypeVar("T")
+
+DAMAGE = (msgspec.MsgspecError, ValueError, RecursionError, InvariantError)
+"""What reading strange bytes raises: they do not parse, are no text, nest too deeply, or say what cannot be."""
+
+
+def checked(decode: Callable[[bytes], T], what: str) -> Callable[[bytes], T]:
+    """``decode``, which raises CorruptionError for anything that is not ``what``."""
+
+    def decoded(data: bytes) -> T:
+        try:
+            return decode(data)
+        except DAMAGE as ex:
+            raise CorruptionError(f"{len(data)} bytes are not {what}: {ex}") from ex
+
+    return decoded

@@ -1,0 +1,186 @@
+"""What shards, savepoints, roots and ZooKeeper hold in small pieces: damaged, each is told in a sentence of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xxhash import xxh3_128_hexdigest
+
+from millwheel.adapters.object_space import Version
+from millwheel.core.damage import checked
+from millwheel.core.layout import Meta, Position, decode_meta, decode_position, encode_meta, pack
+from millwheel.core.marks import Marks, decode_marks, encode_marks
+from millwheel.core.orders import Answer, Order, Phase, Standing, answers_to, encode, standing_order
+from millwheel.core.ranges import tile
+from millwheel.errors import CorruptionError, MillwheelError
+from millwheel.launch.bundle import unpack as unpack_bundle
+from millwheel.launch.inputs import _kept
+from millwheel.launch.lease import _decoded
+from millwheel.launch.root import COMPLETED, IDENTITY, _identity, read_completed, read_run
+from millwheel.launch.shipped import load_shipped
+from millwheel.launch.shipping import BLUEPRINT_FILE, PARAMS_FILE
+from millwheel.launch.upgrading import kept_blueprint
+from millwheel.savepoints.blueprint import Blueprint
+from millwheel.savepoints.record import RECORD_FILE, Record, SavedShard, encode_record, read_record
+from millwheel.sinks.files import Receipt
+from millwheel.sinks.files import _unpack as unpack_receipt
+from millwheel.sinks.latest import Replacement
+from millwheel.sinks.latest import _unpack as unpack_replacement
+from millwheel.workers.opening import _decode_pending
+from tests.fuzz.test_decoders import PLAIN, damaged, fuzz, value_or_corruption
+
+HOSTILE = [
+    *(b"", b"\x00", b"[" * 200_000, b"\x91" * 200_000, b'{"a":' * 100_000),
+    *(b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xc1", b'"\xff"', b"{}", b"[]", b"null", b"\x90", b"\x80"),
+]
+ORDER = Order("s1", 3, Phase.SAVE, "/saved", cut={"hits-0": Standing(2, 40)})
+MARKS = Marks(tuple((piece, number) for number, piece in enumerate(tile(3))))
+
+SMALL: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
+    "meta": (decode_meta, encode_meta(Meta(7, 8, 9, {"records_in": 3}, 10, 11, 12))),
+    "position": (decode_position, encode_meta(Position(7, 8, True))),
+    "mark": (decode_marks, encode_marks(300)),
+    "marks of a merge": (decode_marks, encode_marks(MARKS)),
+    "pending productions": (_decode_pending, pack(("hits-0", [b"one", b"two"]))),
+    "receipt of a file": (unpack_receipt, pack(Receipt("part-0.tmp", "part-0.jsonl", 1, 3, 9, b"abc"))),
+    "receipt of rows that stand": (unpack_replacement, pack(Replacement("a.tmp", "a.csv"))),
+    "order": (lambda data: standing_order({"s1-3": data}), encode(ORDER)),
+    "answer": (lambda data: answers_to(ORDER, {"w0": data}), encode(Answer("s1", 3, ORDER.cut, "full"))),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+@fuzz
+@given(data=st.data())
+def test_damaged_state_and_orders_give_a_value_or_a_corruption_error(name: str, data: st.DataObject) -> None:
+    decode, whole = SMALL[name]
+    value_or_corruption(decode, data.draw(damaged(whole)))
+
+
+@pytest.mark.parametrize("name", SMALL)
+@fuzz
+@given(value=PLAIN)
+def test_any_well_formed_message_is_a_value_or_corrupt(name: str, value: Any) -> None:
+    decode, _ = SMALL[name]
+    value_or_corruption(decode, msgspec.msgpack.encode(value))
+    value_or_corruption(decode, msgspec.json.encode(value))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_hostile_bytes_are_refused_and_what_was_written_is_read(name: str) -> None:
+    decode, whole = SMALL[name]
+    assert decode(whole) is not None
+    for data in HOSTILE:
+        value_or_corruption(decode, data)
+    with pytest.raises(CorruptionError):
+        decode(b"\xc1")
+
+
+def test_marks_whose_ranges_leave_a_gap_are_corrupt() -> None:
+    first, _, third = MARKS.pieces
+    for pieces in ((first, third), ()):
+        with pytest.raises(CorruptionError, match="follow each other"):
+            decode_marks(pack([(piece.lo, piece.hi - 1, mark) for piece, mark in pieces]))
+    assert decode_marks(encode_marks(MARKS)) == MARKS
+
+
+@pytest.mark.parametrize("bad", ["../x", "/etc/passwd", "a/b", "", "a\0b"])
+def test_receipts_cannot_name_files_elsewhere(bad: str) -> None:
+    for temp, final in ((bad, "b"), ("a", bad)):
+        with pytest.raises(CorruptionError, match="no name of a file"):
+            unpack_receipt(msgspec.msgpack.encode([temp, final, 1, 1, 1, b""]))
+        with pytest.raises(CorruptionError, match="no name of a file"):
+            unpack_replacement(msgspec.msgpack.encode([temp, final]))
+
+
+def test_a_decoder_that_meets_a_bug_of_ours_does_not_hide_it() -> None:
+    def decode(data: bytes) -> None:
+        raise KeyError("ours")
+
+    with pytest.raises(KeyError):
+        checked(decode, "anything")(b"")
+
+
+# --- files of roots and savepoints
+
+
+RECORD = Record(
+    "s", "i", "/root", "now", True, 3, Blueprint("p", {}), [SavedShard("n", "n-0", "0", "1" + "0" * 16, 1, 2)]
+)
+
+
+def in_file(name: str, read: Callable[[Path], Any]) -> Callable[[Path, bytes], Any]:
+    """A reader of a file in a folder as a decoder of its content."""
+
+    def decode(folder: Path, data: bytes) -> Any:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+        return read(folder)
+
+    return decode
+
+
+FILES: dict[str, tuple[Callable[[Path, bytes], Any], bytes]] = {
+    "savepoint": (in_file(RECORD_FILE, read_record), encode_record(RECORD)),
+    "run.json": (
+        in_file("run.json", read_run),
+        b'{"pipeline":"p","instance":"i","zookeeper":"127.0.0.1:1/x","driver_pid":7,"started":"now"}',
+    ),
+    "identity": (in_file(IDENTITY, lambda folder: _identity(folder, "p")), b'{"pipeline":"p","instance":"ab12"}'),
+    "summary": (in_file(COMPLETED, read_completed), b'{"records": 7, "per_s": 1.5}'),
+    "inputs": (in_file("s.json", lambda folder: _kept(folder / "s.json")), b'[{"name":"a"},{"name":"b"}]'),
+    "blueprint": (in_file(f"pipeline/{BLUEPRINT_FILE}", kept_blueprint), msgspec.json.encode(Blueprint("p", {}))),
+    "parameters": (in_file(f"pipeline/{PARAMS_FILE}", lambda folder: load_shipped(str(folder))), b'{"input":"a"}'),
+    "bundle": (
+        lambda folder, data: unpack_bundle(data, folder),
+        msgspec.msgpack.encode({"pipeline/a.yaml": b"x", "inputs/s.json": b"[]"}),
+    ),
+    "lease": (
+        lambda _, data: _decoded(Version(data, "1"), "driver.json"),
+        b'{"who":"a","here":"b","pid":1,"life":"c","beat":2}',
+    ),
+}  # fmt: skip
+
+
+def value_or_sentence(decode: Callable[[Path, bytes], Any], folder: Path, data: bytes) -> None:
+    """Nothing but our own errors, which say something."""
+    try:
+        decode(folder, data)
+    except MillwheelError as error:
+        if not str(error).strip():
+            raise
+
+
+@pytest.mark.parametrize("name", FILES)
+@fuzz
+@given(data=st.data())
+def test_damaged_files_give_a_value_or_a_sentence(tmp_path: Path, name: str, data: st.DataObject) -> None:
+    decode, whole = FILES[name]
+    value_or_sentence(decode, tmp_path, data.draw(damaged(whole)))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_hostile_files_give_a_sentence(tmp_path: Path, name: str) -> None:
+    for data in HOSTILE:
+        value_or_sentence(FILES[name][0], tmp_path, data)
+
+
+@fuzz
+@given(value=PLAIN)
+def test_any_json_under_the_checksum_of_a_savepoint_is_a_sentence(tmp_path: Path, value: Any) -> None:
+    body = msgspec.json.encode(value)
+    sealed = msgspec.json.encode({"checksum": xxh3_128_hexdigest(body), "savepoint": msgspec.Raw(body)})
+    with pytest.raises(MillwheelError):
+        FILES["savepoint"][0](tmp_path, sealed)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name not in ("parameters", "bundle")])
+def test_a_whole_file_is_read(tmp_path: Path, name: str) -> None:
+    decode, whole = FILES[name]
+    assert decode(tmp_path, whole) is not None
