@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,9 +23,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.places import HOUSE, cache
+from millwheel.core.keys import key_hash
 
 LEAST, DEVIATIONS = 30, 4.0
 """Part B: after so many records of an ad, a cost further away than so many standard deviations is told."""
+
+
+class Order(Enum):
+    """Which ads the files hold, in the order of their names. ``LOCAL``: the first half of the files those of the lower
+    half of the key space, as the workers that read them do; ``ACROSS``: those of the upper half."""
+
+    ANY = ""
+    LOCAL = "-local"
+    ACROSS = "-across"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +45,7 @@ class Input:
     folder: Path
     records: int
     files: int
+    order: Order = Order.ANY
 
     def of(self, form: str) -> Path:
         """The folder of files in one form: ``jsonl`` or ``parquet``."""
@@ -57,13 +69,13 @@ class Input:
         return msgspec.json.decode((self.folder / "outliers.json").read_bytes(), type=dict[str, float])
 
 
-def ads(records: int, files: int) -> Input:
+def ads(records: int, files: int, order: Order = Order.ANY) -> Input:
     """The input with so many records in so many files; made now if it is not there."""
-    made = Input(cache() / "inputs" / f"ads-{records}-{files}", records, files)
+    made = Input(cache() / "inputs" / f"ads-{records}-{files}{order.value}", records, files, order)
     if not made.folder.exists():
         unfinished = made.folder.with_suffix(".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
-        _make(Input(unfinished, records, files))
+        _make(Input(unfinished, records, files, order))
         unfinished.rename(made.folder)
     return made
 
@@ -84,14 +96,25 @@ def _make(made: Input) -> None:
     drawn = generate.events(generate.Load(made.records, late=0.0, duplicates=0.0), 0)
     for form in ("jsonl", "parquet"):
         made.of(form).mkdir(parents=True)
+    file_of = np.array([file_of_ad(ad, made.files, made.order) for ad in range(int(drawn.ads.max()) + 1)])[drawn.ads]
     for number in range(made.files):
-        part = drawn.at(np.flatnonzero(drawn.ads % made.files == number))
+        part = drawn.at(np.flatnonzero(file_of == number))
         with (made.of("jsonl") / f"events-{number:03d}.jsonl").open("w", encoding="ascii") as out:
             out.writelines(generate.lines(part))
         table = _table(part, generate.CLIENTS)
         pq.write_table(table, made.of("parquet") / f"events-{number:03d}.parquet", row_group_size=65_536)
     answer = outliers([f"{number:016x}" for number in drawn.ids.tolist()], drawn.ads.tolist(), drawn.costs.tolist())
     (made.folder / "outliers.json").write_bytes(msgspec.json.encode(answer))
+
+
+def file_of_ad(ad: int, files: int, order: Order) -> int:
+    """Which file has the records of an ad. Raises ValueError when an odd number of files is to be ordered."""
+    if order is Order.ANY:
+        return ad % files
+    if files % 2:
+        raise ValueError(f"{files} files cannot be dealt to the two halves of the key space; give an even number")
+    half = key_hash(ad) >> 63
+    return ad % (files // 2) + files // 2 * (half ^ (order is Order.ACROSS))
 
 
 def outliers(ids: list[str], keys: list[int], costs: list[float]) -> dict[str, float]:

@@ -46,7 +46,7 @@ class Figure:
     us_per_record: float | None
 
 
-def _records() -> list[tuple[int, int]]:
+def records() -> list[tuple[int, int]]:
     """(value, timestamp): exponential gaps, two a second on average."""
     rng = random.Random(1)
     at, found = 0, []
@@ -99,7 +99,7 @@ def _note(effects: Effects, queue: TimerQueue) -> None:
     effects.timers.clear()
 
 
-def _native_count(window: Sliding, records: list[tuple[int, int]]) -> int:
+def native_count(window: Sliding, records: list[tuple[int, int]]) -> int:
     """Windows with records, counted without making them."""
     ends, last = 0, MIN_TIME
     for _, at in records:
@@ -112,15 +112,15 @@ def _native_count(window: Sliding, records: list[tuple[int, int]]) -> int:
 
 def figures() -> Iterator[Figure]:
     """From a ratio of 10 to 36,000."""
-    records = _records()
+    given = records()
     for length, slide in SIZES:
         ratio = duration_us(length) // duration_us(slide)
         native = Sliding(length, slide)
         if ratio * RECORDS <= NATIVE_LIMIT:
-            yield Figure(length, slide, ratio, "native", *_run(native, records))
+            yield Figure(length, slide, ratio, "native", *_run(native, given))
         else:
-            yield Figure(length, slide, ratio, "native", _native_count(native, records), None, None)
-        yield Figure(length, slide, ratio, "key", *_run(Sliding(length, slide, changes=True), records))
+            yield Figure(length, slide, ratio, "native", native_count(native, given), None, None)
+        yield Figure(length, slide, ratio, "key", *_run(Sliding(length, slide, changes=True), given))
 
 
 def table(found: list[Figure]) -> str:

@@ -14,6 +14,9 @@ PLUGINS = BENCH / "plugins"
 RESULTS = BENCH / "results.jsonl"
 """Figures of full runs, which docs/performance.md shows."""
 
+PROFILES = BENCH / "profiles"
+"""What ``python -m bench profile`` found, a table per part, which docs/performance.md shows."""
+
 
 def cache() -> Path:
     """Inputs, environments of peers, and folders of runs; may be deleted at any time."""

@@ -4,7 +4,7 @@
 
 py-spy looks at every worker 250 times a second. A sample counts for the first line of ``STAGES`` that names one of its
 functions, from the innermost outwards; its time is its share of the CPU time of the workers per record of the input.
-Prints a table for docs/performance.md.
+Prints the table, and keeps it in ``bench/profiles``; ``python -m bench report`` puts it into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,8 @@ import psutil
 from bench.contestants import Job, ours
 from bench.inputs import ads
 from bench.latency import RATE
+from bench.machine import machine
+from bench.places import PROFILES
 
 STAGES = (
     ("the user's callback", ("process_record", "process_timer")),
@@ -43,6 +46,7 @@ STAGES = (
     ("the loop, but for the above", ("runtime.py", "process.py", "served.py")),
 )
 OTHER = "everything else"
+_REST, _LEAST_SHARE = "stages below 1 %", 0.01
 _START_S = 60.0
 
 
@@ -51,6 +55,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench profile", description=__doc__.splitlines()[0])
     parser.add_argument("part", nargs="?", default="B", choices=("A", "B", "C"))
     parser.add_argument("--records", type=int, default=3_000_000)
+    parser.add_argument("--print", action="store_true", help="to the terminal only")
     parser.add_argument("--seconds", type=int, default=0, help="C: for how long (default 10)")
     given = parser.parse_args()
     seconds = given.seconds or (10 if given.part == "C" else 120)
@@ -59,8 +64,23 @@ def main() -> int:
     if not samples:
         print("no samples: the run ended before it could be looked at; give more --records", file=sys.stderr)
         return 1
-    print(table(staged(samples), cpu_s / records * 1e6))
+    told = table(staged(samples), cpu_s / records * 1e6)
+    print(told)
+    if not given.print:
+        PROFILES.mkdir(exist_ok=True)
+        text = f"{conditions(given.part, records, sum(count for _, count in samples))}\n\n{told}\n"
+        (PROFILES / f"{given.part}.md").write_text(text, encoding="utf-8")
     return 0
+
+
+def conditions(part: str, records: int, samples: int) -> str:
+    """What was looked at, in a sentence."""
+    on = machine()
+    work = {"A": "a tumbling minute per ad", "B": "a Python callback with keyed state", "C": "two stages, strong"}[part]
+    return (
+        f"Part {part}: {work}; {records:,} records of JSON, two workers, {samples:,} samples, "
+        f"{datetime.now(timezone.utc):%Y-%m-%d}; {on['cpu']}, {on['cores']} cores, Python {on['python']}."
+    )
 
 
 def profiled(part: str, records: int, seconds: int, folder: Path) -> tuple[list[tuple[str, int]], float, int]:
@@ -146,9 +166,12 @@ def _stage(frames: list[str]) -> str:
 
 
 def table(found: Counter[str], us_per_record: float) -> str:
-    """As Markdown, the most expensive first."""
+    """As Markdown, the most expensive first. Stages below a hundredth are one row."""
     whole = sum(found.values())
-    rows = [f"| {stage} | {n / whole:.0%} | {n / whole * us_per_record:.2f} |" for stage, n in found.most_common()]
+    shown = Counter({stage: n for stage, n in found.items() if n >= _LEAST_SHARE * whole})
+    if rest := whole - sum(shown.values()):
+        shown[_REST] = rest
+    rows = [f"| {stage} | {n / whole:.0%} | {n / whole * us_per_record:.2f} |" for stage, n in shown.most_common()]
     head = ["| stage | share | µs per record |", "|---|---|---|"]
     return "\n".join([*head, *rows, f"| **all** | | **{us_per_record:.2f}** |"])
 

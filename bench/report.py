@@ -1,7 +1,8 @@
 """``python -m bench report``: the newest campaign of each part, as tables and plots, into docs/performance.md.
 
-The page has a place for each part, between ``<!-- bench:A -->`` and ``<!-- /bench:A -->``; the rest of it is prose, and
-stays. ``--results FILE`` takes another file of figures, ``--print`` writes to the terminal only.
+The page has a place for each part, between ``<!-- bench:A -->`` and ``<!-- /bench:A -->``, and one for each profile,
+``<!-- bench:profile-A -->`` and so on; the rest of it is prose, and stays. ``--results FILE`` takes another file of
+figures, ``--print`` writes to the terminal only.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.figures import Figure, latest_campaign, read
 from bench.parts import PARTS
-from bench.places import HOUSE, RESULTS
+from bench.places import HOUSE, PROFILES, RESULTS
 from bench.plots import bars
 from bench.stats import Spread
-from bench.tables import of_metric, series, table
+from bench.tables import of_metric, panels, series, table
 
 PAGE = HOUSE / "docs" / "performance.md"
 PICTURES = HOUSE / "docs" / "pictures"
@@ -29,33 +31,45 @@ def main() -> int:
     parser.add_argument("--print", action="store_true", help="to the terminal only")
     given = parser.parse_args()
     found = list(read(given.results))
-    if not found:
+    seen = profiles(PROFILES)
+    if not found and not seen:
         print(f"There are no figures in {given.results}; run python -m bench first", file=sys.stderr)
         return 1
     page = PAGE.read_text(encoding="utf-8")
-    for part in PARTS:
-        campaign = latest_campaign(found, part)
-        if not campaign:
-            continue
-        text = section(part, campaign)
-        if given.print:
-            print(f"## {part}\n\n{text}\n")
-            continue
-        page = place(page, part, text + picture(part, campaign))
-    if not given.print:
-        PAGE.write_text(page, encoding="utf-8")
+    campaigns = {part: campaign for part in PARTS if (campaign := latest_campaign(found, part))}
+    texts = {part: section(part, campaign) for part, campaign in campaigns.items()}
+    if given.print:
+        print("\n".join(f"## {name}\n\n{text}\n" for name, text in {**texts, **seen}.items()))
+        return 0
+    for part, campaign in campaigns.items():
+        page = place(page, part, texts[part] + picture(part, campaign))
+    for name, text in seen.items():
+        page = place(page, name, text)
+    PAGE.write_text(page, encoding="utf-8")
     return 0
+
+
+def profiles(folder: Path) -> dict[str, str]:
+    """The tables of ``python -m bench profile``, by the names of their places on the page."""
+    return {f"profile-{path.stem}": path.read_text(encoding="utf-8").strip() for path in sorted(folder.glob("*.md"))}
 
 
 def section(part: str, campaign: list[Figure]) -> str:
     """What was measured on what, and the table."""
-    metrics = [name for name in PARTS[part].metrics if any(name in figure.metrics for figure in campaign)]
-    lines = [conditions(campaign), "", table(series(campaign), metrics, PARTS[part].compared)]
+    first, second = panels(series(campaign), PARTS[part].more)
+    lines = [conditions(campaign), "", table(first, used(PARTS[part].metrics, campaign), PARTS[part].compared)]
+    if second:
+        lines += ["", table(second, used(PARTS[part].more, campaign))]
     beside = PARTS[part].beside
     if beside is not None and (more := beside.table(campaign)):
         lines += ["", more]
     failed = {f"{figure.contestant}: {_first_line(figure.error)}" for figure in campaign if figure.error}
     return "\n".join([*lines, *(["", *(f"- {text}" for text in sorted(failed))] if failed else [])])
+
+
+def used(metrics: Sequence[str], campaign: list[Figure]) -> list[str]:
+    """Those of the metrics that any figure has."""
+    return [name for name in metrics if any(name in figure.metrics for figure in campaign)]
 
 
 def conditions(campaign: list[Figure]) -> str:
@@ -81,7 +95,7 @@ def picture(part: str, campaign: list[Figure]) -> str:
     ]
     drawn = _draw(f"bench_{part.lower()}", f"{part}: {PARTS[part].title.partition(';')[0]}, {metric}", rows)
     beside = PARTS[part].beside
-    if beside is not None:
+    if beside is not None and beside.bars is not None:
         drawn += _draw(f"bench_{part.lower()}_beside", f"{part}: {beside.title}", beside.bars(campaign))
     return drawn
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.figures import Figure
+from bench.paired import ratios
 from bench.stats import Spread, spread
 from bench.tables import cell, title
 
@@ -16,25 +17,9 @@ PAPER = {"p50_ms": 33.7 / 3.6, "p95_ms": 93.8 / 30.0}
 """A stage with exactly-once and strong productions over one without both: median and 95th percentile, in ms."""
 
 
-def ratios(campaign: Sequence[Figure], metric: str, to: str) -> Spread | None:
-    """Strong over the variant ``to``, over the rounds in which both were right; None when there is none."""
-    strong, weak = (_by_run(campaign, variant, metric) for variant in (STRONG, to))
-    found = [strong[run] / weak[run] for run in sorted(strong.keys() & weak.keys()) if weak[run]]
-    return spread(found) if found else None
-
-
-def _by_run(campaign: Sequence[Figure], variant: str, metric: str) -> dict[int, float]:
-    return {
-        figure.run: figure.metrics[metric]
-        for figure in campaign
-        if figure.contestant == "millwheel" and figure.variant == variant
-        if metric in figure.metrics and figure.correct is not False
-    }
-
-
 def table(campaign: Sequence[Figure]) -> str:
     """One row for each weaker guarantee, and the paper's; empty when no round has both."""
-    rows = {to: [ratios(campaign, metric, to) for metric in PAPER] for to in ("at least once", "weak")}
+    rows = {to: [ratios(campaign, metric, STRONG, to) for metric in PAPER] for to in ("at least once", "weak")}
     if not any(found for cells in rows.values() for found in cells):
         return ""
     lines = ["| how many times as long | " + " | ".join(title(name).partition(",")[0] for name in PAPER) + " |"]
@@ -49,7 +34,7 @@ def bars(campaign: Sequence[Figure]) -> list[tuple[str, Spread]]:
     """The rows of its plot: ours against at-least-once, and the paper's; nothing when there is no round with both."""
     rows = []
     for metric, paper in PAPER.items():
-        found = ratios(campaign, metric, "at least once")
+        found = ratios(campaign, metric, STRONG, "at least once")
         if found is not None:
             name = title(metric).partition(",")[0]
             rows += [(f"millwheel, {name}", found), (f"the paper, {name}", spread([paper]))]

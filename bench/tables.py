@@ -10,7 +10,7 @@ from bench.stats import Spread, spread
 Series = dict[tuple[str, str], list[Figure]]
 """By (contestant, variant), in the order in which they first ran."""
 
-UNITS = {"per_s": "/s", "ms": " ms", "s": " s", "mb": " MB", "us": " µs", "rows": ""}
+UNITS = {"ms": "ms", "s": "s", "mb": "MB", "us": "µs", "rows": "rows", "percent": "%"}
 
 
 def series(figures: Iterable[Figure]) -> Series:
@@ -53,7 +53,7 @@ def table(found: Series, metrics: Sequence[str], first: str = "") -> str:
     lines.append("|---" * (len(metrics) + 2 + bool(first)) + "|")
     for (contestant, variant), runs in found.items():
         cells = [f"{contestant}{f', {variant}' if variant else ''}", _runs(runs)]
-        cells += [cell(of_metric(runs, metric)) for metric in metrics]
+        cells += [cell(of_metric(runs, metric)) if _has(runs, metric) else "–" for metric in metrics]
         if first:
             cells.append(_against(found, contestant, variant, first))
         lines.append("| " + " | ".join(cells) + " |")
@@ -61,13 +61,26 @@ def table(found: Series, metrics: Sequence[str], first: str = "") -> str:
 
 
 def title(metric: str) -> str:
-    """``records_per_s`` as ``records/s``, ``p50_ms`` as ``p50, ms``."""
+    """``records_per_s`` as ``records/s``, ``p50_ms`` as ``p50, ms``, ``us_per_record`` as ``µs per record``."""
     if metric.endswith("_per_s"):
         return metric.removesuffix("_per_s").replace("_", " ") + "/s"
-    name, _, unit = metric.rpartition("_")
-    if unit not in UNITS or not name:
+    name, per, each = metric.partition("_per_")
+    what, _, unit = name.rpartition("_")
+    if unit not in UNITS or not (what or per):
         return metric.replace("_", " ")
-    return f"{name.replace('_', ' ')}, {'MB' if unit == 'mb' else 'µs' if unit == 'us' else unit}"
+    return f"{what}{', ' if what else ''}{UNITS[unit]}{per}{each}".replace("_", " ")
+
+
+def panels(found: Series, more: Sequence[str]) -> tuple[Series, Series]:
+    """The series for the table of a part, and those that have metrics of its second table instead."""
+    second = {name: runs for name, runs in found.items() if any(set(more) & set(figure.metrics) for figure in runs)}
+    return {name: runs for name, runs in found.items() if name not in second}, second
+
+
+def _has(runs: Sequence[Figure], metric: str) -> bool:
+    """Whether there should be a figure: a run that was right has none of a metric that is not measured for it."""
+    right = [figure for figure in runs if figure.metrics and figure.correct is not False]
+    return not right or any(metric in figure.metrics for figure in right)
 
 
 def _runs(runs: Sequence[Figure]) -> str:

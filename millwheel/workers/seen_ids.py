@@ -41,6 +41,11 @@ class BucketFilter:
         self._filters: list[tuple[BloomFilter, npt.NDArray[np.uint8], int]] = []
         self._room = 0
 
+    @property
+    def size_bytes(self) -> int:
+        """What the filters take in memory."""
+        return sum(view.nbytes for _, view, _ in self._filters)
+
     def maybe(self, low: _Words, high: _Words) -> npt.NDArray[np.bool_]:
         """True where an id may have been added before."""
         found = np.zeros(len(low), dtype=np.bool_)
@@ -73,7 +78,11 @@ class BucketFilter:
 
 
 class SeenIds:
-    """The ids one shard has applied. ``checked`` counts exact look-ups, ``confirmed`` those that found a duplicate."""
+    """The ids one shard has applied.
+
+    ``asked`` counts the ids that were given, ``doubted`` those of them that the filters could not call new,
+    ``checked`` exact look-ups (one per such id and bucket), ``confirmed`` those that found a duplicate.
+    """
 
     def __init__(self, store: StateStore, overlay: Overlay, horizon_us: int) -> None:
         self._store = store
@@ -82,8 +91,15 @@ class SeenIds:
         self._span_us = max(MIN_SPAN_US, horizon_us // _BUCKETS_PER_HORIZON)
         self._filters: dict[int, BucketFilter] = {}
         self._unfiltered = {number_from8(key[1:9]) for key in _first_of_buckets(store)}
+        self.asked = 0
+        self.doubted = 0
         self.checked = 0
         self.confirmed = 0
+
+    @property
+    def filter_bytes(self) -> int:
+        """What the filters of all buckets take in memory."""
+        return sum(bloom.size_bytes for bloom in self._filters.values())
 
     def fresh(self, batch: Batch) -> list[int]:
         """The places of the records in ``batch`` that were not applied before; marks them as applied."""
@@ -109,6 +125,7 @@ class SeenIds:
 
     def _seen_before(self, marks: list[bytes], digests: list[bytes]) -> set[bytes]:
         """Those of the marks that lie in any bucket: filters first, then the exact set for every "maybe"."""
+        self.asked += len(marks)
         low, high = _words(digests)
         suspects: list[tuple[bytes, bytes]] = []
         for start in self._filters.keys() | self._unfiltered:
@@ -120,6 +137,7 @@ class SeenIds:
             suspects += [(prefix + marks[number], marks[number]) for number in maybe]
         if not suspects:
             return set()
+        self.doubted += len({mark for _, mark in suspects})
         self.checked += len(suspects)
         found = self._overlay.get_many([place for place, _ in suspects])
         known = {mark for (_, mark), value in zip(suspects, found, strict=True) if value is not None}

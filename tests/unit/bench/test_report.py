@@ -1,9 +1,12 @@
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import pytest
 
+from bench.figures import Figure
+from bench.parts import PARTS
 from bench.plots import bars
-from bench.report import place
+from bench.report import PAGE, place, profiles, section
 from bench.stats import spread
 
 
@@ -23,3 +26,39 @@ def test_a_plot_is_an_svg_with_a_bar_for_each_row_in_proportion() -> None:
     svg = ElementTree.fromstring(bars("A & B", [("millwheel", spread([4.0])), ("other <1>", spread([1.0, 2.0, 3.0]))]))
     widths = [float(bar.attrib["width"]) for bar in svg.iter("{http://www.w3.org/2000/svg}rect")][1:]
     assert widths[0] / widths[1] == pytest.approx(2.0, rel=0.01)
+
+
+def figure(part: str, variant: str, metrics: dict[str, float]) -> Figure:
+    return Figure(
+        part=part, contestant="millwheel", variant=variant, run=0, campaign="s", at="2026-01-01", settings={},
+        machine={}, metrics=metrics, correct=True,
+    )  # fmt: skip
+
+
+def test_what_has_other_figures_gets_a_table_of_its_own() -> None:
+    shard = {"ids_per_s": 9.0, "filter_alone_percent": 99.0, "filters_mb_per_million": 2.0}
+    text = section("H", [figure("H", "no ids", {"records_per_s": 5.0}), figure("H", "a shard", shard)])
+    rates, ids = text.split("\n\n")[1:]
+    assert rates.splitlines()[::2] == ["| | runs | records/s |", "| millwheel, no ids | 1 | 5 |"]
+    assert ids.splitlines()[::2] == [
+        "| | runs | ids/s | filter alone, % | filters, MB per million |",
+        "| millwheel, a shard | 1 | 9 | 99 | 2 |",
+    ]
+
+
+def test_the_price_of_strong_exactly_once_stands_below_the_latencies() -> None:
+    text = section("C", [figure("C", name, {"p50_ms": ms}) for name, ms in (("strong", 6.0), ("at least once", 2.0))])
+    assert "| millwheel, strong : at least once | 3 | no result |" in text
+    assert text.endswith("| MillWheel's paper | 9.4 | 3.1 |")
+
+
+def test_profiles_are_told_by_the_names_of_their_places(tmp_path: Path) -> None:
+    (tmp_path / "B.md").write_text("a table\n")
+    assert profiles(tmp_path) == {"profile-B": "a table"}
+    assert profiles(tmp_path / "nowhere") == {}
+
+
+def test_the_page_has_a_place_for_every_part_and_profile() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for name in (*PARTS, "profile-A", "profile-B", "profile-C"):
+        place(page, name, "text")

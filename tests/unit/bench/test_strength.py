@@ -1,7 +1,7 @@
 import pytest
 
 from bench.figures import Figure
-from bench.strength import bars, ratios, table
+from bench.strength import bars, table
 
 
 def figure(run: int, variant: str, p50: float, p95: float, correct: bool = True) -> Figure:
@@ -16,20 +16,6 @@ ROUNDS = [
     figure(1, "strong", 8.0, 8.0), figure(1, "at least once", 2.0, 4.0),
     figure(2, "strong", 3.0, 4.0), figure(2, "at least once", 1.0, 4.0),
 ]  # fmt: skip
-
-
-def test_what_strong_costs_is_a_ratio_within_each_round() -> None:
-    found = ratios(ROUNDS, "p50_ms", "at least once")
-    assert found is not None
-    assert (found.runs, found.median, found.least, found.greatest) == (3, 3.0, 2.0, 4.0)
-
-
-def test_a_round_in_which_one_was_wrong_does_not_count() -> None:
-    spoilt = [*ROUNDS[:4], figure(2, "strong", 300.0, 400.0, correct=False), ROUNDS[5]]
-    found = ratios(spoilt, "p50_ms", "at least once")
-    assert found is not None
-    assert (found.runs, found.greatest) == (2, 4.0)
-    assert ratios(ROUNDS[:1], "p50_ms", "at least once") is None
 
 
 def test_the_papers_ratios_stand_beside_ours() -> None:

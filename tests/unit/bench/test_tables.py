@@ -28,6 +28,7 @@ def test_a_contestant_without_a_right_run_has_no_result() -> None:
 
 def test_numbers_and_titles_are_as_people_write_them() -> None:
     assert [number(value) for value in (0.01234, 12.34, 1234.5, 1_234_567)] == ["0.0123", "12.3", "1,230", "1.23 M"]
-    assert [title(name) for name in ("records_per_s", "p50_ms", "rss_mb", "wrong_rows")] == [
-        "records/s", "p50, ms", "rss, MB", "wrong, rows",
+    names = ("records_per_s", "p50_ms", "rss_mb", "wrong_rows", "us_per_record", "cpu_us_per_record", "share_percent")
+    assert [title(name) for name in names] == [
+        "records/s", "p50, ms", "rss, MB", "wrong, rows", "µs per record", "cpu, µs per record", "share, %",
     ]  # fmt: skip

@@ -116,9 +116,17 @@ def test_what_was_not_committed_is_forgotten_with_the_process(bench: Bench) -> N
 
 def test_a_certainly_new_id_costs_no_look_up(bench: Bench) -> None:
     bench.fresh(*[("k", str(n), 0) for n in range(100)])
-    assert bench.seen.checked == 0
-    bench.fresh(("k", "5", 0))
-    assert (bench.seen.checked, bench.seen.confirmed) == (1, 1)
+    assert (bench.seen.asked, bench.seen.doubted, bench.seen.checked) == (100, 0, 0)
+    bench.fresh(("k", "5", 0), ("k", "new", 0))
+    assert (bench.seen.asked, bench.seen.doubted, bench.seen.checked, bench.seen.confirmed) == (102, 1, 1, 1)
+
+
+def test_filters_take_memory_until_their_bucket_is_dropped(bench: Bench) -> None:
+    assert bench.seen.filter_bytes == 0
+    bench.fresh(("k", "1", 0), ("k", "2", 10 * HORIZON))
+    both = bench.seen.filter_bytes
+    bench.seen.forget_before(9 * HORIZON)
+    assert bench.seen.filter_bytes == both // 2 > 0
 
 
 def test_a_bucket_without_a_filter_is_asked_for_every_id(bench: Bench) -> None:
