@@ -1,7 +1,7 @@
 """How long a failover takes: workers killed and stopped, master and injector killed, while records flow.
 
     python -m bench failover [--kills 20] [--stops 3] [--services 5] [--workers 2] [--spares 0]
-                             [--keys 100000] [--rate 3000] [--folder DIR]
+                             [--standby] [--keys 100000] [--rate 3000] [--folder DIR]
 
 A callback has about 1 kB of state for each of ``--keys`` keys. For a worker: the seconds from the signal until its
 ranges of that computation have visible output from another process, the first of them and the last. For master and
@@ -54,11 +54,12 @@ class Led:
 class View:
     """The cluster as ZooKeeper tells it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, standby: bool) -> None:
         run = read_run(root)
         if run is None:
             raise SystemExit(f"{root} is no root of a run")
         self.session = ZooKeeperCoordination(run.zookeeper, "failover")
+        self.standby = standby
         self.members: dict[str, Member] = {}
         self.leaders: dict[str, Mapping[str, bytes]] = {}
         self.tables: dict[str, RangeTable] = {}
@@ -70,9 +71,11 @@ class View:
     def _workers(self, found: Mapping[str, bytes]) -> None:
         self.members = read_members(found)
 
-    def owners(self) -> list[tuple[str, str]]:
-        """(shard, owner) of everything."""
-        return [(entry.shard, entry.owner) for table in [*self.tables.values()] for entry in table.shards]
+    def owners(self) -> list[tuple[str, str, str]]:
+        """(shard, owner, standby) of everything."""
+        return [
+            (entry.shard, entry.owner, entry.standby) for table in [*self.tables.values()] for entry in table.shards
+        ]
 
     def lost(self, pid: int) -> bool:
         """Whether a process is no member."""
@@ -82,7 +85,8 @@ class View:
         """Everybody is there, and every shard has a living owner and stays with it."""
         entries = [entry for table in [*self.tables.values()] for entry in table.shards]
         served = all(entry.owner in self.members and not entry.next_owner for entry in entries)
-        return len(self.members) == workers and bool(entries) and served
+        followed = not self.standby or all(entry.standby in self.members for entry in self.tables[NODE].shards)
+        return len(self.members) == workers and bool(entries) and served and followed
 
 
 def until(holds: Callable[[], bool], what: str, patience_s: float = _PATIENCE_S) -> None:
@@ -95,7 +99,7 @@ def until(holds: Callable[[], bool], what: str, patience_s: float = _PATIENCE_S)
 
 
 def settled(view: View, workers: int) -> None:
-    """Nothing has moved for a few seconds."""
+    """Nothing has moved for a few seconds, and nobody stands by who has only begun to."""
     since, stood = time.monotonic(), view.owners()
     deadline = since + _PATIENCE_S
     while time.monotonic() - since < _REST_S:
@@ -143,6 +147,7 @@ def start(given: argparse.Namespace, folder: Path) -> subprocess.Popen[bytes]:
     command += ["--workers", str(given.workers), "--root", str(folder / "root")]
     command += ["--spares", str(given.spares)] if given.spares else []
     command += ["--set", f"output={folder / 'out'}", "--set", f"rate={given.rate}"]
+    command += ["--set", f"standby={int(given.standby)}"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HOUSE), str(PLUGINS)]), "BENCH_KEYS": str(given.keys)}
     with (folder / "said.txt").open("wb") as said:
         return subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env=env)
@@ -152,7 +157,7 @@ def measure(given: argparse.Namespace, folder: Path, driver: int) -> list[Struck
     """All blows, one after the other, each when the cluster has come to rest."""
     root, workers, rng = folder / "root", given.workers + given.spares, random.Random(1)
     until(lambda: any((folder / "out").glob("*.jsonl")), "no output")
-    view = View(root)
+    view = View(root, given.standby)
     time.sleep(given.keys / given.rate + 2)
     blows: list[Struck | Led] = []
     signals = [signal.SIGKILL] * given.kills + [signal.SIGSTOP] * given.stops
@@ -202,6 +207,7 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--rate", type=int, default=3_000)
+    parser.add_argument("--standby", action="store_true", help="each shard of the computation is followed")
     parser.add_argument("--folder", default="")
     given = parser.parse_args()
     folder = Path(given.folder or tempfile.mkdtemp(prefix="failover-"))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from millwheel.core.segment import JournalPlace
 from millwheel.core.table import RangeTable
 
 
@@ -76,6 +77,14 @@ class JournalWriter(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Groups of a journal that is being followed, each with its entries, and where to go on."""
+
+    groups: Sequence[Sequence[bytes]]
+    place: JournalPlace | None
+
+
 class Journals(Protocol):
     """All journals of a root."""
 
@@ -89,10 +98,19 @@ class Journals(Protocol):
         can never be. Only after it returns may shards move.
         """
 
-    def read(self, incarnation: str, upto: int) -> Iterator[bytes]:
+    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
         """Entries in order, up to the sealed end ``upto`` (-1: all that is durable now, for a live journal).
+        ``since`` is a place to which :meth:`follow` has come, for a sealed journal.
 
         Raises CorruptionError for damage anywhere but in the torn tail beyond the sealed end.
+        """
+
+    def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
+        """Some of the groups behind ``since`` (None: behind the oldest that is there) of a journal that may be
+        written to, sealed or collected meanwhile; none when nothing new is certain.
+
+        Shows only what the sealed journal will hold, whoever dies and whenever: not the newest group. Raises
+        FencedError or CorruptionError when what lies there was deleted or damaged: then start again from a snapshot.
         """
 
     def incarnations(self) -> Sequence[str]: ...

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Sequence
 from millwheel.adapters.durable import read_whole, write_all
 from millwheel.adapters.files import Files, explained
 from millwheel.adapters.journal_folder import COLLECTED, SEAL, SEALED_END, JournalFolder, SegmentFolder, segment_name
+from millwheel.adapters.journal_following import certain_groups, groups_between
 from millwheel.adapters.journal_reading import load_segment, read_segments, valid_part
 from millwheel.core.segment import (
     PUT_ID_BYTES,
     JournalEnd,
+    JournalPlace,
     SegmentHeader,
     SegmentKind,
     decode_header,
@@ -28,6 +30,7 @@ from millwheel.core.segment import (
     unpack_end,
 )
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError, UnavailableError, invariant
+from millwheel.ports import Followed
 
 
 class AppendForm:
@@ -52,7 +55,7 @@ class AppendForm:
         assert end is not None
         return end.packed()
 
-    def read(self, folder: JournalFolder, upto: int) -> Iterator[list[bytes]]:
+    def read(self, folder: JournalFolder, upto: int, since: JournalPlace | None = None) -> Iterator[list[bytes]]:
         """The entries of each group up to a sealed end; in a live journal, of those that are durable by now."""
         folder = self._on_files(folder)
         end = _published_end(folder)
@@ -61,7 +64,13 @@ class AppendForm:
                 f"{folder.path}/{SEALED_END} says {end}, the range table {unpack_end(upto)}: one of them is of another "
                 "run. Point the pipeline at the root and the ZooKeeper path that belong together"
             )
-        yield from read_segments(folder, end if upto < 0 else unpack_end(upto))
+        if since is not None and upto >= 0:
+            yield from groups_between(folder, since, upto)
+        else:
+            yield from read_segments(folder, end if upto < 0 else unpack_end(upto))
+
+    def follow(self, folder: JournalFolder, since: JournalPlace | None) -> Followed:
+        return certain_groups(self._on_files(folder), since)
 
     def collect(self, folder: JournalFolder) -> None:
         folder = self._on_files(folder)

@@ -13,10 +13,12 @@ from collections.abc import Iterator, Sequence
 
 from millwheel.adapters.files import explained
 from millwheel.adapters.journal_folder import COLLECTED, JournalFolder, segment_name
-from millwheel.adapters.journal_numbers import KEPT_GROUPS, first_group, load, take_end, top_of
+from millwheel.adapters.journal_numbers import KEPT_GROUPS, first_group, load, look, take_end, top_of
 from millwheel.core.segment import (
     PUT_ID_BYTES,
     JournalEnd,
+    JournalPlace,
+    OpenedSegment,
     SegmentHeader,
     SegmentKind,
     decode_entries,
@@ -26,7 +28,11 @@ from millwheel.core.segment import (
     unpack_end,
     valid_prefix,
 )
-from millwheel.errors import InvariantError, MillwheelError, invariant
+from millwheel.errors import CorruptionError, InvariantError, MillwheelError, invariant
+from millwheel.ports import Followed
+
+_AT_ONCE = 1_000
+"""So many groups are followed in one call."""
 
 
 class CreateForm:
@@ -38,21 +44,36 @@ class CreateForm:
     def seal(self, folder: JournalFolder) -> int:
         return JournalEnd(take_end(folder), 0).packed()
 
-    def read(self, folder: JournalFolder, upto: int) -> Iterator[list[bytes]]:
+    def read(self, folder: JournalFolder, upto: int, since: JournalPlace | None = None) -> Iterator[list[bytes]]:
         """The entries of all groups before the seal; of a live journal those that exist now."""
-        top = top_of(folder)
-        end = unpack_end(upto).segment if upto >= 0 else top.newest + 1
-        first = first_group(folder, top, end)
-        if upto >= 0 and first >= end > 1:
-            folder.refuse_gap(end - 1)
+        if since is not None and upto >= 0:
+            first, end = since.group, unpack_end(upto).segment
+            if first > end:
+                raise CorruptionError(f"{folder.path} was followed to group {first}, but it was sealed at {end}")
+        else:
+            top = top_of(folder)
+            end = unpack_end(upto).segment if upto >= 0 else top.newest + 1
+            first = first_group(folder, top, end)
+            if upto >= 0 and first >= end > 1:
+                folder.refuse_gap(end - 1)
         for number in range(first, end):
             data, opened = load(folder, number)
             if opened.header.kind is SegmentKind.SEAL:
                 raise folder.damaged(number, 0, f"it is a seal, but the journal goes on to {end}")
-            prefix = valid_prefix(data, opened)
-            if len(prefix.bodies) != 1 or prefix.end != len(data):
-                raise folder.damaged(number, prefix.end, "its group fails its checksum")
-            yield decode_entries(data, prefix.bodies[0])
+            yield _entries(folder, number, data, opened)
+
+    def follow(self, folder: JournalFolder, since: JournalPlace | None) -> Followed:
+        """A group counts once there is another one behind it: its create has returned, so its name is durable, too."""
+        number = since.group if since is not None else _oldest(folder)
+        groups: list[list[bytes]] = []
+        newest = _group(folder, number)
+        while newest is not None and len(groups) < _AT_ONCE and (after := _group(folder, number + 1)) is not None:
+            groups.append(newest)
+            newest, number = after, number + 1
+        # Every place but the first was that of a group which was there.
+        if newest is None and (number > 1 or top_of(folder).newest) and _group(folder, number) is None:
+            folder.refuse_gap(number)
+        return Followed(groups, JournalPlace(number, 0, number))
 
     def collect(self, folder: JournalFolder) -> None:
         end = top_of(folder).end
@@ -62,6 +83,26 @@ class CreateForm:
         for name in folder.names():
             if name not in (COLLECTED, segment_name(end)):
                 folder.delete(name)
+
+
+def _oldest(folder: JournalFolder) -> int:
+    top = top_of(folder)
+    return first_group(folder, top, top.newest + 1)
+
+
+def _group(folder: JournalFolder, number: int) -> list[bytes] | None:
+    """The entries of a group; None when the number is free, or a seal has it."""
+    found = look(folder, number)
+    if found is None or found[1].header.kind is SegmentKind.SEAL:
+        return None
+    return _entries(folder, number, *found)
+
+
+def _entries(folder: JournalFolder, number: int, data: bytes, opened: OpenedSegment) -> list[bytes]:
+    prefix = valid_prefix(data, opened)
+    if len(prefix.bodies) != 1 or prefix.end != len(data):
+        raise folder.damaged(number, prefix.end, "its group fails its checksum")
+    return decode_entries(data, prefix.bodies[0])
 
 
 class CreateWriter:

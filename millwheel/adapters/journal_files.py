@@ -22,8 +22,9 @@ from millwheel.adapters.journal_append import AppendForm
 from millwheel.adapters.journal_create import CreateForm
 from millwheel.adapters.journal_folder import COLLECTED, JournalFolder, segments_in
 from millwheel.adapters.object_space import ObjectSpace
+from millwheel.core.segment import JournalPlace
 from millwheel.errors import CorruptionError, SetupError
-from millwheel.ports import JournalWriter
+from millwheel.ports import Followed, JournalWriter
 
 SEGMENT_BYTES = 32 << 20
 """A sealer reads the last segment while the shards of the dead wait: about a millisecond for each of its megabytes."""
@@ -52,7 +53,9 @@ class _Form(Protocol):
 
     def seal(self, folder: JournalFolder) -> int: ...
 
-    def read(self, folder: JournalFolder, upto: int) -> Iterator[list[bytes]]: ...
+    def read(self, folder: JournalFolder, upto: int, since: JournalPlace | None) -> Iterator[list[bytes]]: ...
+
+    def follow(self, folder: JournalFolder, since: JournalPlace | None) -> Followed: ...
 
     def collect(self, folder: JournalFolder) -> None: ...
 
@@ -126,11 +129,17 @@ class FileJournals:
             self._space.settle(folder.path)
             return end
 
-    def read(self, incarnation: str, upto: int) -> Iterator[bytes]:
+    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
         """See :class:`millwheel.ports.Journals`. Raises FencedError when the journal was collected meanwhile."""
-        return chain.from_iterable(self._groups(incarnation, upto))
+        return chain.from_iterable(self._groups(incarnation, upto, since))
 
-    def _groups(self, incarnation: str, upto: int) -> Iterator[list[bytes]]:
+    def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
+        """See :class:`millwheel.ports.Journals`."""
+        folder = self._folder(incarnation)
+        with explaining(f"follow the journal {folder.path}"):
+            return self._form.follow(folder, since)
+
+    def _groups(self, incarnation: str, upto: int, since: JournalPlace | None) -> Iterator[list[bytes]]:
         folder = self._folder(incarnation)
         with explaining(f"read the journal {folder.path}"):
             if not self._space.claimed(folder.path):
@@ -139,7 +148,7 @@ class FileJournals:
                     "start the pipeline on a new root and replay its input"
                 )
             if not folder.was_empty():
-                yield from self._form.read(folder, upto)
+                yield from self._form.read(folder, upto, since)
 
     def incarnations(self) -> Sequence[str]:
         """Whoever has a journal, except those that are sealed, collected and gone."""

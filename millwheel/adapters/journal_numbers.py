@@ -88,10 +88,18 @@ def take_end(folder: JournalFolder) -> int:
 
 def load(folder: JournalFolder, number: int) -> tuple[bytes, OpenedSegment]:
     """A number's content. Raises CorruptionError, or FencedError when the journal was collected, if there is none."""
+    found = look(folder, number)
+    if found is None:
+        folder.refuse_gap(number)
+    return found
+
+
+def look(folder: JournalFolder, number: int) -> tuple[bytes, OpenedSegment] | None:
+    """A number's content, None when it is free."""
     try:
         data = folder.space.get(folder.segment_path(number))
     except FileNotFoundError:
-        folder.refuse_gap(number)
+        return None
     return data, _opened(folder, number, data)
 
 
@@ -104,11 +112,8 @@ def first_group(folder: JournalFolder, top: Top, end: int) -> int:
 
 def _kind(folder: JournalFolder, number: int) -> SegmentKind | None:
     """What has a number. None when it is gone: that was a group, which its writer has deleted since."""
-    try:
-        data = folder.space.get(folder.segment_path(number))
-    except FileNotFoundError:
-        return None
-    return _opened(folder, number, data).header.kind
+    found = look(folder, number)
+    return None if found is None else found[1].header.kind
 
 
 def _opened(folder: JournalFolder, number: int, data: bytes) -> OpenedSegment:

@@ -43,8 +43,10 @@ def show(place: str, node: str, console: Console) -> None:
 
 
 def shards_table(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> Table:
-    """One row per shard, in the order of ranges."""
-    table = Table("shard", "first key hash", "last key hash", "owner", "busy", "records/s", box=None, pad_edge=False)
+    """One row per shard, in the order of ranges; with standbys, if there are any."""
+    heads = ("shard", "first key hash", "last key hash", "owner", "busy", "records/s")
+    followed = any(entry.standby for known in tables.values() for entry in known.shards)
+    table = Table(*heads, *(["standby"] if followed else []), box=None, pad_edge=False)
     for known in tables.values():
         for entry in sorted(known.shards, key=lambda entry: entry.range.lo):
             edges = (f"{entry.range.lo:016x}", f"{entry.range.hi - 1:016x}")
@@ -53,7 +55,8 @@ def shards_table(tables: Mapping[str, RangeTable], work: Mapping[str, Work]) -> 
             going += f", to be merged as {entry.merges_as}" if entry.merges_as else ""
             done = work.get(entry.shard)
             figures = (f"{done.busy:.0%}", f"{done.records_per_s:,.0f}") if done is not None else ("", "")
-            table.add_row(entry.shard, *edges, (entry.owner or "nobody") + going, *figures)
+            standby = (entry.standby,) if followed else ()
+            table.add_row(entry.shard, *edges, (entry.owner or "nobody") + going, *figures, *standby)
     return table
 
 

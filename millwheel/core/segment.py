@@ -41,6 +41,8 @@ _OFFSET_BITS = 40
 _END_WORDS = 7
 
 GROUP_HEADER_BYTES = _GROUP.size
+HEADER_BYTES = _HEADER.size + MAX_NAME + _U64.size
+"""No header is longer."""
 
 
 class SegmentKind(IntEnum):
@@ -91,6 +93,16 @@ class JournalEnd:
     def packed(self) -> int:
         """One int that orders as places do, for ``upto`` of the journals port."""
         return self.segment << _OFFSET_BITS | self.offset
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JournalPlace:
+    """A place between two groups of a journal that is being followed: ``group`` comes next, at ``offset`` of
+    ``segment`` (0: at its beginning; there, group 0 stands for whichever is the first)."""
+
+    segment: int
+    offset: int
+    group: int
 
 
 def unpack_end(packed: int) -> JournalEnd:

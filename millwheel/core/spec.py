@@ -216,6 +216,7 @@ class ComputationSpec:
     productions: Productions = Productions.STRONG
     max_attempts: int = 3
     shards: int | None = None
+    standby: int = 0
     where: str = ""
 
 

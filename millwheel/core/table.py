@@ -54,6 +54,7 @@ class ShardEntry:
     ``next_owner`` names the worker a planned move goes to, ``split_at`` the lower edge of the upper half of a planned
     split (0: none), ``merges_as`` the shard that it becomes together with its neighbour of the same plan. For each of
     them the owner stops, commits, and says so. ``parents`` are whence it came, until it has a snapshot of its own.
+    ``standby`` is the worker that follows the owner's commits, "" when nobody does.
     """
 
     shard: str
@@ -65,6 +66,7 @@ class ShardEntry:
     split_at: int = 0
     merges_as: str = ""
     parents: tuple[Parent, ...] = ()
+    standby: str = ""
 
     @property
     def reshaped(self) -> bool:
@@ -77,7 +79,7 @@ class ShardEntry:
 
     def assigned(self, owner: str) -> ShardEntry:
         """The entry under a new owner and the next token (a token is never used twice)."""
-        return replace(self, owner=owner, token=self.token + 1, next_owner="")
+        return replace(self, owner=owner, token=self.token + 1, next_owner="", standby="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ class _Row(msgspec.Struct, omit_defaults=True):
     split_at: str = ""
     merges_as: str = ""
     parents: list[_ParentRow] = []
+    standby: str = ""
 
 
 class _Form(msgspec.Struct, omit_defaults=True):
@@ -176,6 +179,7 @@ def _row(entry: ShardEntry) -> _Row:
         parents=[
             _ParentRow(p.shard, f"{p.range.lo:016x}", f"{p.range.hi:x}", p.token, p.last_commit) for p in entry.parents
         ],
+        standby=entry.standby,
     )
 
 
@@ -194,6 +198,7 @@ def _entry(row: _Row) -> ShardEntry:
         parents=tuple(
             Parent(_checked(p.shard), KeyRange(_edge(p.lo), _edge(p.hi)), p.token, p.last_commit) for p in row.parents
         ),
+        standby=row.standby and _checked(row.standby),
     )
 
 

@@ -108,10 +108,11 @@ def late_text(computation: ComputationSpec) -> str:
 
 
 def guarantee_text(computation: ComputationSpec) -> str:
-    """``exactly once, strong · 8 shards``."""
+    """``exactly once, strong · 8 shards, 1 standby``."""
     delivery = "exactly once" if computation.delivery is Delivery.EXACTLY_ONCE else "at least once"
     shards = "2 shards per worker" if computation.shards is None else f"{computation.shards} shards"
-    return f"{delivery}, {computation.productions.value} · {shards}"
+    standby = f", {computation.standby} standby" if computation.standby else ""
+    return f"{delivery}, {computation.productions.value} · {shards}{standby}"
 
 
 def watermark_text(stream: StreamSpec) -> str:

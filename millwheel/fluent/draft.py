@@ -36,6 +36,7 @@ class Dials:
     productions: str | None = None
     max_attempts: int | None = None
     shards: int | None = None
+    standby: int | None = None
 
     def fields(self) -> dict[str, Any]:
         """Those that were given."""
@@ -44,6 +45,7 @@ class Dials:
             "productions": self.productions,
             "max_attempts": self.max_attempts,
             "shards": self.shards,
+            "standby": self.standby,
         }
         return {name: value for name, value in named.items() if value is not None}
 

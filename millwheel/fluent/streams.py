@@ -6,6 +6,7 @@ What every computation may be told:
 - ``output``: the stream of its results. Default: the name of the computation. Several may have the same output.
 - ``delivery``, ``productions``, ``max_attempts``: the guarantee, see docs/pipeline.md.
 - ``shards``: how many pieces the key space is cut into. Default: two per worker.
+- ``standby``: 1 for a second worker that follows each shard and takes over without replay. Default: 0.
 
 Functions may be named functions, lambdas or nested ones. They must be pure: the same value gives the same result.
 """
@@ -46,12 +47,13 @@ class Flow:
         productions: Productions | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> Stream:
         """Another value for each record: what ``function(value)`` returns.
 
         A dict gives the fields of the new value, each as an expression: ``{"user": "user", "kb": "size / 1000"}``.
         """
-        dials = Dials(delivery, productions, max_attempts, shards)
+        dials = Dials(delivery, productions, max_attempts, shards, standby)
         return self._step("map", function, name, output, dials)
 
     def flat_map(
@@ -64,9 +66,10 @@ class Flow:
         productions: Productions | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> Stream:
         """Any number of values for each record: ``function(value)`` returns a list or another iterable of them."""
-        dials = Dials(delivery, productions, max_attempts, shards)
+        dials = Dials(delivery, productions, max_attempts, shards, standby)
         return self._step("flat_map", function, name, output, dials)
 
     def filter(
@@ -79,9 +82,10 @@ class Flow:
         productions: Productions | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> Stream:
         """Only the records for which ``function(value)``, or an expression such as ``"status < 500"``, is true."""
-        dials = Dials(delivery, productions, max_attempts, shards)
+        dials = Dials(delivery, productions, max_attempts, shards, standby)
         return self._step("filter", function, name, output, dials)
 
     @overload
@@ -97,6 +101,7 @@ class Flow:
         productions: Productions | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> Stream: ...
     @overload
     def process(
@@ -111,6 +116,7 @@ class Flow:
         productions: Productions | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> tuple[Stream, ...]: ...
     def process(
         self,
@@ -124,6 +130,7 @@ class Flow:
         productions: Productions | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> Stream | tuple[Stream, ...]:
         """Runs a class derived from :class:`millwheel.Computation`, with state and timers per key.
 
@@ -146,7 +153,7 @@ class Flow:
         if outputs:
             fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
         self._draft.add_computation(
-            found, self._inputs, {**fields, **Dials(delivery, productions, max_attempts, shards).fields()}
+            found, self._inputs, {**fields, **Dials(delivery, productions, max_attempts, shards, standby).fields()}
         )
         streams = tuple(self._stream(each) for each in outputs)
         return streams[0] if isinstance(output, str) else streams
@@ -161,6 +168,7 @@ class Flow:
         productions: Productions | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> Stream:
         """The first of the records of a key that are equal in the fields ``by`` (none: in everything).
 
@@ -168,7 +176,7 @@ class Flow:
         """
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_deduplicate")
         given = {"within": within, **({"by": list(by)} if by else {})}
-        dials = Dials(delivery, productions, max_attempts, shards)
+        dials = Dials(delivery, productions, max_attempts, shards, standby)
         fields = {"deduplicate": given, "output": output or found, **dials.fields()}
         self._draft.add_computation(found, self._inputs, fields)
         return self._stream(output or found)
@@ -183,6 +191,7 @@ class Flow:
         productions: Productions | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> tuple[Stream, ...]:
         """A stream for each entry: ``errors, rest = hits.branch({"errors": "status >= 500", "rest": "otherwise"})``.
 
@@ -193,7 +202,7 @@ class Flow:
         fields: dict[str, Any] = {"branch": dict(conditions)}
         if match != "first":
             fields["match"] = match
-        dials = Dials(delivery, productions, max_attempts, shards)
+        dials = Dials(delivery, productions, max_attempts, shards, standby)
         self._draft.add_computation(found, self._inputs, {**fields, **dials.fields()})
         return tuple(self._stream(stream) for stream in conditions)
 
@@ -209,6 +218,7 @@ class Flow:
         productions: Productions | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> Stream:
         """Every two records of a key and window, one of each stream, when the window closes.
 
@@ -218,7 +228,7 @@ class Flow:
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_join")
         tree = window_tree(window, lambda thing, what: self._draft.keep(thing, found, what))
         given = {"window": tree, "join": how}
-        dials = Dials(delivery, productions, max_attempts, shards)
+        dials = Dials(delivery, productions, max_attempts, shards, standby)
         fields = {**given, "output": output or found, **dials.fields()}
         self._draft.add_computation(found, (*self._inputs, *other._inputs), fields)
         return self._stream(output or found)
@@ -236,6 +246,7 @@ class Flow:
         productions: Productions | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> Stream:
         """Each record with what ``other`` last said of its key, as ``field`` (default: the name of ``other``).
 
@@ -247,7 +258,7 @@ class Flow:
         given: dict[str, Any] = {"with": other._inputs[0].stream}
         given.update({"as": field} if field else {}, **({"missing": missing} if missing != "keep" else {}))
         given.update({"as_of": as_of} if as_of != "timestamp" else {})
-        dials = Dials(delivery, productions, max_attempts, shards)
+        dials = Dials(delivery, productions, max_attempts, shards, standby)
         fields = {"enrich": given, "output": output or found, **dials.fields()}
         self._draft.add_computation(found, (*self._inputs, *other._inputs), fields)
         return self._stream(output or found)

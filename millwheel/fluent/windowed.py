@@ -60,6 +60,7 @@ class WindowedStream:
         productions: Literal["strong", "weak"] | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> Stream:
         """One record per key and pane, with the fields of the key, ``window_start``, ``window_end`` (µs) and these.
 
@@ -75,7 +76,7 @@ class WindowedStream:
         if where:
             fields["where"] = where
         fields["output"] = output or found
-        dials = Dials(delivery, productions, max_attempts, shards).fields()
+        dials = Dials(delivery, productions, max_attempts, shards, standby).fields()
         parts.draft.add_computation(found, parts.inputs, {**fields, **dials})
         return parts.stream(output or found)
 
@@ -92,6 +93,7 @@ class WindowedStream:
         productions: Literal["strong", "weak"] | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> Stream: ...
     @overload
     def process(
@@ -106,6 +108,7 @@ class WindowedStream:
         productions: Literal["strong", "weak"] | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> tuple[Stream, ...]: ...
     def process(
         self,
@@ -119,6 +122,7 @@ class WindowedStream:
         productions: Literal["strong", "weak"] | None = None,
         max_attempts: int | None = None,
         shards: int | None = None,
+        standby: int | None = None,
     ) -> Stream | tuple[Stream, ...]:
         """Calls ``process_window`` of a class derived from :class:`millwheel.Computation` with the records of a window,
         whenever it speaks. ``output`` and ``options`` are those of :meth:`KeyedStream.process`; records that do not
@@ -135,7 +139,7 @@ class WindowedStream:
         fields.update({"options": options} if options else {}, **({"where": where} if where else {}))
         if outputs:
             fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
-        dials = Dials(delivery, productions, max_attempts, shards).fields()
+        dials = Dials(delivery, productions, max_attempts, shards, standby).fields()
         parts.draft.add_computation(found, parts.inputs, {**fields, **dials})
         streams = tuple(parts.stream(each) for each in outputs)
         return streams[0] if isinstance(output, str) else streams

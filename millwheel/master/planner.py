@@ -30,11 +30,12 @@ def why_fixed(kind: NodeKind) -> str:
 @dataclass(frozen=True, slots=True)
 class NodeDemand:
     """A node of the graph that must be served; ``shards`` is how many it asks for, None for the default. ``fixed`` says
-    why its shards can be neither split nor merged ("": they can be)."""
+    why its shards can be neither split nor merged ("": they can be). ``standby``: each shard is to be followed."""
 
     name: str
     shards: int | None = None
     fixed: str = ""
+    standby: bool = False
 
     def count(self, expected_workers: int) -> int:
         """How many shards the node starts with."""

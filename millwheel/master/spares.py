@@ -10,17 +10,29 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 
-def seated(hosts: Mapping[str, str], burdens: Mapping[str, int], seats: int, struck: Collection[str]) -> set[str]:
+def seated(
+    hosts: Mapping[str, str],
+    burdens: Mapping[str, int],
+    seats: int,
+    struck: Collection[str],
+    following: Mapping[str, int] | None = None,
+) -> set[str]:
     """The workers that serve: at most ``seats`` of those in ``hosts`` (worker to host).
 
     ``burdens`` says how many shards a worker has or is about to get; those with the most come first, so when seats are
     taken away the rest can be emptied and stand by. A free seat goes to a worker on a host that is not ``struck`` (a
-    worker has just died there, so the host may be going down), and then to the one that leaves the spares spread best.
+    worker has just died there, so the host may be going down), then to the one that was ``following`` the most shards
+    that have no owner any more, and then to the one that leaves the spares spread best.
     """
     owning = sorted((name for name in hosts if burdens.get(name)), key=lambda name: (-burdens[name], name))
     serving, idle = owning[:seats], sorted(hosts.keys() - owning)
+    follows = following or {}
+
+    def rank(name: str) -> tuple[bool, int, int, int, str]:
+        return hosts[name] in struck, -follows.get(name, 0), *_spread(hosts, [*serving, name], idle, name), name
+
     while idle and len(serving) < seats:
-        best = min(idle, key=lambda name: (hosts[name] in struck, *_spread(hosts, [*serving, name], idle, name), name))
+        best = min(idle, key=rank)
         idle.remove(best)
         serving.append(best)
     return set(serving)

@@ -44,6 +44,7 @@ from millwheel.master.membership import Membership
 from millwheel.master.moves import WantedMoves, WantedReshapes
 from millwheel.master.planner import Census, Move, NodeDemand, first_table, plan_moves
 from millwheel.master.spares import seated
+from millwheel.master.standbys import chosen, followers
 from millwheel.master.succession import Situation, successor
 
 
@@ -54,7 +55,8 @@ class MasterConfig:
     While nothing is served, shards are given away only once ``expected_workers`` are there, or ``grace_us``
     after the first one came. Balance is looked at ``settle_us`` after the last change of membership, with at
     most ``moves_at_once`` shards on their way; by measured load, too, with ``balance``. With ``spares`` no more than
-    ``expected_workers`` own shards, unless another number of seats is asked for; without, everybody does.
+    ``expected_workers`` own shards, unless another number of seats is asked for; without, everybody does. Standbys are
+    chosen ``standby_settle_us`` after the last change of membership, so that whoever was started again counts.
     """
 
     nodes: tuple[NodeDemand, ...]
@@ -62,6 +64,7 @@ class MasterConfig:
     spares: int = 0
     grace_us: int = 3_000_000
     settle_us: int = 1_000_000
+    standby_settle_us: int = 3_000_000
     moves_at_once: int = 4
     balance: BalanceConfig | None = None
 
@@ -91,6 +94,8 @@ class MasterState:
         self._takers_since_us: int | None = None
         self._balanced = False
         self._seats = config.expected_workers
+        self._followed = {node.name for node in config.nodes if node.standby}
+        self._standbys: dict[tuple[str, str], str] = {}
 
     @property
     def tables(self) -> tuple[RangeTable, ...]:
@@ -118,8 +123,11 @@ class MasterState:
             return []
         self._membership.bury_strangers(self._holdings.mentioned())
         self._forget_old_news()
+        # Chosen for the tables as they stand now: what follows from another event may be about others.
+        self._standbys = {}
         if isinstance(event, Tick):
             self._plan()
+            self._choose_standbys()
         return [
             *self._membership.lines(),
             *self._membership.seals(),
@@ -190,7 +198,8 @@ class MasterState:
         if not self._config.spares:
             return self._membership.takers()
         burdens = Census((), self._holdings.expected().values()).burdens()
-        return seated(self._membership.places(), burdens, self._seats, self._membership.struck())
+        following = followers((entry for _, entry in self._holdings.entries()), self._membership.dead)
+        return seated(self._membership.places(), burdens, self._seats, self._membership.struck(), following)
 
     def _forget_old_news(self) -> None:
         """Drop what stored tables have overtaken, and see since when somebody could take shards."""
@@ -222,6 +231,7 @@ class MasterState:
             moves=self._moves.takers,
             manifest_tokens=self._manifest_tokens,
             reshapes=tuple(self._reshapes.wanted),
+            standbys=self._standbys,
         )
         census = Census(situation.takers, self._holdings.expected().values(), self._membership.hosts)
         for demand in self._config.nodes:
@@ -257,6 +267,13 @@ class MasterState:
         self._moves.plan(moves)
         # A move that somebody asks for later is not taken back: only a change of membership starts this again.
         self._balanced = not moves and not on_their_way
+
+    def _choose_standbys(self) -> None:
+        """Who is to follow the shards that are to be followed, when membership has settled and everything is served."""
+        settled = self._now_us - self._members_since_us >= self._config.standby_settle_us and self._at_rest()
+        if settled and self._followed:
+            tables = [self._holdings.stored[node] for node in sorted(self._followed)]
+            self._standbys = chosen(tables, self._membership.places(), self._serving())
 
     def _plan_by_load(self) -> None:
         """Numbers of shards are even: look at what they do."""

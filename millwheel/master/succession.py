@@ -24,7 +24,7 @@ class Situation:
     ``takers`` may be given shards now. ``dead`` holds the journal ends of those dead that are sealed and None
     for those that are not yet. ``released`` maps (owner, shard, token) to the last commit. ``moves`` maps
     (node, shard) to the wanted next owner, ``reshapes`` are wanted splits and merges. ``manifest_tokens`` says what
-    snapshots have made superfluous.
+    snapshots have made superfluous. ``standbys`` maps (node, shard) to who is to follow it from now on ("": nobody).
     """
 
     takers: Collection[str]
@@ -33,6 +33,7 @@ class Situation:
     moves: Mapping[tuple[str, str], str] = field(default_factory=dict)
     manifest_tokens: Mapping[str, int] = field(default_factory=dict)
     reshapes: Collection[Reshape] = ()
+    standbys: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 def successor(table: RangeTable, now: Situation, census: Census) -> RangeTable:
@@ -69,7 +70,8 @@ def _given(node: str, entry: ShardEntry, now: Situation, census: Census) -> Shar
     """An orphan under its new owner and token, or still an orphan when nobody can take it, or nobody shall."""
     if parked(entry):
         return replace(entry, next_owner="")
-    wanted = entry.next_owner if entry.next_owner in now.takers else census.least(node, _last_owner(entry))
+    known = [name for name in (entry.next_owner, entry.standby) if name in now.takers]
+    wanted = known[0] if known else census.least(node, _last_owner(entry))
     if wanted not in now.takers:
         return replace(entry, next_owner="")
     if wanted != entry.next_owner:
@@ -88,7 +90,10 @@ def _moving(node: str, entry: ShardEntry, now: Situation) -> ShardEntry:
     release is awaited all the same, and whoever is best then takes the shard: perhaps its owner again, under
     a new token.
     """
-    wanted = "" if entry.next_owner or entry.reshaped else now.moves.get((node, entry.shard), "")
+    if entry.next_owner or entry.reshaped:
+        return entry
+    entry = replace(entry, standby=now.standbys.get((node, entry.shard), entry.standby))
+    wanted = now.moves.get((node, entry.shard), "")
     return replace(entry, next_owner=wanted) if wanted in now.takers and wanted != entry.owner else entry
 
 

@@ -43,6 +43,14 @@ class _NoSavepoints:
     def save(self, order: Order, shard: str, standing: Standing, path: str) -> None: ...
 
 
+class _NoFollowers:
+    """Nobody stands by in a pipeline under test."""
+
+    def follow(self, entry: ShardEntry) -> None: ...
+
+    def drop(self, shard: str) -> None: ...
+
+
 class MemoryWorker:
     """A worker and, as ``self``, all of its ports."""
 
@@ -62,7 +70,7 @@ class MemoryWorker:
         self._journal = journals.create(name)
         self._recovering = Recovering(storage.stores(name), snapshots, journals, self._scratch)
         self._publishing = Publishing(snapshots, lambda: None)
-        ports = WorkerPorts(cluster.clock, self, self, self, self, self, self, _NoSavepoints())
+        ports = WorkerPorts(cluster.clock, self, self, self, self, self, self, _NoSavepoints(), _NoFollowers())
         pace = SnapshotPace(cluster.options.snapshot_bytes)
         limits = RuntimeLimits(report_us=0, retry_lane_us=0, load_us=MAX_TIME, snapshots=pace)
         self._runtime = WorkerRuntime(name, cluster.graph, cluster.make_shard, ports, limits)

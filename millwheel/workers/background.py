@@ -17,6 +17,7 @@ from millwheel.core.table import ShardEntry
 from millwheel.errors import ConflictError, UnavailableError
 from millwheel.ports import Coordination, Journals, JournalWriter, Snapshots, StateStores
 from millwheel.workers import events as ev
+from millwheel.workers.following import Standbys
 from millwheel.workers.hangs import Hangs
 from millwheel.workers.recovery import recover
 from millwheel.workers.sink import Publication
@@ -48,20 +49,23 @@ def write_groups(writer: JournalWriter, groups: Sequence[Sequence[bytes]], post:
 
 @dataclass(frozen=True, slots=True)
 class Recovering:
-    """What a recovery reads and where it puts the store."""
+    """What a recovery reads and where it puts the store; ``standbys`` may have it already."""
 
     stores: StateStores
     snapshots: Snapshots
     journals: Journals
     scratch: str
     hangs: Hangs | None = None
+    standbys: Standbys | None = None
 
     def open(self, node: str, entry: ShardEntry, post: Post) -> None:
         """Recover a shard and say how it went."""
         try:
             if self.hangs is not None:
                 self.hangs.learn(node, entry)
-            store = recover(entry, self.stores, self.snapshots, self.journals, self.scratch)
+            store = None if self.standbys is None else self.standbys.take(entry)
+            if store is None:
+                store = recover(entry, self.stores, self.snapshots, self.journals, self.scratch)
         except Exception as ex:  # handed to the loop, which ends the process with its words
             post(ev.RecoveryFailed(entry, node, ex))
         else:
@@ -184,6 +188,36 @@ class RecoveryThread:
                     time.sleep(_VERIFY_PAUSE_S)
             except Exception as ex:  # the loop ends the process with its words
                 self._post(ev.DamageFound(ex))
+
+
+class StandbyThread:
+    """Lets standbys follow, a round each ``pause_s``, and at once when there is something new to follow."""
+
+    def __init__(self, standbys: Standbys, pause_s: float, post: Post) -> None:
+        self._standbys = standbys
+        self._pause_s = pause_s
+        self._post = post
+        self._asked = threading.Event()
+        threading.Thread(target=self._run, name="standbys", daemon=True).start()
+
+    def follow(self, entry: ShardEntry) -> None:
+        self._standbys.follow(entry)
+        self._asked.set()
+
+    def drop(self, shard: str) -> None:
+        self._standbys.drop(shard)
+        self._asked.set()
+
+    def _run(self) -> None:
+        self._asked.wait()  # most workers never stand by
+        while True:
+            self._asked.clear()
+            try:
+                while self._standbys.round():
+                    pass
+            except Exception as ex:  # the loop ends the process with its words
+                self._post(ev.DamageFound(ex))
+            self._asked.wait(self._pause_s)
 
 
 class PublishThread:

@@ -50,6 +50,16 @@ class Recoveries(Protocol):
     def recover(self, node: str, entry: ShardEntry) -> None: ...
 
 
+class Followers(Protocol):
+    """Stores that follow shards of other workers, in the background; a recovery takes what was followed."""
+
+    def follow(self, entry: ShardEntry) -> None:
+        """Follow a shard under this owner. Called again for each new entry of it."""
+
+    def drop(self, shard: str) -> None:
+        """Follow it no longer."""
+
+
 class SnapshotQueue(Protocol):
     """Publishes checkpoints in the background: SnapshotPublished or SnapshotFailed."""
 
@@ -117,3 +127,4 @@ class WorkerPorts:
     reports: Reports
     master: MasterLine
     savepoints: Savepoints
+    followers: Followers

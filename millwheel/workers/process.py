@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from uuid import uuid4
 
 from millwheel.adapters.clock import SteadyClock, SystemClock
@@ -29,7 +30,9 @@ from millwheel.workers.background import (
     RecoveryThread,
     SavepointThread,
     SnapshotThread,
+    StandbyThread,
 )
+from millwheel.workers.following import Following, Standbys
 from millwheel.workers.hangs import Hangs, Notes
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.runtime import RuntimeLimits, WorkerRuntime
@@ -38,6 +41,8 @@ from millwheel.workers.watchdog import Watchdog
 
 _MAX_EVENTS = 2_000
 _SWITCH_INTERVAL_S = 0.0005
+_FOLLOW_S = {True: 0.1, False: 1.0}
+"""How often a standby looks for new commits: where commits are quick, so are looks; elsewhere each costs requests."""
 GC_THRESHOLDS = (50_000, 20, 50)
 """A bundle makes ten thousands of objects that live until its end and hold no cycles: one need not look often."""
 
@@ -77,7 +82,8 @@ class WorkerProcess:
         self._events: queue.SimpleQueue[ev.Event] = queue.SimpleQueue()
         self._injector_address: str | None = None
         self._clock = SteadyClock(SystemClock())
-        self._journal = JournalThread(storage.journals.create(self.incarnation), self._events.put)
+        writer = storage.journals.create(self.incarnation)
+        self._journal = JournalThread(writer, self._events.put)
         self._service = WorkerService(self._events.put)
         self._transport = GrpcTransport(self._events.put, settings.security)
         self._injector = InjectorClient(
@@ -93,7 +99,9 @@ class WorkerProcess:
         hangs = Hangs(storage.notes, limits.hangs)
         assembly.watch(hangs)
         self._watchdog = None if limits.callback_us is None else Watchdog(hangs, limits.callback_us, settings.on_hang)
-        recovering = Recovering(storage.stores, storage.snapshots, storage.journals, scratch, hangs)
+        following = Following(storage.stores, storage.snapshots, storage.journals, scratch, Lock)
+        standbys = Standbys(following)
+        recovering = Recovering(storage.stores, storage.snapshots, storage.journals, scratch, hangs, standbys)
         copying = Copying(storage.savepoints, self._journal.check)
         ports = WorkerPorts(
             clock=self._clock,
@@ -104,6 +112,7 @@ class WorkerProcess:
             reports=self._injector,
             master=MasterReports(self._service),
             savepoints=SavepointThread(copying, Desk(coordination, self.incarnation), scratch, post),
+            followers=StandbyThread(standbys, _FOLLOW_S[writer.quick], post),
         )
         self._runtime = WorkerRuntime(self.incarnation, assembly.graph, assembly.make_shard, ports, RuntimeLimits())
 

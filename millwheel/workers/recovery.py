@@ -3,6 +3,7 @@ from), then the journals of its ancestors."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,13 @@ import msgspec
 
 from millwheel.core.codec import Commit, decode_commit
 from millwheel.core.layout import META, decode_meta
+from millwheel.core.segment import JournalPlace
 from millwheel.core.table import Ancestor, ShardEntry
 from millwheel.errors import CorruptionError, FencedError, UnavailableError
 from millwheel.ports import Journals, Manifest, Snapshots, StateStore, StateStores
 from millwheel.workers.inheriting import Estate, inherit
+
+log = logging.getLogger("millwheel.workers")
 
 _ARRAY_OF_5 = b"\x95"
 _pack = msgspec.msgpack.Encoder().encode
@@ -25,17 +29,36 @@ def recover(
     """An open store with every commit of ``entry``'s lineage, and nothing else.
 
     Raises CorruptionError when a commit is missing or unreadable: recovery never skips. A snapshot that an earlier
-    owner published at its last moment may let journal segments go while they are being read: then recovery starts
+    owner published at its last moment may let journal segments go before they were read: then recovery starts
     again from that snapshot.
     """
+    place = f"{entry.shard}-{entry.token}"
+    while is_behind(
+        entry.shard, last_commit(store := inherited(entry, stores, snapshots, journals, scratch, place)), snapshots
+    ):
+        store.close()
+    return store
+
+
+def inherited(
+    entry: ShardEntry, stores: StateStores, snapshots: Snapshots, journals: Journals, scratch: str, place: str
+) -> StateStore:
+    """An open store, named ``place``, with what ``entry``'s lineage committed, and perhaps what its living owner has in
+    a snapshot. That may also be more than was seen here: see :func:`is_behind`."""
     while True:
         manifest = snapshots.latest(entry.shard)
         try:
-            return _recover_from(manifest, entry, stores, snapshots, journals, scratch)
+            return _recover_from(manifest, entry, stores, snapshots, journals, scratch, place)
         except (CorruptionError, FencedError, UnavailableError):
-            newest = snapshots.latest(entry.shard)
-            if newest == manifest:
+            if snapshots.latest(entry.shard) == manifest:
                 raise
+
+
+def is_behind(shard: str, have: int, snapshots: Snapshots) -> bool:
+    """Whether a snapshot holds more than commit ``have``: then the segments with those commits may have been gone when
+    the journal was read, and nothing else would tell."""
+    newest = snapshots.latest(shard)
+    return newest is not None and newest.last_commit > have
 
 
 def _recover_from(
@@ -45,23 +68,24 @@ def _recover_from(
     snapshots: Snapshots,
     journals: Journals,
     scratch: str,
+    place: str,
 ) -> StateStore:
-    place = f"{entry.shard}-{entry.token}"
     if manifest is not None:
         store = _restored(manifest, place, snapshots, stores, scratch)
     else:
         store = stores.open(place, None)
     try:
         if manifest is None and entry.parents:
-            _inherit(entry, store, snapshots, stores, scratch)
-        have = _last_commit(store)
+            _inherit(entry, store, snapshots, stores, scratch, place)
+        have = restored = last_commit(store)
         # A snapshot made under a token holds all that was committed under older ones: their journals need no reading.
         since = manifest.token if manifest is not None else 0
         for ancestor in (each for each in entry.lineage if each.token >= since):
-            have = _replay(entry.shard, ancestor, journals, store, have)
+            have = replay(entry.shard, ancestor, journals, store, have)
     except BaseException:
         store.close()
         raise
+    log.info("Shard %s is restored to commit %d; %d commits are replayed.", entry.shard, restored, have - restored)
     return store
 
 
@@ -70,7 +94,7 @@ def _restored(manifest: Manifest, place: str, snapshots: Snapshots, stores: Stat
     checkpoint = str(Path(scratch) / f"restore-{place}")
     snapshots.restore(manifest, checkpoint)
     store = stores.open(place, checkpoint)
-    have = _last_commit(store)
+    have = last_commit(store)
     if have != manifest.last_commit:
         store.close()
         raise CorruptionError(
@@ -80,22 +104,24 @@ def _restored(manifest: Manifest, place: str, snapshots: Snapshots, stores: Stat
     return store
 
 
-def _inherit(entry: ShardEntry, store: StateStore, snapshots: Snapshots, stores: StateStores, scratch: str) -> None:
+def _inherit(
+    entry: ShardEntry, store: StateStore, snapshots: Snapshots, stores: StateStores, scratch: str, place: str
+) -> None:
     """Fill the store of a shard that has no snapshot of its own from those of its parents."""
     estates: list[Estate] = []
     try:
         for parent in entry.parents:
-            place = f"{entry.shard}-{entry.token}-from-{parent.shard}"
+            from_parent = f"{place}-from-{parent.shard}"
             manifest = snapshots.latest(parent.shard) if parent.last_commit else None
             if manifest is not None and manifest.last_commit == parent.last_commit:
-                opened = _restored(manifest, place, snapshots, stores, scratch)
+                opened = _restored(manifest, from_parent, snapshots, stores, scratch)
             elif parent.last_commit:
                 raise CorruptionError(
                     f"shard {entry.shard} comes from {parent.shard}, which was released after commit "
                     f"{parent.last_commit}, but its newest snapshot is {manifest}"
                 )
             else:
-                opened = stores.open(place, None)
+                opened = stores.open(from_parent, None)
             estates.append(Estate.of(parent, opened, entry.range))
         inherit(entry, estates, store)
     finally:
@@ -103,17 +129,18 @@ def _inherit(entry: ShardEntry, store: StateStore, snapshots: Snapshots, stores:
             estate.store.close()
 
 
-def _replay(shard: str, ancestor: Ancestor, journals: Journals, store: StateStore, have: int) -> int:
-    for commit in _commits(shard, ancestor, journals):
-        if commit.number <= have:
-            continue
-        if commit.number != have + 1:
-            raise CorruptionError(
-                f"shard {shard}: journal of {ancestor.incarnation} continues with commit {commit.number}, "
-                f"but the shard stands at {have}: {commit.number - have - 1} commits are missing"
-            )
-        store.apply(commit.puts, commit.deletes)
-        have = commit.number
+def replay(
+    shard: str,
+    ancestor: Ancestor,
+    journals: Journals,
+    store: StateStore,
+    have: int,
+    since: JournalPlace | None = None,
+) -> int:
+    """Apply what an ancestor committed after commit ``have``; where the shard stands then. ``since``: how far its
+    journal was followed. Raises CorruptionError when a commit is missing."""
+    for commit in _commits(shard, ancestor, journals, since):
+        have = apply(commit, ancestor.incarnation, store, have)
     if ancestor.last_commit > have:
         raise CorruptionError(
             f"shard {shard}: {ancestor.incarnation} released it after commit {ancestor.last_commit}, "
@@ -122,9 +149,27 @@ def _replay(shard: str, ancestor: Ancestor, journals: Journals, store: StateStor
     return have
 
 
-def _commits(shard: str, ancestor: Ancestor, journals: Journals) -> Iterator[Commit]:
-    prefix = _ARRAY_OF_5 + _pack(shard) + _pack(ancestor.token)
-    for entry in journals.read(ancestor.incarnation, ancestor.sealed_end):
+def apply(commit: Commit, incarnation: str, store: StateStore, have: int) -> int:
+    """Apply the commit that follows commit ``have``, or nothing when it is there; where the store stands then."""
+    if commit.number <= have:
+        return have
+    if commit.number != have + 1:
+        raise CorruptionError(
+            f"shard {commit.shard}: journal of {incarnation} continues with commit {commit.number}, "
+            f"but the shard stands at {have}: {commit.number - have - 1} commits are missing"
+        )
+    store.apply(commit.puts, commit.deletes)
+    return commit.number
+
+
+def commits_prefix(shard: str, token: int) -> bytes:
+    """How the commits of a shard under a token begin."""
+    return _ARRAY_OF_5 + _pack(shard) + _pack(token)
+
+
+def _commits(shard: str, ancestor: Ancestor, journals: Journals, since: JournalPlace | None) -> Iterator[Commit]:
+    prefix = commits_prefix(shard, ancestor.token)
+    for entry in journals.read(ancestor.incarnation, ancestor.sealed_end, since):
         if not entry.startswith(prefix):
             continue
         commit = decode_commit(entry)
@@ -133,6 +178,7 @@ def _commits(shard: str, ancestor: Ancestor, journals: Journals) -> Iterator[Com
         yield commit
 
 
-def _last_commit(store: StateStore) -> int:
+def last_commit(store: StateStore) -> int:
+    """The number of the last commit that a store holds."""
     data = store.get(META)
     return 0 if data is None else decode_meta(data).number

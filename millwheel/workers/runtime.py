@@ -30,6 +30,7 @@ from millwheel.workers.savepoints import SavepointPart
 from millwheel.workers.served import InjectRoute, LocalRoute, Served
 from millwheel.workers.shard import Shard
 from millwheel.workers.snapshots import SnapshotPace, SnapshotPolicy
+from millwheel.workers.standing_by import StandingBy
 
 _LOCAL_HOPS = 4
 """From shard to shard of one worker within a step. More would make steps longer than chains of computations ask for."""
@@ -69,6 +70,7 @@ class WorkerRuntime:
         self._snapshots = SnapshotPolicy(ports.snapshots, ports.journal, limits.snapshots)
         self._savepoints = SavepointPart(ports.savepoints)
         self._commits = CommitGroups(ports.journal, self._snapshots, self._complete)
+        self._standing_by = StandingBy(incarnation, ports.followers)
         self._stopping = False
         self._joined = False
         self._next_report = 0
@@ -272,6 +274,7 @@ class WorkerRuntime:
         self._router.update(table)
         for entry in (*news.buried, *table.shards):
             self._follow(table.computation, entry)
+        self._standing_by.look(table.shards, news.buried)
         self._go_live()
         for served in self._served.values():
             served.shard.outbox.reroute(news.gone, news.fresh, self._router.route)

@@ -53,6 +53,11 @@ class WriteBehindStore:
         self._write()
         self._store.checkpoint(path)
 
+    def written(self) -> StateStore:
+        """The store behind this one, once it has everything."""
+        self._write()
+        return self._store
+
     def close(self) -> None:
         self._store.close()
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from millwheel.core.segment import JournalPlace
 from millwheel.errors import ConflictError, FencedError
-from millwheel.ports import Manifest
+from millwheel.ports import Followed, Manifest
 
 
 class SimStore:
@@ -83,11 +84,20 @@ class SimJournals:
             journal.sealed_end = journal.written
         return journal.sealed_end
 
-    def read(self, incarnation: str, upto: int) -> Iterator[bytes]:
+    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
         journal = self.journals[incarnation]
         for number in sorted(journal.groups):
-            if upto < 0 or number <= upto:
+            if (since is None or number >= since.group) and (upto < 0 or number <= upto):
                 yield from journal.groups[number]
+
+    def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
+        """A group counts once there is another one behind it."""
+        journal = self.journals[incarnation]
+        first = since.group if since is not None else min(journal.groups, default=1)
+        certain = range(first, max(first, journal.written))
+        if any(number not in journal.groups for number in certain):
+            raise FencedError(f"groups of {incarnation} behind {first} were collected")
+        return Followed([journal.groups[number] for number in certain], JournalPlace(certain.stop, 0, certain.stop))
 
     def segments(self, incarnation: str) -> list[int]:
         return sorted(self.journals[incarnation].groups)

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from millwheel.core.orders import Standing
-from millwheel.errors import ConflictError, FencedError, UnavailableError
-from millwheel.ports import Manifest
+from millwheel.core.segment import JournalPlace
+from millwheel.errors import ConflictError, CorruptionError, FencedError, UnavailableError
+from millwheel.ports import Followed, Manifest
 from tests.sim.disk import Trouble
 from tests.sim.kernel import Simulation
 from tests.sim.process import Process
@@ -187,12 +188,27 @@ class ModelJournals:
             journal.sealed_end = journal.written
         return journal.sealed_end
 
-    def read(self, incarnation: str, upto: int) -> Iterator[bytes]:
+    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
         self._wait(100, 4000)
         journal = self._shared.journals[incarnation]
+        first = since.group if since is not None else 0
+        if upto >= 0 and first > upto + 1:
+            raise CorruptionError(f"{incarnation} was followed to {first}, but it was sealed at {upto}")
+        if first and any(number not in journal.groups for number in range(first, upto + 1)):
+            raise FencedError(f"{incarnation}: groups behind {first} were collected")
         for number in sorted(journal.groups):
-            if upto < 0 or number <= upto:
+            if number >= first and (upto < 0 or number <= upto):
                 yield from journal.groups.get(number, [])
+
+    def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
+        """A group counts once there is another one behind it."""
+        self._wait(20, 1000)
+        journal = self._shared.journals[incarnation]
+        first = since.group if since is not None else min(journal.groups, default=1)
+        certain = range(first, max(first, journal.written))
+        if any(number not in journal.groups for number in certain):
+            raise FencedError(f"{incarnation}: groups behind {first} were collected")
+        return Followed([journal.groups[number] for number in certain], JournalPlace(certain.stop, 0, certain.stop))
 
     def incarnations(self) -> Sequence[str]:
         return [name for name, journal in self._shared.journals.items() if journal.groups or journal.sealed_end < 0]

@@ -29,10 +29,10 @@ from millwheel.workers.runtime import WorkerRuntime
 from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.turn import Hold
 from millwheel.workers.upsert import Table, UpsertOperator
-from tests.sim import hang_mutations, range_mutations, savepoint_mutations, worker
+from tests.sim import hang_mutations, range_mutations, savepoint_mutations, standby_mutations, worker
 from tests.sim.mistakes import MUTATIONS, Context, Mutation, mistake, replaced
 
-__all__ = ["MUTATIONS", "Mutation", "hang_mutations", "range_mutations", "savepoint_mutations"]
+__all__ = ["MUTATIONS", "Mutation", "hang_mutations", "range_mutations", "savepoint_mutations", "standby_mutations"]
 
 # --- delivery and commits
 
@@ -235,8 +235,8 @@ def snapshot_before_durable() -> Context:
 def journal_replayed_twice() -> Context:
     """Replay does not skip what the snapshot holds, nor check that commits are contiguous."""
 
-    def wrong(name: str, ancestor: Any, journals: Any, store: Any, have: int) -> int:
-        for commit in recovery._commits(name, ancestor, journals):
+    def wrong(name: str, ancestor: Any, journals: Any, store: Any, have: int, since: Any = None) -> int:
+        for commit in recovery._commits(name, ancestor, journals, since):
             store.apply(commit.puts[: len(commit.puts) // 2], commit.deletes)
             have = commit.number
         data = store.get(META)
@@ -246,7 +246,7 @@ def journal_replayed_twice() -> Context:
             store.apply([(META, encode_meta(meta))], [])
         return have
 
-    return replaced(recovery, "_replay", wrong)
+    return replaced(recovery, "replay", wrong)
 
 
 @mistake(within=40)

@@ -18,6 +18,7 @@ from millwheel.pb import injector_pb2 as pb
 from millwheel.workers import events as ev
 from millwheel.workers.assembly import Assembly
 from millwheel.workers.background import SEAL_CHECK_S, Copying, Desk, Publishing, Recovering, write_groups
+from millwheel.workers.following import Following
 from millwheel.workers.hangs import Hangs
 from millwheel.workers.ports import ShardWork, WorkerPorts
 from millwheel.workers.runtime import WorkerRuntime
@@ -25,6 +26,7 @@ from tests.sim.hanging import WatchdogTask
 from tests.sim.kernel import SECOND, Failure
 from tests.sim.network import Connection
 from tests.sim.process import Lock, Mailbox, Process
+from tests.sim.standbys import StandbyTask, ToldStandbys
 from tests.sim.transport import Transport
 
 if TYPE_CHECKING:
@@ -74,7 +76,9 @@ class SimWorker(Process):
         scratch = world.storage.scratch(self)
         assembly = world.workload.assembly(self.clock)
         hangs = self._watched(assembly)
-        recovering = Recovering(world.storage.stores(self), snapshots, journals, scratch, hangs)
+        stores = world.storage.stores(self)
+        standbys = ToldStandbys(self, Following(stores, snapshots, journals, scratch, lambda: Lock(self)))
+        recovering = Recovering(stores, snapshots, journals, scratch, hangs, standbys)
         ports = WorkerPorts(
             clock=self.steady,
             transport=self.transport,
@@ -84,6 +88,7 @@ class SimWorker(Process):
             reports=InjectorLine(self),
             master=MasterLine(self),
             savepoints=SavepointTask(self, journal.check, scratch),
+            followers=StandbyTask(self, standbys),
         )
 
         def make_shard(*parts: Any) -> Any:

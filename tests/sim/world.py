@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+from millwheel.core.graph import NodeKind
 from millwheel.core.table import RangeTable
 from millwheel.core.times import MAX_TIME
 from millwheel.errors import CorruptionError
@@ -41,6 +42,7 @@ class Shape:
     snapshot_us: int
     shards: int
     spares: int = 0
+    standby: bool = False
 
     @staticmethod
     def drawn(sim: Simulation, seed: int) -> Shape:
@@ -54,6 +56,7 @@ class Shape:
             snapshot_us=rng.choice([100_000, SECOND, 10 * SECOND]),
             shards=rng.randint(1, 2),
             spares=random.Random(f"spares of {seed}").choice([0, 0, 1, 2]),
+            standby=random.Random(f"standbys of {seed}").choice([False, True]),
         )
 
 
@@ -147,7 +150,12 @@ class World:
 
     def master_config(self) -> MasterConfig:
         demands = tuple(
-            NodeDemand(name, self.shape.shards * self.shape.workers, why_fixed(node.kind))
+            NodeDemand(
+                name,
+                self.shape.shards * self.shape.workers,
+                why_fixed(node.kind),
+                self.shape.standby and node.kind is NodeKind.COMPUTATION,
+            )
             for name, node in self.graph.nodes.items()
         )
         balance = BalanceConfig(steady=1, look_us=100_000, rest_us=200_000) if self.shape.shards > 1 else None
@@ -157,6 +165,7 @@ class World:
             spares=self.shape.spares,
             grace_us=SECOND // 2,
             settle_us=300_000,
+            standby_settle_us=300_000,
             balance=balance,
         )
 

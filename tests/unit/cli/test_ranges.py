@@ -48,3 +48,15 @@ def test_what_cannot_be_asked_is_refused_before_anybody_is_asked(tmp_path: Path)
         merge(str(tmp_path), "n-0", "m-1", CONSOLE)
     with pytest.raises(SetupError, match="not the root of a run"):
         scale(str(tmp_path), 3, 1, CONSOLE)
+
+
+def test_standbys_are_shown_when_there_are_any() -> None:
+    lower, upper = tile(2)
+    alone, followed = ShardEntry("n-0", lower, "w1", 1), ShardEntry("n-1", upper, "w2", 1, standby="w1")
+    said = io.StringIO()
+    console = Console(file=said, width=200)
+    console.print(shards_table({"n": RangeTable("n", (alone, followed))}, {}))
+    head, first, second = [line.split() for line in said.getvalue().splitlines()]
+    assert head[-1] == "standby"
+    assert (first[-1], second[-1]) == ("w1", "w1")
+    assert len(second) == len(first) + 1

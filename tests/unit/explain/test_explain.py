@@ -30,7 +30,7 @@ streams:
   payments: {source: {injection: {}}, timestamp: ts, watermark: {max_delay: 30s, idle_after: never}}
   clicks: {source: {generator: {rate: 500, keys: 100}}}
 computations:
-  good: {input: clicks, filter: "value > 3", map: {user: key, n: value}, output: good, shards: 8}
+  good: {input: clicks, filter: "value > 3", map: {user: key, n: value}, output: good, shards: 8, standby: 1}
   match: {input: {orders: {key: order}, payments: {key: [a, b]}}, callback: "codes:Match", output: [paid, unpaid]}
   sessions:
     input: {good: {key: user}, paid: {key: user}}
@@ -95,7 +95,7 @@ def test_boxes_say_what_they_do(shop: Picture) -> None:
     assert shop.box("source.payments").lines[-1] == "watermark 30s behind the newest, never idle"
     assert shop.box("source.clicks").lines[-1] == "watermark in order"
     assert shop.box("good").lines == ("filter value > 3", "map {user: key, n: value}")
-    assert shop.box("good").note == "exactly once, strong · 8 shards"
+    assert shop.box("good").note == "exactly once, strong · 8 shards, 1 standby"
     assert shop.box("retry").note == "at least once, weak · 2 shards per worker"
     assert shop.box("sessions").lines == (
         "sessions, gap 30m",

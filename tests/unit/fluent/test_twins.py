@@ -40,6 +40,7 @@ computations:
     branch: {big: kb > 9, rest: otherwise}
     match: all
     shards: 2
+    standby: 1
   once:
     input: {big: {key: path}}
     deduplicate: {within: 10m, by: [path, kb]}
@@ -134,7 +135,7 @@ sent = p.read("sent", InjectionSource(), timestamp="ts")
 p.stream("slim", fields={"path": str, "kb": "float"})
 slim = hits.key_by("path", "size").map({"path": "path", "kb": "size / 1000"}, output="slim", shards=4)
 wide = slim.filter("kb > 2", output="wide")
-big, rest = wide.branch({"big": "kb > 9", "rest": "otherwise"}, match="all", name="sort", shards=2)
+big, rest = wide.branch({"big": "kb > 9", "rest": "otherwise"}, match="all", name="sort", shards=2, standby=1)
 once = big.key_by("path").deduplicate("path", "kb", within="10m", name="once")
 both = big.key_by("path").join(rest.key_by("path"), Sessions("5m"), how="outer", name="both")
 priced = big.key_by("path").enrich(once.key_by("path"), field="price", missing="drop", as_of="arrival", name="priced")

@@ -54,10 +54,10 @@ def test_outputs_are_none_one_or_several(callback: Any) -> None:
 def test_the_dials(callback: Any) -> None:
     plain = callback()
     assert (plain.delivery, plain.productions) == (Delivery.EXACTLY_ONCE, Productions.STRONG)
-    assert (plain.max_attempts, plain.shards) == (3, None)
-    given = callback(delivery="at_least_once", productions="weak", max_attempts="5", shards="8")
+    assert (plain.max_attempts, plain.shards, plain.standby) == (3, None, 0)
+    given = callback(delivery="at_least_once", productions="weak", max_attempts="5", shards="8", standby="1")
     assert (given.delivery, given.productions) == (Delivery.AT_LEAST_ONCE, Productions.WEAK)
-    assert (given.max_attempts, given.shards) == (5, 8)
+    assert (given.max_attempts, given.shards, given.standby) == (5, 8, 1)
 
 
 def test_options_reach_the_constructor(callback: Any) -> None:
@@ -119,6 +119,7 @@ def test_the_stream_of_late_records_can_be_consumed(check: Any) -> None:
         ({"productions": "week"}, "did you mean 'weak'?"),
         ({"max_attempts": "0"}, "must be a whole number from 1 to 1000, not 0"),
         ({"shards": "'8'"}, "must be a whole number from 1 to 4096, not '8'"),
+        ({"standby": "2"}, "must be a whole number from 0 to 1, not 2"),
         ({"shards": "true"}, "must be a whole number"),
     ],
 )

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from millwheel.core.codec import Commit, encode_commit
-from millwheel.core.layout import META, Meta, encode_meta
+from millwheel.core.layout import META, Meta, decode_meta, encode_meta
 from millwheel.core.ranges import tile
+from millwheel.core.segment import JournalPlace
 from millwheel.core.table import Ancestor, ShardEntry
 from millwheel.errors import CorruptionError, FencedError, UnavailableError
 from millwheel.ports import Manifest
@@ -165,12 +166,12 @@ class Collecting(SimJournals):
         self.error = error
         self.reads = 0
 
-    def read(self, incarnation: str, upto: int) -> Iterator[bytes]:
+    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
         self.reads += 1
         if self.reads == 1:
             self.storage.snapshot(2, 1)
             raise self.error
-        return super().read(incarnation, upto)
+        return super().read(incarnation, upto, since)
 
 
 @pytest.mark.parametrize("error", [CorruptionError("segment 1 is missing"), FencedError("w1")])
@@ -196,11 +197,29 @@ def test_recovery_begins_again_when_a_newer_snapshot_made_the_older_one_go(stora
     assert b"k3" in storage.recover(sealed("w1", 1, 1)).data
 
 
+def test_recovery_begins_again_when_segments_went_and_nothing_else_tells(storage: Storage) -> None:
+    class Quiet(SimJournals):
+        """Before it is read, the former owner publishes its newest commit and deletes the segment with it."""
+
+        def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
+            if storage.journals.segments(incarnation):
+                storage.snapshot(2, 1)
+                for segment in self.segments(incarnation):
+                    self.delete_segment(incarnation, segment)
+            return super().read(incarnation, upto, since)
+
+    storage.journals = Quiet()
+    storage.snapshot(1, 1)
+    storage.commits("w1", 1, 2)
+    store = storage.recover(sealed("w1", 1, 1))
+    assert decode_meta(store.data[META]).number == 2
+
+
 def test_damage_is_not_tried_again_and_again(storage: Storage) -> None:
     tries = 0
 
     class Damaged(SimJournals):
-        def read(self, incarnation: str, upto: int) -> Iterator[bytes]:
+        def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
             nonlocal tries
             tries += 1
             raise CorruptionError("bad checksum")

@@ -1,0 +1,90 @@
+"""Deliberate mistakes of standbys, which follow the journals of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from millwheel.adapters import journal_append, journal_following
+from millwheel.core.segment import JournalPlace, decode_entries
+from millwheel.errors import CorruptionError, FencedError
+from millwheel.ports import Followed
+from millwheel.workers import following
+from millwheel.workers.following import Standbys
+from tests.sim.mistakes import Context, mistake, replaced
+from tests.sim.model_storage import ModelJournals
+
+
+@mistake(within=10, faults="false-alarm")
+def newest_group_believed() -> Context:
+    """A follower applies each group as soon as it can be read, also one that lies behind the sealed end."""
+
+    def certain(since: JournalPlace, data: bytes, opened: Any, prefix: Any) -> Followed:
+        groups = [decode_entries(data, body) for body in prefix.bodies]
+        return Followed(groups, JournalPlace(since.segment, since.offset + prefix.end, prefix.next_group))
+
+    def rest(folder: Any, since: JournalPlace, upto: int) -> Iterator[list[bytes]]:
+        try:
+            yield from between(folder, since, upto)
+        except CorruptionError:
+            return
+
+    def follow(self: Any, incarnation: str, since: JournalPlace | None) -> Followed:
+        self._wait(20, 1000)
+        journal = self._shared.journals[incarnation]
+        first = since.group if since is not None else min(journal.groups, default=1)
+        found = range(first, journal.written + 1)
+        if any(number not in journal.groups for number in found):
+            raise FencedError(f"{incarnation}: groups behind {first} were collected")
+        return Followed([journal.groups[number] for number in found], JournalPlace(found.stop, 0, found.stop))
+
+    def read(self: Any, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
+        beyond = since is not None and since.group > upto >= 0
+        return iter(()) if beyond else right(self, incarnation, upto, since)
+
+    between, right = journal_following.groups_between, ModelJournals.read
+
+    @contextmanager
+    def all_of_it() -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(replaced(journal_following, "_without_newest", certain))
+            stack.enter_context(replaced(journal_append, "groups_between", rest))
+            stack.enter_context(replaced(ModelJournals, "follow", follow))
+            stack.enter_context(replaced(ModelJournals, "read", read))
+            yield
+
+    return all_of_it()
+
+
+@mistake(within=60, faults="kill zombie cut")
+def follower_skips_a_gap() -> Context:
+    """When segments were deleted before they were followed, a follower goes on with those that are left."""
+
+    def advance(self: Standbys, owner: str, followers: Any) -> bool:
+        try:
+            found = self._parts.journals.follow(owner, self._places.get(owner))
+        except (CorruptionError, FencedError):
+            found = Followed([], None)
+        self._places[owner] = found.place
+        for follower in followers:
+            following._apply(follower, [entry for group in found.groups for entry in group], found.place)
+        return False
+
+    def apply(commit: Any, incarnation: str, store: Any, have: int) -> int:
+        if commit.number > have:
+            store.apply(commit.puts, commit.deletes)
+        return max(have, commit.number)
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with replaced(Standbys, "_advance", advance), replaced(following, "apply", apply):
+            yield
+
+    return both()
+
+
+@mistake(within=10, faults="kill kill-in-a-call")
+def rest_of_the_journal_not_read() -> Context:
+    """A takeover ends with what was followed."""
+    return replaced(Standbys, "_rest", lambda self, follower, ancestor: follower.have)

@@ -1,0 +1,79 @@
+"""Spares and standbys in real processes: one that owns nothing follows a worker that is killed, and is followed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.slow.runs import Run
+from tests.slow.test_ranges import CALLBACK, PIPELINE, Tool, rows
+
+pytestmark = pytest.mark.slow
+
+RECORDS = 18_000
+ENDS = PIPELINE.replace("rate: 2000, keys: 40", f"rate: 2500, count: {RECORDS}, keys: 40")
+FOLLOWED = ENDS.replace("output: numbered", "output: numbered\n    standby: 1").replace(
+    "output: totals", "output: totals\n    standby: 1"
+)
+
+
+def start(folder: Path, pipeline: str) -> Run:
+    (folder / "ranges.yaml").write_text(pipeline)
+    (folder / "counting.py").write_text(CALLBACK)
+    run = Run(folder / "ranges.yaml", folder, {"out": str(folder / "out")}, more=("--spares", "1")).start()
+    return run.until_reading()
+
+
+def kill(run: Run, slot: str) -> None:
+    (process,) = [
+        each for each in run.processes("millwheel.workers") if f"--slot {slot[1:]} " in " ".join(each.cmdline())
+    ]
+    process.kill()
+
+
+def check_results(run: Run) -> None:
+    """The input ends; each record was numbered once and counted once."""
+    run.wait(60)
+    assert run.code == 0, run.said
+    numbered = Counter((row["key"], row["number"]) for row in rows(run.folder / "out" / "numbered"))
+    assert len(numbered) == sum(numbered.values()) == RECORDS
+    assert sum(row["records"] for row in rows(run.folder / "out" / "totals")) == RECORDS
+
+
+def test_a_spare_gets_what_a_killed_worker_had_and_nothing_moves_back(tmp_path: Path) -> None:
+    run = start(tmp_path, ENDS)
+    tool = Tool(run)
+    for _ in range(2):
+        serving = tool.owners("")
+        assert len(serving) == 2
+        (spare,) = {"w0", "w1", "w2"} - serving
+        victim, other = sorted(serving)
+        tool.until("all three are there", lambda: len(run.processes("millwheel.workers")) == 3)
+        kill(run, victim)
+        tool.until("the spare follows", lambda other=other, spare=spare: tool.owners("") == {other, spare})  # type: ignore[misc]
+    check_results(run)
+
+
+def test_a_standby_takes_over_what_a_killed_worker_had_without_replay(tmp_path: Path) -> None:
+    run = start(tmp_path, FOLLOWED)
+    tool = Tool(run)
+    serving = tool.owners("")
+    (spare,) = {"w0", "w1", "w2"} - serving
+    victim, other = sorted(serving)
+    log = run.root / "logs" / f"worker-{spare[1:]}.log"
+    lost = {row[0] for node in ("counting", "totals") for row in tool.shards(node) if row[3].startswith(victim)}
+    assert lost
+
+    def said(pattern: str) -> dict[str, str]:
+        """What the spare's log says of each shard."""
+        return dict(re.findall(pattern, log.read_text()))
+
+    tool.until("all are followed", lambda: lost <= said(r"Shard (\S+) of (\S+) is followed").keys())
+    kill(run, victim)
+    tool.until("the spare follows", lambda: tool.owners("") == {other, spare})
+    check_results(run)
+    assert said(r"Shard (\S+) is taken over by its standby at commit (\d+)").keys() == lost
+    assert not lost & said(r"Shard (\S+) is restored to commit (\d+); [1-9]\d* commits are replayed").keys()
