@@ -85,18 +85,8 @@ class Followed:
     place: JournalPlace | None
 
 
-class Journals(Protocol):
-    """All journals of a root."""
-
-    def create(self, incarnation: str) -> JournalWriter:
-        """The writer of a new incarnation. Raises FencedError if that name was ever used or sealed."""
-
-    def seal(self, incarnation: str) -> int:
-        """Close a journal for ever and return its valid length (opaque to callers, comparable to ``upto``).
-
-        Idempotent: every caller gets the same number. Works for a journal that was never created, which then
-        can never be. Only after it returns may shards move.
-        """
+class JournalsRead(Protocol):
+    """What recoveries and standbys need of journals."""
 
     def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
         """Entries in order, up to the sealed end ``upto`` (-1: all that is durable now, for a live journal).
@@ -111,6 +101,20 @@ class Journals(Protocol):
 
         Shows only what the sealed journal will hold, whoever dies and whenever: not the newest group. Raises
         FencedError or CorruptionError when what lies there was deleted or damaged: then start again from a snapshot.
+        """
+
+
+class Journals(JournalsRead, Protocol):
+    """All journals of a root."""
+
+    def create(self, incarnation: str) -> JournalWriter:
+        """The writer of a new incarnation. Raises FencedError if that name was ever used or sealed."""
+
+    def seal(self, incarnation: str) -> int:
+        """Close a journal for ever and return its valid length (opaque to callers, comparable to ``upto``).
+
+        Idempotent: every caller gets the same number. Works for a journal that was never created, which then
+        can never be. Only after it returns may shards move.
         """
 
     def incarnations(self) -> Sequence[str]: ...

@@ -19,6 +19,7 @@ from millwheel.ports import Coordination, Journals, JournalWriter, Snapshots, St
 from millwheel.workers import events as ev
 from millwheel.workers.following import Standbys
 from millwheel.workers.hangs import Hangs
+from millwheel.workers.journal_reads import ReadOnce
 from millwheel.workers.recovery import recover
 from millwheel.workers.sink import Publication
 
@@ -49,7 +50,7 @@ def write_groups(writer: JournalWriter, groups: Sequence[Sequence[bytes]], post:
 
 @dataclass(frozen=True, slots=True)
 class Recovering:
-    """What a recovery reads and where it puts the store; ``standbys`` may have it already."""
+    """What a recovery reads and where it puts the store; ``standbys`` may have it already, ``reads`` what it reads."""
 
     stores: StateStores
     snapshots: Snapshots
@@ -57,6 +58,7 @@ class Recovering:
     scratch: str
     hangs: Hangs | None = None
     standbys: Standbys | None = None
+    reads: ReadOnce | None = None
 
     def open(self, node: str, entry: ShardEntry, post: Post) -> None:
         """Recover a shard and say how it went."""
@@ -65,11 +67,16 @@ class Recovering:
                 self.hangs.learn(node, entry)
             store = None if self.standbys is None else self.standbys.take(entry)
             if store is None:
-                store = recover(entry, self.stores, self.snapshots, self.journals, self.scratch)
+                store = recover(entry, self.stores, self.snapshots, self.reads or self.journals, self.scratch)
         except Exception as ex:  # handed to the loop, which ends the process with its words
             post(ev.RecoveryFailed(entry, node, ex))
         else:
             post(ev.ShardRecovered(entry, node, store))
+
+    def rest(self) -> None:
+        """Nothing more is to be recovered at the moment."""
+        if self.reads is not None:
+            self.reads.forget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +184,8 @@ class RecoveryThread:
         while True:
             node, entry = self._queue.get()
             self._recovering.open(node, entry, self._post)
+            if self._queue.empty():
+                self._recovering.rest()
             self._opened.put(None)
 
     def _verify(self) -> None:

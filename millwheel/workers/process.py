@@ -34,6 +34,7 @@ from millwheel.workers.background import (
 )
 from millwheel.workers.following import Following, Standbys
 from millwheel.workers.hangs import Hangs, Notes
+from millwheel.workers.journal_reads import ReadOnce
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.runtime import RuntimeLimits, WorkerRuntime
 from millwheel.workers.server import GrpcTransport, MasterReports, WorkerService, serve
@@ -101,7 +102,8 @@ class WorkerProcess:
         self._watchdog = None if limits.callback_us is None else Watchdog(hangs, limits.callback_us, settings.on_hang)
         following = Following(storage.stores, storage.snapshots, storage.journals, scratch, Lock)
         standbys = Standbys(following)
-        recovering = Recovering(storage.stores, storage.snapshots, storage.journals, scratch, hangs, standbys)
+        reads = ReadOnce(storage.journals, Lock())
+        recovering = Recovering(storage.stores, storage.snapshots, storage.journals, scratch, hangs, standbys, reads)
         copying = Copying(storage.savepoints, self._journal.check)
         ports = WorkerPorts(
             clock=self._clock,

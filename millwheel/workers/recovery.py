@@ -14,8 +14,9 @@ from millwheel.core.layout import META, decode_meta
 from millwheel.core.segment import JournalPlace
 from millwheel.core.table import Ancestor, ShardEntry
 from millwheel.errors import CorruptionError, FencedError, UnavailableError
-from millwheel.ports import Journals, Manifest, Snapshots, StateStore, StateStores
+from millwheel.ports import JournalsRead, Manifest, Snapshots, StateStore, StateStores
 from millwheel.workers.inheriting import Estate, inherit
+from millwheel.workers.write_behind import WriteBehindStore
 
 log = logging.getLogger("millwheel.workers")
 
@@ -24,7 +25,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 def recover(
-    entry: ShardEntry, stores: StateStores, snapshots: Snapshots, journals: Journals, scratch: str
+    entry: ShardEntry, stores: StateStores, snapshots: Snapshots, journals: JournalsRead, scratch: str
 ) -> StateStore:
     """An open store with every commit of ``entry``'s lineage, and nothing else.
 
@@ -41,7 +42,7 @@ def recover(
 
 
 def inherited(
-    entry: ShardEntry, stores: StateStores, snapshots: Snapshots, journals: Journals, scratch: str, place: str
+    entry: ShardEntry, stores: StateStores, snapshots: Snapshots, journals: JournalsRead, scratch: str, place: str
 ) -> StateStore:
     """An open store, named ``place``, with what ``entry``'s lineage committed, and perhaps what its living owner has in
     a snapshot. That may also be more than was seen here: see :func:`is_behind`."""
@@ -66,7 +67,7 @@ def _recover_from(
     entry: ShardEntry,
     stores: StateStores,
     snapshots: Snapshots,
-    journals: Journals,
+    journals: JournalsRead,
     scratch: str,
     place: str,
 ) -> StateStore:
@@ -78,10 +79,12 @@ def _recover_from(
         if manifest is None and entry.parents:
             _inherit(entry, store, snapshots, stores, scratch, place)
         have = restored = last_commit(store)
+        replayed = WriteBehindStore(store)  # one write for many commits: most of them write some places again
         # A snapshot made under a token holds all that was committed under older ones: their journals need no reading.
         since = manifest.token if manifest is not None else 0
         for ancestor in (each for each in entry.lineage if each.token >= since):
-            have = replay(entry.shard, ancestor, journals, store, have)
+            have = replay(entry.shard, ancestor, journals, replayed, have)
+        replayed.written()
     except BaseException:
         store.close()
         raise
@@ -132,7 +135,7 @@ def _inherit(
 def replay(
     shard: str,
     ancestor: Ancestor,
-    journals: Journals,
+    journals: JournalsRead,
     store: StateStore,
     have: int,
     since: JournalPlace | None = None,
@@ -167,7 +170,7 @@ def commits_prefix(shard: str, token: int) -> bytes:
     return _ARRAY_OF_5 + _pack(shard) + _pack(token)
 
 
-def _commits(shard: str, ancestor: Ancestor, journals: Journals, since: JournalPlace | None) -> Iterator[Commit]:
+def _commits(shard: str, ancestor: Ancestor, journals: JournalsRead, since: JournalPlace | None) -> Iterator[Commit]:
     prefix = commits_prefix(shard, ancestor.token)
     for entry in journals.read(ancestor.incarnation, ancestor.sealed_end, since):
         if not entry.startswith(prefix):

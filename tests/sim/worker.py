@@ -20,6 +20,7 @@ from millwheel.workers.assembly import Assembly
 from millwheel.workers.background import SEAL_CHECK_S, Copying, Desk, Publishing, Recovering, write_groups
 from millwheel.workers.following import Following
 from millwheel.workers.hangs import Hangs
+from millwheel.workers.journal_reads import ReadOnce
 from millwheel.workers.ports import ShardWork, WorkerPorts
 from millwheel.workers.runtime import WorkerRuntime
 from tests.sim.hanging import WatchdogTask
@@ -78,7 +79,8 @@ class SimWorker(Process):
         hangs = self._watched(assembly)
         stores = world.storage.stores(self)
         standbys = ToldStandbys(self, Following(stores, snapshots, journals, scratch, lambda: Lock(self)))
-        recovering = Recovering(stores, snapshots, journals, scratch, hangs, standbys)
+        reads = ReadOnce(journals, Lock(self))
+        recovering = Recovering(stores, snapshots, journals, scratch, hangs, standbys, reads)
         ports = WorkerPorts(
             clock=self.steady,
             transport=self.transport,
@@ -201,6 +203,8 @@ class RecoveryTask:
             node, entry = queue.get()
             self._worker.sleep(self._worker.sim.delay(100, 5_000))
             self._recovering.open(node, entry, self._post)
+            if not len(queue):
+                self._recovering.rest()
 
     def _post(self, event: ev.Event) -> None:
         worker = self._worker

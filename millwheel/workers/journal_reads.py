@@ -1,0 +1,49 @@
+"""The journal of a dead worker is read once for all of its shards that are recovered here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from itertools import chain
+
+from millwheel.core.segment import JournalPlace
+from millwheel.ports import Followed, JournalsRead
+
+_AT_MOST_BYTES = 128 << 20
+
+
+class ReadOnce:
+    """What recoveries need of :class:`millwheel.ports.Journals`. Keeps the entries of one sealed journal, which do not
+    change any more, unless there are very many. ``lock`` lets one reader read and the others wait for it."""
+
+    def __init__(self, journals: JournalsRead, lock: AbstractContextManager[object]) -> None:
+        self._journals = journals
+        self._lock = lock
+        self._known: tuple[str, int] | None = None
+        self._entries: list[bytes] = []
+
+    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
+        """See :class:`millwheel.ports.Journals`."""
+        if upto < 0 or since is not None:
+            return self._journals.read(incarnation, upto, since)
+        with self._lock:
+            if self._known == (incarnation, upto):
+                return iter(self._entries)
+            self.forget()
+            entries: list[bytes] = []
+            rest, size = self._journals.read(incarnation, upto), 0
+            for entry in rest:
+                entries.append(entry)
+                size += len(entry)
+                if size > _AT_MOST_BYTES:
+                    return chain(entries, rest)
+            self._known, self._entries = (incarnation, upto), entries
+            return iter(entries)
+
+    def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
+        """See :class:`millwheel.ports.Journals`."""
+        return self._journals.follow(incarnation, since)
+
+    def forget(self) -> None:
+        """Nobody is being recovered: keep nothing."""
+        self._known, self._entries = None, []
