@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from millwheel.core.codec import encode_batch
-from millwheel.core.column_batch import AnyBatch, ColumnBatch
+from millwheel.core.column_batch import AnyBatch, ColumnBatch, encode_columns
 from millwheel.core.layout import PENDING, Meta, number8, pack
 from millwheel.core.limits import Limits, over
 from millwheel.core.records import Batch, DeadLetter
@@ -101,7 +101,7 @@ class Productions:
         first = self._meta.next_seq
         self._meta.next_seq += len(columns)
         batch = replace(columns, seqs=np.arange(first, self._meta.next_seq), born_us=born)
-        parts.stored.append(encode_batch(batch))
+        parts.stored.append(encode_columns(batch, packed=True))
         mine, keyless = self._fanout.split_columns(batch)
         parts.batches += mine
         if keyless:
