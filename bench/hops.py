@@ -2,10 +2,11 @@
 
 Every worker has the same amount of input, so twice the rate is what two can give at best.
 
-For the hop two workers do parts A (columns) and B (rows) on files each of which holds ads of one half of the key space.
-A worker reads the files of one half of their list and owns the shards of one half of the key space, so it is the order
-of the files that says whether every record stays (``local``) or every record goes to the other worker (``across``).
-All else is equal: the same records, workers, shards and files. The hop is the one from the source to the computation.
+For the hop two workers do parts A (columns) and B (rows) on two files, each of which holds ads of one half of the key
+space. A worker reads one file and owns the shards of one half of the key space, so it is the order of the files that
+says whether every record stays with its worker or goes to the other one. All else is equal: the same records, workers,
+shards and files. The hop is the one from the source to the computation. ``loopback_mb`` is what all processes of the
+machine sent each other meanwhile: it shows that records do cross.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+
+import psutil
 
 from bench.contestants import Contestant, ours
 from bench.figures import Figure
@@ -36,7 +39,7 @@ def scale(wanted: Wanted) -> list[Figure]:
             entries.append(_entry(f"{pipeline}, {count} workers", pipeline, part, count, load))
     for form, (pipeline, part) in FORMS.items():
         for order, name in HOP.items():
-            entries.append(_entry(f"{form}, {name}", pipeline, part, 2, ads(each * 2, FILES, order)))
+            entries.append(_entry(f"{form}, {name}", pipeline, part, 2, ads(each * 2, 2, order)))
     return alternate("G", entries, {"records_per_worker": each}, wanted)
 
 
@@ -46,11 +49,15 @@ def _entry(name: str, pipeline: str, part: str, workers: int, load: Input) -> En
 
 def _measured(pipeline: str, part: str, workers: int, load: Input, folder: Path) -> Measured:
     """One run, with the CPU time of all processes per record, their start included."""
+    before = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
     found = measure(part, Contestant("millwheel", ours(pipeline, workers=workers)), "jsonl", load, folder)
     if not found.metrics:
         return found
-    cpu_us = {"cpu_us_per_record": found.metrics["cpu_s"] / load.records * 1e6}
-    return Measured({**found.metrics, **cpu_us}, found.correct, found.error)
+    more = {
+        "cpu_us_per_record": found.metrics["cpu_s"] / load.records * 1e6,
+        "loopback_mb": (psutil.net_io_counters(pernic=True)["lo"].bytes_sent - before) / 1e6,
+    }
+    return Measured({**found.metrics, **more}, found.correct, found.error)
 
 
 def table(campaign: Sequence[Figure]) -> str:

@@ -11,6 +11,7 @@ import math
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -30,8 +31,9 @@ LEAST, DEVIATIONS = 30, 4.0
 
 
 class Order(Enum):
-    """Which ads the files hold, in the order of their names. ``LOCAL``: the first half of the files those of the lower
-    half of the key space, as the workers that read them do; ``ACROSS``: those of the upper half."""
+    """Which ads the files hold. ``LOCAL``: of two files the first has those of the lower half of the key space, as its
+    reader does; ``ACROSS``: those of the upper half. Blanks between the lines make both equally large, so that a source
+    takes them in the order of their names."""
 
     ANY = ""
     LOCAL = "-local"
@@ -75,7 +77,7 @@ def ads(records: int, files: int, order: Order = Order.ANY) -> Input:
     if not made.folder.exists():
         unfinished = made.folder.with_suffix(".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
-        _make(Input(unfinished, records, files, order))
+        make(Input(unfinished, records, files, order))
         unfinished.rename(made.folder)
     return made
 
@@ -91,7 +93,8 @@ def _write_end(folder: Path, form: str) -> None:
         pq.write_table(pa.table({name: [value] for name, value in row.items()}), folder / "zz-end.parquet")
 
 
-def _make(made: Input) -> None:
+def make(made: Input) -> None:
+    """Write the input into its folder."""
     generate = _generator()
     drawn = generate.events(generate.Load(made.records, late=0.0, duplicates=0.0), 0)
     for form in ("jsonl", "parquet"):
@@ -103,18 +106,28 @@ def _make(made: Input) -> None:
             out.writelines(generate.lines(part))
         table = _table(part, generate.CLIENTS)
         pq.write_table(table, made.of("parquet") / f"events-{number:03d}.parquet", row_group_size=65_536)
+    if made.order is not Order.ANY:
+        level(sorted(made.of("jsonl").iterdir()))
     answer = outliers([f"{number:016x}" for number in drawn.ids.tolist()], drawn.ads.tolist(), drawn.costs.tolist())
     (made.folder / "outliers.json").write_bytes(msgspec.json.encode(answer))
 
 
 def file_of_ad(ad: int, files: int, order: Order) -> int:
-    """Which file has the records of an ad. Raises ValueError when an odd number of files is to be ordered."""
+    """Which file has the records of an ad. Raises ValueError when other than two files are to be ordered."""
     if order is Order.ANY:
         return ad % files
-    if files % 2:
-        raise ValueError(f"{files} files cannot be dealt to the two halves of the key space; give an even number")
-    half = key_hash(ad) >> 63
-    return ad % (files // 2) + files // 2 * (half ^ (order is Order.ACROSS))
+    if files != 2:
+        raise ValueError(f"{files} files cannot be dealt to the two halves of the key space; there must be two")
+    return (key_hash(ad) >> 63) ^ (order is Order.ACROSS)
+
+
+def level(paths: Sequence[Path]) -> None:
+    """Make files of JSON lines as large as the largest of them, with blanks at the ends of their lines."""
+    largest = max(path.stat().st_size for path in paths)
+    for path in paths:
+        lines = path.read_bytes().splitlines()
+        each, more = divmod(largest - path.stat().st_size, len(lines))
+        path.write_bytes(b"".join(b"%b%*s\n" % (line, each + (n < more), b"") for n, line in enumerate(lines)))
 
 
 def outliers(ids: list[str], keys: list[int], costs: list[float]) -> dict[str, float]:

@@ -77,7 +77,7 @@ PARTS = {
     "G": Part(
         "the same input per worker on one worker and on two, and the price of a hop; 3 minutes a round",
         hops.scale,
-        (*_RATES, "cpu_us_per_record"),
+        (*_RATES, "cpu_us_per_record", "loopback_mb"),
         beside=Beside("a hop to another worker", hops.table),
     ),
     "H": Part(

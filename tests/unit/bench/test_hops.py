@@ -1,13 +1,13 @@
-from collections import Counter
+import json
+from pathlib import Path
 
 import pytest
 
 from bench.figures import Figure
 from bench.hops import table
-from bench.inputs import Order, file_of_ad
+from bench.inputs import Input, Order, file_of_ad, level, make
 from millwheel.core.keys import key_hash
-
-ADS = 10_000
+from millwheel.sources.files import dealt
 
 
 def figure(run: int, variant: str, rate: float, cpu_us: float) -> Figure:
@@ -27,20 +27,28 @@ def test_the_price_of_a_hop_is_compared_within_each_round() -> None:
 
 
 @pytest.mark.parametrize("order", [Order.LOCAL, Order.ACROSS])
-def test_ordered_files_hold_ads_of_one_half_of_the_key_space_each(order: Order) -> None:
-    halves = {ad: key_hash(ad) >> 63 for ad in range(ADS)}
-    of_file = {(file_of_ad(ad, 4, order) >= 2, half) for ad, half in halves.items()}
-    assert of_file == ({(False, 0), (True, 1)} if order is Order.LOCAL else {(False, 1), (True, 0)})
-    sizes = Counter(file_of_ad(ad, 4, order) for ad in range(ADS))
-    assert sorted(sizes) == [0, 1, 2, 3]
-    assert min(sizes.values()) > ADS / 5
+def test_the_reader_of_a_file_owns_all_of_its_ads_or_none(order: Order, tmp_path: Path) -> None:
+    made = Input(tmp_path, 2_000, 2, order)
+    make(made)
+    paths = {path.name: path for path in made.of("jsonl").iterdir()}
+    listed = dealt({name: path.stat().st_size for name, path in paths.items()})
+    halves = [{key_hash(ad) >> 63 for ad in ads_of(paths[name])} for name in listed]
+    assert halves == ([{0}, {1}] if order is Order.LOCAL else [{1}, {0}])
 
 
-def test_the_files_of_both_orders_hold_the_same_ads_under_other_names() -> None:
-    for ad in range(100):
-        assert (file_of_ad(ad, 4, Order.LOCAL) + 2) % 4 == file_of_ad(ad, 4, Order.ACROSS)
+def ads_of(path: Path) -> list[int]:
+    return [json.loads(line)["ad_id"] for line in path.read_bytes().splitlines()]
 
 
-def test_an_odd_number_of_files_has_no_halves() -> None:
+def test_leveled_files_are_equally_large_and_say_the_same(tmp_path: Path) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    paths[0].write_bytes(b'{"ad_id": 1}\n{"ad_id": 2}\n{"ad_id": 3}\n')
+    paths[1].write_bytes(b'{"ad_id": 4}\n{"ad_id": 5}\n')
+    level(paths)
+    assert paths[0].stat().st_size == paths[1].stat().st_size == 39
+    assert [ads_of(path) for path in paths] == [[1, 2, 3], [4, 5]]
+
+
+def test_other_than_two_files_have_no_halves() -> None:
     with pytest.raises(ValueError, match="3 files"):
         file_of_ad(1, 3, Order.LOCAL)
