@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.contestants import BYTEWAX, FLINK, SPARK
 from bench.figures import Figure, latest_campaign, read
 from bench.parts import PARTS
 from bench.places import HOUSE, PROFILES, RESULTS
@@ -75,7 +76,8 @@ def used(metrics: Sequence[str], campaign: list[Figure]) -> list[str]:
 def conditions(campaign: list[Figure]) -> str:
     """Machine, versions and settings in a sentence each."""
     on, settings = campaign[-1].machine, campaign[-1].settings
-    versions = ", ".join(f"{name} {version}" for name, version in dict(on.get("versions", {})).items())
+    ours = [f"{name} {version}" for name, version in dict(on.get("versions", {})).items()]
+    versions = ", ".join([*ours, *peers({figure.contestant for figure in campaign})])
     chosen = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
     loads = [figure.machine.get("load", 0) for figure in campaign]
     return (
@@ -83,6 +85,17 @@ def conditions(campaign: list[Figure]) -> str:
         f"cores, {on.get('memory_gib')} GiB, {on.get('system')}, Python {on.get('python')}; {versions}. "
         f"Settings: {chosen}. Load of the machine before a run: {min(loads)} to {max(loads)}."
     )
+
+
+def peers(contestants: set[str]) -> list[str]:
+    """The versions of the peers that took part, as they are installed for the benchmark."""
+    pinned = [
+        package.replace("==", " ")
+        for environment in (BYTEWAX, SPARK, FLINK)
+        if any(name.startswith(environment.name) for name in contestants)
+        for package in environment.packages
+    ]
+    return [package for package in pinned if package.count(" ") == 1]
 
 
 def picture(part: str, campaign: list[Figure]) -> str:

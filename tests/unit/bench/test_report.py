@@ -6,7 +6,7 @@ import pytest
 from bench.figures import Figure
 from bench.parts import PARTS
 from bench.plots import bars
-from bench.report import PAGE, place, profiles, section
+from bench.report import PAGE, peers, place, profiles, section
 from bench.stats import spread
 
 
@@ -62,3 +62,10 @@ def test_the_page_has_a_place_for_every_part_and_profile() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for name in (*PARTS, "profile-A", "profile-B", "profile-C"):
         place(page, name, "text")
+
+
+def test_versions_of_the_peers_that_took_part_are_told() -> None:
+    assert [package.split()[0] for package in peers({"millwheel", "bytewax, 2 processes", "flink, thread mode"})] == [
+        "bytewax", "apache-flink",
+    ]  # fmt: skip
+    assert peers({"millwheel"}) == []
