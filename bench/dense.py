@@ -97,10 +97,16 @@ def table(campaign: Sequence[Figure]) -> str:
         key = of_metric(mine, "us_per_record")
         if key is None or not key.median:
             continue
-        native = [of_metric(runs.get((who, _name(length, slide, "native")), []), "us_per_record") for who in names]
-        times = [number(found.median / key.median) if found is not None else "not run" for found in native]
+        times = [_times(runs.get((who, _name(length, slide, "native")), []), key.median) for who in names]
         lines.append(f"| {length}/{slide} | {cell(of_metric(mine, 'windows_per_record'))} | {' | '.join(times)} |")
     return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def _times(native: Sequence[Figure], key_us: float) -> str:
+    found = of_metric(native, "us_per_record")
+    if found is not None:
+        return number(found.median / key_us)
+    return "no result" if any(figure.error for figure in native) else "not run"
 
 
 def _name(length: str, slide: str, kind: str) -> str:

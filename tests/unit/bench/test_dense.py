@@ -4,6 +4,13 @@ from bench.dense import results, table
 from bench.figures import Figure
 
 
+def failed(contestant: str, variant: str) -> Figure:
+    return Figure(
+        part="E", contestant=contestant, variant=variant, run=0, campaign="s", at="", settings={}, machine={},
+        error="did not end within its time",
+    )  # fmt: skip
+
+
 def figure(contestant: str, variant: str, us: float, windows: float = 1.0) -> Figure:
     return Figure(
         part="E", contestant=contestant, variant=variant, run=0, campaign="s", at="", settings={}, machine={},
@@ -15,11 +22,12 @@ def test_native_windows_are_compared_with_key_windows_of_the_same_size() -> None
     found = [
         figure("millwheel", "10s/1s native", 20.0), figure("millwheel", "10s/1s key", 5.0, 0.5),
         figure("millwheel", "1h/100ms key", 7.0, 1.6), figure("bytewax", "10s/1s native", 40.0),
+        failed("spark", "10s/1s native"),
     ]  # fmt: skip
     head, _, coarse, dense = table(found).splitlines()
-    assert head.endswith("| native, times as long: millwheel | bytewax |")
-    assert coarse == "| 10s/1s | 0.5 | 4 | 8 |"
-    assert dense == "| 1h/100ms | 1.6 | not run | not run |"
+    assert head.endswith("| native, times as long: millwheel | bytewax | spark |")
+    assert coarse == "| 10s/1s | 0.5 | 4 | 8 | no result |"
+    assert dense == "| 1h/100ms | 1.6 | not run | not run | not run |"
 
 
 def test_without_key_windows_there_is_nothing_to_compare_with() -> None:
