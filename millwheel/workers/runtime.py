@@ -329,7 +329,7 @@ class WorkerRuntime:
         shard = self._make_shard(event.node, event.entry, event.store, self._router)
         served = self._served[name] = Served(shard, event.node, self._graph.roots(event.node))
         served.follow(self._watermarks, self._graph)
-        self._snapshots.opened(shard, now)
+        self._snapshots.opened(shard, now, event.entry.lineage)
         self._savepoints.opened(shard, now)
         self._follow(event.node, self._entries[name])
         self._next_report = 0

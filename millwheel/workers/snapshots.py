@@ -6,9 +6,10 @@ commit is durable, and never before. A segment may go when every shard that wrot
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from millwheel.core.table import Ancestor
 from millwheel.core.times import SECOND
 from millwheel.workers.ports import GroupCommits, SnapshotQueue
 from millwheel.workers.prepared import Prepared
@@ -17,21 +18,25 @@ from millwheel.workers.shard import Shard
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPace:
-    """A shard is snapshotted after so many bytes of commits, or after so long a time (µs) if there were any; a
-    snapshot that failed is tried again after ``retry_us``."""
+    """A shard is snapshotted after so many bytes of commits, or after so long a time (µs) if there were any; one that
+    was recovered from the journal of the dead already after ``recovered_us``. A snapshot that failed is tried again
+    after ``retry_us``."""
 
     bytes: int = 32 << 20
     age_us: int = 30 * SECOND
+    recovered_us: int = 3 * SECOND
     retry_us: int = 5 * SECOND
 
 
 @dataclass(slots=True)
 class _Shard:
-    """``covered`` is the last commit in a published snapshot, ``taken`` the last one in a checkpoint."""
+    """``covered`` is the last commit in a published snapshot, ``taken`` the last one in a checkpoint. ``inherited``:
+    former owners' journals are kept until there is a snapshot, also of a shard that has never committed anything."""
 
     token: int
     covered: int
     since: int
+    inherited: bool
     journaled: int = 0
     taken: int = -1
     path: str = ""
@@ -52,9 +57,12 @@ class SnapshotPolicy:
         self._busy = ""
         self._newest = 0
 
-    def opened(self, shard: Shard, now: int) -> None:
-        """A shard is served here now. What it recovered from older journals wants a snapshot of its own."""
-        self._shards[shard.identity.shard] = _Shard(shard.identity.token, -1, now)
+    def opened(self, shard: Shard, now: int, lineage: Sequence[Ancestor] = ()) -> None:
+        """A shard is served here now. What it recovered from older journals wants a snapshot of its own, soon if their
+        owners died: the next owner would read them all again, and they cannot be collected."""
+        early = max(self._pace.age_us - self._pace.recovered_us, 0)
+        since = now - early if any(ancestor.sealed_end >= 0 for ancestor in lineage) else now
+        self._shards[shard.identity.shard] = _Shard(shard.identity.token, -1, since, bool(lineage))
 
     def forget(self, shard: str) -> None:
         """A shard left."""
@@ -88,7 +96,8 @@ class SnapshotPolicy:
                 self._queue.publish(name, state.token, state.taken, state.path)
 
     def _due(self, shard: Shard, state: _Shard, now: int, leaving: bool) -> bool:
-        if shard.made_number <= max(state.covered, 0) or now < state.not_before:
+        nothing = -1 if state.inherited else 0
+        if shard.made_number <= max(state.covered, nothing) or now < state.not_before:
             return False
         return leaving or state.journaled >= self._pace.bytes or now >= state.since + self._pace.age_us
 

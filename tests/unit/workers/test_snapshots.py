@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from millwheel.core.codec import Commit
+from millwheel.core.table import Ancestor
 from millwheel.workers.prepared import Prepared
 from millwheel.workers.productions import ShardIdentity
 from millwheel.workers.snapshots import SnapshotPace, SnapshotPolicy
@@ -248,3 +249,40 @@ def test_a_shard_that_is_quiet_after_its_snapshot_gets_no_other(bench: Bench) ->
     bench.publish_all(AGE_US)
     bench.step(9 * AGE_US)
     assert len(bench.outside.asked) == 1
+
+
+def reopened(made: int, *lineage: Ancestor) -> Bench:
+    """A shard that was opened after former owners, at commit ``made``."""
+    bench = Bench("t-0")
+    bench.shards["t-0"].made_number = bench.shards["t-0"].durable_number = made
+    bench.policy.opened(bench.shards["t-0"], 0, lineage)
+    return bench
+
+
+def asked_at(bench: Bench, now: int) -> list[tuple[str, int, int]]:
+    bench.policy.step(now, [(shard, False) for shard in bench.shards.values()])
+    return bench.outside.asked
+
+
+def test_what_was_recovered_from_the_dead_is_snapshotted_soon() -> None:
+    bench = reopened(7, Ancestor("w1", 1, 500, -1))
+    soon = SnapshotPace().recovered_us
+    assert asked_at(bench, soon - 1) == []
+    assert asked_at(bench, soon) == [("t-0", 1, 7)]
+
+
+def test_what_was_handed_over_is_snapshotted_at_its_time() -> None:
+    bench = reopened(7, Ancestor("w1", 1, -1, 7))
+    assert asked_at(bench, AGE_US - 1) == []
+    assert asked_at(bench, AGE_US) == [("t-0", 1, 7)]
+
+
+def test_a_shard_that_never_committed_is_snapshotted_once_so_that_its_former_owners_journals_can_go() -> None:
+    bench = reopened(0, Ancestor("w1", 1, 500, -1))
+    assert asked_at(bench, AGE_US) == [("t-0", 1, 0)]
+    bench.policy.published("t-0", 1, 0)
+    assert asked_at(bench, 9 * AGE_US) == [("t-0", 1, 0)]
+
+
+def test_a_first_owner_snapshots_nothing_of_a_shard_that_never_committed() -> None:
+    assert asked_at(reopened(0), 9 * AGE_US) == []
