@@ -5,5 +5,5 @@
 for other engines, ``pipelines`` ours.
 
 A round of all parts takes about half an hour (``--list`` tells that of each), five of them about three hours. Every run
-has a time-out: 5 minutes in A, B, G and H, 2.5 in C, 15 in D, 1 for peers in E, 2 in F.
+has a time-out: 5 minutes in A, B, G and H, 2.5 in C, 15 in D, 2 for peers in E, 2 in F.
 """
