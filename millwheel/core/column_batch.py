@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 import xxhash
 
+from millwheel.core.damage import DAMAGE
 from millwheel.core.records import Batch
 from millwheel.core.times import MAX_TIME
 from millwheel.errors import CorruptionError
@@ -178,7 +179,7 @@ def decode_columns(data: bytes) -> ColumnBatch:
         form = _decode(body)
         seqs, timestamps = np.frombuffer(form.seqs, np.int64), np.frombuffer(form.timestamps, np.int64)
         keys, frame = frame_from(form.keys), frame_from(form.frame)
-    except (msgspec.MsgspecError, ValueError, CorruptionError) as ex:
+    except (CorruptionError, *DAMAGE) as ex:
         raise CorruptionError(f"a delivery of {len(data)} bytes is no batch of columns: {ex}") from ex
     count = len(timestamps)
     if keys.columns != [_KEY] or len(keys) != count or frame.height != count or len(seqs) not in (0, count):

@@ -15,6 +15,7 @@ from millwheel.core.branches import compile_branches
 from millwheel.core.codec import stream_decoder
 from millwheel.core.column_batch import ColumnBatch
 from millwheel.core.column_plan import ColumnPlan, column_plan
+from millwheel.core.damage import checked
 from millwheel.core.expressions import compile_expression
 from millwheel.core.graph import Node, NodeKind, build_graph, takes_retractions
 from millwheel.core.keys import key_hash
@@ -76,6 +77,9 @@ class Outside:
     load: Callable[[str, str], Any] = load_object
     publish: Callable[[Publication], None] | None = None
     listed: Callable[[str, Source], Sequence[Partition]] | None = None
+
+
+_decode_partitions = checked(msgspec.json.Decoder(list[Partition]).decode, "the partitions of a source (inputs/)")
 
 
 class Assembly:
@@ -283,7 +287,7 @@ class Assembly:
             listed = self._outside.listed(stream.name, source)
             return lambda: listed
         kept = self._root / "inputs" / f"{stream.name}.json"
-        names = msgspec.json.decode(kept.read_bytes(), type=list[Partition])
+        names = _decode_partitions(kept.read_bytes())
         return lambda: names
 
     def _schema(self, stream: StreamSpec) -> Any:

@@ -12,14 +12,19 @@ import typer.main
 
 from millwheel.cli.app import app
 from millwheel.spec import load_pipeline
+from tests.sim.faults import ALL_FAULTS
 from tests.unit.fluent.twins import without_places
 
 REPO = Path(__file__).parents[2]
 PAGES = sorted([*REPO.glob("*.md"), *(REPO / "docs").glob("*.md"), *(REPO / "examples").glob("*/README.md")])
 _FILE = re.compile(r"`([\w.]+)`[^`\n]*:\n\n```\w+\n(.*?)```", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_COMMAND = re.compile(r"^\.venv/bin/millwheel (\w+)((?:.*\\\n)*.*)$", re.MULTILINE)
-_PATH = re.compile(r"`((?:millwheel|tests|examples|deploy|docs|proto)/[\w./-]+\.(?:py|sh|yaml|md|proto))(?:::(\w+))?`")
+_COMMAND = re.compile(r"^ *(?:\$ )?(?:\.venv/bin/)?millwheel ([a-z-]+)((?:.*\\\n)*.*)$", re.MULTILINE)
+_PATH = re.compile(
+    r"`((?:millwheel|tests|examples|deploy|docs|proto)/[\w./-]+\.(?:py|sh|yaml|md|proto))(?:::(\w+)(?:\[[\w-]+\])?)?`"
+)
+_FENCED = re.compile(r"^ *```.*?^ *```$|(?:^ {4}\S[^\n]*\n)+", re.DOTALL | re.MULTILINE)
+_SHOWN = re.compile(r"^\| fault \| what happens \| shown by \|\n\|[-|]+\n((?:\|.*\n)+)", re.MULTILINE)
 _FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
@@ -83,9 +88,11 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 @each_page
 def test_every_command_exists(page: Path) -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    for name, rest in _COMMAND.findall(page.read_text(encoding="utf-8")):
-        options = {option for param in commands[name].params for option in param.opts}
-        assert set(re.findall(r"--[\w-]+", rest)) <= options
+    for name, rest in _COMMAND.findall("\n".join(_FENCED.findall(page.read_text(encoding="utf-8")))):
+        assert name in commands, f"{page.name} names a command {name}"
+        command = getattr(commands[name], "commands", {}).get(rest.split()[0], commands[name])
+        options = {option for param in command.params for option in param.opts}
+        assert set(re.findall(r"(?<![\w-])--[\w-]+", rest.partition(" #")[0])) <= options, f"{page.name}: {name}{rest}"
 
 
 @each_page
@@ -93,6 +100,16 @@ def test_every_file_and_every_test_that_is_named_exists(page: Path) -> None:
     for name, test in _PATH.findall(page.read_text(encoding="utf-8")):
         assert (REPO / name).is_file(), f"{page.name} names {name}, which is not there"
         assert not test or f"def {test}(" in (REPO / name).read_text(encoding="utf-8"), f"no {name}::{test}"
+
+
+def test_each_fault_names_what_shows_it() -> None:
+    page = (REPO / "docs" / "failures.md").read_text(encoding="utf-8")
+    rows = [row for table in _SHOWN.findall(page) for row in table.splitlines()]
+    assert len(rows) > 40
+    for row in rows:
+        shown = row.split(" | ")[-1]
+        assert set(re.findall(r"\bsim:([\w-]+)", shown)) <= ALL_FAULTS, row
+        assert _PATH.search(shown) or re.match(r"sim\b", shown), f"nothing shows: {row}"
 
 
 def test_the_files_of_the_architecture_are_where_it_says() -> None:
