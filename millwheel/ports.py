@@ -166,6 +166,13 @@ class Snapshots(Protocol):
     def collect(self, shard: str) -> int:
         """Delete blobs and manifests that nothing reachable from the newest manifests uses; returns how many."""
 
+    def shards(self) -> Sequence[str]:
+        """Whoever has snapshots, or had some."""
+
+    def drop(self, shard: str) -> int:
+        """Delete all snapshots of a shard that is no more, and that nobody inherits from; returns how many files went.
+        A crash in the middle is finished by the next call."""
+
 
 class Coordination(Protocol):
     """Membership, election and range tables: ZooKeeper, or its fake.

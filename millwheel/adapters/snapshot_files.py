@@ -8,7 +8,7 @@ a blob that the newest manifest does not reach, and that is older than it, can n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from millwheel.adapters.blob_digests import IMMUTABLE, Digests
@@ -203,10 +203,24 @@ class FileSnapshots:
             keep = {manifest_name(manifest.number) for manifest in kept}
             keep.update(blob for manifest in kept for blob, _, _ in manifest.files.values())
             gone = [name for name in names if name not in keep and _is_older(name, kept[-1])]
-            # Manifests go first: one that stands always finds its blobs.
-            for name in sorted(gone, key=lambda name: not manifest_number(name)):
-                self._space.delete(f"{folder}/{name}")
-            return len(gone)
+            return self._delete(folder, gone)
+
+    def shards(self) -> list[str]:
+        """See :class:`millwheel.ports.Snapshots`."""
+        with explaining(f"list {self._path}"):
+            return [name for name in self._names(self._path) if _NAME.fullmatch(name)]
+
+    def drop(self, shard: str) -> int:
+        """See :class:`millwheel.ports.Snapshots`."""
+        folder = self._folder(shard)
+        with explaining(f"delete the snapshots of {shard} in {folder}"):
+            return self._delete(folder, self._names(folder))
+
+    def _delete(self, folder: str, names: Sequence[str]) -> int:
+        """Manifests go first: one that stands always finds its blobs."""
+        for name in sorted(names, key=lambda name: not manifest_number(name)):
+            self._space.delete(f"{folder}/{name}")
+        return len(names)
 
     def _folder(self, shard: str) -> str:
         if not _NAME.fullmatch(shard):

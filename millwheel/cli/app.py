@@ -218,12 +218,12 @@ def ranges_move(
 def scale(
     workers: Annotated[int, typer.Option(min=1, help="how many workers, spares not counted")],
     root: RunningRoot = "",
-    limit: Annotated[int, typer.Option("--timeout", min=1, help="seconds to wait until it is so")] = 60,
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="how long to wait until it is so")] = "1m",
 ) -> None:
     """Give a running pipeline more or fewer workers. One that leaves gives its ranges away first."""
     from millwheel.cli.scale import scale as change
 
-    change(root, workers, limit, Console(stderr=True))
+    change(root, workers, seconds(timeout, "--timeout"), Console(stderr=True))
 
 
 @app.command()

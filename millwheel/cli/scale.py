@@ -34,4 +34,4 @@ def scale(place: str, workers: int, limit_s: float, console: Console) -> None:
             time.sleep(_POLL_S)
     if found.problem:
         raise SetupError(f"There cannot be {workers} workers: {found.problem}")
-    console.print(f"There are {workers} workers.", highlight=False)
+    console.print("There is 1 worker." if workers == 1 else f"There are {workers} workers.", highlight=False)

@@ -39,6 +39,23 @@ class Merge:
 Reshape = Split | Merge
 
 
+def outlived(shards: Iterable[str], tables: Mapping[str, RangeTable]) -> list[str]:
+    """Of the shards that have snapshots, those of which no snapshot can be needed any more: their names were given, no
+    table has them as a shard, and none as the parent of one that has no snapshot of its own.
+
+    What is so in a stored table stays so in all that follow it, because names are never given again. So whoever decides
+    it, from however old a table, is right.
+    """
+    return [shard for shard in shards if _is_outlived(shard, tables.get(shard.rpartition("-")[0]))]
+
+
+def _is_outlived(shard: str, table: RangeTable | None) -> bool:
+    number = shard.rpartition("-")[2]
+    if table is None or not number.isdecimal() or int(number) >= table.next_number:
+        return False
+    return all(shard != entry.shard and all(shard != p.shard for p in entry.parents) for entry in table.shards)
+
+
 def refusal(wanted: Reshape, tables: Mapping[str, RangeTable], fixed: Mapping[str, str]) -> str:
     """Why a split or merge can never be made, "" when it can be, if not at once. ``fixed`` says why a node cannot."""
     table = tables.get(wanted.node)

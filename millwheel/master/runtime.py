@@ -44,7 +44,7 @@ from millwheel.master.events import (
     WriteFailed,
 )
 from millwheel.master.loads import Load
-from millwheel.master.reshaping import Reshape
+from millwheel.master.reshaping import Reshape, outlived
 from millwheel.master.state import MasterState
 from millwheel.ports import Clock, Coordination, Journals, Snapshots
 
@@ -108,6 +108,7 @@ class MasterRuntime:
         self._leaving: Mapping[str, bytes] = {}
         self._answers: dict[int, Callable[[str], None]] = {}
         self._tickets = 0
+        self._dropped: set[str] = set()
         self.view = MasterView()
 
     def begin(self) -> None:
@@ -239,8 +240,17 @@ class MasterRuntime:
                 if found is not None:
                     self._ports.post(ManifestSeen(shard=shard, token=found.token, last_commit=found.last_commit))
             self._ports.post(JournalsFound(incarnations=tuple(self._ports.journals.incarnations())))
+            self._drop_outlived()
         except MillwheelError as error:
             log.error("Looking for what can be deleted failed; nothing was: %s", error)
+
+    def _drop_outlived(self) -> None:
+        """Delete the snapshots of shards that were split or merged, and whose children have snapshots of their own."""
+        found = self._ports.snapshots.shards()
+        for shard in outlived(found, self._ports.coordination.tables()):
+            if shard not in self._dropped and self._ports.snapshots.drop(shard):
+                log.info("The snapshots of %s, which is no more, are no longer needed and were deleted.", shard)
+            self._dropped.add(shard)
 
     # --- membership
 

@@ -628,3 +628,15 @@ def test_no_file_stays_open(world: World) -> None:
     world.snapshots().collect(SHARD)
     if isinstance(world.files, MemoryDisk):
         assert world.files.open_files() == 0
+
+
+def test_a_dropped_shard_has_no_snapshot_and_no_blob_and_others_keep_theirs(world: World) -> None:
+    assert world.snapshots().shards() == []
+    world.publish(filled(world, a="1"), 1, 1)
+    world.publish(filled(world, "another", b="2"), 1, 2)
+    assert world.snapshots().shards() == [SHARD]
+    assert world.snapshots().drop("hits-99") == 0
+    assert world.snapshots().drop(SHARD) > 0
+    assert world.snapshots().latest(SHARD) is None
+    assert not world.blobs()
+    assert world.snapshots().drop(SHARD) == 0

@@ -138,3 +138,9 @@ class SimSnapshots:
 
     def collect(self, shard: str) -> int:
         return 0
+
+    def shards(self) -> Sequence[str]:
+        return sorted(self.manifests)
+
+    def drop(self, shard: str) -> int:
+        return len(self.manifests.pop(shard, []))

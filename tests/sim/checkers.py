@@ -220,7 +220,8 @@ class TablesAreSound:
 
 
 class NothingNeededIsDeleted:
-    """A segment goes when snapshots hold all its commits, a journal when no table names it."""
+    """A segment goes when snapshots hold all its commits, a journal when no table names it; the snapshots of a shard
+    when no table has it, not even as a parent."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -242,6 +243,15 @@ class NothingNeededIsDeleted:
                     raise Failure(
                         f"nothing needed is deleted: the journal of {incarnation} is collected, {entry.shard} needs it",
                         (entry.shard, incarnation),
+                    )
+
+    def snapshots(self, shard: str, tables: Sequence[RangeTable]) -> None:
+        for table in tables:
+            for entry in table.shards:
+                if shard == entry.shard or any(shard == parent.shard for parent in entry.parents):
+                    raise Failure(
+                        f"nothing needed is deleted: the snapshots of {shard} are dropped, {entry.shard} needs them",
+                        (shard, entry.shard),
                     )
 
 

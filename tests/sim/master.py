@@ -52,7 +52,7 @@ class SimMaster(Process):
             clock=self.clock,
             coordination=session,
             journals=_Journals(world, world.storage.journals(self)),
-            snapshots=world.storage.snapshots(self),
+            snapshots=_Snapshots(world, world.storage.snapshots(self)),
             lines=self.lines,
             post=self.mailbox.put,
             background=self._background.put,
@@ -109,6 +109,24 @@ class _Journals:
 
     def incarnations(self) -> Any:
         return self._inner.incarnations()
+
+
+class _Snapshots:
+    """The snapshots as the master sees them, observed."""
+
+    def __init__(self, world: World, inner: Any) -> None:
+        self._world, self._inner = world, inner
+
+    def latest(self, shard: str) -> Any:
+        return self._inner.latest(shard)
+
+    def shards(self) -> Any:
+        return self._inner.shards()
+
+    def drop(self, shard: str) -> int:
+        self._world.checkers.deletions.snapshots(shard, list(self._world.zookeeper.stored.tables.values()))
+        self._world.sim.trace(f"the snapshots of {shard} are dropped", shard)
+        return int(self._inner.drop(shard))
 
 
 class Lines:

@@ -289,3 +289,11 @@ class ModelSnapshots:
         gone = sorted(kept, key=lambda pair: (pair[0].token, pair[0].last_commit, pair[0].number))[:-2]
         kept[:] = [pair for pair in kept if pair not in gone]
         return len(gone)
+
+    def shards(self) -> list[str]:
+        self._wait(10, 1_000)
+        return sorted(place for place in self._shared.snapshots if ":" not in place)
+
+    def drop(self, shard: str) -> int:
+        self._wait(10, 1_000)
+        return len(self._shared.snapshots.pop(self._place(shard), []))

@@ -55,6 +55,18 @@ def lanes_not_led_to_the_children() -> Context:
     return replaced(Outbox, "reroute", wrong)
 
 
+@mistake(within=10, faults="split merge reshape kill")
+def snapshots_of_a_parent_dropped_too_early() -> Context:
+    """The snapshots of a shard go as soon as it is in no table, although its children have none yet."""
+
+    def wrong(shard: str, table: Any) -> bool:
+        childless = table and replace(table, shards=tuple(replace(each, parents=()) for each in table.shards))
+        return right(shard, childless)
+
+    right = reshaping._is_outlived
+    return replaced(reshaping, "_is_outlived", wrong)
+
+
 @mistake(within=10, faults="split reshape move kill")
 def split_before_release() -> Context:
     """A shard is divided before its owner has stopped it."""

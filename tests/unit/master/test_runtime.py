@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from millwheel.errors import FencedError, UnavailableError
 from millwheel.master.events import Event, ShardReleased, WorkerUnreachable
 from millwheel.master.planner import NodeDemand
+from millwheel.master.reshaping import Split
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime
 from millwheel.master.state import MasterConfig, MasterState
 from millwheel.ports import JournalWriter, Manifest
@@ -66,6 +67,12 @@ class Snapshots:
 
     def collect(self, shard: str) -> int:
         return 0
+
+    def shards(self) -> Sequence[str]:
+        return sorted(self.tokens)
+
+    def drop(self, shard: str) -> int:
+        return int(self.tokens.pop(shard, None) is not None)
 
 
 class Lines:
@@ -227,3 +234,25 @@ def test_a_move_is_answered() -> None:
     rig.runtime.ask_move("traffic", "traffic-1", "nobody", answers.append)
     rig.turn()
     assert sorted(answers) == ["", "nobody is no worker that can take shards; these can: w1, w2"]
+
+
+def test_snapshots_of_a_shard_that_was_split_go_when_its_children_have_their_own() -> None:
+    rig = Rig(FakeZooKeeper())
+    join(rig.server, "w1"), join(rig.server, "w2")
+    rig.turn()
+    parent = rig.server.connect().tables()["traffic"].shards[0]
+    rig.snapshots.tokens = {parent.shard: 1, "traffic-99": 1, "elsewhere-0": 1}
+    middle = (parent.range.lo + parent.range.hi) // 2
+    rig.runtime.ask_reshape(Split("traffic", parent.shard, middle), lambda refusal: None)
+    rig.turn()
+    released = ShardReleased(incarnation=parent.owner, shard=parent.shard, token=parent.token, last_commit=7)
+    rig.events.append(released)
+    rig.turn()
+    heirs = [entry for entry in rig.server.connect().tables()["traffic"].shards if entry.parents]
+    assert len(heirs) == 2
+    rig.turn(11)
+    assert parent.shard in rig.snapshots.tokens
+    rig.snapshots.tokens |= {heir.shard: heir.token for heir in heirs}
+    rig.turn(11)
+    rig.turn(11)
+    assert set(rig.snapshots.tokens) == {heirs[0].shard, heirs[1].shard, "traffic-99", "elsewhere-0"}
