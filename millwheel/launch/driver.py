@@ -15,7 +15,7 @@ from millwheel.errors import SetupError
 from millwheel.launch.address import check_reach
 from millwheel.launch.inputs import changed_inputs, keep_inputs
 from millwheel.launch.report import report
-from millwheel.launch.restoring import former_identity, refuse_saved, restore, restored, saved_at
+from millwheel.launch.restoring import former_identity, refuse_saved, restore, restored
 from millwheel.launch.root import Root
 from millwheel.launch.running import Running
 from millwheel.launch.s3_root import S3Root
@@ -77,7 +77,7 @@ class Driver:
         self._prepare(root, spec, former)
         summary = Running(self._settings, spec, root, self._console).run()
         if summary is None:
-            return self._say(_stopped(root))
+            return self._say(f"Stopped. The same command continues on the root {root.address} where this one stopped.")
         root.complete(summary.to_json())
         return report(summary, self._console, self._settings.summary)
 
@@ -131,13 +131,6 @@ class Driver:
 
     def _say(self, sentence: str) -> None:
         self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
-
-
-def _stopped(root: Root) -> str:
-    place = saved_at(root.path)
-    if place:
-        return f"Stopped with the savepoint {place}. A run with --from-savepoint {place} and a new --root goes on."
-    return f"Stopped. The same command continues on the root {root.address} where this one stopped."
 
 
 def _complete(address: str) -> str:

@@ -87,16 +87,11 @@ def note_saved(root: Path, record: Record, place: Path) -> None:
     write_atomically(root / SAVED_FILE, f"{record.name}\n{place}\n".encode())
 
 
-def saved_at(root: Path) -> str:
-    """The savepoint with which the run on a root was stopped; "" for none."""
-    saved = root / SAVED_FILE
-    return saved.read_text().splitlines()[1] if saved.exists() else ""
-
-
 def refuse_saved(root: Path) -> None:
     """Raises SetupError for a root whose run goes on elsewhere."""
-    saved, place = root / SAVED_FILE, saved_at(root)
-    if place:
+    saved = root / SAVED_FILE
+    if saved.exists():
+        place = saved.read_text().splitlines()[1]
         raise SetupError(
             f"The run on {root} was stopped with the savepoint {place}. Go on with --from-savepoint {place} and a "
             f"new --root. To go on here, remove {saved}; a run from that savepoint then needs other output folders"

@@ -50,15 +50,37 @@ class Watch:
         return None
 
 
+class Standstill:
+    """Counts how many looks in a row found the same frame of user code: that call has not returned. It finds what
+    tells nobody when it is called: key extractors, timestamp functions, aggregators, triggers, sources and sinks."""
+
+    def __init__(self, looks: int) -> None:
+        self._looks = looks
+        self._before: FrameType | None = None
+        self._count = 0
+
+    def look(self, frame: FrameType | None) -> bool:
+        """True once for each call that has run for too long. ``frame`` is the innermost one of the loop."""
+        theirs = None
+        while frame is not None:
+            theirs = theirs if _is_library(frame.f_code.co_filename) else frame
+            frame = frame.f_back
+        # While we refer to a frame, no other call can have the same one.
+        self._count = self._count + 1 if theirs is not None and theirs is self._before else 0
+        self._before = theirs
+        return self._count == self._looks
+
+
 class Looks:
     """What a look at the calls of one worker finds, and what is written down of it. No threads, no clock: the watchdog
     looks every ``period_us``, and so does the simulator."""
 
     def __init__(self, hangs: Hangs, timeout_us: int) -> None:
         self._hangs = hangs
-        self._words = duration_text(timeout_us)
+        self.words = duration_text(timeout_us)
         self.period_us = min(_PERIOD_US, timeout_us // 4)
-        self._watch = Watch(math.ceil(timeout_us / self.period_us))
+        self.looks = math.ceil(timeout_us / self.period_us)
+        self._watch = Watch(self.looks)
 
     def look(self, where: Callable[[], str]) -> Hang | None:
         """The call that has not returned in time, at the line ``where`` says. If there is none, notes that have served
@@ -69,7 +91,7 @@ class Looks:
             return None
         place, doing = found
         key = repr(doing.key)[:500]
-        return Hang(place.node, place.shard, place.token, doing.what, key, doing.mark, where(), self._words)
+        return Hang(place.node, place.shard, place.token, doing.what, key, doing.mark, where(), self.words)
 
 
 class Watchdog:
@@ -78,6 +100,8 @@ class Watchdog:
     def __init__(self, hangs: Hangs, timeout_us: int, end: Callable[[], None]) -> None:
         self._hangs = hangs
         self._looks = Looks(hangs, timeout_us)
+        # Later than a callback ends the worker: that is the better message.
+        self._standstill = Standstill(self._looks.looks + 2)
         self._latest_s = timeout_us / 1e6 + _GRACE_S
         self._end = end
         self._loop = threading.get_ident()
@@ -97,6 +121,7 @@ class Watchdog:
             time.sleep(period_s)
             try:
                 hang = self._looks.look(self._where)
+                self._name_others(hang)
             except Exception:  # a look that failed must not end the watch
                 _log.exception("a look at the running callback failed")
                 continue
@@ -106,6 +131,15 @@ class Watchdog:
 
     def _where(self) -> str:
         return user_line(sys._current_frames().get(self._loop))
+
+    def _name_others(self, hang: Hang | None) -> None:
+        """What does not return and is no callback holds the whole worker: say where."""
+        if self._standstill.look(sys._current_frames().get(self._loop)) and hang is None:
+            _log.error(
+                "a call of user code that is no callback (a key extractor, timestamp function, aggregator, trigger, "
+                "source or sink) has not returned for %s, at %s: this worker does nothing until it does",
+                *(self._looks.words, self._where()),
+            )
 
     def _report(self, hang: Hang) -> None:
         _log.error(

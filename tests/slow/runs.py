@@ -67,6 +67,12 @@ class Run:
             self._log.close()
         return self
 
+    def end(self) -> None:
+        """Whatever a test did: nothing of the run is left."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(30)
+
     def processes(self, what: str) -> list[psutil.Process]:
         """The run's live processes whose command line contains ``what``."""
         found = []

@@ -84,15 +84,20 @@ class Clicks:
         return Counter((row["user"], row["t"] - row["t"] % seconds) for row in self.rows[first:])
 
 
-def command(*words: str) -> subprocess.CompletedProcess[str]:
+def command(*words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
     return subprocess.run(
-        [sys.executable, "-m", "millwheel", *words], capture_output=True, text=True, env=environment, timeout=150
+        [sys.executable, "-m", "millwheel", *words],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=150,
+        cwd=folder,
     )
 
 
-def done(*words: str) -> str:
-    ended = command(*words)
+def done(*words: str, folder: Path | None = None) -> str:
+    ended = command(*words, folder=folder)
     assert ended.returncode == 0, ended.stderr
     return ended.stderr + ended.stdout
 
@@ -114,9 +119,7 @@ def running() -> Iterator[list[Run]]:
     runs: list[Run] = []
     yield runs
     for run in runs:
-        if run.process.poll() is None:
-            run.process.terminate()
-            run.process.wait(30)
+        run.end()
 
 
 def pipeline(folder: Path, text: str, code: str) -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from millwheel.core.table import ShardEntry
 from millwheel.core.timers import Due
 from millwheel.errors import CorruptionError
 from millwheel.testing import PipelineHarness
+from millwheel.workers import watchdog
 from millwheel.workers.hangs import (
     Avoided,
     Doing,
@@ -30,7 +33,7 @@ from millwheel.workers.hangs import (
     record_mark,
     timer_mark,
 )
-from millwheel.workers.watchdog import Watch, user_line
+from millwheel.workers.watchdog import Standstill, Watch, user_line
 
 PLACE = Place("work", "work-0", 3)
 
@@ -134,6 +137,28 @@ def test_a_note_is_read_as_it_was_written_and_anything_else_is_corrupt() -> None
     for data in (b"", b"{", b"[]", b"[" * 100_000, b'{"node": 1}', b"\xff", encode_hang(note)[:-1]):
         with pytest.raises(CorruptionError):
             decode_hang(data)
+
+
+def frames(*files: str) -> Any:
+    """A stack, from the outermost file to the innermost one."""
+    frame = None
+    for file in files:
+        frame = SimpleNamespace(f_code=SimpleNamespace(co_filename=file), f_back=frame)
+    return frame
+
+
+def test_user_code_that_is_no_callback_is_found_by_its_frame_once() -> None:
+    ours, library = watchdog.__file__, os.__file__
+    stuck, other = frames(ours, "/home/ann/keys.py"), frames(ours, "/home/ann/keys.py")
+    look = Standstill(2).look
+    inside = SimpleNamespace(f_code=SimpleNamespace(co_filename=library), f_back=stuck)
+    assert [look(stuck), look(other), look(stuck), look(inside), look(stuck), look(stuck)] == [
+        *([False] * 4),
+        True,
+        False,
+    ]
+    assert not any(look(frames(ours, library)) for _ in range(5))
+    assert not any(look(None) for _ in range(5))
 
 
 CODE = """
