@@ -19,6 +19,8 @@ from millwheel.launch.exits import Exit
 from millwheel.launch.lifeline import die_with_parent
 from millwheel.ports import Coordination
 
+_SESSION_TIMEOUT_S = 2.5
+"""How long a dead leader leads on. A ZooKeeper that is started again should be back before that."""
 _CONNECT_S = 60.0
 """The driver has seen that ZooKeeper is there; it may have died since, and take its time to come back."""
 
@@ -80,7 +82,7 @@ def main(
     try:
         server = InjectorServer(listen, load_security(security, "injector"))
         coordination = ZooKeeperCoordination(
-            zookeeper, pipeline, connect_timeout_s=_CONNECT_S, guard=load_guard(security)
+            zookeeper, pipeline, _SESSION_TIMEOUT_S, connect_timeout_s=_CONNECT_S, guard=load_guard(security)
         )
         try:
             code = serve(coordination, server, ending)

@@ -28,6 +28,9 @@ from millwheel.sources import build_source
 from millwheel.workers.assembly import Assembly, Outside
 from millwheel.workers.process import WorkerProcess, WorkerSettings, WorkerStorage, clean_scratch
 
+_SESSION_TIMEOUT_S = 2.25
+"""A worker that was silent for so long, while ZooKeeper was there, counts as dead: it is replaced within three seconds,
+and a false alarm costs a restart."""
 _LOST_AFTER_S = 20.0
 """How long ZooKeeper may be away before a worker gives up: what it acks is protected by its journal's seal."""
 _CONNECT_S = 60.0
@@ -58,7 +61,12 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
         folder = fetched(root, f"{settings.scratch}/shipped")
         assembly = Assembly(load_shipped(folder), folder, SystemClock(), Outside(build_source, build_sink))
         coordination = ZooKeeperCoordination(
-            zookeeper, pipeline, lost_after_s=_LOST_AFTER_S, connect_timeout_s=_CONNECT_S, guard=load_guard(security)
+            zookeeper,
+            pipeline,
+            _SESSION_TIMEOUT_S,
+            lost_after_s=_LOST_AFTER_S,
+            connect_timeout_s=_CONNECT_S,
+            guard=load_guard(security),
         )
         scratch = settings.scratch
         storage = WorkerStorage(
