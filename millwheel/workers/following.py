@@ -159,7 +159,7 @@ class Standbys:
         shard, parts = entry.shard, self._parts
         if shard in self._followers or self._rounds < self._not_before.get(shard, 0):
             return None
-        name = f"{shard}-{entry.token}-standby-{self._rounds}"
+        name = f"{shard}-{entry.token}-standby"  # what an earlier try left there goes
         try:
             base = inherited(entry, parts.stores, parts.snapshots, parts.journals, parts.scratch, name)
         except InvariantError:
