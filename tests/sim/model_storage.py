@@ -278,7 +278,7 @@ class ModelSnapshots:
 
     def restore(self, manifest: Manifest, path: str) -> None:
         self._wait(200, 10_000)
-        kept = self._shared.snapshots[self._place(manifest.shard)]
+        kept = self._shared.snapshots.get(self._place(manifest.shard), [])
         found = next((dict(data) for m, data in kept if m.number == manifest.number), None)
         if found is None:
             raise UnavailableError(f"snapshot {manifest.number} of {manifest.shard} was collected")
