@@ -92,7 +92,8 @@ def _moving(node: str, entry: ShardEntry, now: Situation) -> ShardEntry:
     """
     if entry.next_owner or entry.reshaped:
         return entry
-    entry = replace(entry, standby=now.standbys.get((node, entry.shard), entry.standby))
+    standby = now.standbys.get((node, entry.shard), entry.standby)
+    entry = entry if standby == entry.standby else replace(entry, standby=standby)
     wanted = now.moves.get((node, entry.shard), "")
     return replace(entry, next_owner=wanted) if wanted in now.takers and wanted != entry.owner else entry
 
@@ -105,7 +106,7 @@ def _pruned(entry: ShardEntry, now: Situation) -> ShardEntry:
     holds what came from parents.
     """
     token = now.manifest_tokens.get(entry.shard)
-    if token is None:
+    if token is None or not (entry.lineage or entry.parents):
         return entry
     lineage = tuple(ancestor for ancestor in entry.lineage if ancestor.token >= token)
     return replace(entry, lineage=lineage, parents=())

@@ -16,7 +16,7 @@ from tests.sim.mistakes import Context, mistake, replaced
 from tests.sim.model_storage import ModelJournals
 
 
-@mistake(within=10, faults="false-alarm")
+@mistake(within=60, faults="false-alarm")
 def newest_group_believed() -> Context:
     """A follower applies each group as soon as it can be read, also one that lies behind the sealed end."""
 

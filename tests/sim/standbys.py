@@ -49,4 +49,4 @@ class StandbyTask:
         worker = self._worker
         while True:
             self._standbys.round()
-            worker.sleep(worker.sim.delay(200, 6_000))
+            worker.sleep(worker.sim.delay(200, 30_000))
