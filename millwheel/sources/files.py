@@ -156,7 +156,7 @@ def dealt(sizes: Mapping[str, int]) -> list[str]:
     for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
         half = min((half for half in halves if len(half) < room), key=lambda half: sum(half.values()))
         half[name] = sizes[name]
-    return [name for half in halves for name in dealt(half)]
+    return [name for half in sorted(halves, key=len) for name in dealt(half)]
 
 
 def _fixed_folder(pattern: str) -> str:

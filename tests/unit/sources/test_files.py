@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millwheel.core.spec import SourceSpec
 from millwheel.errors import SetupError
 from millwheel.sources import build_source
 from millwheel.sources.base import Partition
+from millwheel.sources.files import dealt
 from tests.fakes.reading import files, read_on
 
 
@@ -22,7 +25,7 @@ def make(folder: Path, *names: str) -> Path:
 
 
 def names(source: Any) -> list[str]:
-    return [partition.name for partition in source.partitions()]
+    return sorted(partition.name for partition in source.partitions())
 
 
 def test_a_partition_is_named_by_its_path_below_the_glob(tmp_path: Path) -> None:
@@ -31,6 +34,23 @@ def test_a_partition_is_named_by_its_path_below_the_glob(tmp_path: Path) -> None
     assert names(files(tmp_path / "in" / "**" / "*.jsonl")) == ["a.jsonl", "b.jsonl", "deep/er/d.jsonl"]
     assert names(files(tmp_path / "*" / "a.jsonl")) == ["in/a.jsonl"]
     assert names(files(tmp_path / "in" / "a.jsonl")) == ["a.jsonl"]
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), st.integers(0, 1_000), min_size=2))
+def test_either_half_of_the_files_has_about_half_of_their_bytes(sizes: dict[str, int]) -> None:
+    order = dealt(sizes)
+    assert sorted(order) == sorted(sizes)
+    assert order == dealt(dict(reversed(sizes.items())))
+    middle = len(order) // 2
+    lower, upper = (sum(sizes[name] for name in half) for half in (order[:middle], order[middle:]))
+    assert abs(lower - upper) <= max(sizes.values())
+
+
+def test_followed_files_are_listed_by_name_whatever_their_size(tmp_path: Path) -> None:
+    make(tmp_path, "b.jsonl", "a.jsonl", "c.jsonl")
+    (tmp_path / "c.jsonl").write_bytes(b"{}\n" * 9)
+    listed = [partition.name for partition in files(tmp_path / "*.jsonl", follow=True).partitions()]
+    assert listed == ["a.jsonl", "b.jsonl", "c.jsonl"]
 
 
 def test_a_folder_means_the_visible_files_in_it(tmp_path: Path) -> None:
