@@ -11,6 +11,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 
@@ -31,6 +32,7 @@ class Run:
     place: str = ""
     said: str = ""
     code: int | None = None
+    started: ClassVar[list[Run]] = []
 
     @property
     def root(self) -> Path:
@@ -51,6 +53,7 @@ class Run:
         streams = {"stdout": self._log, "stderr": subprocess.STDOUT}
         place = self.folder if self.place else None  # such a root keeps a folder below the current one
         self.process = subprocess.Popen(command, env=environment, cwd=place, **streams)  # type: ignore[call-overload]
+        Run.started.append(self)
         return self
 
     def wait(self, timeout_s: float = 180) -> Run:

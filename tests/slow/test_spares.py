@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.launch.root import read_run
 from tests.slow.runs import Run
 from tests.slow.test_ranges import CALLBACK, PIPELINE, Tool, check_rows, rows
 
@@ -31,6 +34,20 @@ def kill(run: Run, slot: str) -> None:
     process.kill()
 
 
+class Joined:
+    """The workers that are members, by slot."""
+
+    def __init__(self, run: Run) -> None:
+        known = read_run(run.root)
+        assert known is not None
+        self.slots: set[str] = set()
+        self.session = ZooKeeperCoordination(known.zookeeper, "ranges")
+        self.session.watch_members("workers", self._changed)
+
+    def _changed(self, found: Mapping[str, bytes]) -> None:
+        self.slots = {name.partition("-")[0] for name in found}
+
+
 def check_what_follows(run: Run, tool: Tool) -> None:
     """Let the new owners make some output, and look at all of it."""
     folder = run.folder / "out" / "numbered"
@@ -41,15 +58,17 @@ def check_what_follows(run: Run, tool: Tool) -> None:
 
 def test_a_spare_gets_what_a_killed_worker_had_and_nothing_moves_back(tmp_path: Path) -> None:
     run = start(tmp_path, PIPELINE)
-    tool = Tool(run)
+    tool, joined = Tool(run), Joined(run)
     for _ in range(2):
+        tool.until("all three are members", lambda: len(joined.slots) == 3)
         serving = tool.owners("")
         assert len(serving) == 2
         (spare,) = {"w0", "w1", "w2"} - serving
         victim, other = sorted(serving)
-        tool.until("all three are there", lambda: len(run.processes("millwheel.workers")) == 3)
         kill(run, victim)
+        tool.until("it is no member", lambda victim=victim: victim not in joined.slots)  # type: ignore[misc]
         tool.until("the spare follows", lambda other=other, spare=spare: tool.owners("") == {other, spare})  # type: ignore[misc]
+    joined.session.close()
     check_what_follows(run, tool)
 
 
