@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.api import Computation
+from millwheel.api import Computation, ValueState
 from millwheel.core.codec import Commit, decode_batch, decode_commit, encode_batch, encode_value
 from millwheel.core.ranges import tile
 from millwheel.core.records import Batch
@@ -37,6 +37,25 @@ from tests.fakes.plain_storage import SimStore
 
 NOW = 1_700_000_000_000_000
 BY_KEY = KeySpec(KeyKind.FIELD, ("key",))
+
+
+class Counting(Computation):
+    """Numbers the records of each key."""
+
+    seen = ValueState(int, default=0)
+
+    def process_record(self, ctx: Any, record: Any) -> None:
+        self.seen.set(self.seen.get() + 1)
+        ctx.produce("out", {"key": ctx.key, "number": self.seen.get(), "value": record.value})
+
+
+class Silent(Computation):
+    """Counts the records of each key and produces nothing."""
+
+    seen = ValueState(int, default=0)
+
+    def process_record(self, ctx: Any, record: Any) -> None:
+        self.seen.set(self.seen.get() + 1)
 
 
 class FixedClock:

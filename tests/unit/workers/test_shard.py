@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from millwheel.api import Computation, ValueState
+from millwheel.api import Computation
 from millwheel.core.layout import CHANNEL, META, PENDING, SEEN, decode_meta
 from millwheel.core.ranges import tile
-from millwheel.core.records import Domain
 from millwheel.core.spec import Delivery, Productions
 from millwheel.core.table import ShardEntry
-from millwheel.core.times import MAX_TIME, MIN_TIME
+from millwheel.core.times import MIN_TIME
 from millwheel.errors import InvariantError
 from millwheel.workers.bundles import ShardLimits
 from millwheel.workers.inbox import Verdict
-from tests.unit.workers.bench import NOW, Dial, ShardBench, computation, pipeline, values_of
+from tests.unit.workers.bench import NOW, Counting, Dial, ShardBench, Silent, computation, pipeline, values_of
 
 STRAGGLER = ShardLimits().straggler_us
 EXACT, LEAST = Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE
@@ -24,38 +23,9 @@ DIALS = [Dial(delivery, productions) for delivery in (EXACT, LEAST) for producti
 EXACT_DIALS = [dial for dial in DIALS if dial.delivery is EXACT]
 
 
-class Counting(Computation):
-    """Numbers the records of each key."""
-
-    seen = ValueState(int, default=0)
-
-    def process_record(self, ctx: Any, record: Any) -> None:
-        self.seen.set(self.seen.get() + 1)
-        ctx.produce("out", {"key": ctx.key, "number": self.seen.get(), "value": record.value})
-
-
-class Silent(Computation):
-    seen = ValueState(int, default=0)
-
-    def process_record(self, ctx: Any, record: Any) -> None:
-        self.seen.set(self.seen.get() + 1)
-
-
 class Idle(Computation):
     def process_record(self, ctx: Any, record: Any) -> None:
         pass
-
-
-class Clocks(Computation):
-    """Sets the timers that the value asks for and tells when they fire."""
-
-    def process_record(self, ctx: Any, record: Any) -> None:
-        for domain in Domain:
-            if domain.value in record.value:
-                ctx.set_timer("t", record.value[domain.value], domain)
-
-    def process_timer(self, ctx: Any, timer: Any) -> None:
-        ctx.produce("out", [timer.domain.value, timer.at])
 
 
 def families(bench: ShardBench, family: bytes) -> list[bytes]:
@@ -353,125 +323,6 @@ def test_a_new_owner_sends_nothing_before_it_may_act() -> None:
     assert fresh.watermark(NOW).at == MIN_TIME
     fresh.start()
     assert len(list(fresh.outbox.sends())) == 1
-
-
-# --- timers and watermarks ----------------------------------------------------------------------------------
-
-
-def test_event_timers_fire_once_the_watermark_has_passed_them_and_survive_a_crash() -> None:
-    bench = ShardBench(Clocks)
-    bench.deliver(("a", {"event": 100}, 5))
-    bench.watermark(100)
-    assert bench.through() == []
-    bench.crash()
-    bench.watermark(101)
-    bench.run()
-    bench.settle()
-    [first] = bench.sends()
-    assert values_of([first], "out") == [["event", 100]]
-    bench.crash()
-    bench.watermark(MAX_TIME)
-    bench.run()
-    bench.settle()
-    assert [send.batch.seqs for send in bench.sends()] == [first.batch.seqs]
-
-
-def test_processing_timers_follow_the_wall_clock() -> None:
-    bench = ShardBench(Clocks)
-    bench.deliver(("a", {"processing": NOW + 10}, 5))
-    bench.watermark(1_000)
-    assert bench.through() == []
-    assert bench.shard.wakes_at(NOW) == NOW + 11, "fired once the clock has passed it"
-    bench.clock.now = NOW + 11
-    assert bench.through() == [["processing", NOW + 10]]
-
-
-def test_a_new_owner_says_nothing_before_a_watermark_that_was_published_while_a_processing_timer_waited() -> None:
-    bench = ShardBench(Clocks)
-    bench.deliver(("a", {"processing": NOW + 10}, 5))
-    bench.watermark(1_000)
-    bench.through()
-    bench.watermark(9_000)
-    bench.run()
-    assert bench.shard.watermark(NOW).at == 1_000, "nobody would know of 9,000 after a crash"
-    bench.through()
-    published = bench.shard.watermark(NOW).at
-    assert published == 9_000
-    bench.crash()
-    bench.clock.now = NOW + 11
-    bench.run()
-    bench.settle()
-    [send] = bench.sends()
-    assert send.batch.timestamps == [published]
-
-
-def test_without_processing_timers_a_risen_watermark_costs_no_commit() -> None:
-    bench = ShardBench(Clocks)
-    bench.deliver(("a", {"event": 100_000}, 5))
-    bench.watermark(1_000)
-    bench.through()
-    bench.watermark(9_000)
-    assert not bench.shard.runnable(NOW)
-    assert bench.shard.watermark(NOW).at == 9_000
-
-
-def test_the_end_of_the_input_fires_processing_timers_at_once() -> None:
-    bench = ShardBench(Clocks)
-    bench.deliver(("a", {"processing": NOW + 10**12}, 5))
-    bench.run()
-    bench.settle()
-    bench.watermark(MAX_TIME)
-    assert bench.shard.watermark(NOW).at < MAX_TIME
-    assert bench.through() == [["processing", NOW + 10**12]]
-    assert bench.shard.watermark(NOW).at == MAX_TIME
-
-
-def test_the_watermark_is_held_by_the_inbox_the_commits_the_productions_and_the_timers() -> None:
-    bench = ShardBench(Counting)
-    bench.watermark(1_000)
-    bench.deliver(("a", 1, 500))
-    assert bench.shard.watermark(NOW).at == 500
-    assert "inbox" in bench.shard.watermark(NOW).holder
-    bench.run()
-    assert bench.shard.watermark(NOW).at == 500
-    bench.settle()
-    [send] = bench.sends()
-    assert bench.shard.watermark(NOW).at == 500
-    assert "not yet applied by sink.out-0" in bench.shard.watermark(NOW).holder
-    bench.ack(send)
-    assert bench.shard.watermark(NOW).at == 1_000
-    assert bench.shard.watermark(NOW).holder == "input"
-
-
-def test_a_due_timer_holds_the_watermark_and_is_named() -> None:
-    bench = ShardBench(Clocks)
-    bench.deliver(("a", {"event": 100}, 5))
-    bench.run()
-    bench.settle()
-    bench.watermark(1_000)
-    hold = bench.shard.watermark(NOW)
-    assert hold.at == 100
-    assert "timer 't' of key 'a'" in hold.holder
-
-
-def test_a_commit_in_flight_holds_the_watermark_at_what_it_was_before() -> None:
-    bench = ShardBench(Silent)
-    bench.watermark(1_000)
-    bench.deliver(("a", 1, 500))
-    bench.run()
-    assert bench.shard.watermark(NOW).at == 500
-    bench.settle()
-    assert bench.shard.watermark(NOW).at == 1_000
-
-
-def test_the_watermark_of_a_shard_does_not_go_back_under_a_new_owner() -> None:
-    bench = ShardBench(Silent)
-    bench.watermark(1_000)
-    bench.deliver(("a", 1, 2_000))
-    bench.run()
-    bench.settle()
-    bench.crash()
-    assert bench.shard.input_watermark == 1_000
 
 
 def test_a_production_without_consumers_is_counted_and_dropped() -> None:
