@@ -6,6 +6,7 @@ from pathlib import Path
 
 from millwheel.launch.base import WorkerExit, WorkerTemplate
 from millwheel.launch.child import Child, fresh_scratch, stop_all
+from millwheel.launch.memory import worker_environment
 
 
 class ProcessLauncher:
@@ -19,7 +20,8 @@ class ProcessLauncher:
         """See :class:`millwheel.launch.base.Launcher`."""
         scratch = fresh_scratch(self._template.scratch, slot)
         log = Path(self._template.logs) / f"worker-{slot}"
-        self._children[slot] = Child(self._template.command(slot, scratch), log, scratch=scratch)
+        command = self._template.command(slot, scratch)
+        self._children[slot] = Child(command, log, worker_environment(), scratch)
 
     def exits(self) -> list[WorkerExit]:
         """See :class:`millwheel.launch.base.Launcher`."""

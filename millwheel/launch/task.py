@@ -19,6 +19,7 @@ from pathlib import Path
 
 from millwheel.launch.base import WorkerTemplate
 from millwheel.launch.child import Child, fresh_scratch
+from millwheel.launch.memory import worker_environment
 from millwheel.launch.orders import Orders, orders_at
 
 _POLL_S = 0.05
@@ -66,7 +67,8 @@ def _watch(child: Child, orders: Orders, slot: int) -> int:
 
 def _environment() -> dict[str, str]:
     """Ours, with the module path of this task, so that a package shipped with ``--py-files`` is found."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path)}
+    here = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+    return worker_environment({**os.environ, "PYTHONPATH": here})
 
 
 def _local_folder() -> str:
