@@ -40,8 +40,6 @@ class LatencySink:
 class LatencyWriter:
     """Of one shard of the sink."""
 
-    publishes_aside = True
-
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
 

@@ -34,11 +34,6 @@ class WorkerStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Exchange = channel.stream_stream(
-                '/millwheel.pb.Worker/Exchange',
-                request_serializer=millwheel_dot_pb_dot_worker__pb2.Frame.SerializeToString,
-                response_deserializer=millwheel_dot_pb_dot_worker__pb2.Frame.FromString,
-                _registered_method=True)
         self.Attach = channel.unary_stream(
                 '/millwheel.pb.Worker/Attach',
                 request_serializer=millwheel_dot_pb_dot_worker__pb2.AttachRequest.SerializeToString,
@@ -53,13 +48,6 @@ class WorkerStub:
 
 class WorkerServicer:
     """Missing associated documentation comment in .proto file."""
-
-    def Exchange(self, request_iterator, context):
-        """Deliveries one way, acks and refusals the other. One stream per pair of workers and direction.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
 
     def Attach(self, request, context):
         """The master's line: it breaks when the process dies, and carries load and releases meanwhile.
@@ -78,11 +66,6 @@ class WorkerServicer:
 
 def add_WorkerServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Exchange': grpc.stream_stream_rpc_method_handler(
-                    servicer.Exchange,
-                    request_deserializer=millwheel_dot_pb_dot_worker__pb2.Frame.FromString,
-                    response_serializer=millwheel_dot_pb_dot_worker__pb2.Frame.SerializeToString,
-            ),
             'Attach': grpc.unary_stream_rpc_method_handler(
                     servicer.Attach,
                     request_deserializer=millwheel_dot_pb_dot_worker__pb2.AttachRequest.FromString,
@@ -103,33 +86,6 @@ def add_WorkerServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Worker:
     """Missing associated documentation comment in .proto file."""
-
-    @staticmethod
-    def Exchange(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/millwheel.pb.Worker/Exchange',
-            millwheel_dot_pb_dot_worker__pb2.Frame.SerializeToString,
-            millwheel_dot_pb_dot_worker__pb2.Frame.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
 
     @staticmethod
     def Attach(request,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import queue
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from uuid import uuid4
 from millwheel.adapters.clock import SteadyClock, SystemClock
 from millwheel.adapters.grpc_security import Security
 from millwheel.adapters.injector_client import InjectorClient
+from millwheel.adapters.mailbox import Mailbox
 from millwheel.core.orders import ORDERS
 from millwheel.ports import Coordination, Journals, Snapshots, StateStores
 from millwheel.workers import events as ev
@@ -37,7 +37,8 @@ from millwheel.workers.hangs import Hangs, Notes
 from millwheel.workers.journal_reads import ReadOnce
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.runtime import RuntimeLimits, WorkerRuntime
-from millwheel.workers.server import GrpcTransport, MasterReports, WorkerService, serve
+from millwheel.workers.server import MasterReports, WorkerService, serve
+from millwheel.workers.transport import ExchangeTransport
 from millwheel.workers.watchdog import Watchdog
 
 _MAX_EVENTS = 2_000
@@ -80,13 +81,14 @@ class WorkerProcess:
         self.incarnation = f"w{settings.slot}-{uuid4().hex[:12]}"
         self._settings = settings
         self._coordination = coordination
-        self._events: queue.SimpleQueue[ev.Event] = queue.SimpleQueue()
+        self._events = Mailbox()
         self._injector_address: str | None = None
         self._clock = SteadyClock(SystemClock())
         writer = storage.journals.create(self.incarnation)
         self._journal = JournalThread(writer, self._events.put)
         self._service = WorkerService(self._events.put)
-        self._transport = GrpcTransport(self._events.put, settings.security)
+        host = settings.listen.rpartition(":")[0]
+        self._transport = ExchangeTransport(f"{host}:0", self._events, settings.security)
         self._injector = InjectorClient(
             lambda: self._injector_address,
             lambda watermarks: self._events.put(ev.WatermarksRose(watermarks)),
@@ -133,8 +135,7 @@ class WorkerProcess:
         self._coordination.watch_members("workers", self._workers_changed)
         self._coordination.watch_tables(lambda table: self._events.put(ev.TableChanged(table)))
         self._coordination.watch_members(ORDERS, lambda members: self._events.put(ev.OrdersChanged(members)))
-        data = {"address": address, "host": socket.gethostname(), "slot": self._settings.slot, "pid": os.getpid()}
-        self._coordination.join("workers", self.incarnation, json.dumps(data).encode())
+        self._coordination.join("workers", self.incarnation, json.dumps(self._facts(address)).encode())
         if self._watchdog is not None:
             self._watchdog.start()
         try:
@@ -147,26 +148,24 @@ class WorkerProcess:
         events: list[ev.Event] = []
         while not self._runtime.finished():
             wake_at = self._runtime.step(events)
-            events = self._take(wake_at - self._clock.now_us())
+            events = self._transport.take(wake_at - self._clock.now_us(), _MAX_EVENTS)
 
-    def _take(self, wait_us: int) -> list[ev.Event]:
-        """The events there are; waits for the first one, but not beyond ``wait_us``."""
-        events: list[ev.Event] = []
-        try:
-            if wait_us > 0:
-                events.append(self._events.get(timeout=wait_us / 1e6))
-            while len(events) < _MAX_EVENTS:
-                events.append(self._events.get_nowait())
-        except queue.Empty:
-            pass
-        return events
+    def _facts(self, address: str) -> dict[str, object]:
+        """What others must know of this worker: ``address`` takes calls, ``exchange`` deliveries."""
+        return {
+            "address": address,
+            "exchange": self._transport.address,
+            "host": socket.gethostname(),
+            "slot": self._settings.slot,
+            "pid": os.getpid(),
+        }
 
     def _injector_moved(self, members: Mapping[str, bytes]) -> None:
         self._injector_address = next((json.loads(data)["address"] for data in members.values()), None)
         self._injector.leader_changed()
 
     def _workers_changed(self, members: Mapping[str, bytes]) -> None:
-        self._events.put(ev.WorkersChanged({name: json.loads(data)["address"] for name, data in members.items()}))
+        self._events.put(ev.WorkersChanged({name: json.loads(data)["exchange"] for name, data in members.items()}))
 
 
 def clean_scratch(folder: str) -> str:

@@ -83,7 +83,6 @@ def master(ours: Path) -> Iterator[str]:
 
 Call = Callable[[grpc.Channel], object]
 CALLS: dict[str, tuple[str, Call]] = {
-    "worker Exchange": ("worker", lambda c: next(iter(WorkerStub(c).Exchange(iter(()), timeout=WAIT_S)), None)),
     "worker Attach": ("worker", lambda c: next(iter(WorkerStub(c).Attach(worker_pb2.AttachRequest(), timeout=WAIT_S)))),
     "worker Inject": ("worker", lambda c: WorkerStub(c).Inject(worker_pb2.InjectRequest(), timeout=WAIT_S)),
     "injector Connect": ("injector", lambda c: next(iter(InjectorStub(c).Connect(iter(()), timeout=WAIT_S)), None)),

@@ -1,0 +1,65 @@
+"""Events from any thread, for one loop that sleeps on sockets."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from contextlib import suppress
+from typing import Any
+
+_BELLS = 4096
+
+
+class Mailbox:
+    """A queue whose reader may sleep in a selector on :meth:`fileno`: a byte arrives there when it is to wake up.
+
+    ``put`` is for any thread, the rest for the loop. Ringing costs a system call, so only a sleeper is rung for.
+    """
+
+    def __init__(self) -> None:
+        self._events: deque[Any] = deque()
+        self._asleep = False
+        self._bell, self._rope = socket.socketpair()
+        self._bell.setblocking(False)
+        self._rope.setblocking(False)
+
+    def put(self, event: Any) -> None:
+        """Leave an event."""
+        self._events.append(event)
+        self.ring()
+
+    def ring(self) -> None:
+        """Wake the loop, if it sleeps."""
+        if self._asleep:
+            self._asleep = False
+            with suppress(OSError):  # so many bells are unheard that one more says nothing, or the loop has ended
+                self._rope.send(b"\0")
+
+    def fileno(self) -> int:
+        """What to sleep on."""
+        return self._bell.fileno()
+
+    def sleep(self) -> bool:
+        """Ask for the bell from now on; False when there is an event already."""
+        self._asleep = True
+        return not self._events
+
+    def wake(self) -> None:
+        """The loop is awake: no bell until it sleeps again."""
+        self._asleep = False
+
+    def hush(self) -> None:
+        """The bell was heard."""
+        with suppress(BlockingIOError):
+            self._bell.recv(_BELLS)
+
+    def take(self, most: int) -> list[Any]:
+        """The oldest events, as they came."""
+        events = self._events
+        return [events.popleft() for _ in range(min(most, len(events)))]
+
+    def close(self) -> None:
+        """Nobody reads any more; what is put from now on is lost."""
+        self._asleep = False
+        self._bell.close()
+        self._rope.close()
