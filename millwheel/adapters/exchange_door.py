@@ -81,11 +81,12 @@ class Door:
                 caller.do_handshake()
             problem = _heard(caller, self._token)
             hurry.cancel()
-            caller.sendall(_REFUSED if problem else _WELCOME)
             if problem:
                 log.warning("Refused a worker's connection from %s: %s.", place, problem)
+                caller.sendall(_REFUSED)
                 caller.close()
             else:
+                caller.sendall(_WELCOME)
                 self._on_open(caller)
         except OSError as ex:
             log.warning("A connection from %s ended before it was a worker's: %s.", place, ex)
