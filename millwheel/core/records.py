@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from operator import itemgetter
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from millwheel.core.keys import Key
 from millwheel.core.limits import CREDIT_BYTES
@@ -56,7 +59,8 @@ class Batch:
     ``keys`` are under the extractor of the computation the batch goes to. ``ids`` are external ids, or those
     of weak productions (None: there are none). Values that a computation produced are still encoded
     (``msgspec.Raw``); ``born_us`` is the wall clock at which the oldest record entered the system. ``size`` is about
-    what all of it takes when it is encoded (bytes; 0: not known).
+    what all of it takes when it is encoded (bytes; 0: not known). ``numbers`` are the keys as an array, if they are all
+    int64 and whoever made the batch had them so.
     """
 
     stream: str
@@ -67,6 +71,7 @@ class Batch:
     ids: list[Any] | None = None
     born_us: int = 0
     size: int = field(default=0, compare=False)
+    numbers: npt.NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -110,15 +115,16 @@ class Batch:
             self._share(len(self) - start),
         )
 
-    def pick(self, places: list[int]) -> Batch:
+    def pick(self, places: Sequence[int]) -> Batch:
         """The records at ``places``, in that order."""
+        at = _picker(places)
         return Batch(
             self.stream,
-            _at(places, self.seqs) if self.seqs else [],
-            _at(places, self.timestamps),
-            _at(places, self.keys),
-            _at(places, self.values),
-            None if self.ids is None else _at(places, self.ids),
+            at(self.seqs) if self.seqs else [],
+            at(self.timestamps),
+            at(self.keys),
+            at(self.values),
+            None if self.ids is None else at(self.ids),
             self.born_us,
             self._share(len(places)),
         )
@@ -128,8 +134,12 @@ class Batch:
         return self.size * count // (len(self.timestamps) or 1)
 
 
-def _at(places: list[int], column: list[Any]) -> list[Any]:
-    return list(itemgetter(*places)(column)) if len(places) > 1 else [column[place] for place in places]
+def _picker(places: Sequence[int]) -> Callable[[list[Any]], list[Any]]:
+    """Takes what is at ``places`` out of a column."""
+    if len(places) < 2:
+        return lambda column: [column[place] for place in places]
+    get = itemgetter(*places)
+    return lambda column: list(get(column))
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from millwheel.core.records import Batch
 from millwheel.core.spec import KeyKind, KeySpec
 from millwheel.core.table import RangeTable
 from millwheel.errors import RecordError
-from millwheel.workers.timestamps import plain_column
+from millwheel.workers.timestamps import ints_of, numbers_of, plain_column
 
 Extractor = Callable[[Any], Key]
 _TEXT_KEYS = {str, bytes}
@@ -123,8 +123,7 @@ class Fanout:
         places = _places(batch, consumer, late)
         part = batch if places is None else batch.pick(places)
         values = decoded if places is None else [decoded[i] for i in places]
-        keys, missing = _keys(consumer, part.keys, values, self._most_key)
-        mine = replace(part, keys=keys)
+        mine, missing = _keyed(consumer, part, values, self._most_key)
         if missing:
             gone = {bad.place for bad in missing}
             mine = mine.pick([i for i in range(len(mine)) if i not in gone])
@@ -158,14 +157,17 @@ def _wants_late(node: Node) -> bool:
     return computation is not None and (computation.allowed_lateness_us > 0 or computation.late != "drop")
 
 
-def _keys(consumer: Consumer, given: list[Key], decoded: Sequence[Any], most: int) -> tuple[list[Key], list[Keyless]]:
+def _keyed(consumer: Consumer, batch: Batch, decoded: Sequence[Any], most: int) -> tuple[Batch, list[Keyless]]:
+    """The batch under a consumer's keys, and its records that have none."""
     if consumer.extract is None:
-        return given, []
-    if consumer.field:
-        keys = plain_column(decoded, consumer.field)
-        if keys and _are_plain(keys, most):
-            return keys, []
-    return _keys_one_by_one(consumer, decoded, most)
+        return batch, []
+    keys = plain_column(decoded, consumer.field) if consumer.field else None
+    if keys and type(keys[0]) is int and (ints := ints_of(keys)) and (numbers := numbers_of(ints)) is not None:
+        return replace(batch, keys=ints, numbers=numbers), []
+    if keys and _are_plain(keys, most):
+        return replace(batch, keys=keys), []
+    keys, missing = _keys_one_by_one(consumer, decoded, most)
+    return replace(batch, keys=keys), missing
 
 
 def _are_plain(keys: list[Key], most: int) -> bool:
@@ -204,12 +206,16 @@ class _Edges:
         self._known: dict[Key, int] = {}
         self._dense = np.full(1024, -1, np.int32)
 
+    def row_places(self, batch: Batch) -> npt.NDArray[np.int32]:
+        """:meth:`places` of the keys of a batch."""
+        if batch.numbers is not None and _are_dense(batch.numbers):
+            return self._dense_places(batch.numbers)
+        return np.array(self.places(batch.keys), np.int32)
+
     def column_places(self, keys: pl.Series) -> npt.NDArray[np.int32]:
         """:meth:`places` of a column, whose different keys are looked up once."""
-        if keys.dtype == pl.Int64:
-            numbers = keys.to_numpy()
-            if numbers.min() >= 0 and numbers.max() < _DENSE_KEYS:
-                return self._dense_places(numbers)
+        if keys.dtype == pl.Int64 and _are_dense(numbers := keys.to_numpy()):
+            return self._dense_places(numbers)
         different = keys.unique()
         found = pl.Series(self.places(different.to_list()), dtype=pl.Int32)
         places: npt.NDArray[np.int32] = keys.replace_strict(different, found, return_dtype=pl.Int32).to_numpy()
@@ -243,6 +249,10 @@ class _Edges:
         return list(map(known.__getitem__, keys))
 
 
+def _are_dense(numbers: npt.NDArray[np.int64]) -> bool:
+    return bool(numbers.min() >= 0 and numbers.max() < _DENSE_KEYS)
+
+
 class TableRouter:
     """Splits a consumer's batch over its shards, by the newest table seen."""
 
@@ -267,14 +277,11 @@ class TableRouter:
             return [(edges.shards[0], batch)]
         if isinstance(batch, ColumnBatch):
             return _route_columns(edges, batch)
-        places = edges.places(batch.keys)
-        first = places[0]
-        if places.count(first) == len(places):
-            return [(edges.shards[first], batch)]
-        column = np.array(places, np.int64)
-        return [
-            (edges.shards[place], batch.pick(np.flatnonzero(column == place).tolist())) for place in sorted(set(places))
-        ]
+        places = edges.row_places(batch)
+        present = np.flatnonzero(np.bincount(places)).tolist()
+        if len(present) == 1:
+            return [(edges.shards[present[0]], batch)]
+        return [(edges.shards[place], batch.pick(np.flatnonzero(places == place).tolist())) for place in present]
 
 
 def _route_columns(edges: _Edges, batch: ColumnBatch) -> list[tuple[str, AnyBatch]]:

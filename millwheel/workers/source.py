@@ -32,7 +32,7 @@ from millwheel.workers.productions import earliest_of
 from millwheel.workers.routing import Fanout
 from millwheel.workers.source_end import SourceEnd
 from millwheel.workers.source_frames import ReadSize, sort_frame
-from millwheel.workers.timestamps import Timestamps, column_of
+from millwheel.workers.timestamps import Stamps, Timestamps, column_of
 from millwheel.workers.turn import Hold, Turn, beginning, plain_letter
 
 _LIST_EVERY_US = SECOND
@@ -334,7 +334,7 @@ class _Sorting:
         self._stated = read.watermark is not None
         for reject in read.rejects:
             self._letter(reject.position, partition, reject.reason, reject.raw)
-        stamps, problems = self._parts.timestamps.of(read.values)
+        stamps, problems = self._parts.timestamps.as_array(read.values)
         self._size, uncarried = carried(read.values, self._parts.limits.record)
         problems.update(uncarried)
         for place, reason in problems.items():
@@ -357,15 +357,15 @@ class _Sorting:
             self.max_timestamp = max(self.max_timestamp, read.watermark + self._spec.max_delay_us)
         return out, counters
 
-    def _too_far(self, partition: str, read: Read, stamps: list[int], problems: dict[int, str]) -> set[int]:
-        if self._spec.max_future_us is None or not stamps:
+    def _too_far(self, partition: str, read: Read, stamps: Stamps, problems: dict[int, str]) -> set[int]:
+        if self._spec.max_future_us is None or not len(stamps):
             return set()
         limit = self._now + self._spec.max_future_us
-        if max(stamps) <= limit and not self._judged:
+        if stamps.max() <= limit and not self._judged:
             return set()
         far = {
             place
-            for place, stamp in enumerate(stamps)
+            for place, stamp in enumerate(stamps.tolist())
             if place not in problems and (stamp > limit or read.positions[place] in self._judged)
         }
         for place in sorted(far):
@@ -377,32 +377,30 @@ class _Sorting:
             self._letter(position, partition, reason, read.values[place])
         return far
 
-    def _late(self, stamps: list[int], bad: set[int]) -> set[int]:
-        good = [stamp for place, stamp in enumerate(stamps) if place not in bad] if bad else stamps
-        if not good:
+    def _late(self, stamps: Stamps, bad: set[int]) -> set[int]:
+        good = np.delete(np.arange(len(stamps)), list(bad)) if bad else None
+        times = stamps if good is None else stamps[good]
+        if not len(times):
             return set()
-        delay, highest = self._spec.max_delay_us, max(self.max_timestamp, max(good))
-        if self._stated:
-            highest = self.max_timestamp
-        if min(good) >= highest - delay:
-            self.max_timestamp = highest
-            return set()
-        places = np.array([place for place in range(len(stamps)) if place not in bad] if bad else range(len(stamps)))
-        times = np.array(good, np.int64)
-        before = np.full(len(good), self.max_timestamp, np.int64)
+        delay, first = self._spec.max_delay_us, self.max_timestamp
         if not self._stated:
-            np.maximum(np.maximum.accumulate(times[:-1]), self.max_timestamp, out=before[1:])
-        self.max_timestamp = highest
-        return set(places[times + delay < before].tolist())
+            self.max_timestamp = max(first, int(times.max()))
+        if int(times.min()) >= self.max_timestamp - delay:
+            return set()
+        before = np.full(len(times), first, np.int64)
+        if not self._stated:
+            np.maximum(np.maximum.accumulate(times[:-1]), first, out=before[1:])
+        late = np.flatnonzero(times + delay < before)
+        return set((late if good is None else good[late]).tolist())
 
-    def _batch(self, partition: str, read: Read, stamps: list[int], dropped: set[int]) -> Batch:
-        values, seqs = read.values, read.positions
+    def _batch(self, partition: str, read: Read, stamps: Stamps, dropped: set[int]) -> Batch:
+        values, seqs, times = read.values, read.positions, stamps.tolist()
         if dropped:
             kept = [place for place in range(len(values)) if place not in dropped]
-            values, seqs, stamps = [values[i] for i in kept], [seqs[i] for i in kept], [stamps[i] for i in kept]
+            values, seqs, times = [values[i] for i in kept], [seqs[i] for i in kept], [times[i] for i in kept]
         ids = column_of(values, self._spec.id) if self._spec.id else None
         keys = [partition if given is None else given for given in ids] if ids else [partition] * len(values)
-        return Batch(self._spec.name, seqs, stamps, keys, values, ids, self._now, self._size)
+        return Batch(self._spec.name, seqs, times, keys, values, ids, self._now, self._size)
 
     def _letter(self, position: int, partition: str, reason: str, raw: Any, node: str = "") -> None:
         letter = DeadLetter(

@@ -7,10 +7,17 @@ from datetime import datetime, timezone
 from operator import attrgetter, itemgetter
 from typing import Any
 
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
 from millwheel.core.spec import StreamSpec
 from millwheel.errors import RecordError
 
 LIMIT_US = 2**62
+
+
+Stamps = npt.NDArray[np.int64]
 
 
 def field_of(value: Any, name: str) -> Any:
@@ -37,6 +44,23 @@ def plain_column(values: Sequence[Any], name: str) -> list[Any] | None:
         return None
 
 
+def numbers_of(ints: list[int]) -> Stamps | None:
+    """Whole numbers as an array; None when one of them takes more than 64 bits."""
+    try:
+        return np.array(ints, np.int64)
+    except OverflowError:
+        return None
+
+
+def ints_of(values: Sequence[Any]) -> list[int] | None:
+    """The values, if all are whole numbers (no bools), as plain ones; else None. Takes a third of the time of a look at
+    their types."""
+    try:
+        return msgspec.convert(values, list[int])
+    except msgspec.ValidationError:
+        return None
+
+
 class Timestamps:
     """Reads the timestamps of a stream's records. ``function`` is the loaded ``module:function``, if that is
     how the stream is declared."""
@@ -48,16 +72,24 @@ class Timestamps:
 
     def of(self, values: list[Any]) -> tuple[list[int], dict[int, str]]:
         """(timestamps, {place: what is wrong}); a place with a problem has timestamp 0."""
+        stamps, problems = self.as_array(values)
+        return stamps.tolist(), problems
+
+    def as_array(self, values: list[Any]) -> tuple[Stamps, dict[int, str]]:
+        """:meth:`of`, with an array."""
         if self._function is not None:
             return self._by_function(values)
         raw = column_of(values, self._field)
-        if set(map(type, raw)) <= {int}:
-            stamps = raw if self._unit == 1 else [stamp * self._unit for stamp in raw]
-            if not stamps or (max(stamps) < LIMIT_US and min(stamps) > -LIMIT_US):
-                return stamps, {}
+        ints = ints_of(raw)
+        numbers = None if ints is None else numbers_of(ints)
+        if numbers is not None and (not raw or self._in_years(int(numbers.min()), int(numbers.max()))):
+            return numbers * self._unit, {}
         return self._one_by_one(raw)
 
-    def _by_function(self, values: list[Any]) -> tuple[list[int], dict[int, str]]:
+    def _in_years(self, lowest: int, highest: int) -> bool:
+        return lowest * self._unit > -LIMIT_US and highest * self._unit < LIMIT_US
+
+    def _by_function(self, values: list[Any]) -> tuple[Stamps, dict[int, str]]:
         assert self._function is not None
         raw: list[Any] = []
         problems: dict[int, str] = {}
@@ -70,7 +102,7 @@ class Timestamps:
         stamps, more = self._one_by_one(raw)
         return stamps, {**more, **problems}
 
-    def _one_by_one(self, raw: list[Any]) -> tuple[list[int], dict[int, str]]:
+    def _one_by_one(self, raw: list[Any]) -> tuple[Stamps, dict[int, str]]:
         stamps: list[int] = []
         problems: dict[int, str] = {}
         for place, given in enumerate(raw):
@@ -79,7 +111,7 @@ class Timestamps:
             except RecordError as ex:
                 problems[place] = str(ex)
                 stamps.append(0)
-        return stamps, problems
+        return np.array(stamps, np.int64), problems
 
     def _convert(self, given: Any) -> int:
         if given is None:
