@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
+from operator import length_hint
 from typing import Any
 
 import msgspec
@@ -153,6 +155,15 @@ class _Call:
         return timer_mark(self.origin) if isinstance(self.origin, Due) else record_mark(*self.origin)
 
 
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A batch of a channel on its way through the callback. ``keys`` are those of the records still to come."""
+
+    batch: Batch
+    channel: str
+    keys: Iterator[Key]
+
+
 class CallbackOperator:
     """The operator of a computation with a ``callback``."""
 
@@ -175,8 +186,8 @@ class CallbackOperator:
         self._context = CallbackContext(frozenset(spec.outputs), self._state, limits)
         self._ordered = _order_buffer(spec, overlay, decode)
         self._attempts = Attempts(spec, pipeline, _code(spec), self._state)
-        self._at: Due | tuple[Batch, str, int] | None = None
-        """Where the fast mode is: at a timer, or in a batch of a channel that began after so many calls."""
+        self._at: Due | _Running | None = None
+        """Where the fast mode is: at a timer, or in a batch."""
         self._identified = spec.productions is Productions.WEAK and spec.delivery is Delivery.EXACTLY_ONCE
 
     def appetite(self, waiting: int, now: int, watermark: int) -> int:
@@ -228,7 +239,9 @@ class CallbackOperator:
         return self._at is not None or self._attempts.current is not None
 
     def progress(self) -> tuple[int, int]:
-        return self._context.calls, self._attempts.calls
+        at = self._at
+        ahead = length_hint(at.keys) if isinstance(at, _Running) else 0
+        return self._context.calls - ahead, self._attempts.calls
 
     def doing(self) -> Doing | None:
         at, current = self._at, self._attempts.current
@@ -240,11 +253,8 @@ class CallbackOperator:
             return Doing("timer", at.key, timer_mark(at))
         if at is None:
             return None
-        batch, channel, calls = at
-        place = self._context.calls - calls - 1
-        return (
-            Doing("record", batch.keys[place], record_mark(batch, channel, place)) if 0 <= place < len(batch) else None
-        )
+        batch, place = at.batch, len(at.batch) - length_hint(at.keys) - 1
+        return Doing("record", batch.keys[place], record_mark(batch, at.channel, place)) if place >= 0 else None
 
     def _may_hang(self, turn: Turn) -> bool:
         arrivals = [(arrival.channel, arrival.batch.rows()) for arrival in turn.arrivals]
@@ -259,24 +269,26 @@ class CallbackOperator:
         pass
 
     def _run_fast(self, turn: Turn) -> None:
-        context, process = self._context, self._instance.process_record
+        context, state, process = self._context, self._state, self._instance.process_record
         self._fire(turn, Domain.EVENT)
         for arrival in self._at_once(turn):
             batch = arrival.batch.rows()
-            stream = batch.stream
-            values = self._decode(stream, batch.values)
-            self._at = batch, arrival.channel, context.calls
+            values, times = self._decode(batch.stream, batch.values), batch.timestamps
+            records = map(Record, batch.keys, values, times, repeat(batch.stream))
+            # Where the iterator stands is where we are: nothing has to be counted for that.
+            keys = iter(batch.keys)
+            self._at = _Running(batch, arrival.channel, keys)
             if self._identified:
-                for key, value, timestamp, identity in zip(
-                    batch.keys, values, batch.timestamps, _identities(batch, arrival.channel), strict=True
-                ):
+                identities = _identities(batch, arrival.channel)
+                for key, timestamp, record, identity in zip(keys, times, records, identities, strict=True):
                     context.point(key, timestamp, identity)
-                    process(context, Record(key, value, timestamp, stream))
+                    process(context, record)
                 continue
-            point = context.point
-            for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
-                point(key, timestamp)
-                process(context, Record(key, value, timestamp, stream))
+            context.calls += len(batch)
+            for key, timestamp, record in zip(keys, times, records, strict=True):
+                context.key = state.key = key
+                context.timestamp = state.timestamp = timestamp
+                process(context, record)
         self._fire(turn, Domain.PROCESSING)
 
     def _at_once(self, turn: Turn) -> list[Arrival]:

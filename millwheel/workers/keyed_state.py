@@ -92,15 +92,12 @@ class KeyedState:
 
     def write(self, changes: list[tuple[Cell, bytes | None]]) -> None:
         """Put what :meth:`encoded` gave into the overlay; trims the cache."""
-        put = self.overlay.put
+        written: dict[bytes, bytes | None] = {}
         for cell, data in changes:
             cell.dirty = False
             if data != cell.written:
-                if data is None:
-                    self.overlay.delete(cell.place)
-                else:
-                    put(cell.place, data)
-                cell.written = data
+                written[cell.place] = cell.written = data
+        self.overlay.update(written)
         self._touched.clear()
         for handle in self.handles.values():
             handle.trim(self._cache_entries)

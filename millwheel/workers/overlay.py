@@ -5,7 +5,7 @@ Reads see the layer first. A savepoint lets one record's writes be taken back wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from millwheel.ports import StateStore
 
@@ -41,6 +41,13 @@ class Overlay:
         """Delete with the next commit."""
         self._remember(key)
         self._changes[key] = None
+
+    def update(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """Put values, and delete where there is none, with the next commit."""
+        if self._undo is not None:
+            for key in changes:
+                self._remember(key)
+        self._changes.update(changes)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """All entries below a prefix in byte order, as this bundle sees them."""

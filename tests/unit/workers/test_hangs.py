@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from millwheel import Computation
 from millwheel.adapters.hang_notes import HangNotes
 from millwheel.adapters.spaces import open_space
 from millwheel.core.codec import encode_value
@@ -34,6 +35,7 @@ from millwheel.workers.hangs import (
     timer_mark,
 )
 from millwheel.workers.watchdog import Standstill, Watch, user_line
+from tests.unit.workers.bench import NOW, ShardBench
 
 PLACE = Place("work", "work-0", 3)
 
@@ -75,6 +77,26 @@ def test_an_operator_that_rests_between_looks_is_none_that_hangs() -> None:
         assert watch.look([(PLACE, operator)]) is None
         operator.running = False
         assert watch.look([(PLACE, operator)]) is None
+
+
+def test_a_look_from_beside_sees_which_record_a_callback_is_at() -> None:
+    seen: list[tuple[str, Any, tuple[int, int]]] = []
+
+    class Looking(Computation):
+        def process_record(self, ctx: Any, record: Any) -> None:
+            operator = bench.shard.operator
+            seen.append((ctx.key, operator.doing(), operator.progress()))
+
+    bench = ShardBench(Looking)
+    bench.deliver(("a", 1, NOW), ("b", 2, NOW + 1), ("a", 3, NOW + 2), first=7)
+    bench.deliver(("c", 4, NOW), channel="other")
+    bench.run()
+    places = [("a", "up", 7), ("b", "up", 8), ("a", "up", 9), ("c", "other", 1)]
+    assert [(key, doing) for key, doing, _ in seen] == [
+        (key, Doing("record", key, encode_value(("r", channel, seq)))) for key, channel, seq in places
+    ]
+    assert len({progress for _, _, progress in seen}) == len(seen)
+    assert bench.shard.operator.doing() is None
 
 
 def test_the_line_of_the_user_is_named() -> None:

@@ -31,6 +31,13 @@ class OverlayAgainstADict(RuleBasedStateMachine):
         self.overlay.delete(key)
         self.model.pop(key, None)
 
+    @rule(changes=st.dictionaries(KEYS, st.none() | VALUES))
+    def update(self, changes: dict[bytes, bytes | None]) -> None:
+        self.overlay.update(changes)
+        for key, value in changes.items():
+            self.model.pop(key, None)
+            self.model.update({} if value is None else {key: value})
+
     @rule()
     def save(self) -> None:
         self.saved.append((self.overlay.savepoint(), dict(self.model)))
