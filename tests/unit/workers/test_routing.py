@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,28 @@ def test_columns_go_where_rows_go(batches: list[list[int]]) -> None:
             routed = columns.route("n", ColumnBatch("s", order, order, frame["a"], frame))
             found = [(shard, part.seqs.tolist(), part.keys.to_list()) for shard, part in routed]
             assert found == [(shard, part.seqs, part.keys) for shard, part in rows.route("n", batch(keys))]
+
+
+@given(st.lists(st.lists(st.one_of(st.integers(0, 5_000), st.integers(-(2**63), 2**64 - 1)), min_size=1), min_size=1))
+def test_rows_keyed_by_a_field_go_where_their_keys_lie(batches: list[list[int]]) -> None:
+    made, known = router(table(3)), {entry.shard: entry.range for entry in table(3).shards}
+    for keys in batches:
+        values = [{"a": key} for key in keys]
+        [(_, mine)], _ = fanout(n=by("a")).split(batch(["p"] * len(keys), values), values)
+        routed = made.route("n", mine)
+        for shard, part in routed:
+            assert part.keys == [key for key in keys if key_hash(key) in known[shard]]
+            assert part.values == [{"a": key} for key in part.keys]
+        assert sorted(seq for _, part in routed for seq in part.seqs) == list(range(1, len(keys) + 1))
+
+
+def test_keys_of_derived_types_become_plain_and_bools_are_refused() -> None:
+    values = [{"a": 1}, {"a": IntEnum("Kind", "SMALL").SMALL}, {"a": True}]
+    [(_, mine)], _ = fanout(one=by("a")).split(batch(["k"] * 2, values[:2]), values[:2])
+    assert [type(key) for key in mine.keys] == [int, int]
+    [(_, mine)], [refused] = fanout(one=by("a")).split(batch(["k"] * 3, values), values)
+    assert mine.keys == [1, 1]
+    assert (refused.place, "bool" in refused.reason) == (2, True)
 
 
 def test_a_consumer_that_gets_nothing_is_left_out() -> None:
