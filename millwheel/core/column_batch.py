@@ -88,6 +88,30 @@ class ColumnBatch:
             frame=self.frame.filter(picked),
         )
 
+    def split(self, places: npt.NDArray[np.int32]) -> list[tuple[int, ColumnBatch]]:
+        """(place, its records in order) for every different number in ``places``, in order, in one go over the columns;
+        there is one for each record."""
+        names = [str(position) for position in range(self.frame.width)]
+        columns = [column.alias(name) for name, column in zip(names, self.frame.get_columns(), strict=True)]
+        columns += [pl.Series(_TIME, self.timestamps), self.keys.alias(_KEY), pl.Series(_PLACE, places)]
+        if len(self.seqs):
+            columns.append(pl.Series(_SEQ, self.seqs))
+        parts = pl.DataFrame(columns).partition_by(_PLACE, as_dict=True)
+        return [
+            (place, self._part(part, names)) for (place,), part in sorted(parts.items(), key=lambda found: found[0])
+        ]
+
+    def _part(self, part: pl.DataFrame, names: Sequence[str]) -> ColumnBatch:
+        seqs = part[_SEQ].to_numpy() if len(self.seqs) else self.seqs
+        fields = zip(self.frame.columns, names, strict=True)
+        return replace(
+            self,
+            seqs=seqs,
+            timestamps=part[_TIME].to_numpy(),
+            keys=part[_KEY].alias(self.keys.name),
+            frame=pl.DataFrame([part[name].alias(field) for field, name in fields]),
+        )
+
     def pieces(self, most: int) -> Iterator[ColumnBatch]:
         """The records in order, in batches of about ``most`` bytes."""
         count = len(self.timestamps)
@@ -151,7 +175,7 @@ class _Form(msgspec.Struct, array_like=True):
 _DIGEST = 8
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Form).decode
-_KEY = "key"
+_KEY, _TIME, _SEQ, _PLACE = "key", "time", "seq", "place"
 
 
 def encode_columns(batch: ColumnBatch, packed: bool = False) -> bytes:

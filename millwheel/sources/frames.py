@@ -36,6 +36,15 @@ def frame_of(values: Sequence[Any], fields: Mapping[str, str]) -> pl.DataFrame:
     return pl.DataFrame([pl.Series(name, column, DTYPES[kind]) for (name, kind), column in kinds])
 
 
+_EXAMPLE_VALUES = 5_000
+
+
+def example_frame(fields: Mapping[str, str], rows: int) -> pl.DataFrame:
+    """Made-up records with a few thousand different values of each declared field."""
+    numbers = pl.int_range(rows, eager=True) % _EXAMPLE_VALUES
+    return pl.DataFrame([numbers.cast(DTYPES[kind]).alias(name) for name, kind in fields.items()])
+
+
 _FIRST: tuple[Callable[[Sequence[Any]], list[Any]], ...] = (
     lambda rows: [row.f0 for row in rows],
     lambda rows: [row.f1 for row in rows],

@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 from millwheel.errors import SetupError
 from millwheel.sources.base import Chunk, FrameChunk, Reject
 from millwheel.sources.fields import FieldTypes
-from millwheel.sources.frames import DTYPES, frame_of
+from millwheel.sources.frames import DTYPES, example_frame, frame_of
 from millwheel.sources.lines import MAX_RAW_BYTES
 
 _LEAST_ROWS = 1_000
+_WARM_ROWS = 180_000
 _MOST_BYTES = 16 << 20
 """One read of rows takes about so much, uncompressed."""
 _FRAME_BYTES = 8 << 20
@@ -150,10 +151,13 @@ class ParquetBatches:
 
 
 def warm_up() -> None:
-    """Read a little, which loads code and starts threads: a tenth of a second that the first records would wait for."""
+    """Read a batch, which loads code, starts threads and gets memory: a tenth of a second that the first records would
+    wait for."""
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"number": [1], "text": [""]}), sink)
-    pl.DataFrame(pq.read_table(pa.BufferReader(sink.getvalue())))
+    made = example_frame({"number": "int", "size": "float", "text": "str"}, _WARM_ROWS)
+    pq.write_table(made.to_arrow(), sink)
+    for batch in pq.ParquetFile(pa.BufferReader(sink.getvalue())).iter_batches(_WARM_ROWS, use_threads=False):
+        pl.DataFrame([pl.Series(name, column) for name, column in zip(made.columns, batch.columns, strict=True)])
 
 
 def _converted(rows: list[Any], schema: type) -> tuple[list[Any], dict[int, str]]:

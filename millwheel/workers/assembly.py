@@ -13,7 +13,7 @@ import numpy as np
 from millwheel.api import Computation
 from millwheel.core.branches import compile_branches
 from millwheel.core.codec import stream_decoder
-from millwheel.core.column_batch import ColumnBatch
+from millwheel.core.column_batch import ColumnBatch, decode_columns, encode_columns, frame_bytes, frame_from
 from millwheel.core.column_plan import ColumnPlan, column_plan
 from millwheel.core.damage import checked
 from millwheel.core.expressions import compile_expression
@@ -30,7 +30,7 @@ from millwheel.core.window_specs import windowing_from_spec
 from millwheel.errors import SetupError
 from millwheel.ports import Clock, StateStore
 from millwheel.sources.base import Partition, Source
-from millwheel.sources.frames import frame_of
+from millwheel.sources.frames import example_frame
 from millwheel.spec.loading import load_extractor, load_object
 from millwheel.workers.branched import Branched
 from millwheel.workers.bundles import ShardLimits
@@ -55,7 +55,7 @@ from millwheel.workers.windowed import WindowedOperator
 from millwheel.workers.write_behind import WriteBehindStore
 
 _CACHE_ENTRIES = 100_000
-_EXAMPLES: dict[str, Any] = {"int": 1, "float": 1.0, "str": "", "bool": True}
+_WARM_ROWS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +137,21 @@ class Assembly:
         return frozenset(needs)
 
     def warm_up(self) -> None:
-        """Group one record by each plan, and let sources load what they need: a tenth of a second and more that the
-        first records would wait for."""
+        """Group a bundle by each plan, and let sources read one: code is loaded, threads have begun, and memory is
+        there, a fifth of a second that the first records would wait for."""
         for stream in self.spec.streams:
             if stream.source is not None and stream.source.kind != "injection":
                 schema = self._schemas.get(stream.name)
                 source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
                 getattr(source, "warm_up", int)()
-        zero = np.zeros(1, np.int64)
         for name, plan in self._plans.items():
             (given,) = self.graph.nodes[name].inputs
-            fields = self.spec.stream(given.stream).fields
-            frame = frame_of([{field: _EXAMPLES[kind] for field, kind in fields.items()}], fields)
-            plan.group(ColumnBatch(given.stream, zero, zero, frame[plan.key_name], frame))
+            frame = example_frame(self.spec.stream(given.stream).fields, _WARM_ROWS)
+            order = np.arange(frame.height)
+            whole = ColumnBatch(given.stream, order, order, frame[plan.key_name], frame.select(plan.needs))
+            parts = [decode_columns(encode_columns(part)) for _, part in whole.split((order % 4).astype(np.int32))]
+            groups = plan.merge([plan.group(part) for part in parts])
+            frame_from(frame_bytes(groups, "lz4"))
 
     def publish_aside(self, publish: Callable[[Publication], None]) -> None:
         """From here on, sinks that can do without the loop are published by ``publish``."""

@@ -289,4 +289,4 @@ def _route_columns(edges: _Edges, batch: ColumnBatch) -> list[tuple[str, AnyBatc
     present = np.flatnonzero(np.bincount(places)).tolist()
     if len(present) == 1:
         return [(edges.shards[present[0]], batch)]
-    return [(edges.shards[place], batch.where(places == place)) for place in present]
+    return [(edges.shards[place], part) for place, part in batch.split(places)]

@@ -42,6 +42,18 @@ def test_what_was_taken_before_is_cut_off_as_in_rows(seqs: list[int], accepted: 
     assert batch.after(accepted).rows() == batch.rows().after(accepted)
 
 
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=30), st.booleans())
+def test_a_split_gives_each_place_its_records_in_order(places: list[int], numbered: bool) -> None:
+    numbers = list(range(1, len(places) + 1))
+    batch = batch_of(numbers if numbered else [], numbers)
+    where = np.array(places, np.int32)
+    parts = batch.split(where)
+    assert [place for place, _ in parts] == sorted(set(places))
+    for place, part in parts:
+        assert part.rows() == batch.where(where == place).rows()
+        assert (part.keys.name, part.frame.columns) == (batch.keys.name, batch.frame.columns)
+
+
 def test_an_empty_batch_says_so() -> None:
     empty = batch_of([1, 2], [1, 2]).after(2)
     assert (len(empty), empty.last_seq, empty.earliest) == (0, 0, MAX_TIME)
