@@ -1,8 +1,9 @@
 """Part F: the watermark service under 1,000 to 1,000,000 key ranges. Expected: 2 minutes a round.
 
-All ranges report over one gRPC stream, as the workers of a cluster would over theirs: ``all_ms`` is the time from the
-first report of a round in which every range rises, until the risen watermark is broadcast. ``one_ms`` is the time from
-the report of the one range that still held the watermark, until its broadcast, the other ranges being quiet.
+All ranges report over one gRPC stream, as the workers of a cluster would over theirs, by what makes the messages of a
+worker (``ReportDesk``): ``all_ms`` is the time from the first report of a round in which every range rises, made into
+messages meanwhile, until the risen watermark is broadcast. ``one_ms`` is the time from the report of the one range that
+still held the watermark, until its broadcast, the other ranges being quiet.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import grpc
+import numpy as np
 
 from bench.figures import Figure
 from bench.injector_process import NODE, TOKEN, name_of
@@ -25,12 +27,13 @@ from bench.places import HOUSE
 from bench.rounds import Entry, Measured, Wanted, alternate
 from bench.stats import quantile
 from millwheel.adapters.grpc_common import new_channel
+from millwheel.adapters.report_desk import ReportDesk
+from millwheel.core.watermark import ShardReport
 from millwheel.pb import injector_pb2 as pb
 from millwheel.pb.injector_pb2_grpc import InjectorStub
 
 RANGES, QUICK_RANGES = (1_000, 10_000, 100_000, 500_000, 1_000_000), (1_000, 10_000)
 ROUNDS, SINGLES = 3, 50
-FRAME = 5_000
 _TIMEOUT_S = 120.0
 
 
@@ -38,21 +41,21 @@ def watermarks(wanted: Wanted) -> list[Figure]:
     """Part F."""
     sizes = QUICK_RANGES if wanted.quick else RANGES
     entries = [Entry("millwheel", f"{size:,} ranges", partial(measure, size)) for size in sizes]
-    return alternate("F", entries, {"rounds": ROUNDS, "singles": SINGLES, "frame": FRAME}, wanted)
+    return alternate("F", entries, {"rounds": ROUNDS, "singles": SINGLES}, wanted)
 
 
 def measure(ranges: int, folder: Path) -> Measured:
     """One service, filled and asked."""
     with Service(ranges) as service:
         line = Line(service.address)
-        line.report(frames(range(ranges), 1))
+        line.report([_report(place, 1) for place in range(ranges)])
         line.wait(1)
         used, _ = service.used()
-        every = [_timed(line, frames(range(ranges), value)) for value in range(2, 2 + ROUNDS)]
+        every = [_timed(line, partial(line.rise, range(ranges), value), value) for value in range(2, 2 + ROUNDS)]
         busy, _ = service.used()
-        line.report(frames(range(1, ranges), 1_000_000))
-        _timed(line, frames([0], 99))  # what it has still to read is not part of the next figures
-        ones = [_timed(line, frames([0], value)) for value in range(100, 100 + SINGLES)]
+        line.rise(range(1, ranges), 1_000_000)
+        _timed(line, partial(line.report, [_report(0, 99)]), 99)  # what it has still to read is no part of what follows
+        ones = [_timed(line, partial(line.report, [_report(0, value)]), value) for value in range(100, 100 + SINGLES)]
         _, rss_mb = service.used()
         line.close()
     return Measured(
@@ -67,29 +70,15 @@ def measure(ranges: int, folder: Path) -> Measured:
     )
 
 
-def frames(places: Sequence[int], value: int) -> list[pb.ReportFrame]:
-    """Reports of these ranges, all of the watermark ``value``, ready to be sent."""
-    return [
-        pb.ReportFrame(
-            nodes=[
-                pb.Reports(
-                    node=NODE,
-                    reports=[
-                        pb.Report(shard=name_of(place), token=TOKEN, watermark_us=value, holder="input")
-                        for place in places[first : first + FRAME]
-                    ],
-                )
-            ]
-        )
-        for first in range(0, len(places), FRAME)
-    ]
+def _report(place: int, value: int) -> ShardReport:
+    return ShardReport(name_of(place), TOKEN, value, "input")
 
 
-def _timed(line: Line, ready: list[pb.ReportFrame]) -> float:
+def _timed(line: Line, report: Callable[[], None], value: int) -> float:
     """Seconds from the first report until all that they raise is broadcast."""
     began = time.perf_counter()
-    line.report(ready)
-    return line.wait(ready[0].nodes[0].reports[0].watermark_us) - began
+    report()
+    return line.wait(value) - began
 
 
 @dataclass(slots=True)
@@ -102,15 +91,25 @@ class Line:
     """One worker's stream to the service."""
 
     def __init__(self, address: str) -> None:
+        self._desk = ReportDesk()
         self._frames: queue.SimpleQueue[pb.ReportFrame | None] = queue.SimpleQueue()
         self._seen: queue.SimpleQueue[_Seen] = queue.SimpleQueue()
         self._channel = new_channel(address)
         self._call = InjectorStub(self._channel).Connect(self._outgoing())
         threading.Thread(target=self._listen, daemon=True, name="broadcasts").start()
 
-    def report(self, ready: list[pb.ReportFrame]) -> None:
-        """Send frames, in order."""
-        for frame in ready:
+    def report(self, reports: Sequence[ShardReport]) -> None:
+        """Send reports. The first of each shard gives it its place in this order as its number."""
+        self._desk.put(NODE, reports)
+        self._send()
+
+    def rise(self, places: range, value: int) -> None:
+        """Send that the watermarks of these ranges are ``value`` now."""
+        self._desk.node(NODE).change(np.arange(places.start, places.stop), np.full(len(places), value))
+        self._send()
+
+    def _send(self) -> None:
+        for frame in self._desk.take():
             self._frames.put(frame)
 
     def wait(self, value: int) -> float:

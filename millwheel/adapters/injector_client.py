@@ -69,13 +69,13 @@ class _Desk:
             self._changed.notify_all()
 
     def frames(self, session: int) -> Iterator[pb.ReportFrame]:
-        """What to send in ``session``, while it lasts. The pause after a frame lets the next one carry more."""
-        while (frame := self._next(session)) is not None:
-            yield frame
+        """What to send in ``session``, while it lasts. The pause lets the next frame carry more."""
+        while (frames := self._next(session)) is not None:
+            yield from frames
             with self._changed:
                 self._changed.wait_for(lambda: self._session != session, timeout=_SEND_EVERY_S)
 
-    def _next(self, session: int) -> pb.ReportFrame | None:
+    def _next(self, session: int) -> list[pb.ReportFrame] | None:
         with self._changed:
             self._changed.wait_for(lambda: self._desk.waiting() or self._session != session)
             return self._desk.take() if self._session == session else None

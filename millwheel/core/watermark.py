@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from millwheel.core.percentiles import Shares, share_name
 from millwheel.core.times import MAX_TIME, MIN_TIME
 
@@ -38,6 +41,12 @@ class ShardReport:
     counters: Mapping[str, int] = field(default_factory=dict)
     latencies_ms: Sequence[float] = ()
     shares: Mapping[float, int] = field(default_factory=dict)
+
+
+def share_columns(rows: Sequence[Mapping[float, int]]) -> dict[float, NDArray[np.int64]]:
+    """What each report says (µs) of each share, as columns by share; MIN_TIME where it says nothing."""
+    names = sorted({share for row in rows for share in row})
+    return {share: np.array([row.get(share, MIN_TIME) for row in rows], np.int64) for share in names}
 
 
 class Watermarks:

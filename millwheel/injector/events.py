@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millwheel.core.table import RangeTable
-from millwheel.core.times import MIN_TIME
-from millwheel.core.watermark import ShardReport
+from millwheel.core.watermark import ShardReport, share_columns
 from millwheel.errors import invariant
 
 Longs = NDArray[np.int64]
@@ -77,15 +76,16 @@ class ReportColumns:
         )
 
 
-def share_columns(rows: Sequence[Mapping[float, int]]) -> dict[float, Longs]:
-    """What each report says of each share, as columns by share."""
-    names = sorted({share for row in rows for share in row})
-    return {share: np.array([row.get(share, MIN_TIME) for row in rows], np.int64) for share in names}
-
-
 @dataclass(frozen=True, slots=True)
 class Connected:
     """A worker opened a stream. ``connection`` is positive and never used again."""
+
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """A stream has ended, and nothing more will come of it. What its shards reported stays."""
 
     connection: int
 
@@ -99,12 +99,34 @@ class TableChanged:
 
 @dataclass(frozen=True, slots=True)
 class ReportsArrived:
-    """A worker reported shards of one node, and the latencies it sampled at sinks."""
+    """A worker reported shards of one node, and the latencies it sampled at sinks.
+
+    ``numbers``, as many as there are reports, stand for these shards, tokens and holders in what comes after it on this
+    connection.
+    """
 
     connection: int
     node: str
     reports: ReportColumns
     latencies_ms: Sequence[float] = ()
+    numbers: Longs | None = None
+
+    def __post_init__(self) -> None:
+        right = self.numbers is None or len(self.numbers) == len(self.reports.shards)
+        invariant(right, "as many numbers as reports are needed, or none")
+
+
+@dataclass(frozen=True, slots=True)
+class NumbersReported:
+    """Watermarks of shards of one node that the connection has named, by number, in columns of equal length."""
+
+    connection: int
+    node: str
+    numbers: Longs
+    watermarks: Longs
+
+    def __post_init__(self) -> None:
+        invariant(len(self.numbers) == len(self.watermarks), "columns of numbers and watermarks differ in length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,4 +134,5 @@ class PublishDue:
     """The moment to broadcast what has risen. One moment serves all reports that came before it."""
 
 
-Event = Connected | TableChanged | ReportsArrived | PublishDue
+Event = Connected | Disconnected | TableChanged | ReportsArrived | NumbersReported | PublishDue
+"""What happens to the watermark service."""

@@ -7,6 +7,8 @@ Everything that decides what a report is worth lives here.
 - A report ahead of the table seen here (the table watch lags behind the owners) **waits** for that table, and so does
   its answer, without which its owner acks nothing. Until the table says which shards lost their ranges to the new
   one, zombies of any of them could still raise the watermark over what the new owner has acked.
+- A **number** stands for a shard under a token, as the same connection has named it. What is reported by number is
+  worth what it would be spelled out (``roll.py``).
 - The **value** of a shard is the highest watermark reported. A shard without owner keeps its last one; a shard with a
   new range starts from the lowest of the shards that had it before.
 - A shard of a source that has no live input reports IDLE_TIME: it counts for nothing until it reports a time again,
@@ -17,87 +19,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from millwheel.core.percentiles import wanted
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.table import RangeTable
 from millwheel.core.times import IDLE_TIME, MIN_TIME
 from millwheel.core.watermark import ShardReport
 from millwheel.injector.events import Longs, ReportColumns
+from millwheel.injector.roll import Roll
+from millwheel.injector.tiles import NOWHERE, Tiles
 
-_NOBODY = 0
 _MAX_WAITING = 1_000_000
-
-
-@dataclass(slots=True)
-class Tiles:
-    """The shards of one range table in the order of their ranges, and what is known of each, as columns."""
-
-    entries: tuple[ShardEntry, ...]
-    place: dict[str, int]
-    tokens: Longs
-    values: Longs
-    heard: NDArray[np.bool_]
-    told: Longs
-    """The connection that was told that its token is known."""
-    holders: NDArray[Any]
-    counters: list[dict[str, int]]
-    shares: dict[float, Longs] = field(default_factory=dict)
-
-    @staticmethod
-    def silent(entries: tuple[ShardEntry, ...]) -> Tiles:
-        """Tiles of which nobody has reported anything."""
-        entries = tuple(sorted(entries, key=lambda entry: entry.range.lo))
-        count = len(entries)
-        return Tiles(
-            entries=entries,
-            place={entry.shard: place for place, entry in enumerate(entries)},
-            tokens=np.fromiter((entry.token for entry in entries), np.int64, count),
-            values=np.full(count, MIN_TIME, np.int64),
-            heard=np.zeros(count, np.bool_),
-            told=np.full(count, _NOBODY, np.int64),
-            holders=np.full(count, "", object),
-            counters=[{} for _ in range(count)],
-        )
-
-    def share(self, share: float) -> Longs:
-        """What is known of each shard for a percentile watermark."""
-        if share not in self.shares:
-            self.shares[share] = np.full(len(self.entries), MIN_TIME, np.int64)
-        return self.shares[share]
-
-    def inherit(self, old: Tiles) -> None:
-        """Carry over what was known under an older table: exactly for a range that stays, as a bound otherwise."""
-        first = 0
-        for place, entry in enumerate(self.entries):
-            while first < len(old.entries) and old.entries[first].range.hi <= entry.range.lo:
-                first += 1
-            last = first
-            while last < len(old.entries) and old.entries[last].range.lo < entry.range.hi:
-                last += 1
-            if first < last:
-                self._inherit_value(place, old, first, last)
-            before = old.place.get(entry.shard)
-            if before is not None:
-                self._inherit_name(place, old, before)
-
-    def _inherit_value(self, place: int, old: Tiles, first: int, last: int) -> None:
-        lowest = first + int(old.values[first:last].argmin())
-        self.values[place] = old.values[lowest]
-        self.heard[place] = old.heard[first:last].all()
-        for share, column in old.shares.items():
-            self.share(share)[place] = column[first:last].min()
-        same = old.entries[lowest].shard == self.entries[place].shard
-        self.holders[place] = old.holders[lowest] if same else f"taken over from {old.entries[lowest].shard}"
-
-    def _inherit_name(self, place: int, old: Tiles, before: int) -> None:
-        self.counters[place] = old.counters[before]
-        if old.tokens[before] == self.tokens[place]:
-            self.told[place] = old.told[before]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +52,7 @@ class NodeState:
         self.stale_reports = 0
         self.lower_reports = 0
         self._waiting: dict[str, _Waiting] = {}
+        self._rolls: dict[int, Roll] = {}
         self._touched = False
 
     def table_changed(self, table: RangeTable) -> dict[int, dict[str, int]]:
@@ -138,28 +73,61 @@ class NodeState:
             answers[connection] = self.reported(connection, ReportColumns.of(reports))
         return answers
 
-    def reported(self, connection: int, reports: ReportColumns) -> dict[str, int]:
-        """Take reports of one connection; returns the tokens that it must be told are known."""
-        tiles = self.tiles
-        places = np.fromiter((tiles.place.get(shard, -1) for shard in reports.shards), np.int64, len(reports.shards))
-        placed = places >= 0
-        if not placed.all():
-            self._wait(connection, reports.where(~placed))
-            reports, places = reports.where(placed), places[placed]
-        return self._judge(connection, reports, places)
+    def reported(self, connection: int, reports: ReportColumns, numbers: Longs | None = None) -> dict[str, int]:
+        """Take reports of one connection; returns the tokens that it must be told are known.
 
-    def _judge(self, connection: int, reports: ReportColumns, places: Longs) -> dict[str, int]:
-        tokens = self.tiles.tokens[places]
-        current = reports.tokens == tokens
+        From now on ``numbers`` stand for these shards under these tokens, on this connection.
+        """
+        places = self.tiles.find(reports.shards)
+        believed = self.tiles.believed(places, reports.tokens)
+        if numbers is not None:
+            self._roll(connection).name(numbers, reports, believed)
+        current = believed != NOWHERE
         if not current.all():
-            ahead = reports.tokens > tokens
-            self._wait(connection, reports.where(ahead))
-            self.stale_reports += int(np.count_nonzero(reports.tokens < tokens))
-            reports, places = reports.where(current), places[current]
+            self._doubt(connection, reports.where(~current), places[~current])
+            reports, believed = reports.where(current), believed[current]
+        if not len(believed):
+            return {}
+        self._take(believed, reports.watermarks)
+        self._take_words(believed, reports)
+        return self._answers(connection, believed)
+
+    def reported_by_number(self, connection: int, numbers: Longs, watermarks: Longs) -> dict[str, int]:
+        """As if the shards had been spelled out again. Numbers that the connection has not named are refused."""
+        roll = self._roll(connection)
+        named = roll.named(numbers)
+        if not named.all():
+            self.stale_reports += int(np.count_nonzero(~named))
+            numbers, watermarks = numbers[named], watermarks[named]
+        places = roll.places[numbers]
+        current = places != NOWHERE
+        if not current.all():
+            doubtful = roll.spelled_out(numbers[~current], watermarks[~current])
+            self._doubt(connection, doubtful, self.tiles.find(doubtful.shards))
+            places, watermarks = places[current], watermarks[current]
         if not len(places):
             return {}
-        self._take(reports, places)
-        return self._answers(connection, reports, places)
+        self._take(places, watermarks)
+        return self._answers(connection, places)
+
+    def _roll(self, connection: int) -> Roll:
+        roll = self._rolls.get(connection)
+        if roll is None:
+            roll = self._rolls[connection] = Roll(self.version)
+        roll.look_up(self.tiles, self.version)
+        return roll
+
+    def disconnected(self, connection: int) -> None:
+        """Nothing more will come of it by number."""
+        self._rolls.pop(connection, None)
+
+    def _doubt(self, connection: int, reports: ReportColumns, places: Longs) -> None:
+        """Reports that are not believed under the current table: those ahead of it wait, older ones are refused."""
+        ahead = places == NOWHERE
+        known = np.flatnonzero(~ahead)
+        ahead[known] = reports.tokens[known] > self.tiles.tokens[places[known]]
+        self.stale_reports += int(np.count_nonzero(~ahead))
+        self._wait(connection, reports.where(ahead))
 
     def _wait(self, connection: int, reports: ReportColumns) -> None:
         for place in range(len(reports.shards)):
@@ -172,26 +140,23 @@ class NodeState:
                     report = replace(report, counters=waited.report.counters)
                 self._waiting[report.shard] = _Waiting(connection, report)
 
-    def _take(self, reports: ReportColumns, places: Longs) -> None:
+    def _take(self, places: Longs, watermarks: Longs) -> None:
+        self.lower_reports += self.tiles.rise(places, watermarks)
+        self._touch()
+
+    def _take_words(self, places: Longs, reports: ReportColumns) -> None:
         tiles = self.tiles
-        idle = places[tiles.values[places] == IDLE_TIME]
-        tiles.values[idle] = MIN_TIME
-        for column in tiles.shares.values():
-            column[idle] = MIN_TIME
-        self.lower_reports += int(np.count_nonzero(reports.watermarks < tiles.values[places]))
-        np.maximum.at(tiles.values, places, reports.watermarks)
         for share, said in reports.shares.items():
             np.maximum.at(tiles.share(share), places, said)
-        tiles.heard[places] = True
         tiles.holders[places] = reports.holders
         for place, totals in reports.counters.items():
             tiles.counters[places[place]].update(totals)
-        self._touch()
 
-    def _answers(self, connection: int, reports: ReportColumns, places: Longs) -> dict[str, int]:
-        unanswered = np.flatnonzero(self.tiles.told[places] != connection)
-        self.tiles.told[places[unanswered]] = connection
-        return {reports.shards[place]: int(reports.tokens[place]) for place in unanswered.tolist()}
+    def _answers(self, connection: int, places: Longs) -> dict[str, int]:
+        tiles = self.tiles
+        unanswered = places[tiles.told[places] != connection]
+        tiles.told[unanswered] = connection
+        return {tiles.entries[place].shard: tiles.entries[place].token for place in unanswered.tolist()}
 
     def _touch(self) -> None:
         self._touched = True
@@ -202,13 +167,9 @@ class NodeState:
         if not (self._touched and self.complete):
             return None
         self._touched = False
-        live = self.tiles.values[self.tiles.values != IDLE_TIME]
-        if not len(live):
-            return None
-        lowest = int(live.min())
-        if self.published is not None and lowest <= self.published:
-            return None
-        self.published = lowest
+        lowest = self.tiles.lowest_above(self.published)
+        if lowest is not None:
+            self.published = lowest
         return lowest
 
     def publish_shares(self) -> dict[float, int]:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from millwheel.core.times import MAX_TIME
 from millwheel.injector.effects import Broadcast, Effect, Picture, TokensKnown
-from millwheel.injector.events import Connected, Event, PublishDue
+from millwheel.injector.events import Connected, Disconnected, Event, PublishDue
 from millwheel.injector.state import InjectorState
 
 PUBLISH_EVERY_US = 2_000
@@ -63,7 +63,7 @@ class InjectorRuntime:
         """Handle ``events`` and publish if it is time; the monotonic time (µs) of the next step without events."""
         for event in events:
             self._perform(self.state.handle(event))
-            self._dirty = self._dirty or not isinstance(event, Connected)
+            self._dirty = self._dirty or not isinstance(event, Connected | Disconnected)
         if self._dirty and now_us >= self._next_publish_us:
             self._dirty = False
             self._next_publish_us = now_us + self._publish_every_us

@@ -18,7 +18,8 @@ from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_server
 from millwheel.adapters.grpc_security import Security
 from millwheel.core.table import RangeTable
 from millwheel.core.times import MAX_TIME
-from millwheel.injector.events import Event, TableChanged
+from millwheel.errors import InvariantError
+from millwheel.injector.events import Disconnected, Event, TableChanged
 from millwheel.injector.outbox import Outbox
 from millwheel.injector.runtime import InjectorRuntime
 from millwheel.injector.wire import read_frame, write_status
@@ -114,9 +115,10 @@ class _Service(InjectorServicer):
             for frame in frames:
                 for event in read_frame(connection, frame):
                     self._loop.put(event)
-        except (grpc.RpcError, OverflowError):
+        except (grpc.RpcError, ValueError, InvariantError):
             pass  # the stream broke, or its sender does not speak our language: end it, the worker connects again
         finally:
+            self._loop.put(Disconnected(connection))
             outbox.close()
 
     def _refuse_standby(self, context: grpc.ServicerContext) -> None:

@@ -16,7 +16,15 @@ from ddsketch import DDSketch
 from millwheel.core.percentiles import share_name
 from millwheel.core.times import MIN_TIME
 from millwheel.injector.effects import Broadcast, Effect, Picture, TokensKnown
-from millwheel.injector.events import Connected, Event, PublishDue, ReportsArrived, TableChanged
+from millwheel.injector.events import (
+    Connected,
+    Disconnected,
+    Event,
+    NumbersReported,
+    PublishDue,
+    ReportsArrived,
+    TableChanged,
+)
 from millwheel.injector.node import NodeState
 
 _NAMED_SILENT = 100
@@ -77,8 +85,12 @@ class InjectorState:
         match event:
             case ReportsArrived():
                 self.latencies.add(event.latencies_ms)
-                tokens = self._touch(event.node).reported(event.connection, event.reports)
-                return [TokensKnown(event.connection, tokens)] if tokens else []
+                known = self._touch(event.node).reported(event.connection, event.reports, event.numbers)
+                return [TokensKnown(event.connection, known)] if known else []
+            case NumbersReported():
+                node = self._touch(event.node)
+                known = node.reported_by_number(event.connection, event.numbers, event.watermarks)
+                return [TokensKnown(event.connection, known)] if known else []
             case PublishDue():
                 return self._publish()
             case TableChanged():
@@ -86,6 +98,10 @@ class InjectorState:
                 return [TokensKnown(connection, tokens) for connection, tokens in answers.items() if tokens]
             case Connected():
                 return [Picture(event.connection, self.published())]
+            case Disconnected():
+                for node in self._nodes.values():
+                    node.disconnected(event.connection)
+                return []
 
     def _touch(self, name: str) -> NodeState:
         node = self._nodes.get(name)

@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from millwheel.injector.events import ReportColumns, ReportsArrived, share_columns
+from millwheel.injector.events import Event, Longs, NumbersReported, ReportColumns, ReportsArrived
 from millwheel.injector.state import InjectorState, NodeView
 from millwheel.pb import injector_pb2 as pb
 
+_MAX_NUMBER = 1 << 22
+"""More shards of one node than any worker has; a number decides how much memory is set aside."""
 
-def read_frame(connection: int, frame: pb.ReportFrame) -> Iterator[ReportsArrived]:
-    """The events of a frame. Raises OverflowError for a token that no master mints (63 bits and more)."""
+
+def read_frame(connection: int, frame: pb.ReportFrame) -> Iterator[Event]:
+    """The events of a frame. Raises ValueError or InvariantError for what no worker sends."""
     for reports in frame.nodes:
-        rows = reports.reports
-        columns = ReportColumns(
-            shards=[row.shard for row in rows],
-            tokens=np.array([row.token for row in rows], np.int64),
-            watermarks=np.array([row.watermark_us for row in rows], np.int64),
-            holders=np.array([row.holder for row in rows], object),
-            counters={place: dict(row.counters) for place, row in enumerate(rows) if row.counters},
-            shares=share_columns([{each.share: each.watermark_us for each in row.shares} for row in rows]),
-        )
-        latencies = [sample for row in rows for sample in row.latencies_ms]
-        yield ReportsArrived(connection, reports.node, columns, latencies)
+        if reports.shards:
+            yield _spelled_out(connection, reports)
+        if reports.changed_numbers:
+            yield _changed(connection, reports)
+
+
+def _spelled_out(connection: int, reports: pb.Reports) -> ReportsArrived:
+    columns = ReportColumns(
+        shards=list(reports.shards),
+        tokens=_longs(reports.tokens),
+        watermarks=_longs(reports.watermarks_us),
+        holders=np.array(list(reports.holders), object),
+        counters={totals.place: dict(totals.counters) for totals in reports.totals},
+        shares={each.share: _longs(each.watermarks_us) for each in reports.shares},
+    )
+    if max(columns.counters, default=0) >= len(columns.shards):
+        raise ValueError(f"totals of report {max(columns.counters)} among {len(columns.shards)}")
+    numbers = _longs(reports.numbers)
+    if max(reports.numbers, default=0) >= _MAX_NUMBER:
+        raise ValueError(f"a shard has the number {max(reports.numbers)}; no worker has so many of one node")
+    return ReportsArrived(connection, reports.node, columns, list(reports.latencies_ms), numbers)
+
+
+def _longs(column: Collection[int]) -> Longs:
+    return np.fromiter(column, np.int64, len(column))
+
+
+def _changed(connection: int, reports: pb.Reports) -> NumbersReported:
+    numbers = np.frombuffer(reports.changed_numbers, "<u4").astype(np.int64)
+    watermarks = np.frombuffer(reports.changed_watermarks_us, "<i8").astype(np.int64, copy=False)
+    return NumbersReported(connection, reports.node, numbers, watermarks)
 
 
 def write_status(state: InjectorState) -> pb.StatusReply:

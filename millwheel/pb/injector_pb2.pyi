@@ -19,7 +19,9 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class Report(_message.Message):
+class Totals(_message.Message):
+    """Durable totals of the shard at this place in the columns, sent when they changed."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -42,89 +44,114 @@ class Report(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-    SHARD_FIELD_NUMBER: _builtins.int
-    TOKEN_FIELD_NUMBER: _builtins.int
-    WATERMARK_US_FIELD_NUMBER: _builtins.int
-    HOLDER_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
     COUNTERS_FIELD_NUMBER: _builtins.int
-    LATENCIES_MS_FIELD_NUMBER: _builtins.int
-    SHARES_FIELD_NUMBER: _builtins.int
-    shard: _builtins.str
-    token: _builtins.int
-    watermark_us: _builtins.int
-    holder: _builtins.str
-    """what holds it: "input", "timer …", "production …", "partition …" """
+    place: _builtins.int
     @_builtins.property
-    def counters(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """durable totals of the shard, sent when they changed"""
-
-    @_builtins.property
-    def latencies_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """sampled since the last report"""
-
-    @_builtins.property
-    def shares(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareWatermark]:
-        """for the percentile watermarks that the pipeline uses"""
-
+    def counters(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
     def __init__(
         self,
         *,
-        shard: _builtins.str = ...,
-        token: _builtins.int = ...,
-        watermark_us: _builtins.int = ...,
-        holder: _builtins.str = ...,
+        place: _builtins.int = ...,
         counters: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
-        latencies_ms: _abc.Iterable[_builtins.float] | None = ...,
-        shares: _abc.Iterable[Global___ShareWatermark] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "holder", b"holder", "latencies_ms", b"latencies_ms", "shard", b"shard", "shares", b"shares", "token", b"token", "watermark_us", b"watermark_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counters", b"counters", "place", b"place"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Report: _TypeAlias = Report  # noqa: Y015
+Global___Totals: _TypeAlias = Totals  # noqa: Y015
 
 @_typing.final
-class ShareWatermark(_message.Message):
+class ShareColumn(_message.Message):
+    """What each report says for one percentile watermark that the pipeline uses; the least int64 where it says nothing."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SHARE_FIELD_NUMBER: _builtins.int
-    WATERMARK_US_FIELD_NUMBER: _builtins.int
+    WATERMARKS_US_FIELD_NUMBER: _builtins.int
     share: _builtins.float
-    watermark_us: _builtins.int
+    @_builtins.property
+    def watermarks_us(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
         share: _builtins.float = ...,
-        watermark_us: _builtins.int = ...,
+        watermarks_us: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["share", b"share", "watermark_us", b"watermark_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["share", b"share", "watermarks_us", b"watermarks_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ShareWatermark: _TypeAlias = ShareWatermark  # noqa: Y015
+Global___ShareColumn: _TypeAlias = ShareColumn  # noqa: Y015
 
 @_typing.final
 class Reports(_message.Message):
+    """Reports of shards of one node. The first of a shard under a token in a session, and each that says more than that its
+    watermark changed, is spelled out, in columns of equal length. It gives the shard a number, which stands for its name,
+    token and holder in this session, until the number is given again. Other reports are a number and a watermark, in columns
+    of little-endian integers that are read as arrays: their cost is one a frame, not one a report.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_FIELD_NUMBER: _builtins.int
-    REPORTS_FIELD_NUMBER: _builtins.int
+    SHARDS_FIELD_NUMBER: _builtins.int
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    WATERMARKS_US_FIELD_NUMBER: _builtins.int
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    TOTALS_FIELD_NUMBER: _builtins.int
+    SHARES_FIELD_NUMBER: _builtins.int
+    LATENCIES_MS_FIELD_NUMBER: _builtins.int
+    CHANGED_NUMBERS_FIELD_NUMBER: _builtins.int
+    CHANGED_WATERMARKS_US_FIELD_NUMBER: _builtins.int
     node: _builtins.str
+    changed_numbers: _builtins.bytes
+    """uint32; the watermark changed, and nothing else"""
+    changed_watermarks_us: _builtins.bytes
+    """int64"""
     @_builtins.property
-    def reports(self) -> _containers.RepeatedCompositeFieldContainer[Global___Report]: ...
+    def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def watermarks_us(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """what holds it: "input", "timer …", "production …", "partition …" """
+
+    @_builtins.property
+    def totals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Totals]: ...
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareColumn]: ...
+    @_builtins.property
+    def latencies_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """sampled since the last report"""
+
     def __init__(
         self,
         *,
         node: _builtins.str = ...,
-        reports: _abc.Iterable[Global___Report] | None = ...,
+        shards: _abc.Iterable[_builtins.str] | None = ...,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+        tokens: _abc.Iterable[_builtins.int] | None = ...,
+        watermarks_us: _abc.Iterable[_builtins.int] | None = ...,
+        holders: _abc.Iterable[_builtins.str] | None = ...,
+        totals: _abc.Iterable[Global___Totals] | None = ...,
+        shares: _abc.Iterable[Global___ShareColumn] | None = ...,
+        latencies_ms: _abc.Iterable[_builtins.float] | None = ...,
+        changed_numbers: _builtins.bytes = ...,
+        changed_watermarks_us: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "reports", b"reports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_numbers", b"changed_numbers", "changed_watermarks_us", b"changed_watermarks_us", "holders", b"holders", "latencies_ms", b"latencies_ms", "node", b"node", "numbers", b"numbers", "shards", b"shards", "shares", b"shares", "tokens", b"tokens", "totals", b"totals", "watermarks_us", b"watermarks_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

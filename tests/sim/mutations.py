@@ -17,7 +17,7 @@ from millwheel.core.panes import as_retraction
 from millwheel.core.records import Batch
 from millwheel.core.timers import TimerQueue
 from millwheel.core.times import MAX_TIME
-from millwheel.injector.node import NodeState
+from millwheel.injector.tiles import Tiles
 from millwheel.master import succession
 from millwheel.master.membership import Membership
 from millwheel.testing import memory_stores
@@ -29,10 +29,25 @@ from millwheel.workers.runtime import WorkerRuntime
 from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.turn import Hold
 from millwheel.workers.upsert import Table, UpsertOperator
-from tests.sim import hang_mutations, range_mutations, savepoint_mutations, standby_mutations, worker
+from tests.sim import (
+    hang_mutations,
+    range_mutations,
+    report_mutations,
+    savepoint_mutations,
+    standby_mutations,
+    worker,
+)
 from tests.sim.mistakes import MUTATIONS, Context, Mutation, mistake, replaced
 
-__all__ = ["MUTATIONS", "Mutation", "hang_mutations", "range_mutations", "savepoint_mutations", "standby_mutations"]
+__all__ = [
+    "MUTATIONS",
+    "Mutation",
+    "hang_mutations",
+    "range_mutations",
+    "report_mutations",
+    "savepoint_mutations",
+    "standby_mutations",
+]
 
 # --- delivery and commits
 
@@ -202,12 +217,7 @@ def watermark_reported_before_commit() -> Context:
 @mistake(within=100, faults="zombie", workload="numbers")
 def token_not_checked() -> Context:
     """The injector believes whoever reports a shard."""
-    right = NodeState._judge
-
-    def wrong(self: NodeState, connection: int, reports: Any, places: Any) -> Any:
-        return right(self, connection, replace(reports, tokens=self.tiles.tokens[places]), places)
-
-    return replaced(NodeState, "_judge", wrong)
+    return replaced(Tiles, "believed", lambda self, places, tokens: places)
 
 
 @mistake(within=40, faults="clock")

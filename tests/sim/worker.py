@@ -311,7 +311,8 @@ class InjectorLine:
     def _flush(self) -> None:
         self._flushing = False
         if self._connection is not None and self._desk.waiting():
-            self._connection.to_server(self._desk.take())
+            for frame in self._desk.take():
+                self._connection.to_server(frame)
 
     def _leader_changed(self, members: Mapping[str, bytes]) -> None:
         self._leader = next(iter(members), "")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,17 @@ from millwheel.core.ranges import SPACE, KeyRange
 from millwheel.core.table import RangeTable, ShardEntry
 from millwheel.core.watermark import ShardReport
 from millwheel.injector.effects import Broadcast, Effect, TokensKnown
-from millwheel.injector.events import Event, PublishDue, ReportColumns, ReportsArrived, TableChanged
+from millwheel.injector.events import (
+    Disconnected,
+    Event,
+    Longs,
+    NumbersReported,
+    PublishDue,
+    ReportColumns,
+    ReportsArrived,
+    TableChanged,
+)
+from millwheel.injector.roll import Roll
 from millwheel.injector.state import InjectorState
 
 POINTS = 8
@@ -45,6 +56,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.names = 1
+        self.connection = 0
         self.owners = [Owner(0, "n-0", 1, 0, POINTS)]
         self.current = [self.owners[0]]
         self.tables = [tuple(self.current)]
@@ -53,11 +65,19 @@ class World:
     def restart(self) -> None:
         """A new injector, which reads the newest table before anything else."""
         self.state = InjectorState()
+        self.connect()
         self.published: int | None = None
         self.seen = -1
         self.announced: set[Owner] = set()
         self.caps: dict[int, int] = {}
         self.see(len(self.tables) - 1)
+
+    def connect(self) -> None:
+        """A new connection, on which no owner has a number yet; the one before may end or just stay."""
+        self.connection, before = self.connection + 1, self.connection
+        self.numbers: dict[Owner, int] = {}
+        if self.random.random() < 0.5:
+            self.state.handle(Disconnected(before))
 
     def assign(self, shard: str, token: int, lo: int, hi: int) -> Owner:
         self.owners.append(Owner(len(self.owners), shard, token, lo, hi))
@@ -108,12 +128,27 @@ class World:
         self.send([(owner, self.random.randrange(100)) for owner in some])
 
     def send(self, reports: list[tuple[Owner, int]]) -> None:
+        """Spelled out, or by number where the owner has one on this connection."""
+        numbered = [row for row in reports if row[0] in self.numbers and self.random.random() < 0.7]
+        rows = [row for row in reports if row not in numbered]
+        for owner, _ in rows:
+            self.numbers.setdefault(owner, len(self.numbers))
+        self.cap(rows)
+        columns = ReportColumns.of([ShardReport(owner.shard, owner.token, value) for owner, value in rows])
+        self.handle(ReportsArrived(self.connection, "n", columns, (), self.numbers_of(rows)))
+        self.cap(numbered)
+        values = np.array([value for _, value in numbered], np.int64)
+        self.handle(NumbersReported(self.connection, "n", self.numbers_of(numbered), values))
+
+    def numbers_of(self, reports: list[tuple[Owner, int]]) -> Longs:
+        return np.array([self.numbers[owner] for owner, _ in reports], np.int64)
+
+    def cap(self, reports: list[tuple[Owner, int]]) -> None:
+        """No point may be published above what those of its owners have reported that count."""
         for owner, value in reports:
             for point in range(owner.lo, owner.hi):
                 if not any(self.supersedes(other, owner, point) for other in self.announced):
                     self.caps[point] = max(value, self.caps.get(point, value))
-        rows = [ShardReport(owner.shard, owner.token, value) for owner, value in reports]
-        self.handle(ReportsArrived(1, "n", ReportColumns.of(rows)))
 
     @staticmethod
     def supersedes(other: Owner, owner: Owner, point: int) -> bool:
@@ -143,7 +178,7 @@ class World:
         assert self.announced >= set(self.current)
 
 
-_STEPS = ["report"] * 6 + ["see_next"] * 3 + ["move", "move", "split", "merge", "restart"]
+_STEPS = ["report"] * 6 + ["see_next"] * 3 + ["move", "move", "split", "merge", "restart", "connect"]
 
 
 @settings(max_examples=300, deadline=None)
@@ -164,3 +199,15 @@ def test_the_model_notices_an_injector_that_believes_a_zombie() -> None:
     world.see(1)
     with pytest.raises(AssertionError, match="more than the owners"):
         world.perform(Broadcast({"n": 11}))
+
+
+def test_the_model_notices_a_number_that_is_believed_under_any_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Roll, "look_up", lambda self, tiles, version: None)
+    world = World(0)
+    zombie = world.owners[0]
+    world.send([(zombie, 10)])
+    world.move()
+    world.see(1)
+    by_number = NumbersReported(world.connection, "n", world.numbers_of([(zombie, 11)]), np.array([11]))
+    with pytest.raises(AssertionError, match="more than the owners"):
+        world.handle(by_number)

@@ -1,0 +1,123 @@
+"""The shards of one range table in the order of their ranges, and what the watermark service knows of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millwheel.core.table import ShardEntry
+from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME
+from millwheel.injector.events import Longs
+
+_NOBODY = 0
+NOWHERE = -1
+"""The place of a shard that the table does not have, or not under the token that was asked for."""
+
+
+@dataclass(slots=True)
+class Tiles:
+    """Columns by place: the order of the ranges."""
+
+    entries: tuple[ShardEntry, ...]
+    place: dict[str, int]
+    tokens: Longs
+    values: Longs
+    heard: NDArray[np.bool_]
+    told: Longs
+    """The connection that was told that its token is known."""
+    holders: NDArray[Any]
+    counters: list[dict[str, int]]
+    shares: dict[float, Longs] = field(default_factory=dict)
+    witness: int = 0
+    """A place: as long as its value has not risen, the lowest of all has not."""
+
+    @staticmethod
+    def silent(entries: tuple[ShardEntry, ...]) -> Tiles:
+        """Tiles of which nobody has reported anything."""
+        entries = tuple(sorted(entries, key=lambda entry: entry.range.lo))
+        count = len(entries)
+        return Tiles(
+            entries=entries,
+            place={entry.shard: place for place, entry in enumerate(entries)},
+            tokens=np.fromiter((entry.token for entry in entries), np.int64, count),
+            values=np.full(count, MIN_TIME, np.int64),
+            heard=np.zeros(count, np.bool_),
+            told=np.full(count, _NOBODY, np.int64),
+            holders=np.full(count, "", object),
+            counters=[{} for _ in range(count)],
+        )
+
+    def share(self, share: float) -> Longs:
+        """What is known of each shard for a percentile watermark."""
+        if share not in self.shares:
+            self.shares[share] = np.full(len(self.entries), MIN_TIME, np.int64)
+        return self.shares[share]
+
+    def find(self, shards: Sequence[str]) -> Longs:
+        """The places of shards, whatever their tokens."""
+        return np.fromiter(map(self.place.get, shards, repeat(NOWHERE)), np.int64, len(shards))
+
+    def believed(self, places: Longs, tokens: Longs) -> Longs:
+        """The places at which the table has these tokens; the others become NOWHERE."""
+        if not self.entries:
+            return np.full(len(places), NOWHERE, np.int64)
+        current = (places != NOWHERE) & (self.tokens[places] == tokens)
+        return np.where(current, places, NOWHERE)
+
+    def rise(self, places: Longs, watermarks: Longs) -> int:
+        """Take reported watermarks; returns how many were lower than what is known. An idle shard begins anew."""
+        values = self.values
+        before = values[places]
+        if (idle := places[before == IDLE_TIME]).size:
+            values[idle] = MIN_TIME
+            before = values[places]
+            for column in self.shares.values():
+                column[idle] = MIN_TIME
+        np.maximum.at(values, places, watermarks)
+        self.heard[places] = True
+        return int(np.count_nonzero(watermarks < before))
+
+    def lowest_above(self, floor: int | None) -> int | None:
+        """The lowest value (µs) of the shards that are not idle, if there is one and it is above ``floor``."""
+        values = self.values
+        if floor is not None and values[self.witness] <= floor:
+            return None
+        self.witness = int(values.argmin())
+        lowest = int(values[self.witness])
+        if lowest == IDLE_TIME:  # only the end of time lies behind it
+            return MAX_TIME if bool((values == MAX_TIME).any()) else None
+        return lowest if floor is None or lowest > floor else None
+
+    def inherit(self, old: Tiles) -> None:
+        """Carry over what was known under an older table: exactly for a range that stays, as a bound otherwise."""
+        first = 0
+        for place, entry in enumerate(self.entries):
+            while first < len(old.entries) and old.entries[first].range.hi <= entry.range.lo:
+                first += 1
+            last = first
+            while last < len(old.entries) and old.entries[last].range.lo < entry.range.hi:
+                last += 1
+            if first < last:
+                self._inherit_value(place, old, first, last)
+            before = old.place.get(entry.shard)
+            if before is not None:
+                self._inherit_name(place, old, before)
+
+    def _inherit_value(self, place: int, old: Tiles, first: int, last: int) -> None:
+        lowest = first + int(old.values[first:last].argmin())
+        self.values[place] = old.values[lowest]
+        self.heard[place] = old.heard[first:last].all()
+        for share, column in old.shares.items():
+            self.share(share)[place] = column[first:last].min()
+        same = old.entries[lowest].shard == self.entries[place].shard
+        self.holders[place] = old.holders[lowest] if same else f"taken over from {old.entries[lowest].shard}"
+
+    def _inherit_name(self, place: int, old: Tiles, before: int) -> None:
+        self.counters[place] = old.counters[before]
+        if old.tokens[before] == self.tokens[place]:
+            self.told[place] = old.told[before]
