@@ -32,7 +32,7 @@ class _OneForAll(dict[int, Roll]):
         return super().setdefault(0, default)
 
 
-@mistake(within=20)
+@mistake(within=10)
 def numbers_shared_by_sessions() -> Context:
     """A number is taken for what any connection has last named by it."""
     right = NodeState.__init__
