@@ -19,6 +19,7 @@ from millwheel.core.times import SECOND
 from millwheel.core.watermark import ShardReport, Watermarks
 from millwheel.errors import FencedError, SetupError
 from millwheel.workers import events as ev
+from millwheel.workers.beginning import Beginning
 from millwheel.workers.commits import CommitGroups
 from millwheel.workers.inbox import Arrival, Verdict
 from millwheel.workers.known import KnownEntries
@@ -63,6 +64,7 @@ class WorkerRuntime:
         self._router = TableRouter()
         self._served: dict[str, Served] = {}
         self._opening: dict[str, int] = {}
+        self._beginning = Beginning()
         self._entries = KnownEntries()
         self._versions: dict[str, int] = {}
         self._addresses: dict[str, str] = {}
@@ -114,6 +116,8 @@ class WorkerRuntime:
             self._handlers[type(event)](event, now)
         if not self._stopping:
             self._retry_lanes(now)
+            if now >= self._beginning.until:
+                self._go_live(now)
             self._work(now)
         self._commits.submit((served.shard for served in self._served.values()), now)
         self._send_all(now)
@@ -129,9 +133,11 @@ class WorkerRuntime:
         return self._stopping and not self._commits
 
     def _work(self, now: int) -> None:
-        """Every shard takes a turn, and those that got something from it right away another one: what goes from shard
-        to shard in here shares a commit."""
-        self._run_shards(self._served.values(), now)
+        """Every shard takes a turn, the sources first, and those that got something from it right away another one:
+        what goes from shard to shard in here shares a commit."""
+        self._run_shards([served for served in self._served.values() if served.reads], now)
+        self._send_all(now)
+        self._run_shards([served for served in self._served.values() if not served.reads], now)
         for _ in range(_LOCAL_HOPS):
             reached = self._send_all(now)
             if not reached:
@@ -155,6 +161,9 @@ class WorkerRuntime:
         for prepared in group:
             for arrival in prepared.shard.durable(prepared, now):
                 self._ack(arrival, prepared.shard.identity.shard)
+            served = self._served.get(prepared.shard.identity.shard)
+            if served is not None and served.has_ended(now):
+                self._next_report = 0  # everybody behind it may end
 
     def _ack(self, arrival: Arrival, target: str) -> None:
         if isinstance(arrival.route, LocalRoute):
@@ -275,7 +284,7 @@ class WorkerRuntime:
         for entry in (*news.buried, *table.shards):
             self._follow(table.computation, entry)
         self._standing_by.look(table.shards, news.buried)
-        self._go_live()
+        self._go_live(now)
         for served in self._served.values():
             served.shard.outbox.reroute(news.gone, news.fresh, self._router.route)
             served.shard.outbox.restart_all(news.changed.__contains__)
@@ -342,15 +351,14 @@ class WorkerRuntime:
         served = self._served.get(event.shard)
         if served is not None and served.shard.identity.token == event.token:
             served.token_known = True
-            self._go_live()
+            self._go_live(now)
 
-    def _go_live(self) -> None:
+    def _go_live(self, now: int) -> None:
         """Shards whose token the injector knows start to work once it is known where their productions go."""
         if self._router.knows(self._graph.nodes):
-            for served in self._served.values():
-                if served.token_known and not served.live:
-                    served.live = True
-                    served.shard.start()
+            for served in self._beginning.due(self._served.values(), bool(self._opening), now):
+                served.live = True
+                served.shard.start()
 
     # --- events: time and durability ---------------------------------------------------------------------
 
@@ -422,7 +430,7 @@ class WorkerRuntime:
         return report
 
     def _next_wake(self, now: int) -> int:
-        wakes, patient = [self._next_load], bool(self._commits)
+        wakes, patient = [self._next_load, self._beginning.until], bool(self._commits)
         if self._unreported:
             wakes.append(self._next_report)
         for served in self._served.values():

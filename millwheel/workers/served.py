@@ -57,6 +57,15 @@ class Served:
     stalled: dict[tuple[str, str], int] = field(default_factory=dict)
     sample: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
 
+    @property
+    def reads(self) -> bool:
+        """True for a source: it has no sources before it."""
+        return not self.roots
+
+    def has_ended(self, now: int) -> bool:
+        """True when a source is at its end for good and nobody was told yet."""
+        return self.reads and self.reported[0] < MAX_TIME and self.shard.watermark(now).at == MAX_TIME
+
     def count(self, arrivals: Sequence[Arrival]) -> None:
         """Records were processed: count them, and remember where a few of their keys lie."""
         records = sum(len(arrival.batch) for arrival in arrivals)

@@ -19,7 +19,7 @@ from millwheel.workers.turn import Hold, Turn
 _RETRY_US = 100_000
 _ON_THEIR_WAY = 2
 """While so many cuts are being published, the next one waits and grows."""
-LAST_FLUSH_US = 50_000
+LAST_FLUSH_US = 20_000
 """How long a record waits for others of its cut once the sources have ended."""
 
 

@@ -152,5 +152,5 @@ def test_records_wait_for_their_cut_to_fill_up_but_hardly_once_the_sources_have_
     assert operator.wakes_at(1_000) == 1_001_000
     assert operator.appetite(10, 1_000, 0) == 10
     operator.sources_ended()
-    assert operator.wakes_at(1_000) == 51_000
-    assert operator.appetite(5, 51_000, 0) == 10
+    assert operator.wakes_at(1_000) == 21_000
+    assert operator.appetite(5, 21_000, 0) == 10
