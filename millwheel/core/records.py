@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from millwheel.core.keys import Key
 from millwheel.core.limits import CREDIT_BYTES
 from millwheel.core.times import MAX_TIME
+
+if TYPE_CHECKING:  # `millwheel --help` loads this file, and numpy takes longer than all the rest of it
+    import numpy as np
+    import numpy.typing as npt
 
 
 class Domain(Enum):
@@ -25,6 +27,9 @@ class Domain(Enum):
     """The low watermark of the computation's inputs."""
     PROCESSING = "processing"
     """The worker's wall clock."""
+
+    # Timer queues are looked up by it many times per step; the hash of Enum is computed in Python.
+    __hash__ = object.__hash__
 
 
 class Record(msgspec.Struct, gc=False):
