@@ -87,6 +87,6 @@ def decode_manifest(data: bytes) -> Manifest:
     except DAMAGE as ex:
         raise CorruptionError(f"it is no manifest: {ex}") from ex
     for name, (blob, _, _) in manifest.files.items():
-        if not _PLAIN.fullmatch(name) or blob_rank(blob) is None:
+        if not _PLAIN.fullmatch(name) or not _BLOB.fullmatch(blob):
             raise CorruptionError(f"it names the file {name!r} as {blob!r}, which cannot be")
     return manifest

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from millwheel.errors import invariant
+from millwheel.errors import InvariantError, invariant
 
 SPACE = 2**64
 
@@ -19,7 +19,8 @@ class KeyRange:
     hi: int
 
     def __post_init__(self) -> None:
-        invariant(0 <= self.lo < self.hi <= SPACE, f"key range [{self.lo}, {self.hi}) is empty or outside the space")
+        if not 0 <= self.lo < self.hi <= SPACE:
+            raise InvariantError(f"key range [{self.lo}, {self.hi}) is empty or outside the space")
 
     def __contains__(self, key_hash: int) -> bool:
         return self.lo <= key_hash < self.hi
@@ -44,7 +45,8 @@ def check_tiling(ranges: Iterable[KeyRange], what: str) -> Sequence[KeyRange]:
     ordered = sorted(ranges)
     edge = 0
     for piece in ordered:
-        invariant(piece.lo == edge, f"{what}: {piece} does not start where its neighbour ends ({edge:016x})")
+        if piece.lo != edge:
+            raise InvariantError(f"{what}: {piece} does not start where its neighbour ends ({edge:016x})")
         edge = piece.hi
     invariant(edge == SPACE, f"{what}: the key space above {edge:016x} belongs to nobody")
     return ordered

@@ -76,9 +76,10 @@ class TimerQueue:
 
     def earliest(self) -> int:
         """The time of the next timer (MAX_TIME: there is none)."""
-        while self._heap and self._at.get(self._heap[0][3]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else MAX_TIME
+        heap = self._heap
+        while heap and self._at.get(heap[0][3]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else MAX_TIME
 
     def first(self) -> Due | None:
         """The next timer, whether due or not."""

@@ -107,6 +107,8 @@ def parked(entry: ShardEntry) -> bool:
 
 def reshaped(table: RangeTable) -> RangeTable:
     """The table with new shards in place of those that are parked; nobody owns the new ones yet."""
+    if not any(map(parked, table.shards)):
+        return table
     shards: list[ShardEntry] = []
     named = table.named
     for name, some in groupby(sorted(table.shards, key=lambda e: e.range.lo), key=lambda e: e.merges_as or e.shard):

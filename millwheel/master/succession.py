@@ -6,7 +6,7 @@ nothing behind that its successor would not do again. This file is as pure as ``
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from millwheel.core.table import Ancestor, RangeTable, ShardEntry
@@ -39,11 +39,17 @@ class Situation:
 def successor(table: RangeTable, now: Situation, census: Census) -> RangeTable:
     """The table that should follow; equal to ``table`` when nothing is to be done."""
     node = table.computation
-    table = replace(table, shards=tuple(_next(node, entry, now, census) for entry in table.shards))
+    table = _with_shards(table, [_next(node, entry, now, census) for entry in table.shards])
     children = reshaped(table)
     if children is not table:
-        table = replace(children, shards=tuple(_next(node, entry, now, census) for entry in children.shards))
+        table = _with_shards(children, [_next(node, entry, now, census) for entry in children.shards])
     return planned(table, now.reshapes)
+
+
+def _with_shards(table: RangeTable, shards: Sequence[ShardEntry]) -> RangeTable:
+    """Mostly nothing changes: then the table is the same, and its ranges need not be checked again."""
+    same = all(after is before for after, before in zip(shards, table.shards, strict=True))
+    return table if same else replace(table, shards=tuple(shards))
 
 
 def _next(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
@@ -69,14 +75,18 @@ def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
 def _given(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
     """An orphan under its new owner and token, or still an orphan when nobody can take it, or nobody shall."""
     if parked(entry):
-        return replace(entry, next_owner="")
+        return _unpromised(entry)
     known = [name for name in (entry.next_owner, entry.standby) if name in now.takers]
     wanted = known[0] if known else census.least(node, _last_owner(entry))
     if wanted not in now.takers:
-        return replace(entry, next_owner="")
+        return _unpromised(entry)
     if wanted != entry.next_owner:
         census.add(node, wanted)
     return entry.assigned(wanted)
+
+
+def _unpromised(entry: ShardEntry) -> ShardEntry:
+    return replace(entry, next_owner="") if entry.next_owner else entry
 
 
 def _last_owner(entry: ShardEntry) -> str:
@@ -109,4 +119,6 @@ def _pruned(entry: ShardEntry, now: Situation) -> ShardEntry:
     if token is None or not (entry.lineage or entry.parents):
         return entry
     lineage = tuple(ancestor for ancestor in entry.lineage if ancestor.token >= token)
+    if len(lineage) == len(entry.lineage) and not entry.parents:
+        return entry
     return replace(entry, lineage=lineage, parents=())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from millwheel.adapters.files import FileIdentity
 
@@ -233,20 +234,20 @@ class MemoryDisk:
         return sum(len(file.data) for file in {file.inode: file for file in self._files(self._root)}.values())
 
     def _opened(self, fd: int) -> _File:
-        if fd not in self._fds:
+        file = self._fds.get(fd)
+        if file is None:
             raise _error(errno.EBADF, f"fd {fd}")
-        return self._fds[fd]
+        return file
 
     def _node(self, path: str) -> _File | _Folder:
         node: _File | _Folder = self._root
-        for part in path.split("/"):
-            if not part:
-                continue
+        for part in _parts(path):
             if not isinstance(node, _Folder):
                 raise _error(errno.ENOTDIR, path)
-            if part not in node.entries:
+            found = node.entries.get(part)
+            if found is None:
                 raise _error(errno.ENOENT, path)
-            node = node.entries[part]
+            node = found
         return node
 
     def _folder(self, path: str) -> _Folder:
@@ -264,6 +265,11 @@ class MemoryDisk:
     def _place(self, path: str) -> tuple[_Folder, str]:
         parent, _, name = path.rpartition("/")
         return self._folder(parent), name
+
+
+@lru_cache(maxsize=10_000)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(filter(None, path.split("/")))
 
 
 def _error(number: int, where: str) -> OSError:

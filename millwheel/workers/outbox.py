@@ -115,6 +115,11 @@ class Outbox:
         if not parts:
             self._finish(chunk)
 
+    @property
+    def has_ready(self) -> bool:
+        """False when :meth:`sends` has nothing to look at."""
+        return bool(self._ready)
+
     def sends(self, early: Callable[[str], bool] = lambda target: False) -> Iterator[Send]:
         """Deliveries that the credit of their lanes allows now. What is held goes only to targets that may have it
         ``early``: whose commits are behind ours in the same journal, and that tell nobody before those are durable."""

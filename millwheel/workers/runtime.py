@@ -183,7 +183,8 @@ class WorkerRuntime:
         for name, served in list(self._served.items()):
             if served.leaving or not served.live:
                 continue
-            for send in served.shard.outbox.sends(self._may_have_early):
+            outbox = served.shard.outbox
+            for send in outbox.sends(self._may_have_early) if outbox.has_ready else ():
                 lane = (send.channel, send.target)
                 if lane in served.stalled:
                     continue

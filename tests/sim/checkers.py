@@ -306,5 +306,5 @@ class Checkers:
         contents = self.ledger.segments.setdefault((worker, segment), {})
         commits = [decode_commit(entry) for entry in entries]
         contents.update({commit.shard: commit.number for commit in commits})
-        self.model.acked(worker, entries)
+        self.model.acked(worker, commits)
         self.sends.applied(commits)

@@ -76,7 +76,8 @@ class Simulation:
         heapq.heappush(self._heap, (when, self._order, action))
 
     def later(self, after: int, action: Callable[[], object]) -> None:
-        self.at(self.now + after, action)
+        self._order += 1
+        heapq.heappush(self._heap, (self.now + after, self._order, action))
 
     def trace(self, text: str, *about: str) -> None:
         """A line of the story, which concerns ``about``."""
@@ -96,8 +97,9 @@ class Simulation:
         end = self.now + limit_us
         heap = self._heap
         steps = 0
+        pop = heapq.heappop
         while heap and heap[0][0] <= end:
-            when, _, action = heapq.heappop(heap)
+            when, _, action = pop(heap)
             if when > self.now:
                 self.now = when
             action()

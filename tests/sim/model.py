@@ -6,6 +6,7 @@ that a recovery found in the journals of the owners before it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +38,10 @@ class CommitModel:
         self.doubtful: dict[tuple[str, int, int], str] = {}
 
     def shard(self, name: str) -> ShardModel:
-        return self.shards.setdefault(name, ShardModel())
+        known = self.shards.get(name)
+        if known is None:
+            known = self.shards[name] = ShardModel()
+        return known
 
     def submitted(self, entries: list[bytes]) -> None:
         """Commits are on their way to a journal."""
@@ -45,13 +49,12 @@ class CommitModel:
             commit = decode_commit(entry)
             self.shard(commit.shard).submitted[commit.token, commit.number] = commit
 
-    def acked(self, worker: str, entries: list[bytes]) -> None:
+    def acked(self, worker: str, commits: Sequence[Commit]) -> None:
         """The journal says that these commits are durable: what follows from them may be acked and sent.
 
         An acked commit is never lost or replaced, one token acks any given commit, and after a seal nothing is acked.
         """
-        for entry in entries:
-            commit = decode_commit(entry)
+        for commit in commits:
             model = self.shard(commit.shard)
             about = (commit.shard, worker)
             if commit.number <= model.number:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.sim.kernel import SECOND, Simulation
@@ -81,7 +82,7 @@ class Connection:
         self._due[forth] = max(self._due[forth], sim.now + self.network.delay())
         queue.append((self._due[forth], message))
         if len(queue) == 1:
-            sim.at(self._due[forth], lambda: self._pump(forth))
+            sim.at(self._due[forth], partial(self._pump, forth))
 
     def _pump(self, forth: bool) -> None:
         """Deliver what is due in one direction."""
@@ -94,7 +95,7 @@ class Connection:
             if sim.now > self._stuck_since + _KEEPALIVE_US:
                 self.cut()
             else:
-                sim.later(_RETRY_US, lambda: self._pump(forth))
+                sim.later(_RETRY_US, partial(self._pump, forth))
             return
         self._stuck_since = 0
         if not target.alive:
@@ -103,9 +104,9 @@ class Connection:
         receive = self._receive[forth]
         while queue and queue[0][0] <= sim.now:
             message = queue.popleft()[1]
-            target.later(0, lambda message=message: receive(message))
+            target.later(0, partial(receive, message))
         if queue:
-            sim.at(queue[0][0], lambda: self._pump(forth))
+            sim.at(queue[0][0], partial(self._pump, forth))
 
     def cut(self, late: bool = False) -> None:
         """Break it; with ``late`` what was on its way still arrives, some time: after what is sent again."""
@@ -117,6 +118,4 @@ class Connection:
         sim = self.network.sim
         for forth in (True, False):
             if late and self._queues[forth]:
-                sim.later(
-                    sim.delay(1000, sim.rng.choice([10_000, 50_000, SECOND])), lambda forth=forth: self._pump(forth)
-                )
+                sim.later(sim.delay(1000, sim.rng.choice([10_000, 50_000, SECOND])), partial(self._pump, forth))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import greenlet
@@ -55,7 +56,7 @@ class Process:
 
     def at(self, when: int, action: Callable[[], object]) -> None:
         """``action`` happens to this process at ``when``, or when it is continued, or never if it is dead."""
-        self.sim.at(when, lambda: self._happen(action))
+        self.sim.at(when, partial(self._happen, action))
 
     def later(self, after: int, action: Callable[[], object]) -> None:
         self.at(self.sim.now + after, action)
@@ -90,7 +91,7 @@ class Process:
         current = greenlet.getcurrent()
         if current is self.sim.hub:
             return
-        self.later(for_us * self.slow, current.switch)
+        self.sim.later(for_us * self.slow, partial(self._happen, current.switch))
         self.sim.hub.switch()
 
     def check(self) -> None:
@@ -132,7 +133,7 @@ class Mailbox:
     def put(self, item: Any) -> None:
         if self._process.alive:
             self._items.append(item)
-            self._wake(self._ticket)
+            self._wake()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -161,12 +162,12 @@ class Mailbox:
         self._waiter = greenlet.getcurrent()
         ticket = self._ticket
         if timeout_us < 3600 * SECOND:
-            process.later(timeout_us, lambda: self._resume(ticket))
+            process.later(timeout_us, partial(self._resume, ticket))
         process.sim.hub.switch()
 
-    def _wake(self, ticket: int) -> None:
+    def _wake(self) -> None:
         if self._waiter is not None:
-            self._process.later(0, lambda: self._resume(ticket))
+            self._process.later(0, partial(self._resume, self._ticket))
 
     def _resume(self, ticket: int) -> None:
         waiter = self._waiter
