@@ -70,7 +70,7 @@ PARTS = {
         beside=Beside("native windows against key windows", dense.table),
     ),
     "F": Part(
-        "the watermark service under many key ranges; 2 minutes a round",
+        "the watermark service under many key ranges; 40 seconds a round",
         watermarks.watermarks,
         ("all_ms", "one_ms", "one_p99_ms", "cpu_per_round_ms", "rss_mb"),
     ),
