@@ -59,6 +59,15 @@ class Graph:
         above = _closure({name: set(feeders) for name, feeders in self.feeders.items()}, node)
         return frozenset(name for name in above if self.nodes[name].kind is NodeKind.SOURCE)
 
+    def shards(self, node: str) -> int | None:
+        """How many shards a node asks for (None: the default). A sink goes with the computation that feeds it, so that
+        results whose key stays the same also stay with the worker."""
+        feeders = self.feeders[node]
+        if self.nodes[node].kind is NodeKind.SINK and len(feeders) == 1:
+            return self.shards(feeders[0])
+        computation = self.nodes[node].computation
+        return None if computation is None else computation.shards
+
     def _consumers_of(self, name: str) -> set[str]:
         streams = set(self.nodes[name].outputs) - {DEAD_LETTERS}
         return {consumer for stream in streams for consumer in self.consumers.get(stream, ())}

@@ -14,7 +14,7 @@ from millwheel.adapters.grpc_security import Security, load_security
 from millwheel.adapters.spaces import open_journals, open_snapshots
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.adapters.zookeeper_guard import load_guard
-from millwheel.core.graph import Node, build_graph
+from millwheel.core.graph import Graph, Node, build_graph
 from millwheel.errors import FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.launch.bundle import shared_folder
 from millwheel.launch.exits import Exit
@@ -72,12 +72,12 @@ def demands(root: str) -> tuple[NodeDemand, ...]:
     """The nodes of the pipeline that the driver shipped to the root."""
     with shared_folder(root) as folder:
         graph = build_graph(load_shipped(folder))
-    return tuple(_demand(node) for node in graph.nodes.values())
+    return tuple(_demand(graph, node) for node in graph.nodes.values())
 
 
-def _demand(node: Node) -> NodeDemand:
-    shards, standby = (None, 0) if node.computation is None else (node.computation.shards, node.computation.standby)
-    return NodeDemand(node.name, shards, why_fixed(node.kind), bool(standby))
+def _demand(graph: Graph, node: Node) -> NodeDemand:
+    standby = node.computation is not None and bool(node.computation.standby)
+    return NodeDemand(node.name, graph.shards(node.name), why_fixed(node.kind), standby)
 
 
 def _run(

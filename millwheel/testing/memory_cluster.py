@@ -8,7 +8,7 @@ processes and whatever the disk has not synced; the next workers take the shards
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millwheel.core.graph import Graph
@@ -127,6 +127,11 @@ class MemoryCluster:
     def _move_clock(self, to: int) -> None:
         self.clock.now = to
         self.look()
+
+    def tell(self, shard: Shard, news: Callable[[int], None]) -> None:
+        """Call ``news`` with the clock in the loop of the worker that serves a shard, before its next turn."""
+        for worker in self._workers.values():
+            worker.post(ev.WorkDone(shard.identity.shard, shard.identity.token, news))
 
     def look(self) -> None:
         """Let every worker look at clock and input, and come to rest."""

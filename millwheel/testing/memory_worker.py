@@ -21,6 +21,7 @@ from millwheel.workers import events as ev
 from millwheel.workers.background import Publishing, Recovering, write_groups
 from millwheel.workers.outbox import Send
 from millwheel.workers.ports import ShardWork, WorkerPorts
+from millwheel.workers.reporting import ReportPace
 from millwheel.workers.runtime import RuntimeLimits, WorkerRuntime
 from millwheel.workers.snapshots import SnapshotPace
 
@@ -72,7 +73,7 @@ class MemoryWorker:
         self._publishing = Publishing(snapshots, lambda: None)
         ports = WorkerPorts(cluster.clock, self, self, self, self, self, self, _NoSavepoints(), _NoFollowers())
         pace = SnapshotPace(cluster.options.snapshot_bytes)
-        limits = RuntimeLimits(report_us=0, retry_lane_us=0, load_us=MAX_TIME, snapshots=pace)
+        limits = RuntimeLimits(retry_lane_us=0, reports=ReportPace(0, MAX_TIME), snapshots=pace)
         self._runtime = WorkerRuntime(name, cluster.graph, cluster.make_shard, ports, limits)
 
     def post(self, event: ev.Event) -> None:

@@ -255,7 +255,7 @@ class PipelineHarness:
         for stream in streams:
             for shard in cluster.shards_of(f"source.{stream.name}"):
                 assert isinstance(shard.operator, SourceOperator)
-                shard.operator.look(cluster.clock.now)
+                cluster.tell(shard, shard.operator.look)
         cluster.look()
 
     def _chosen(self, stream: str | None) -> list[PushedStream]:

@@ -15,8 +15,7 @@ from typing import Any
 from millwheel.core.graph import Graph
 from millwheel.core.records import Batch
 from millwheel.core.table import ShardEntry
-from millwheel.core.times import SECOND
-from millwheel.core.watermark import ShardReport, Watermarks
+from millwheel.core.watermark import Watermarks
 from millwheel.errors import FencedError, SetupError
 from millwheel.workers import events as ev
 from millwheel.workers.beginning import Beginning
@@ -26,6 +25,7 @@ from millwheel.workers.known import KnownEntries
 from millwheel.workers.outbox import Send
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.prepared import Prepared
+from millwheel.workers.reporting import Reporting, ReportPace
 from millwheel.workers.routing import TableRouter
 from millwheel.workers.savepoints import SavepointPart
 from millwheel.workers.served import InjectRoute, LocalRoute, Served
@@ -44,9 +44,8 @@ MakeShard = Callable[[str, ShardEntry, Any, TableRouter], Shard]
 class RuntimeLimits:
     """How often things are done (µs)."""
 
-    report_us: int = 20_000
     retry_lane_us: int = 20_000
-    load_us: int = SECOND
+    reports: ReportPace = field(default_factory=ReportPace)
     snapshots: SnapshotPace = field(default_factory=SnapshotPace)
 
 
@@ -75,9 +74,7 @@ class WorkerRuntime:
         self._standing_by = StandingBy(incarnation, ports.followers)
         self._stopping = False
         self._joined = False
-        self._next_report = 0
-        self._next_load = 0
-        self._unreported = True
+        self._reporting = Reporting(ports.reports, ports.master, limits.reports)
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             ev.DeliveryCame: self._on_delivery,
             ev.AckCame: self._on_ack,
@@ -121,7 +118,7 @@ class WorkerRuntime:
             self._work(now)
         self._commits.submit((served.shard for served in self._served.values()), now)
         self._send_all(now)
-        self._report(now)
+        self._reporting.step(self._served.values(), now)
         self._snapshots.step(now, [(s.shard, s.leaving) for s in self._served.values()])
         self._release_leaving()
         self._savepoints.step(self._served, now)
@@ -137,6 +134,7 @@ class WorkerRuntime:
         what goes from shard to shard in here shares a commit."""
         self._run_shards([served for served in self._served.values() if served.reads], now)
         self._send_all(now)
+        self._ports.transport.flush()  # what was read waits for no commit: others may begin on it while we work
         self._run_shards([served for served in self._served.values() if not served.reads], now)
         for _ in range(_LOCAL_HOPS):
             reached = self._send_all(now)
@@ -147,28 +145,43 @@ class WorkerRuntime:
     def _run_shards(self, shards: Iterable[Served], now: int) -> None:
         clock, patient = self._ports.clock, bool(self._commits)
         for served in shards if not self._savepoints.holding else ():
-            if served.leaving or not served.live or not self._savepoints.runnable(served.shard, now, patient):
+            if now < served.wakes_at and not served.stirred:
+                continue
+            if served.leaving or not served.live or not self._runnable(served, now, patient):
                 continue
             started = clock.monotonic_us()
             prepared = served.shard.run(now)
             served.shard.busy_us += clock.monotonic_us() - started
-            self._unreported = True
+            served.stirred = self._reporting.changed = True
             if prepared is not None:
                 served.count(prepared.arrivals)
 
+    def _runnable(self, served: Served, now: int, patient: bool) -> bool:
+        """Whether a shard takes a turn. One that does not is not asked again before something happens to it, or its
+        time has come; but patience may end without either."""
+        if self._savepoints.runnable(served.shard, now, patient):
+            return True
+        served.stirred = patient or self._savepoints.ordered_now
+        served.wakes_at = served.shard.wakes_at(now)
+        return False
+
     def _complete(self, group: list[Prepared], now: int) -> None:
-        self._unreported = True
+        self._reporting.changed = True
         for prepared in group:
+            name = prepared.shard.identity.shard
             for arrival in prepared.shard.durable(prepared, now):
-                self._ack(arrival, prepared.shard.identity.shard)
-            served = self._served.get(prepared.shard.identity.shard)
-            if served is not None and served.has_ended(now):
-                self._next_report = 0  # everybody behind it may end
+                self._ack(arrival, name)
+            served = self._served.get(name)
+            if served is not None:
+                served.stirred = True
+                if served.has_ended(now):
+                    self._reporting.at_once()  # everybody behind it may end
 
     def _ack(self, arrival: Arrival, target: str) -> None:
         if isinstance(arrival.route, LocalRoute):
             sender = self._served.get(arrival.route.sender)
             if sender is not None:
+                sender.stirred = True
                 sender.shard.outbox.ack(arrival.channel, target, arrival.epoch, arrival.index)
         elif isinstance(arrival.route, InjectRoute):
             arrival.route()
@@ -180,8 +193,8 @@ class WorkerRuntime:
     def _send_all(self, now: int) -> dict[str, None]:
         """Send what may be sent; the shards of this worker that got something."""
         reached: dict[str, None] = {}
-        for name, served in list(self._served.items()):
-            if served.leaving or not served.live:
+        for name, served in self._served.items():
+            if served.leaving or not served.live or not served.shard.outbox.has_ready:
                 continue
             outbox = served.shard.outbox
             for send in outbox.sends(self._may_have_early) if outbox.has_ready else ():
@@ -207,6 +220,7 @@ class WorkerRuntime:
             local = self._served.get(send.target)
             if local is None or local.leaving or not local.live:
                 return False
+            local.stirred = True
             taken = local.shard.offer(send.channel, send.epoch, send.index, send.batch, LocalRoute(sender))
             return taken is not Verdict.RESTART
         address = self._addresses.get(entry.owner)
@@ -228,14 +242,16 @@ class WorkerRuntime:
         if served is None or served.leaving or not served.live or event.target_token > served.shard.identity.token:
             refuse(event.route, event.channel, event.target, event.epoch, True)
             return
+        served.stirred = True
         verdict = served.shard.offer(event.channel, event.epoch, event.index, event.batch, event.route)
         if verdict is Verdict.RESTART:
             refuse(event.route, event.channel, event.target, event.epoch, False)
 
     def _on_ack(self, event: ev.AckCame, now: int) -> None:
         for served in self._senders(event.channel):
+            served.stirred = True
             served.shard.outbox.ack(event.channel, event.target, event.epoch, event.index)
-        self._unreported = True
+        self._reporting.changed = True
 
     def _on_refusal(self, event: ev.RefusalCame, now: int) -> None:
         for served in self._senders(event.channel):
@@ -264,6 +280,7 @@ class WorkerRuntime:
         batch = Batch(
             event.stream, [], [now] * len(event.ids), list(event.ids), list(event.values), list(event.ids), now
         )
+        served.stirred = True
         served.shard.inject(batch, InjectRoute(event.answer))
 
     # --- events: ranges ----------------------------------------------------------------------------------
@@ -287,6 +304,7 @@ class WorkerRuntime:
         self._standing_by.look(table.shards, news.buried)
         self._go_live(now)
         for served in self._served.values():
+            served.stirred = True
             served.shard.outbox.reroute(news.gone, news.fresh, self._router.route)
             served.shard.outbox.restart_all(news.changed.__contains__)
             for lane in [lane for lane in served.stalled if lane[1] in news.changed | news.gone]:
@@ -342,8 +360,7 @@ class WorkerRuntime:
         self._snapshots.opened(shard, now, event.entry.lineage)
         self._savepoints.opened(shard, now)
         self._follow(event.node, self._entries[name])
-        self._next_report = 0
-        self._unreported = True
+        self._reporting.at_once()
 
     def _on_recovery_failed(self, event: ev.RecoveryFailed | ev.DamageFound, now: int) -> None:
         raise event.error
@@ -358,7 +375,7 @@ class WorkerRuntime:
         """Shards whose token the injector knows start to work once it is known where their productions go."""
         if self._router.knows(self._graph.nodes):
             for served in self._beginning.due(self._served.values(), bool(self._opening), now):
-                served.live = True
+                served.live = served.stirred = True
                 served.shard.start()
 
     # --- events: time and durability ---------------------------------------------------------------------
@@ -367,7 +384,7 @@ class WorkerRuntime:
         self._watermarks.rise(event.watermarks)
         for served in self._served.values():
             if served.follow(self._watermarks, self._graph):
-                self._unreported = True
+                self._reporting.changed = True
 
     def _on_group_durable(self, event: ev.GroupDurable, now: int) -> None:
         self._commits.durable(event.segment, now)
@@ -382,7 +399,7 @@ class WorkerRuntime:
         served = self._served.get(event.shard)
         if served is not None and served.shard.identity.token == event.token:
             event.tell(now)
-            self._unreported = True
+            served.stirred = self._reporting.changed = True
 
     def _on_snapshot_failed(self, event: ev.SnapshotFailed, now: int) -> None:
         if isinstance(event.error, FencedError | SetupError):
@@ -397,48 +414,19 @@ class WorkerRuntime:
 
     def _on_orders(self, event: ev.OrdersChanged, now: int) -> None:
         self._savepoints.ordered(event.members, self._served, now)
-
-    # --- reporting ---------------------------------------------------------------------------------------
-
-    def _report(self, now: int) -> None:
-        if now >= self._next_load:
-            self._next_load = now + self._limits.load_us
-            self._ports.master.load([served.work() for served in self._served.values()])
-        if not self._unreported or now < self._next_report:
-            return
-        self._next_report, self._unreported = now + self._limits.report_us, False
-        by_node: dict[str, list[ShardReport]] = {}
         for served in self._served.values():
-            report = self._report_of(served, now)
-            if report is not None:
-                by_node.setdefault(served.node, []).append(report)
-        for node, reports in by_node.items():
-            self._ports.reports.report(node, reports)
-
-    def _report_of(self, served: Served, now: int) -> ShardReport | None:
-        shard = served.shard
-        hold = shard.watermark(now)
-        shares = shard.share_watermarks(now)
-        latencies: list[float] = getattr(shard.operator, "latencies_ms", [])
-        state = (hold.at, shard.durable_number, *shares.values())
-        if served.live and state == served.reported and not latencies:
-            return None
-        served.reported = state
-        counters = dict(shard.meta.counters)
-        identity = shard.identity
-        report = ShardReport(identity.shard, identity.token, hold.at, hold.holder, counters, list(latencies), shares)
-        latencies.clear()
-        return report
+            served.stirred = True
 
     def _next_wake(self, now: int) -> int:
-        wakes, patient = [self._next_load, self._beginning.until], bool(self._commits)
-        if self._unreported:
-            wakes.append(self._next_report)
+        wakes, patient = [self._reporting.wakes_at(), self._beginning.until], bool(self._commits)
         for served in self._served.values():
             wakes += served.stalled.values()
             if not served.live:
                 continue
-            if not self._stopping and not served.leaving:
-                wakes.append(self._savepoints.wakes_at(served.shard, now, patient))
+            if not self._stopping and not served.leaving and not self._savepoints.holding:
+                if served.stirred and self._runnable(served, now, patient):
+                    return now
+                if served.wakes_at > now:  # what is due but cannot run yet waits for the event that lets it
+                    wakes.append(served.wakes_at)
             wakes.append(served.shard.next_straggler())
         return min(wakes)

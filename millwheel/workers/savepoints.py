@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.core.orders import Answer, Order, Phase, Standing, standing_order
-from millwheel.core.times import MAX_TIME
 from millwheel.errors import CorruptionError
 from millwheel.workers import events as ev
 from millwheel.workers.ports import Savepoints
@@ -51,22 +50,17 @@ class SavepointPart:
         # Once the cut is ordered, what a shard does after its copy was taken changes nothing of the savepoint.
         return doing.order.phase is Phase.HOLD or doing.order.stay or bool(doing.order.cut.keys() - doing.copied.keys())
 
+    @property
+    def ordered_now(self) -> bool:
+        """True while an order stands: then what a shard may do depends on more than what happens to it."""
+        return self._doing is not None
+
     def runnable(self, shard: Shard, now: int, patient: bool = False) -> bool:
         """Whether a shard takes a turn now: as ever, unless all is to come to rest. Then what waits is worked off, and
         nothing is begun that nothing waits for: else timers could keep a pipeline from ever resting."""
         if self._doing is None or self._doing.order.phase is Phase.SAVE:
             return shard.runnable(now, patient)
         return shard.unrest() > 0 and (shard.runnable(now) or shard.outbox.has_done)
-
-    def wakes_at(self, shard: Shard, now: int, patient: bool) -> int:
-        """The wall clock at which the shard must be looked at again, if nothing else happens."""
-        if self.holding:
-            return MAX_TIME
-        if self.runnable(shard, now, patient):
-            return now
-        # A wake-up that is due but cannot run yet (its commits are in flight) waits for their event.
-        at = shard.wakes_at(now)
-        return at if at > now else MAX_TIME
 
     # --- events ------------------------------------------------------------------------------------------
 

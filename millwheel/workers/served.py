@@ -42,7 +42,8 @@ class InjectRoute:
 @dataclass(slots=True)
 class Served:
     """A shard in this worker. It is ``live`` when it may act; ``leaving`` when a move is planned; ``ended`` when it was
-    told that all sources before it, the ``roots``, have been read to their end."""
+    told that all sources before it, the ``roots``, have been read to their end. It is ``stirred`` when something
+    happened to it since it had nothing to do; otherwise it need not be looked at before ``wakes_at`` (wall clock)."""
 
     shard: Shard
     node: str
@@ -50,6 +51,8 @@ class Served:
     ended: bool = False
     token_known: bool = False
     live: bool = False
+    stirred: bool = True
+    wakes_at: int = 0
     leaving: bool = False
     released: bool = False
     reported: tuple[int, ...] = (MIN_TIME, -1)
@@ -90,6 +93,7 @@ class Served:
         """Tell the shard of what was published; True when its input has come further."""
         shard, feeders = self.shard, graph.feeders[self.node]
         rose = False
+        self.stirred = True
         fresh = watermarks.lowest_of(feeders)
         if fresh > shard.input_watermark:
             shard.input_watermark, rose = fresh, True

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millwheel.core.graph import NodeKind, build_graph
 from millwheel.core.spec import (
     DEAD_LETTERS,
@@ -96,3 +98,14 @@ def test_the_roots_of_a_node_are_the_sources_before_it() -> None:
     graph = build_graph(pipeline("alerts"))
     assert graph.roots("sink.alerts") == graph.roots("traffic") == {"source.hits"}
     assert graph.roots("source.hits") == frozenset()
+
+
+def test_a_sink_has_as_many_shards_as_the_computation_that_feeds_it_alone() -> None:
+    spec = pipeline("alerts")
+    (computation,) = spec.computations
+    asking = replace(spec, computations=(replace(computation, shards=3),))
+    assert build_graph(asking).shards("sink.alerts") == build_graph(asking).shards("traffic") == 3
+    assert build_graph(asking).shards("source.hits") is None
+    assert build_graph(spec).shards("sink.alerts") is None
+    letters = replace(asking, sinks=(*asking.sinks, SinkSpec("dead_letters", "files")))
+    assert build_graph(letters).shards("sink.dead_letters") is None, "everybody feeds it"

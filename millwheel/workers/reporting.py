@@ -1,0 +1,72 @@
+"""What a worker tells the watermark service and the master of its shards, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from millwheel.core.times import SECOND
+from millwheel.core.watermark import ShardReport
+from millwheel.workers.ports import MasterLine, Reports
+from millwheel.workers.served import Served
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPace:
+    """Watermarks are reported every so often, if anything changed; what each shard has done, always (µs)."""
+
+    report_us: int = 20_000
+    load_us: int = SECOND
+
+
+class Reporting:
+    """``changed`` says that something may have moved a watermark since the last report."""
+
+    def __init__(self, reports: Reports, master: MasterLine, pace: ReportPace) -> None:
+        self._pace = pace
+        self._reports = reports
+        self._master = master
+        self._report_at = 0
+        self._load_at = 0
+        self.changed = True
+
+    def at_once(self) -> None:
+        """Let the next step report: what others wait for."""
+        self._report_at = 0
+        self.changed = True
+
+    def wakes_at(self) -> int:
+        """The wall clock at which there is something to tell."""
+        return min(self._load_at, self._report_at) if self.changed else self._load_at
+
+    def step(self, served: Iterable[Served], now: int) -> None:
+        """Tell what is due."""
+        if now >= self._load_at:
+            self._load_at = now + self._pace.load_us
+            self._master.load([each.work() for each in served])
+        if not self.changed or now < self._report_at:
+            return
+        self._report_at, self.changed = now + self._pace.report_us, False
+        by_node: dict[str, list[ShardReport]] = {}
+        for each in served:
+            report = _report_of(each, now)
+            if report is not None:
+                by_node.setdefault(each.node, []).append(report)
+        for node, reports in by_node.items():
+            self._reports.report(node, reports)
+
+
+def _report_of(served: Served, now: int) -> ShardReport | None:
+    shard = served.shard
+    hold = shard.watermark(now)
+    shares = shard.share_watermarks(now)
+    latencies: list[float] = getattr(shard.operator, "latencies_ms", [])
+    state = (hold.at, shard.durable_number, *shares.values())
+    if served.live and state == served.reported and not latencies:
+        return None
+    served.reported = state
+    counters = dict(shard.meta.counters)
+    identity = shard.identity
+    report = ShardReport(identity.shard, identity.token, hold.at, hold.holder, counters, list(latencies), shares)
+    latencies.clear()
+    return report
