@@ -102,8 +102,7 @@ def test_the_roots_of_a_node_are_the_sources_before_it() -> None:
 
 def test_a_sink_has_as_many_shards_as_the_computation_that_feeds_it_alone() -> None:
     spec = pipeline("alerts")
-    (computation,) = spec.computations
-    asking = replace(spec, computations=(replace(computation, shards=3),))
+    asking = replace(spec, computations=tuple(replace(each, shards=3) for each in spec.computations))
     assert build_graph(asking).shards("sink.alerts") == build_graph(asking).shards("traffic") == 3
     assert build_graph(asking).shards("source.hits") is None
     assert build_graph(spec).shards("sink.alerts") is None
