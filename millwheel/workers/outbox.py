@@ -136,11 +136,6 @@ class Outbox:
                 yield Send(lane.channel, lane.node, lane.target, lane.epoch, lane.next_index, part.batch)
                 lane.next_index += 1
 
-    @property
-    def has_ready(self) -> bool:
-        """False when :meth:`sends` has nothing to look at."""
-        return bool(self._ready)
-
     def ack(self, channel: str, target: str, epoch: int, index: int) -> None:
         """Everything of this epoch up to ``index`` is applied and durable at the consumer."""
         lane = self._lanes.get((channel, target))

@@ -194,7 +194,7 @@ class WorkerRuntime:
         """Send what may be sent; the shards of this worker that got something."""
         reached: dict[str, None] = {}
         for name, served in self._served.items():
-            if served.leaving or not served.live or not served.shard.outbox.has_ready:
+            if served.leaving or not served.live:
                 continue
             outbox = served.shard.outbox
             for send in outbox.sends(self._may_have_early) if outbox.has_ready else ():

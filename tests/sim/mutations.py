@@ -83,6 +83,21 @@ def commits_written_in_any_order() -> Context:
 
 
 @mistake(within=20)
+def quiet_shards_sleep_through_arrivals() -> Context:
+    """A shard that had nothing to do is not looked at when a delivery of another worker comes."""
+    right = WorkerRuntime._on_delivery
+
+    def wrong(self: WorkerRuntime, event: ev.DeliveryCame, now: int) -> None:
+        served = self._served.get(event.target)
+        before = served.stirred if served is not None else False
+        right(self, event, now)
+        if served is not None:
+            served.stirred = before
+
+    return replaced(WorkerRuntime, "_on_delivery", wrong)
+
+
+@mistake(within=20)
 def applied_records_not_cut_off() -> Context:
     """A restarted sender's records are taken again."""
     return replaced(Batch, "after", lambda self, seq: self)
