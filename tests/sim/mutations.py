@@ -82,19 +82,17 @@ def commits_written_in_any_order() -> Context:
     return replaced(CommitGroups, "submit", wrong)
 
 
-@mistake(within=20)
-def quiet_shards_sleep_through_arrivals() -> Context:
-    """A shard that had nothing to do is not looked at when a delivery of another worker comes."""
-    right = WorkerRuntime._on_delivery
+@mistake(within=10)
+def quiet_shards_forget_when_to_wake() -> Context:
+    """A shard that had nothing to do is not looked at when its time comes, only when something happens to it."""
+    right = WorkerRuntime._runnable
 
-    def wrong(self: WorkerRuntime, event: ev.DeliveryCame, now: int) -> None:
-        served = self._served.get(event.target)
-        before = served.stirred if served is not None else False
-        right(self, event, now)
-        if served is not None:
-            served.stirred = before
+    def wrong(self: WorkerRuntime, served: Any, now: int, patient: bool) -> bool:
+        runs = right(self, served, now, patient)
+        served.wakes_at = MAX_TIME
+        return runs
 
-    return replaced(WorkerRuntime, "_on_delivery", wrong)
+    return replaced(WorkerRuntime, "_runnable", wrong)
 
 
 @mistake(within=20)
