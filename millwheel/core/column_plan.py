@@ -87,8 +87,12 @@ class ColumnPlan:
         return self._together(pl.concat(groups), pl.col(COUNT).sum())
 
     def _together(self, frame: pl.DataFrame, count: pl.Expr) -> pl.DataFrame:
+        """One row per (key, window), in the order in which they come. Any other order is a new one each time, and packs
+        into another number of bytes."""
         merged = [column for aggregate in self.aggregates for column in aggregate.merged()]
-        grouped = frame.lazy().group_by(KEY, START, END).agg(count, *merged).collect(engine="in-memory")
+        grouped = (
+            frame.lazy().group_by(KEY, START, END, maintain_order=True).agg(count, *merged).collect(engine="in-memory")
+        )
         return grouped.select(list(self.schema))
 
     def _check(self, frame: pl.DataFrame) -> None:

@@ -1,7 +1,8 @@
 """Who lives and who is dead, and what must be done about the dead. Pure, as ``state.py`` is.
 
 Dead is for ever: an incarnation is never used again, so a false alarm costs a restart of that worker and
-nothing else. A dead worker goes through seal, removal from the membership, and collection of its journal.
+nothing else. A dead worker goes through seal, removal from the membership, and collection of its journal. Those who
+die together are buried, and so sealed, in the order of their names: the same events give the same effects.
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ class Membership:
         before = self._members
         self._members = {member.incarnation: member for member in members}
         self._hosts.update((member.incarnation, member.host) for member in members if member.host)
-        for gone in (before or {}).keys() - self._members.keys():
+        for gone in sorted((before or {}).keys() - self._members.keys()):
             self.bury(gone, "its membership ended")
-        for late in self._collected & self._members.keys():
+        for late in sorted(self._collected & self._members.keys()):
             self._collected.discard(late)
             self.bury(late, "its journal was left over before it joined")
         self._removing &= self._members.keys()
@@ -89,7 +90,7 @@ class Membership:
 
     def bury_strangers(self, mentioned: Collection[str]) -> None:
         """Count everybody in ``mentioned`` that is no member as dead."""
-        for incarnation in mentioned:
+        for incarnation in sorted(mentioned):
             if incarnation not in (self._members or {}) and incarnation not in self._collected:
                 self.bury(incarnation, "a range table names it and it is no member")
 
@@ -112,7 +113,7 @@ class Membership:
         """The journals on the root. One whose worker is unknown twice in a row was left behind by a worker that
         died before our time; once is not enough, because a worker opens its journal before it joins."""
         strays = frozenset(incarnations) - (self._members or {}).keys() - self._dead.keys() - self._collected
-        for incarnation in strays & self._strays:
+        for incarnation in sorted(strays & self._strays):
             self.bury(incarnation, "its journal is left over")
         self._strays = strays - self._strays
         self._collected &= set(incarnations)

@@ -122,7 +122,7 @@ class SavepointPart:
         if fresh:
             self._say(fresh)
         if doing.order.phase is Phase.SAVE:
-            doing.copied.update({name: doing.order.cut[name] for name in doing.order.cut.keys() - served.keys()})
+            doing.copied.update({name: cut for name, cut in doing.order.cut.items() if name not in served})
             if not self.holding:
                 self._go_on(served, now)
 

@@ -87,8 +87,14 @@ class Simulation:
         if len(self.story) > _STORY:
             del self.story[: _STORY // 2]
 
+    def written(self, entries: Sequence[bytes]) -> None:
+        """What goes to a journal is part of the trace hash: snapshots are taken by its size, so bytes that vary make
+        another story sooner or later."""
+        for entry in entries:
+            self._digest.update(entry)
+
     def trace_hash(self) -> str:
-        """What two runs of one seed have in common: the story, and how often something happened."""
+        """What two runs of one seed have in common: the story, all commits, and how often something happened."""
         self._digest.update(str(self.steps).encode())
         return self._digest.hexdigest()
 

@@ -48,7 +48,7 @@ class Process:
         self.slow = 1
         self.clock = ProcessClock(sim)
         self.on_exit: list[Callable[[], None]] = []
-        self._tasks: set[greenlet.greenlet] = set()
+        self._tasks: dict[greenlet.greenlet, None] = {}
 
     @property
     def paused(self) -> bool:
@@ -75,7 +75,7 @@ class Process:
         """A task that starts now."""
         task = Task(lambda: self._guarded(work), self.sim.hub)
         task.process = self
-        self._tasks.add(task)
+        self._tasks[task] = None
         self.later(0, task.switch)
 
     def _guarded(self, work: Callable[[], object]) -> None:
@@ -84,7 +84,7 @@ class Process:
         except Killed:
             pass
         finally:
-            self._tasks.discard(greenlet.getcurrent())
+            self._tasks.pop(greenlet.getcurrent(), None)
 
     def sleep(self, for_us: int) -> None:
         """Give way to everybody else for a while. Outside of a task nothing happens."""

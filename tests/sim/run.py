@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -73,7 +75,7 @@ def simulate(case: Case) -> Result:
     shape = Shape.drawn(sim, case.seed)
     refused = ""
     workload = WORKLOADS[name](case.seed, case.size)
-    with _chance_of_the_system(case.seed):
+    with _chance_of_the_system(case.seed), _no_folders_of_this_machine():
         try:
             sim.trace(f"{name} on {shape}")
             savepoints = Savepoints(case.seed) if case.savepoint or case.finish else None
@@ -131,3 +133,19 @@ def _chance_of_the_system(seed: int) -> Iterator[None]:
         yield
     finally:
         os.urandom = right
+
+
+@contextmanager
+def _no_folders_of_this_machine() -> Iterator[None]:
+    """Dead letters hold tracebacks, and snapshots are taken by the bytes of commits: a checkout in another folder must
+    not give longer ones."""
+    right = traceback.format_exception
+
+    def without_folders(ex: BaseException) -> list[str]:
+        return [re.sub('File "[^"]*/', 'File "', part) for part in right(ex)]
+
+    traceback.format_exception = without_folders  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        traceback.format_exception = right

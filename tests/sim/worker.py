@@ -144,7 +144,7 @@ class JournalTask:
         worker.spawn(self._run)
 
     def submit(self, entries: Sequence[bytes]) -> None:
-        self._worker.world.checkers.model.submitted(list(entries))
+        self._told(entries)
         self._submitted.append(list(entries))
         self._queue.put(entries)
 
@@ -153,11 +153,15 @@ class JournalTask:
         worker = self._worker
         if self._submitted or worker.sim.chance(0.5):
             return None
-        worker.world.checkers.model.submitted(list(entries))
+        self._told(entries)
         with self._lock:
             segment = self._writer.commit(entries)
         worker.world.checkers.durable(worker.name, segment, list(entries))
         return segment
+
+    def _told(self, entries: Sequence[bytes]) -> None:
+        self._worker.sim.written(entries)
+        self._worker.world.checkers.model.submitted(list(entries))
 
     def segments(self) -> Sequence[int]:
         return list(self._writer.segments())

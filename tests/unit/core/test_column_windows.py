@@ -191,6 +191,15 @@ def test_numbers_that_columns_cannot_hold_are_noticed(cost: float) -> None:
         plan.group(batch_of([Row(1, "click", cost, 1, 5)]))
 
 
+def test_groups_are_in_the_order_in_which_they_come_so_that_the_same_records_give_the_same_bytes() -> None:
+    plan = plan_of()
+    assert plan is not None
+    ads = [(number * 37) % 101 for number in range(101)]
+    groups = plan.group(batch_of([Row(ad, "click", 1.0, 1, 5) for ad in ads] * 2))
+    assert groups[KEY].to_list() == ads
+    assert plan.merge([groups[50:], groups[:60]])[KEY].to_list() == ads[50:] + ads[:50]
+
+
 def test_a_sum_beyond_64_bits_is_noticed_and_kept_exactly() -> None:
     plan = plan_of()
     assert plan is not None

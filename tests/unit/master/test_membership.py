@@ -35,3 +35,15 @@ def test_where_a_worker_was_is_known_until_it_is_forgotten() -> None:
     assert membership.hosts == {"w1": "here"}
     assert [effect.incarnation for effect in membership.collections(())] == ["w1"]
     assert membership.hosts == {}
+
+
+def test_those_who_die_together_are_sealed_in_the_order_of_their_names() -> None:
+    names = [f"w{number}" for number in range(10, 30)]
+    gone, strange, left_over = Membership(), Membership(), Membership()
+    gone.take([Member(incarnation=name, address="here:1") for name in reversed(names)])
+    gone.take(())
+    strange.bury_strangers(set(names))
+    for _ in range(2):
+        left_over.journals_found(names)
+    for membership in (gone, strange, left_over):
+        assert [effect.incarnation for effect in membership.seals()] == names
