@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.core.codec import Commit, decode_commit, decode_value
-from millwheel.core.graph import Graph, NodeKind
+from millwheel.core.graph import Graph, Node, NodeKind
 from millwheel.core.layout import CHANNEL
 from millwheel.core.ranges import check_tiling
 from millwheel.core.records import Domain
@@ -88,7 +88,8 @@ class WatermarksNeverPassPendingWork:
     """
 
     def __init__(self, model: CommitModel, graph: Graph) -> None:
-        self._model, self._graph = model, graph
+        self._model = model
+        self._held = frozenset(name for name, node in graph.nodes.items() if _is_held(graph, node))
         self.published: dict[str, int] = {}
 
     def broadcast(self, watermarks: dict[str, int]) -> None:
@@ -111,12 +112,18 @@ class WatermarksNeverPassPendingWork:
             )
 
     def _feeder(self, channel: str) -> str:
-        """The node a channel belongs to; "" for sources, which may send late records, and for what consumes its own
-        output: no watermark is promised there."""
+        """The node a channel belongs to; "" for those of which no watermark is promised."""
         node = channel.rpartition("-")[0]
-        found = self._graph.nodes.get(node)
-        held = found is not None and found.kind is NodeKind.COMPUTATION and not self._graph.circle(node)
-        return node if held else ""
+        return node if node in self._held else ""
+
+
+def _is_held(graph: Graph, node: Node) -> bool:
+    """False for sources, which may send late records, and for what consumes its own output, or comes behind that: what
+    goes round comes late."""
+    above = {node.name}
+    while more := {feeder for name in above for feeder in graph.feeders[name]} - above:
+        above |= more
+    return node.kind is NodeKind.COMPUTATION and not any(graph.circle(name) for name in above)
 
 
 class TimersAreNeverEarly:
