@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millwheel.core.codec import Commit, decode_commit, decode_value
+from millwheel.core.codec import Commit, decode_commit
 from millwheel.core.graph import Graph, Node, NodeKind
 from millwheel.core.layout import CHANNEL
+from millwheel.core.marks import Marks, decode_marks
 from millwheel.core.ranges import check_tiling
 from millwheel.core.records import Domain
 from millwheel.core.spec import DEAD_LETTERS
@@ -69,16 +70,17 @@ class NothingIsSentBeforeItIsDurable:
     def applied(self, commits: Sequence[Commit]) -> None:
         for commit in commits:
             for place, data in commit.puts:
-                channel, model = "", None
                 if place.startswith(CHANNEL):
-                    channel = place[1:].decode()
-                    model = self._model.shards.get(channel)
-                if model is not None and decode_value(data) >= model.meta.next_seq:
-                    raise Failure(
-                        f"nothing is sent before it is durable: {commit.shard} has applied {channel} up to "
-                        f"{decode_value(data)}, whose durable commits end before {model.meta.next_seq}",
-                        (commit.shard, channel),
-                    )
+                    self._applied(commit.shard, place[1:].decode(), decode_marks(data))
+
+    def _applied(self, shard: str, channel: str, known: Marks | int) -> None:
+        model, last = self._model.shards.get(channel), known if isinstance(known, int) else known.highest
+        if model is not None and last >= model.meta.next_seq:
+            raise Failure(
+                f"nothing is sent before it is durable: {shard} has applied {channel} up to {last}, whose durable "
+                f"commits end before {model.meta.next_seq}",
+                (shard, channel),
+            )
 
 
 class WatermarksNeverPassPendingWork:

@@ -20,6 +20,10 @@ FIXED = range(1, 17)
 QUICKLY_CAUGHT = [name for name, mutation in MUTATIONS.items() if mutation.within <= 10]
 
 REGRESSIONS = {
+    # A production behind a computation that consumes its own output, for which no watermark is promised.
+    956: ("merge partition", "accounts"),
+    # A commit of a merged shard, which has a mark for each part of its range.
+    480: ("merge reshape", ""),
     # A worker that is so slow to join that its journal was collected before it got its first shard.
     55: ("one-way join", ""),
     # A clock that is set back by an hour: a worker waited for it to come there again.
