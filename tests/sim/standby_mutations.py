@@ -14,11 +14,13 @@ from millwheel.workers import following
 from millwheel.workers.following import Standbys
 from tests.sim.mistakes import Context, mistake, replaced
 from tests.sim.model_storage import ModelJournals
+from tests.sim.standbys import StandbyTask
 
 
-@mistake(within=60, faults="false-alarm")
+@mistake(within=60, faults="false-alarm session", workload="numbers")
 def newest_group_believed() -> Context:
-    """A follower applies each group as soon as it can be read, also one that lies behind the sealed end."""
+    """A follower, which looks often, applies each group as soon as it can be read, also one that lies behind the sealed
+    end."""
 
     def certain(since: JournalPlace, data: bytes, opened: Any, prefix: Any) -> Followed:
         groups = [decode_entries(data, body) for body in prefix.bodies]
@@ -43,6 +45,11 @@ def newest_group_believed() -> Context:
         beyond = since is not None and since.group > upto >= 0
         return iter(()) if beyond else right(self, incarnation, upto, since)
 
+    def often(self: StandbyTask) -> None:
+        while True:
+            self._standbys.round()
+            self._worker.sleep(self._worker.sim.delay(100, 1_000))
+
     between, right = journal_following.groups_between, ModelJournals.read
 
     @contextmanager
@@ -52,6 +59,7 @@ def newest_group_believed() -> Context:
             stack.enter_context(replaced(journal_append, "groups_between", rest))
             stack.enter_context(replaced(ModelJournals, "follow", follow))
             stack.enter_context(replaced(ModelJournals, "read", read))
+            stack.enter_context(replaced(StandbyTask, "_run", often))
             yield
 
     return all_of_it()
