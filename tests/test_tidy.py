@@ -180,6 +180,27 @@ def test_nothing_is_left_for_later() -> None:
     assert not [name for name in found if name != name_of(Path(__file__))]
 
 
+SERVICERS = {
+    "injector": ("millwheel.injector.server", "_Service", "InjectorServicer"),
+    "master": ("millwheel.master.server", "MasterService", "MasterServicer"),
+    "worker": ("millwheel.workers.server", "WorkerService", "WorkerServicer"),
+}
+
+
+@pytest.mark.parametrize("name", SERVICERS)
+def test_every_method_of_a_service_is_implemented(name: str) -> None:
+    """The bases that gRPC generates answer each call with UNIMPLEMENTED: none of those answers may be left."""
+    module, service, base = SERVICERS[name]
+    generated = getattr(importlib.import_module(f"millwheel.pb.{name}_pb2_grpc"), base)
+    methods = {method for method in vars(generated) if not method.startswith("_")}
+    assert methods
+    assert methods <= vars(getattr(importlib.import_module(module), service)).keys()
+
+
+def test_every_generated_service_is_known() -> None:
+    assert {path.name.removesuffix("_pb2_grpc.py") for path in GENERATED.glob("*_pb2_grpc.py")} == SERVICERS.keys()
+
+
 def everything_written() -> list[Path]:
     folders = ("millwheel", "tests", "examples", "bench", "deploy")
     found = [path for folder in folders for path in sorted((HOUSE / folder).rglob("*.py"))]

@@ -12,6 +12,7 @@ import socket
 import ssl
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -24,6 +25,7 @@ _GREETING = b"millwheel-exchange-1\n"
 _WELCOME, _REFUSED = b"+", b"-"
 _LONGEST_TOKEN = 4096
 _HELLO_TIMEOUT_S = 10.0
+_ACCEPT_PAUSE_S = 0.05
 _MOST_HELLOS = 64
 """More callers than this at a time are hung up on: each hello has a thread."""
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 8_000))
@@ -64,23 +66,20 @@ class Door:
             except OSError:
                 if self._socket.fileno() < 0:
                     return
-                continue  # the caller hung up, or we have no file descriptor at the moment
+                time.sleep(_ACCEPT_PAUSE_S)  # the caller hung up, or we have no file descriptor at the moment
+                continue
             if not self._hellos.acquire(blocking=False):
                 caller.close()
                 continue
             threading.Thread(target=self._hello, args=(caller, place[0]), name="exchange-hello", daemon=True).start()
 
     def _hello(self, caller: socket.socket, place: str) -> None:
-        if self._tls is not None:
-            caller = self._tls.wrap_socket(caller, server_side=True, do_handshake_on_connect=False)
-        hurry = threading.Timer(_HELLO_TIMEOUT_S, _hang_up, (caller,))
-        hurry.start()
         try:
             _prepare(caller)
-            if isinstance(caller, ssl.SSLSocket):
-                caller.do_handshake()
-            problem = _heard(caller, self._token)
-            hurry.cancel()
+            caller.getpeername()  # who has hung up already is not wrapped: the wrapper would be lost half made
+            if self._tls is not None:
+                caller = self._tls.wrap_socket(caller, server_side=True, do_handshake_on_connect=False)
+            problem = self._problem(caller)
             if problem:
                 log.warning("Refused a worker's connection from %s: %s.", place, problem)
                 caller.sendall(_REFUSED)
@@ -92,8 +91,18 @@ class Door:
             log.warning("A connection from %s ended before it was a worker's: %s.", place, ex)
             caller.close()
         finally:
-            hurry.cancel()
             self._hellos.release()
+
+    def _problem(self, caller: socket.socket) -> str:
+        """What is wrong with who calls, "" when nothing is; raises OSError when that takes too long."""
+        hurry = threading.Timer(_HELLO_TIMEOUT_S, _hang_up, (caller,))
+        hurry.start()
+        try:
+            if isinstance(caller, ssl.SSLSocket):
+                caller.do_handshake()
+            return _heard(caller, self._token)
+        finally:
+            hurry.cancel()
 
 
 def _hang_up(caller: socket.socket) -> None:

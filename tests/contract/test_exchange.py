@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +22,6 @@ from millwheel.adapters.exchange_line import MAX_FRAME_BYTES, Line
 from millwheel.adapters.grpc_security import Security, load_security
 from millwheel.adapters.mailbox import Mailbox
 from millwheel.errors import CorruptionError, SetupError
-from millwheel.launch.certificates import make_set
 from millwheel.pb import worker_pb2 as pb
 
 WAIT_S = 10.0
@@ -62,16 +62,6 @@ def pump(*peers: Peer, until: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline, "it did not come about"
         for peer in peers:
             peer.exchange.wait(0.005)
-
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_set(str(tmp_path_factory.mktemp("sets") / "ours"))
-
-
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_set(str(tmp_path_factory.mktemp("sets") / "theirs"))
 
 
 def loaded(folder: Path) -> Security:
@@ -258,6 +248,22 @@ def test_who_says_no_hello_is_hung_up_on_and_keeps_nobody_out(monkeypatch: pytes
         left.send(right.exchange.address, b"x")
         pump(left, right, until=lambda: bool(right.frames))
         assert silent.recv(1) == b"", "hung up on, after its time"
+    for peer in (left, right):
+        peer.close()
+
+
+def test_callers_that_vanish_at_once_keep_nobody_out(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange_door, "_MOST_HELLOS", 8)
+    left, right = Peer(loaded(ours)), Peer(loaded(ours))
+    host, _, port = right.exchange.address.rpartition(":")
+    for _ in range(40):
+        caller = socket.create_connection((host, int(port)), WAIT_S)
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        caller.close()
+        time.sleep(0.005)
+    left.send(right.exchange.address, b"x")
+    pump(left, right, until=lambda: bool(right.frames or left.lost))
+    assert right.batches() == [b"x"]
     for peer in (left, right):
         peer.close()
 

@@ -28,16 +28,6 @@ from millwheel.workers.server import WorkerService, serve
 WAIT_S = 5.0
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_set(str(tmp_path_factory.mktemp("sets") / "ours"))
-
-
-@pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_set(str(tmp_path_factory.mktemp("sets") / "theirs"))
-
-
 def loaded(folder: Path, role: str = "client") -> Security:
     security = load_security(str(folder), role)
     assert security is not None
