@@ -3,7 +3,7 @@
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test test-fast test-slow lint types package proto lock bench clean
+.PHONY: run test test-fast test-slow test-search lint types package proto lock bench clean
 
 run: $(READY)
 	$(BIN)/python examples/weblog/check.py
@@ -14,6 +14,10 @@ test: test-fast test-slow
 test-fast: $(READY)
 	$(BIN)/python -m pytest -q -m "not slow" -n logical --dist loadfile --ignore tests/guard tests examples
 	$(BIN)/python -m pytest -q -m "not slow" tests/guard
+
+# The properties with new examples each time, for a quiet hour: what it finds becomes an example of its own.
+test-search: $(READY)
+	$(BIN)/python -m pytest -q -m "not slow" -n logical --dist loadfile --hypothesis-profile search --ignore tests/guard tests examples
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -q -m slow tests

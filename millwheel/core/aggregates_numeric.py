@@ -17,7 +17,7 @@ from millwheel.errors import RecordError
 
 Exact = list[Any]
 """``[whole, float, float, ...]``, whose sum is exact. ``whole`` is the sum of the ints, as text beyond 64 bits. There
-is at least one float if any was added, so that a sum of floats stays a float."""
+is at least one float if any was added, so that a sum of floats stays a float (also once they are subtracted again)."""
 
 _INT64 = 2**63
 _SPLIT = 134217729.0
@@ -163,7 +163,10 @@ class Mean(Aggregator[list[Any]]):
         return [acc[0] - 1, exact_add(acc[1], (-value,))]
 
     def result(self, acc: list[Any]) -> float | None:
-        return exact_value(acc[1]) / acc[0] if acc[0] else None
+        count, total = acc
+        if not count:
+            return None
+        return (int(total[0]) if total[1:] == [0.0] else exact_value(total)) / count
 
 
 class Variance(Aggregator[list[Any]]):
