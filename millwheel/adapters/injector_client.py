@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import grpc
 
@@ -46,9 +46,10 @@ class _Desk:
         self._desk = ReportDesk()
         self._session = 0
 
-    def put(self, node: str, reports: Sequence[ShardReport]) -> None:
+    def put(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
         with self._changed:
-            self._desk.put(node, reports)
+            for node, reports in by_node.items():
+                self._desk.put(node, reports)
             self._changed.notify_all()
 
     def forget(self, shard: str) -> None:
@@ -111,9 +112,9 @@ class InjectorClient:
         self._thread = threading.Thread(target=self._run, name="injector-client", daemon=True)
         self._thread.start()
 
-    def report(self, node: str, reports: Sequence[ShardReport]) -> None:
+    def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
         """Send these when the line is free; a newer report of a shard replaces one that was not sent yet."""
-        self._desk.put(node, reports)
+        self._desk.put(by_node)
 
     def forget(self, shard: str) -> None:
         """The shard left this worker: do not report it again."""

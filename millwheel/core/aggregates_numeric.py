@@ -163,10 +163,11 @@ class Mean(Aggregator[list[Any]]):
         return [acc[0] - 1, exact_add(acc[1], (-value,))]
 
     def result(self, acc: list[Any]) -> float | None:
-        count, total = acc
+        count: int = acc[0]
         if not count:
             return None
-        return (int(total[0]) if total[1:] == [0.0] else exact_value(total)) / count
+        whole, *floats = acc[1]
+        return (int(whole) if floats == [0.0] else exact_value(acc[1])) / count
 
 
 class Variance(Aggregator[list[Any]]):

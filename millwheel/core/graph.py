@@ -59,6 +59,15 @@ class Graph:
         above = _closure({name: set(feeders) for name, feeders in self.feeders.items()}, node)
         return frozenset(name for name in above if self.nodes[name].kind is NodeKind.SOURCE)
 
+    def depths(self) -> dict[str, int]:
+        """How many nodes lie on the longest way to each node. The nodes of a circle count as one."""
+        feeders = {name: set(given) for name, given in self.feeders.items()}
+        above = {name: _closure(feeders, name) for name in self.nodes}
+        found: dict[str, int] = {}
+        for name in sorted(self.nodes, key=lambda name: len(above[name])):  # what is above a node has less above it
+            found[name] = max((found[up] + 1 for up in above[name] if name not in above[up]), default=0)
+        return found
+
     def shards(self, node: str) -> int | None:
         """How many shards a node asks for (None: the default). A sink goes with the computation that feeds it, so that
         results whose key stays the same also stay with the worker."""

@@ -9,7 +9,7 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
 import grpc
@@ -34,7 +34,7 @@ class _Stop:
     """The last item of the queue."""
 
 
-_Item = Event | Future[pb.StatusReply] | _Stop
+_Item = Sequence[Event] | Future[pb.StatusReply] | _Stop
 
 
 class Loop:
@@ -46,12 +46,12 @@ class Loop:
         self._wake_us = MAX_TIME
 
     def put(self, item: _Item) -> None:
-        """Hand an event or a question to the loop; never blocks."""
+        """Hand events that came together, or a question, to the loop; never blocks."""
         self._queue.put(item)
 
     def connect(self, connection: int, outbox: Outbox) -> None:
         """Serve a connection from now on."""
-        self.put(self._runtime.connect(connection, outbox))
+        self.put([self._runtime.connect(connection, outbox)])
 
     def disconnect(self, connection: int) -> None:
         """Forget a connection; what its shards reported stays."""
@@ -63,7 +63,7 @@ class Loop:
             if isinstance(item, Future):
                 item.set_result(write_status(self._runtime.state))
             else:
-                self._wake_us = self._runtime.step([] if item is None else [item], _now_us())
+                self._wake_us = self._runtime.step(item or (), _now_us())
         self._runtime.close()
 
     def stop(self) -> None:
@@ -113,12 +113,11 @@ class _Service(InjectorServicer):
     def _read(self, connection: int, outbox: Outbox, frames: Iterable[pb.ReportFrame]) -> None:
         try:
             for frame in frames:
-                for event in read_frame(connection, frame):
-                    self._loop.put(event)
+                self._loop.put(list(read_frame(connection, frame)))
         except (grpc.RpcError, ValueError, InvariantError):
             pass  # the stream broke, or its sender does not speak our language: end it, the worker connects again
         finally:
-            self._loop.put(Disconnected(connection))
+            self._loop.put([Disconnected(connection)])
             outbox.close()
 
     def _refuse_standby(self, context: grpc.ServicerContext) -> None:
@@ -144,7 +143,7 @@ class InjectorServer:
 
     def table_changed(self, table: RangeTable) -> None:
         """A range table as the coordination adapter reports it; only enqueues."""
-        self._loop.put(TableChanged(table))
+        self._loop.put([TableChanged(table)])
 
     def lead(self, tables: Iterable[RangeTable]) -> None:
         """Serve from now on. ``tables`` are all of them, read after the election was won: without the tokens in

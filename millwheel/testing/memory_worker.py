@@ -6,7 +6,7 @@ other, so that a crash may come between any two of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,9 +156,12 @@ class MemoryWorker:
 
     # --- injector and master -----------------------------------------------------------------------------
 
-    def report(self, node: str, reports: Sequence[ShardReport]) -> None:
-        taken = list(reports)
-        self._cluster.do_later(lambda: self._cluster.reported(self.connection, node, taken))
+    def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
+        def arrive() -> None:
+            for node, reports in by_node.items():
+                self._cluster.reported(self.connection, node, reports)
+
+        self._cluster.do_later(arrive)
 
     def forget(self, shard: str) -> None:
         pass

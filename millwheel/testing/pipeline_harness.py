@@ -37,6 +37,7 @@ from millwheel.testing.pushed import DEFAULT_PARTITION, PushedStream
 from millwheel.testing.rewiring import rewired, spec_of, streams_of
 from millwheel.testing.taps import Taps
 from millwheel.workers.assembly import Assembly, Outside
+from millwheel.workers.bundles import ShardLimits
 from millwheel.workers.columns import ColumnOperator
 from millwheel.workers.shard import Shard
 from millwheel.workers.source import SourceOperator
@@ -79,7 +80,7 @@ class PipelineHarness:
         self._closed = False
         clock = ManualClock(0 if now is None else check_time(now, "now"))
         outside = Outside(self._source, self._taps.build, listed=self._partitions)
-        assembly = Assembly(self.spec, "", clock, outside)
+        assembly = Assembly(self.spec, "", clock, outside, ShardLimits(settle_us=0))
         options = ClusterOptions(shards, workers, crash_every=crash_every, crash_at=crash_at)
         taps = [node.name for node in assembly.graph.nodes.values() if node.kind is NodeKind.SINK]
         self._cluster = MemoryCluster(assembly.graph, assembly.make_shard, clock, options, taps)

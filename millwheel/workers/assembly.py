@@ -279,6 +279,7 @@ class Assembly:
             needs=self._frame_needs(stream),
             limits=self.spec.limits,
             first_owner=place.entry.token == 1,
+            settle_us=self._limits.settle_us,
         )
         return SourceOperator(parts, place.store, now)
 

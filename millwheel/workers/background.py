@@ -6,8 +6,8 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -28,8 +28,9 @@ Post = Callable[[ev.Event], None]
 _ANSWER_TRIES = 5
 
 _AT_ONCE_BYTES = 64 << 10
-_SLOW_WRITE_S, _SLOW_PAUSE_S = 0.005, 1.0
-"""After a write that took so long, the loop does not wait for writes for this long."""
+_SLOW_WRITE_S, _LONGEST_COUNTED_S = 0.003, 0.02
+"""While writes usually take longer, the loop does not wait for them. One that takes very long for once says little."""
+_OF_THE_LAST = 8
 
 SEAL_CHECK_S = 5.0
 """A journal that nobody writes to is looked at this often. A worker that was declared dead while it joined, and before
@@ -105,7 +106,7 @@ class JournalThread:
         self._post = post
         self._queue: queue.SimpleQueue[Sequence[bytes] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._slow_until = 0.0
+        self._usual_s = 0.0
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
@@ -115,15 +116,10 @@ class JournalThread:
     def write_now(self, entries: Sequence[bytes]) -> int | None:
         """See :class:`millwheel.workers.ports.GroupCommits`. A small write to a fast disk takes less time than to wake
         another thread and to get the interpreter back from it."""
-        if not self._writer.quick or monotonic() < self._slow_until or sum(map(len, entries)) > _AT_ONCE_BYTES:
+        if not self._writer.quick or self._usual_s > _SLOW_WRITE_S or sum(map(len, entries)) > _AT_ONCE_BYTES:
             return None
-        began = monotonic()
-        with self._lock:
-            segment = self._writer.commit(entries)
-        ended = monotonic()
-        if ended - began > _SLOW_WRITE_S:
-            self._slow_until = ended + _SLOW_PAUSE_S
-        return segment
+        with self._lock, self._timed():
+            return self._writer.commit(entries)
 
     def segments(self) -> Sequence[int]:
         return self._writer.segments()
@@ -147,10 +143,17 @@ class JournalThread:
         while going:
             groups, last = self._submitted()
             if groups or not last:
-                with self._lock:
+                with self._lock, self._timed():
                     going = write_groups(self._writer, groups, self._post) and not last
             else:
                 going = False
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = monotonic()
+        yield
+        took = min(monotonic() - began, _LONGEST_COUNTED_S)
+        self._usual_s += (took - self._usual_s) / _OF_THE_LAST
 
     def _submitted(self) -> tuple[list[Sequence[bytes]], bool]:
         """What waits to be written (nothing, after a while without), and whether it is the last."""

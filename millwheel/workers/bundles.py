@@ -10,7 +10,8 @@ from millwheel.core.limits import DEFAULTS, Limits
 @dataclass(frozen=True, slots=True)
 class ShardLimits:
     """What bounds a shard's memory and the size of its commits, in records of up to 1 kB: a larger one counts as
-    several. ``given`` are the pipeline's own."""
+    several. ``given`` are the pipeline's own. Sources commit their positions every ``settle_us``, since that costs as
+    much for one read as for many; what is not committed is read again after a crash."""
 
     bundle: int = 10_000
     timers: int = 5_000
@@ -19,6 +20,7 @@ class ShardLimits:
     in_flight: int = 4
     weak_in_flight: int = 64
     straggler_us: int = 1_000_000
+    settle_us: int = 20_000
     given: Limits = DEFAULTS
 
 

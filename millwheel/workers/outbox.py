@@ -93,7 +93,6 @@ class Outbox:
         self._unsettled: list[Chunk] = []
         self._ready: dict[tuple[str, str], None] = {}
         self.pending_weight = 0
-        self.reads_done = 0
 
     def add(self, chunk: Chunk) -> None:
         """Hold a chunk (and the watermark) until :meth:`release` routes it and the consumers ack it."""
@@ -201,7 +200,6 @@ class Outbox:
     def take_done(self) -> list[Chunk]:
         """Chunks that every consumer has applied since the last call."""
         done, self._done = self._done, []
-        self.reads_done = 0
         self._unsettled.clear()
         return done
 
@@ -231,6 +229,11 @@ class Outbox:
         return bool(self._done)
 
     @property
+    def unsettled(self) -> bool:
+        """True while such a production keeps :meth:`min_timestamp`: a turn is to take it."""
+        return bool(self._unsettled)
+
+    @property
     def unfinished(self) -> int:
         """How many chunks are on their way, or done and their end not with a commit."""
         return len(self._open) + len(self._done)
@@ -250,8 +253,6 @@ class Outbox:
         del self._open[chunk.channel, chunk.number]
         self.pending_weight -= chunk.weight
         chunk.finished = True
-        self.reads_done += chunk.read
         self._done.append(chunk)
         if chunk.stored and not chunk.read and any(not batch.last_seq for _, batch in chunk.batches):
             self._unsettled.append(chunk)
-            self.reads_done += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,7 +72,7 @@ class SnapshotQueue(Protocol):
 class Reports(Protocol):
     """The line to the injector: WatermarksRose and TokenKnown come back."""
 
-    def report(self, node: str, reports: Sequence[ShardReport]) -> None: ...
+    def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None: ...
 
     def forget(self, shard: str) -> None:
         """The shard left this worker."""

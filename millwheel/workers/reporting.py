@@ -52,8 +52,8 @@ class Reporting:
             report = _report_of(each, now)
             if report is not None:
                 by_node.setdefault(each.node, []).append(report)
-        for node, reports in by_node.items():
-            self._reports.report(node, reports)
+        if by_node:
+            self._reports.report(by_node)
 
 
 def _report_of(served: Served, now: int) -> ShardReport | None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from millwheel.core.graph import Graph
@@ -33,8 +35,9 @@ from millwheel.workers.shard import Shard
 from millwheel.workers.snapshots import SnapshotPace, SnapshotPolicy
 from millwheel.workers.standing_by import StandingBy
 
-_LOCAL_HOPS = 4
-"""From shard to shard of one worker within a step. More would make steps longer than chains of computations ask for."""
+_HOPS_IN_CIRCLES = 4
+"""From shard to shard of one worker within a step, beyond the way down the graph. More would make steps long."""
+_depth = attrgetter("depth")
 
 MakeShard = Callable[[str, ShardEntry, Any, TableRouter], Shard]
 """(node, entry, open store, router) -> the shard's machine."""
@@ -57,6 +60,7 @@ class WorkerRuntime:
     ) -> None:
         self.incarnation = incarnation
         self._graph = graph
+        self._depths = graph.depths()
         self._make_shard = make_shard
         self._ports = ports
         self._limits = limits
@@ -130,17 +134,19 @@ class WorkerRuntime:
         return self._stopping and not self._commits
 
     def _work(self, now: int) -> None:
-        """Every shard takes a turn, the sources first, and those that got something from it right away another one:
-        what goes from shard to shard in here shares a commit."""
-        self._run_shards([served for served in self._served.values() if served.reads], now)
-        self._send_all(now)
-        self._ports.transport.flush()  # what was read waits for no commit: others may begin on it while we work
-        self._run_shards([served for served in self._served.values() if not served.reads], now)
-        for _ in range(_LOCAL_HOPS):
-            reached = self._send_all(now)
-            if not reached:
+        """Every shard takes a turn, after those of this worker that feed it: what goes from shard to shard in here
+        shares a turn and a commit. Those that get something after their turn, in circles, take another one."""
+        again: dict[str, None] = {}
+        for depth, level in groupby(sorted(self._served.values(), key=_depth), _depth):
+            self._run_shards(level, now)
+            again |= {target: None for target in self._send_all(now) if self._served[target].depth <= depth}
+            if depth == 0:
+                self._ports.transport.flush()  # reads wait for no commit: others may begin on them while we work
+        for _ in range(_HOPS_IN_CIRCLES):
+            if not again:
                 return
-            self._run_shards([self._served[target] for target in reached], now)
+            self._run_shards([self._served[target] for target in again], now)
+            again = self._send_all(now)
 
     def _run_shards(self, shards: Iterable[Served], now: int) -> None:
         clock, patient = self._ports.clock, bool(self._commits)
@@ -355,7 +361,8 @@ class WorkerRuntime:
             return
         del self._opening[name]
         shard = self._make_shard(event.node, event.entry, event.store, self._router)
-        served = self._served[name] = Served(shard, event.node, self._graph.roots(event.node))
+        served = Served(shard, event.node, self._graph.roots(event.node), self._depths[event.node])
+        self._served[name] = served
         served.follow(self._watermarks, self._graph)
         self._snapshots.opened(shard, now, event.entry.lineage)
         self._savepoints.opened(shard, now)

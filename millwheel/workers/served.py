@@ -42,12 +42,14 @@ class InjectRoute:
 @dataclass(slots=True)
 class Served:
     """A shard in this worker. It is ``live`` when it may act; ``leaving`` when a move is planned; ``ended`` when it was
-    told that all sources before it, the ``roots``, have been read to their end. It is ``stirred`` when something
-    happened to it since it had nothing to do; otherwise it need not be looked at before ``wakes_at`` (wall clock)."""
+    told that all sources before it, the ``roots``, have been read to their end. ``depth``: so far below them.
+    It is ``stirred`` when something happened to it since it had nothing to do; otherwise it need not be looked at
+    before ``wakes_at`` (wall clock)."""
 
     shard: Shard
     node: str
     roots: frozenset[str] = frozenset()
+    depth: int = 0
     ended: bool = False
     token_known: bool = False
     live: bool = False

@@ -115,7 +115,7 @@ class Shard:
             return False
         if self._congested():
             return self._inbox.waits_for(self._circles)
-        if self.outbox.reads_done:
+        if self.outbox.unsettled:
             return True
         if self._timers[Domain.EVENT].earliest() < self.input_watermark or self.operator.wakes_at(now) <= now:
             return True
@@ -152,7 +152,7 @@ class Shard:
         )
         turn.due = [] if congested else self._due(now)
         turn.arrivals = self._deduplicated(turn)
-        turn.done = self._done()
+        self._forget_done()
         self.operator.run(turn)
         turn.take_counts()
         for chunk in turn.chunks:
@@ -299,13 +299,11 @@ class Shard:
                 else:
                     self.overlay.put(place, number8(at))
 
-    def _done(self) -> list[Chunk]:
-        """Productions that every consumer has applied leave the store; reads are the operator's to account for."""
-        done = self.outbox.take_done()
-        for chunk in done:
+    def _forget_done(self) -> None:
+        """Productions that every consumer has applied leave the store."""
+        for chunk in self.outbox.take_done():
             if chunk.stored:
                 self.overlay.delete(PENDING + number8(chunk.number))
-        return [chunk for chunk in done if chunk.read]
 
     # --- after the journal -------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ class _Part:
 class SourceParts:
     """What a source shard is made of. ``partitions`` lists what there is to read, ``mine`` says which of it
     falls into this shard's range. ``needs`` are the fields that consumers want, if all of them take columns.
-    ``first_owner``: nobody has read for this shard before."""
+    ``first_owner``: nobody has read for this shard before. Positions are committed every ``settle_us``."""
 
     pipeline: str
     node: str
@@ -86,6 +86,7 @@ class SourceParts:
     needs: frozenset[str] | None = None
     limits: Limits = DEFAULTS
     first_owner: bool = True
+    settle_us: int = 0
 
 
 class SourceOperator:
@@ -99,6 +100,7 @@ class SourceOperator:
         self._poll_us: int = getattr(parts.source, "poll_us", 50_000)
         self._list_us: int = getattr(parts.source, "list_us", _LIST_EVERY_US)
         self._listed_at = -self._list_us
+        self._settled_at = 0
         self._awaiting_commit = False
         self._end = SourceEnd(store)
         self._list(now)
@@ -107,21 +109,24 @@ class SourceOperator:
         return 0
 
     def wakes_at(self, now: int) -> int:
-        if self._end.due(self._settled()):
+        if self._end.due(self.unrest() == 0):
             return now
+        settles_at = self._settles_at(now)
         if self._awaiting_commit:
-            return MAX_TIME
+            return settles_at
         polls = [part.next_poll for part in self._readable()]
+        polls.append(settles_at)
         if self._lists():
             polls.append(self._listed_at + self._list_us)
-        return min(polls, default=MAX_TIME)
+        return min(polls)
 
     def due_at(self) -> int:
         return MAX_TIME
 
     def run(self, turn: Turn) -> None:
-        self._settle(turn)
-        if self._end.due(self._settled()):
+        if turn.now >= self._settles_at(turn.now):
+            self._settle(turn)
+        if self._end.due(self.unrest() == 0):
             self._end.commit(turn)
         if self._lists() and turn.now >= self._listed_at + self._list_us:
             self._list(turn.now)
@@ -147,14 +152,12 @@ class SourceOperator:
         self._end.catching_up = wanted
 
     def unrest(self) -> int:
-        """How many partitions have to catch up."""
-        return sum(not part.certain for part in self._known.values()) if self._end.catching_up else 0
+        """How many partitions have to catch up, or have reads that are not applied and committed."""
+        behind = self._end.catching_up
+        return sum(bool(part.outstanding) or (behind and not part.certain) for part in self._known.values())
 
     def _lists(self) -> bool:
         return not self._parts.source.bounded and not self._end.reads_nothing
-
-    def _settled(self) -> bool:
-        return self.unrest() == 0 and not any(part.outstanding for part in self._known.values())
 
     def _readable(self) -> list[_Part]:
         """What may be read now. Before an end, also what an earlier owner may have sent to some consumers and not to
@@ -290,10 +293,19 @@ class SourceOperator:
         if positions:
             turn.commit_before_sending = self._awaiting_commit = True
 
+    def _settles_at(self, now: int) -> int:
+        """When positions are to be committed (wall clock; MAX_TIME: there is nothing to commit). What is read meanwhile
+        only has to be read again after a crash, so it waits for others, unless somebody waits for the last of it."""
+        applied = [part for part in self._known.values() if part.outstanding and part.outstanding[0].chunk.finished]
+        if not applied:
+            return MAX_TIME
+        if self._end.reads_nothing or any(part.read_all for part in applied):
+            return now
+        return self._settled_at + self._parts.settle_us
+
     def _settle(self, turn: Turn) -> None:
         """Commit the positions up to which all reads, in order, have been applied."""
-        if not turn.done:
-            return
+        self._settled_at = turn.now
         for part in self._known.values():
             moved = False
             while part.outstanding and part.outstanding[0].chunk.finished:

@@ -90,8 +90,8 @@ class Produced:
 class Turn:
     """What an operator gets and fills.
 
-    ``number`` is what its commit will be. ``chunks`` are reads of a source, which need no checkpoint, and ``done``
-    earlier reads that every consumer has applied by now. ``commit_before_sending`` makes the chunks wait for
+    ``number`` is what its commit will be. ``chunks`` are reads of a source, which need no checkpoint.
+    ``commit_before_sending`` makes the chunks wait for
     this turn's commit, when what was read was judged by something that a second reading may not repeat.
     ``floor`` is the earliest timestamp that something without a record of its own (a processing-time timer)
     may produce.
@@ -108,7 +108,6 @@ class Turn:
     chunks: list[Chunk] = field(default_factory=list)
     due: list[Due] = field(default_factory=list)
     floor: int = 0
-    done: list[Chunk] = field(default_factory=list)
     commit_before_sending: bool = False
 
     def count(self, name: str, by: int = 1) -> None:

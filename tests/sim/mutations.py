@@ -128,9 +128,7 @@ def unnumbered_productions_not_settled() -> Context:
 
     def wrong(self: Outbox, chunk: Any) -> None:
         right(self, chunk)
-        if self._unsettled:
-            self._unsettled.clear()
-            self.reads_done -= 1
+        self._unsettled.clear()
 
     return replaced(Outbox, "_finish", wrong)
 

@@ -20,7 +20,7 @@ from tests.sim.standbys import StandbyTask
 @mistake(within=60, faults="false-alarm session", workload="numbers")
 def newest_group_believed() -> Context:
     """A follower, which looks often, applies each group as soon as it can be read, also one that lies behind the sealed
-    end."""
+    end, where some come since writes take long."""
 
     def certain(since: JournalPlace, data: bytes, opened: Any, prefix: Any) -> Followed:
         groups = [decode_entries(data, body) for body in prefix.bodies]
@@ -45,12 +45,16 @@ def newest_group_believed() -> Context:
         beyond = since is not None and since.group > upto >= 0
         return iter(()) if beyond else right(self, incarnation, upto, since)
 
+    def slowly(self: Any, incarnation: str, entries: Any) -> int:
+        self._wait(500, 20_000)
+        return append(self, incarnation, entries)
+
     def often(self: StandbyTask) -> None:
         while True:
             self._standbys.round()
             self._worker.sleep(self._worker.sim.delay(100, 1_000))
 
-    between, right = journal_following.groups_between, ModelJournals.read
+    between, right, append = journal_following.groups_between, ModelJournals.read, ModelJournals.append
 
     @contextmanager
     def all_of_it() -> Iterator[None]:
@@ -59,6 +63,7 @@ def newest_group_believed() -> Context:
             stack.enter_context(replaced(journal_append, "groups_between", rest))
             stack.enter_context(replaced(ModelJournals, "follow", follow))
             stack.enter_context(replaced(ModelJournals, "read", read))
+            stack.enter_context(replaced(ModelJournals, "append", slowly))
             stack.enter_context(replaced(StandbyTask, "_run", often))
             yield
 

@@ -300,8 +300,9 @@ class InjectorLine:
         self._flushing = False
         worker.session.watch_members("injector-leader", self._leader_changed)
 
-    def report(self, node: str, reports: Sequence[ShardReport]) -> None:
-        self._desk.put(node, reports)
+    def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
+        for node, reports in by_node.items():
+            self._desk.put(node, reports)
         self._flush_soon()
 
     def forget(self, shard: str) -> None:

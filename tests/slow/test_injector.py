@@ -75,10 +75,10 @@ def test_when_the_leader_is_killed_one_that_stood_by_takes_over(address: str) ->
     try:
         first = injectors.leaders.get(timeout=_DEADLINE_S)
         running.append(injectors.start())
-        injectors.client.report("n", [ShardReport("n-0", 1, 10, "input"), ShardReport("n-1", 1, 20, "input")])
+        injectors.client.report({"n": [ShardReport("n-0", 1, 10, "input"), ShardReport("n-1", 1, 20, "input")]})
         injectors.until(10)
         os.kill(running[0].pid, signal.SIGKILL)
-        injectors.client.report("n", [ShardReport("n-0", 1, 15, "input")])
+        injectors.client.report({"n": [ShardReport("n-0", 1, 15, "input")]})
         while injectors.leaders.get(timeout=_DEADLINE_S) == first:
             pass
         injectors.until(15)

@@ -65,6 +65,7 @@ class Workload:
             in_flight=rng.choice([1, 4]),
             weak_in_flight=rng.choice([4, 64]),
             straggler_us=rng.choice([20_000, 1_000_000]),
+            settle_us=rng.choice([0, 20_000, 200_000]),
         )
         self.span_us = rng.choice([0, SECOND, 4 * SECOND])
         self.now: Callable[[], int] = lambda: START_US + self.span_us

@@ -92,6 +92,8 @@ def test_a_circle_holds_the_nodes_on_the_ways_back_and_nobody_else() -> None:
     assert graph.circle("own") == {"own"}
     assert graph.circle("there") == graph.circle("back") == {"there", "back"}
     assert graph.circle("after") == graph.circle("source.in") == graph.circle("sink.after_out") == frozenset()
+    below = {"source.in": 0, "own": 1, "there": 2, "back": 2, "after": 3, "sink.after_out": 4}
+    assert graph.depths() == below
 
 
 def test_the_roots_of_a_node_are_the_sources_before_it() -> None:

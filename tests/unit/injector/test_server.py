@@ -31,7 +31,7 @@ class Worker:
         )
 
     def report(self, shard: str, token: int, watermark_us: int, counters: dict[str, int] | None = None) -> None:
-        self.client.report("n", [ShardReport(shard, token, watermark_us, "input", counters or {})])
+        self.client.report({"n": [ShardReport(shard, token, watermark_us, "input", counters or {})]})
 
     def next_watermarks(self) -> dict[str, int]:
         return self.watermarks.get(timeout=_DEADLINE_S)

@@ -184,16 +184,6 @@ def test_epochs_of_a_new_owner_are_higher_than_all_earlier_ones() -> None:
     assert next(iter(new.sends())).epoch > list(old.sends())[-1].epoch
 
 
-def test_reads_that_are_done_are_counted_until_they_are_taken() -> None:
-    outbox = Outbox(1, 100)
-    released(outbox, chunk(1, 1, read=True), chunk(2, 2))
-    [send, _] = outbox.sends()
-    outbox.ack("c", "t-0", send.epoch, 1)
-    assert outbox.reads_done == 1
-    outbox.take_done()
-    assert outbox.reads_done == 0
-
-
 # --- joined with the inbox ----------------------------------------------------------------------------------
 
 
@@ -312,9 +302,9 @@ def test_an_unnumbered_checkpointed_production_holds_the_watermark_until_its_end
     (send,) = outbox.sends()
     outbox.ack("c", "t-0", send.epoch, send.index)
     assert outbox.min_timestamp() == 107
-    assert outbox.reads_done == 1, "the shard must take a turn, which deletes it from its store"
+    assert outbox.unsettled, "the shard must take a turn, which deletes it from its store"
     assert outbox.take_done() == [weak]
-    assert (outbox.min_timestamp(), outbox.reads_done) == (MAX_TIME, 0)
+    assert (outbox.min_timestamp(), outbox.unsettled) == (MAX_TIME, False)
 
 
 def test_what_a_shard_that_was_split_has_not_acked_goes_to_its_children() -> None:

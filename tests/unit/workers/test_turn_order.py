@@ -1,0 +1,42 @@
+"""In which order the shards of a worker take their turns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from millwheel.testing import PipelineHarness
+from millwheel.workers.shard import Shard
+
+CHAIN = """
+    pipeline: chain
+    streams:
+      begin: {source: {injection: {}}, timestamp: at}
+    computations:
+      last: {input: {early: {key: user}, middle: {key: user}}, steps: [{filter: "n > 0"}], output: end}
+      second: {input: {early: {key: user}}, steps: [{filter: "n > 0"}], output: middle}
+      first: {input: {begin: {key: user}}, steps: [{filter: "n > 0"}], output: early}
+"""
+
+
+def test_a_shard_takes_its_turn_after_those_that_feed_it_and_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "p.yaml").write_text(dedent(CHAIN))
+    turns: list[str] = []
+    right = Shard.run
+
+    def run(self: Shard, now: int) -> Any:
+        turns.append(self.identity.node)
+        return right(self, now)
+
+    with PipelineHarness(tmp_path / "p.yaml", workers=1, shards=1) as harness:
+        harness.push("begin", {"user": "a", "n": 1, "at": 1})
+        monkeypatch.setattr(Shard, "run", run)
+        harness.push("begin", {"user": "a", "n": 2, "at": 2})
+    mine = [node for node in turns if node in ("first", "second", "last")]
+    assert mine[:3] == ["first", "second", "last"], "what comes to the last on two ways is one turn"
+    assert mine.count("last") == mine.count("first")
