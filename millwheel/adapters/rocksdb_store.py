@@ -20,6 +20,7 @@ from rocksdict import (
     BlockBasedOptions,
     Cache,
     Checkpoint,
+    DataBlockIndexType,
     DbClosedError,
     DBCompressionType,
     Options,
@@ -39,6 +40,8 @@ CACHE_BYTES = 192 << 20
 WRITE_BYTES = 64 << 20
 """Of which unflushed writes."""
 _SHARD_WRITE_BYTES = 16 << 20
+_BLOCK_BYTES = 2 << 10
+"""Most reads are of one small value at a random place."""
 _IDENTITY = b"\x00"
 _FORMAT = b"millwheel state 1"
 _CHUNK = 512
@@ -238,6 +241,9 @@ def _options(cache: Cache, budget: WriteBufferManager, fresh: bool) -> Options:
     table = BlockBasedOptions()
     table.set_block_cache(cache)
     table.set_bloom_filter(10, False)
+    table.set_block_size(_BLOCK_BYTES)
+    table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
+    table.set_data_block_hash_ratio(0.75)
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     options = Options(raw_mode=True)
@@ -247,6 +253,8 @@ def _options(cache: Cache, budget: WriteBufferManager, fresh: bool) -> Options:
     options.set_write_buffer_manager(budget)
     options.set_write_buffer_size(_SHARD_WRITE_BYTES)
     options.set_max_write_buffer_number(4)
+    options.set_memtable_prefix_bloom_ratio(0.1)
+    options.set_memtable_whole_key_filtering(True)
     # A write that RocksDB slows down would hold the interpreter's lock and stop the whole process, so it never does:
     # snapshots flush often and compaction may lag behind.
     options.set_level_zero_slowdown_writes_trigger(64)

@@ -20,6 +20,7 @@ Key = Any  # str | int | bytes | tuple[Key, ...]; recursive unions slow mypy dow
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 _xxh3: Callable[[bytes], int] = xxhash.xxh3_64_intdigest
+_xxh3_bytes: Callable[[bytes], bytes] = xxhash.xxh3_64_digest
 _PLAIN: tuple[tuple[type, Callable[[Any], Any]], ...] = ((str, str.__str__), (int, int.__index__), (bytes, bytes))
 """The types of keys, and what makes one out of a value of a derived type, such as a member of an IntEnum."""
 
@@ -86,6 +87,12 @@ def key_from_bytes(data: bytes) -> Key:
 
 def _tuples(parts: list[Any]) -> tuple[Any, ...]:
     return tuple(_tuples(part) if type(part) is list else part for part in parts)
+
+
+def placed_key(key: Key) -> bytes:
+    """:func:`key_hash` in 8 bytes, big-endian, and :func:`key_bytes` behind it: how keys are ordered on disk."""
+    data = _encode(key)
+    return _xxh3_bytes(data) + data
 
 
 def key_hash(key: Key) -> int:

@@ -14,9 +14,10 @@ from millwheel.core.timers import TimerQueue
 from millwheel.core.times import MIN_TIME
 from millwheel.ports import StateStore
 from millwheel.workers.columns import slabs_of
-from millwheel.workers.keyed_state import TTL_TAG, KeyedState
+from millwheel.workers.keyed_state import KeyedState
 from millwheel.workers.opening import read_timers
 from millwheel.workers.overlay import Overlay
+from millwheel.workers.state_handles import TTL_TAG
 from millwheel.workers.window_callback import CALLBACK_TAG
 
 

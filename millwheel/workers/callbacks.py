@@ -28,9 +28,10 @@ from millwheel.errors import RecordError
 from millwheel.workers.attempts import FATAL, Attempts, Subject
 from millwheel.workers.hangs import Avoided, Doing, record_mark, timer_mark
 from millwheel.workers.inbox import Arrival
-from millwheel.workers.keyed_state import TTL_TAG, KeyedState
+from millwheel.workers.keyed_state import KeyedState
 from millwheel.workers.ordering import ORDER_TAG, OrderBuffer
 from millwheel.workers.overlay import Overlay
+from millwheel.workers.state_handles import TTL_TAG
 from millwheel.workers.turn import Hold, Turn
 
 Decode = Callable[[str, list[Any]], list[Any]]
@@ -278,6 +279,7 @@ class CallbackOperator:
             # Where the iterator stands is where we are: nothing has to be counted for that.
             keys = iter(batch.keys)
             self._at = _Running(batch, arrival.channel, keys)
+            state.read_ahead(batch.keys)
             if self._identified:
                 identities = _identities(batch, arrival.channel)
                 for key, timestamp, record, identity in zip(keys, times, records, identities, strict=True):

@@ -24,8 +24,9 @@ from millwheel.core.windowing import Effects, Times
 from millwheel.workers.attempts import Attempts, Subject
 from millwheel.workers.callbacks import CallbackContext, Decode
 from millwheel.workers.hangs import Avoided, Doing, timer_mark
-from millwheel.workers.keyed_state import TTL_TAG, KeyedState
+from millwheel.workers.keyed_state import KeyedState
 from millwheel.workers.overlay import Overlay
+from millwheel.workers.state_handles import TTL_TAG
 from millwheel.workers.turn import Turn
 from millwheel.workers.windowed import WindowedOperator
 

@@ -8,7 +8,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.keys import check_key, key_bytes, key_from_bytes, key_hash
+from millwheel.core.keys import Key, check_key, key_bytes, key_from_bytes, key_hash, placed_key
 from millwheel.errors import RecordError
 
 KEYS = st.recursive(
@@ -74,3 +74,8 @@ def test_a_key_of_a_derived_type_becomes_the_plain_value(given: Any, plain: Any)
     assert key == plain
     assert key_from_bytes(key_bytes(key)) == plain
     assert type(key) is type(plain)
+
+
+@given(KEYS)
+def test_keys_lie_on_disk_in_the_order_of_their_hashes(key: Key) -> None:
+    assert placed_key(key) == key_hash(key).to_bytes(8, "big") + key_bytes(key)

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from millwheel import Computation, ListState, MapState, ValueState
+from millwheel.core.keys import placed_key
 from millwheel.errors import CorruptionError, RecordError
-from millwheel.workers.keyed_state import TTL_TAG, KeyedState
+from millwheel.workers.keyed_state import KeyedState
 from millwheel.workers.overlay import Overlay
+from millwheel.workers.state_handles import TTL_TAG
 from tests.fakes.plain_storage import SimStore
 
 
@@ -204,3 +206,90 @@ def test_an_expired_list_starts_anew(bench: Bench) -> None:
     assert list(late.brief_items) == []
     late.brief_items.append(2)
     assert list(late.brief_items) == [2]
+
+
+# --- bundles -----------------------------------------------------------------------------------------------
+
+
+class CountingStore(SimStore):
+    """Knows how it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.single, self.together = 0, 0
+
+    def get(self, key: bytes) -> bytes | None:
+        self.single += 1
+        return super().get(key)
+
+    def get_many(self, keys: Any) -> list[bytes | None]:
+        self.together += len(keys)
+        return super().get_many(keys)
+
+
+def bundle(bench: Bench, keys: range, *, ask: bool = True) -> int:
+    """One bundle that counts each key; the sum of what was there before."""
+    bench.state.read_ahead(list(keys))
+    before = 0
+    for key in keys:
+        it = bench.at(key, 0)
+        if ask:
+            before += it.number.get()
+            it.number.set(it.number.get() + 1)
+    bench.commit()
+    return before
+
+
+def test_where_most_keys_are_asked_for_the_next_bundle_is_read_in_one_go() -> None:
+    store = CountingStore()
+    bench = Bench(store=store)
+    assert bundle(bench, range(300)) == 300 * 7
+    assert (store.single, store.together) == (300, 0)
+    assert bundle(bench, range(1000, 1300)) == 300 * 7
+    assert (store.single, store.together) == (300, 300)
+    assert bundle(bench, range(100)) == 100 * 8, "they were dropped from the cache of 100"
+    assert (store.single, store.together) == (300, 400)
+
+
+def test_what_nobody_asks_for_is_not_read_ahead() -> None:
+    store = CountingStore()
+    bench = Bench(store=store)
+    for first in (0, 300, 600):
+        bundle(bench, range(first, first + 300), ask=False)
+    assert (store.single, store.together) == (0, 0)
+
+
+def test_reading_ahead_stops_when_nobody_asks_any_more() -> None:
+    store = CountingStore()
+    bench = Bench(store=store)
+    bundle(bench, range(300))
+    for first in range(1000, 100_000, 300):
+        bundle(bench, range(first, first + 300), ask=False)
+    asked = store.together
+    bundle(bench, range(200_000, 200_300), ask=False)
+    assert store.together == asked
+
+
+def test_a_damaged_value_that_is_read_ahead_names_its_key() -> None:
+    bench = Bench()
+    bundle(bench, range(300))
+    bench.reopen()
+    bundle(bench, range(300))
+    [place] = [place for place in bench.store.data if place.endswith(b"number\0") and placed_key(77) in place]
+    bench.store.data[place] = b"\xa1x"
+    with pytest.raises(CorruptionError, match="of key 77 does not fit"):
+        bundle(bench, range(300))
+
+
+def test_large_values_are_dropped_from_the_cache_before_there_are_many() -> None:
+    class Large(Computation):
+        page = ValueState(bytes, default=bytes)
+
+    bench = Bench(Large)
+    pages = {key: bytes([key]) * (4 << 20) for key in range(30)}
+    for key, page in pages.items():
+        bench.at(key, 0).page.set(page)
+        bench.commit()
+        assert bench.it.page.held == sum(len(cell.written) for cell in bench.it.page.cells.values()) <= 32 << 20
+    assert len(bench.it.page.cells) < 9
+    assert all(bench.at(key, 0).page.get() == page for key, page in pages.items())
