@@ -391,8 +391,10 @@ def _code(spec: ComputationSpec) -> str:
 
 
 def _identities(batch: Batch, channel: str) -> list[Any]:
-    """What the ids of weak productions are made of: the channel's number of the record, or its own id. What an
-    at-least-once computation sent before its commit has neither."""
+    """What the ids of weak productions are made of: the channel's number of the record, or its own id and its stream.
+    What an at-least-once computation sent before its commit has neither."""
     if batch.seqs:
         return [(channel, seq) for seq in batch.seqs]
-    return [None] * len(batch) if batch.ids is None else list(batch.ids)
+    if batch.ids is None:
+        return [None] * len(batch)
+    return [None if given is None else ((batch.stream, given),) for given in batch.ids]

@@ -52,6 +52,7 @@ class Productions:
         self._overlay = overlay
         self._fanout = fanout
         self._limits = limits
+        self._maker: bytes = pack(identity.node)
 
     def checkpoint(self, turn: Turn) -> Chunk | None:
         """Number what was produced and write it into the commit; None when nobody takes any of it."""
@@ -143,7 +144,8 @@ class Productions:
     def _numbered(self, stream: str, produced: Produced, born: int) -> Batch:
         count = len(produced.raws)
         if self._identity.weak:
-            ids = [given or None for given in produced.ids] if self._identity.with_ids else None
+            maker = self._maker  # two computations may make something of one record, and a third may consume both
+            ids = [maker + given if given else None for given in produced.ids] if self._identity.with_ids else None
             return Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), ids, born)
         seqs = list(range(self._meta.next_seq, self._meta.next_seq + count))
         self._meta.next_seq += count

@@ -1,6 +1,6 @@
 """What a deliberate mistake is. A mutation replaces one function for as long as its context lasts. Where a mistake
-needs a certain fault to show, the mutation names the faults to draw from; ``within`` seeds, from 1 on, one of them must
-fail."""
+needs a certain fault to show, the mutation names the faults to draw from; ``within`` seeds, from ``first`` on, one of them
+must fail."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class Mutation:
     workload: str = ""
     savepoint: bool = False
     finish: bool = False
+    first: int = 1
 
     def cases(self) -> Iterator[Case]:
         """The runs of which one must fail."""
-        for seed in range(1, self.within + 1):
+        for seed in range(self.first, self.first + self.within):
             yield Case(seed, self.faults, self.workload, savepoint=self.savepoint, finish=self.finish)
 
 
@@ -37,14 +38,14 @@ MUTATIONS: dict[str, Mutation] = {}
 
 
 def mistake(
-    within: int, faults: str = "", workload: str = "", savepoint: bool = False, finish: bool = False
+    within: int, faults: str = "", workload: str = "", savepoint: bool = False, finish: bool = False, first: int = 1
 ) -> Callable[[Callable[[], Context]], Callable[[], Context]]:
     """Enlist a mutation."""
 
     def enlist(make: Callable[[], Context]) -> Callable[[], Context]:
         name = make.__name__
         kinds = frozenset(faults.split()) - {"none"} if faults else ALL_FAULTS
-        MUTATIONS[name] = Mutation(name, make, within, kinds, workload, savepoint, finish)
+        MUTATIONS[name] = Mutation(name, make, within, kinds, workload, savepoint, finish, first)
         return make
 
     return enlist

@@ -25,6 +25,7 @@ from millwheel.workers import events as ev
 from millwheel.workers import inbox, recovery, seen_ids, shard, snapshots, source
 from millwheel.workers.commits import CommitGroups
 from millwheel.workers.outbox import Outbox
+from millwheel.workers.productions import Productions
 from millwheel.workers.runtime import WorkerRuntime
 from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.turn import Hold
@@ -131,6 +132,18 @@ def unnumbered_productions_not_settled() -> Context:
         self._unsettled.clear()
 
     return replaced(Outbox, "_finish", wrong)
+
+
+@mistake(within=10, faults="none", first=11010)
+def weak_ids_without_their_maker() -> Context:
+    """The id of a weak production says of what it was made, but not by whom."""
+    right = Productions.__init__
+
+    def wrong(self: Productions, *given: Any) -> None:
+        right(self, *given)
+        self._maker = b""
+
+    return replaced(Productions, "__init__", wrong)
 
 
 @mistake(within=10, workload="accounts")
