@@ -1,6 +1,6 @@
 """What a deliberate mistake is. A mutation replaces one function for as long as its context lasts. Where a mistake
-needs a certain fault to show, the mutation names the faults to draw from; ``within`` seeds, from ``first`` on, one of them
-must fail."""
+needs a certain fault to show, the mutation names the faults to draw from; ``within`` seeds, from ``first`` on, one of
+them must fail."""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,8 +23,8 @@ from millwheel.injector.tiles import Tiles
 from millwheel.master import succession
 from millwheel.master.membership import Membership
 from millwheel.testing import memory_stores
+from millwheel.workers import callbacks, inbox, recovery, seen_ids, shard, snapshots, source
 from millwheel.workers import events as ev
-from millwheel.workers import inbox, recovery, seen_ids, shard, snapshots, source
 from millwheel.workers.commits import CommitGroups
 from millwheel.workers.outbox import Outbox
 from millwheel.workers.productions import Productions
@@ -137,13 +139,21 @@ def unnumbered_productions_not_settled() -> Context:
 @mistake(within=10, faults="none", first=11010)
 def weak_ids_without_their_maker() -> Context:
     """The id of a weak production says of what it was made, but not by whom."""
-    right = Productions.__init__
+    right, found = Productions.__init__, callbacks._identities
 
     def wrong(self: Productions, *given: Any) -> None:
         right(self, *given)
         self._maker = b""
 
-    return replaced(Productions, "__init__", wrong)
+    def without_stream(batch: Batch, channel: str) -> list[Any]:
+        return found(batch, channel) if batch.seqs else list(batch.ids or [])
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with replaced(Productions, "__init__", wrong), replaced(callbacks, "_identities", without_stream):
+            yield
+
+    return both()
 
 
 @mistake(within=10, workload="accounts")
