@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 from millwheel.core.graph import Graph
@@ -37,7 +36,6 @@ from millwheel.workers.standing_by import StandingBy
 
 _HOPS_IN_CIRCLES = 4
 """From shard to shard of one worker within a step, beyond the way down the graph. More would make steps long."""
-_depth = attrgetter("depth")
 
 MakeShard = Callable[[str, ShardEntry, Any, TableRouter], Shard]
 """(node, entry, open store, router) -> the shard's machine."""
@@ -121,7 +119,7 @@ class WorkerRuntime:
                 self._go_live(now)
             self._work(now)
         self._commits.submit((served.shard for served in self._served.values()), now)
-        self._send_all(now)
+        self._send_all(self._served, now)
         self._reporting.step(self._served.values(), now)
         self._snapshots.step(now, [(s.shard, s.leaving) for s in self._served.values()])
         self._release_leaving()
@@ -136,17 +134,21 @@ class WorkerRuntime:
     def _work(self, now: int) -> None:
         """Every shard takes a turn, after those of this worker that feed it: what goes from shard to shard in here
         shares a turn and a commit. Those that get something after their turn, in circles, take another one."""
+        every = self._served
+        self._run_shards([served for served in every.values() if served.reads], now)
+        self._send_all(every, now)
+        self._ports.transport.flush()  # reads wait for no commit: others may begin on them while we work
         again: dict[str, None] = {}
-        for depth, level in groupby(sorted(self._served.values(), key=_depth), _depth):
-            self._run_shards(level, now)
-            again |= {target: None for target in self._send_all(now) if self._served[target].depth <= depth}
-            if depth == 0:
-                self._ports.transport.flush()  # reads wait for no commit: others may begin on them while we work
+        for depth, level in groupby(sorted(every, key=self._depth_of), self._depth_of):
+            names = [name for name in level if not every[name].reads]
+            self._run_shards([every[name] for name in names], now)
+            again |= {target: None for target in self._send_all(names, now) if every[target].depth <= depth}
         for _ in range(_HOPS_IN_CIRCLES):
             if not again:
-                return
-            self._run_shards([self._served[target] for target in again], now)
-            again = self._send_all(now)
+                break
+            self._run_shards([every[name] for name in again], now)
+            again = self._send_all(again, now)
+        self._ports.transport.flush()  # nor do weak productions wait for the disk
 
     def _run_shards(self, shards: Iterable[Served], now: int) -> None:
         clock, patient = self._ports.clock, bool(self._commits)
@@ -196,10 +198,14 @@ class WorkerRuntime:
 
     # --- sending -----------------------------------------------------------------------------------------
 
-    def _send_all(self, now: int) -> dict[str, None]:
-        """Send what may be sent; the shards of this worker that got something."""
+    def _depth_of(self, shard: str) -> int:
+        return self._served[shard].depth
+
+    def _send_all(self, senders: Iterable[str], now: int) -> dict[str, None]:
+        """Send what these shards may send; the shards of this worker that got something."""
         reached: dict[str, None] = {}
-        for name, served in self._served.items():
+        for name in senders:
+            served = self._served[name]
             if served.leaving or not served.live:
                 continue
             outbox = served.shard.outbox
