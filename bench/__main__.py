@@ -2,7 +2,7 @@
 
 python -m bench A --runs 5            one part: A to H (list: python -m bench --list)
 python -m bench C --ours-only         without peers
-python -m bench A --peers bytewax     with some
+python -m bench A --peers bytewax     with some; "flink thread" is "flink, thread mode"
 python -m bench A --quick             a proof that it works, in a minute; its figures mean nothing
 python -m bench A --resume            go on with a campaign that was interrupted
 python -m bench report                tables and plots of docs/performance.md from the figures

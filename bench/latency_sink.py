@@ -1,4 +1,4 @@
-"""A sink that notes when each result became visible: after its commit is durable, as any sink's results do.
+"""A sink that notes when each result became visible: after its commit is durable, unless it shows them ``at_once``.
 
 Found by workers through the entry point in ``bench/plugins``. A line of its file is ``[seen, [[group, total, created],
 ...]]``, times in seconds since 1970. The results themselves are the receipt, as with the stdout sink.
@@ -17,8 +17,8 @@ from millwheel.sinks.base import Cut
 
 
 def build(options: Mapping[str, Any], folder: str) -> LatencySink:
-    """The one option is ``path``, a folder."""
-    return LatencySink(Path(folder) / str(options["path"]))
+    """``path`` is a folder; ``at_once``: results are visible before they are committed."""
+    return LatencySink(Path(folder) / str(options["path"]), options["at_once"] is True)
 
 
 class LatencySink:
@@ -27,8 +27,9 @@ class LatencySink:
     flush_us = 0
     cut_records = 50_000
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, at_once: bool) -> None:
         self._folder = folder
+        self.shows_at_once = at_once
 
     def check(self, identity: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 _IN_OPEN, _IN_ISDIR, _IN_CLOEXEC = 0x20, 0x40000000, 0o2000000
 _EVENT = struct.Struct("iIII")
-_POLL_S = 0.2
+_POLL_MS = 200
 
 
 class FirstOpen:
@@ -41,8 +41,10 @@ class FirstOpen:
         os.close(self._fd)
 
     def _watch(self) -> None:
+        events = select.poll()
+        events.register(self._fd, select.POLLIN)
         while self.at is None and not self._stop.is_set():
-            if select.select([self._fd], [], [], _POLL_S)[0]:
+            if events.poll(_POLL_MS):
                 now = time.time()
                 if any(not mask & _IN_ISDIR for mask in _masks(os.read(self._fd, 65_536))):
                     self.at = now

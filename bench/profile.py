@@ -24,7 +24,7 @@ import psutil
 
 from bench.contestants import Job, ours
 from bench.inputs import ads
-from bench.latency import RATE
+from bench.latency import DIAL, RATE
 from bench.machine import machine
 from bench.places import PROFILES
 
@@ -35,7 +35,7 @@ STAGES = (
     ("RocksDB", ("rocksdb_store", "write_behind")),
     ("journal", ("journal_", "commits.py", "background.py")),
     ("reading and parsing", ("sources/", "decode_lines")),
-    ("times, lateness, keys at the source", ("timestamps.py", "_Sorting", "source_frames", "source.py")),
+    ("times, lateness, keys at the source", ("timestamps.py", "source_sorting", "source_frames", "source.py")),
     ("routing to shards", ("routing.py", "core/records.py", "core/keys.py", "where")),
     ("encoding and decoding between shards", ("codec.py", "column_batch")),
     ("windows and aggregates", ("core/", "columns.py", "windowed", "grouped")),
@@ -86,7 +86,7 @@ def conditions(part: str, records: int, samples: int) -> str:
 def profiled(part: str, records: int, seconds: int, folder: Path) -> tuple[list[tuple[str, int]], float, int]:
     """(stacks with their counts, CPU seconds of the workers while they were looked at, records in that time)."""
     if part == "C":
-        dial = {"delivery": "exactly_once", "productions": "strong"}
+        dial = DIAL["strong"]
         start = ours("latency", params={**dial, "rate": str(RATE), "count": str(RATE * (seconds + 20))})
         run = start(Job(folder, None, "", 300.0))
     else:

@@ -37,10 +37,11 @@ class Wanted:
         return self.results or (quick_results() if self.quick else RESULTS)
 
     def takes(self, contestant: str) -> bool:
-        """Whether a contestant was asked for. Ours always is."""
+        """Whether a contestant was asked for, by the beginning of its name without commas. Ours always is."""
         if contestant.startswith("millwheel"):
             return True
-        return not self.ours_only and (not self.peers or any(contestant.startswith(peer) for peer in self.peers))
+        name = contestant.replace(",", "")
+        return not self.ours_only and (not self.peers or any(name.startswith(peer) for peer in self.peers))
 
 
 @dataclass(frozen=True, slots=True)

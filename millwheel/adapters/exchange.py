@@ -7,6 +7,7 @@ interpreter back from it, costs more than the frame.
 from __future__ import annotations
 
 import logging
+import select
 import selectors
 import socket
 import threading
@@ -28,6 +29,9 @@ log = logging.getLogger("millwheel.exchange")
 FRAME_BYTES = 4 << 20
 """A frame is closed when it reaches this size; one delivery may be larger."""
 _REDIAL_PAUSE_S = 0.1
+_SHORT_S = 0.01
+_SELECT_FDS = 1024
+"""``select`` takes only files with numbers below this."""
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +79,8 @@ class Exchange:
         self._opened: list[_Opened] = []
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
+        number = self._selector.fileno() if hasattr(self._selector, "fileno") else _SELECT_FDS
+        self._selectable = number < _SELECT_FDS
         self._selector.register(mailbox, selectors.EVENT_READ, None)
         self._door = Door(listen, lambda called: self._tell(_Opened(End(), called)), security)
         self.address = self._door.address
@@ -120,7 +126,7 @@ class Exchange:
 
     def wait(self, timeout_s: float) -> None:
         """Read what has come, write what waits; sleeps until there is something, the mailbox's bell included."""
-        for key, ready in self._selector.select(0 if self._opened else timeout_s):
+        for key, ready in self._ready(0 if self._opened else timeout_s):
             end: End | None = key.data
             if end is None:
                 self._mailbox.hush()
@@ -131,6 +137,13 @@ class Exchange:
                 self._guarded(end, lambda line, end=end: self._receive(end, line))  # type: ignore[misc]
         if self._opened:
             self._take_opened()
+
+    def _ready(self, timeout_s: float) -> list[tuple[selectors.SelectorKey, int]]:
+        """epoll counts in whole milliseconds, rounded up; of a short sleep that would be half."""
+        if 0 < timeout_s < _SHORT_S and self._selectable:
+            select.select([self._selector], [], [], timeout_s)
+            timeout_s = 0
+        return self._selector.select(timeout_s)
 
     def _receive(self, end: End, line: Line) -> None:
         for data in line.receive():

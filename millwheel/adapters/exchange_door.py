@@ -36,6 +36,14 @@ class RefusedError(ConnectionError):
     """The other side is there and does not let us in."""
 
 
+class _Wrapped(ssl.SSLSocket):
+    """Closes itself when nobody has it: so is one that was lost half made, because the caller hung up meanwhile."""
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            self.close()
+
+
 class Door:
     """Lets workers in. ``on_open`` gets each connected socket, on a thread of the door."""
 
@@ -165,6 +173,7 @@ def _prepare(connection: socket.socket) -> None:
 def _context(security: Security, side: int) -> ssl.SSLContext:
     """Both sides show a certificate of our CA. OpenSSL reads ours from a file, which is ours alone and gone at once."""
     context = ssl.SSLContext(side)
+    context.sslsocket_class = _Wrapped
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=security.ca.decode("ascii"))

@@ -24,6 +24,7 @@ from millwheel.core.windowing import Windowing
 from millwheel.core.windows import Cumulative, Sliding, Window, WindowFunction
 
 KEY, START, END, COUNT = "key", "start", "end", "count"
+_PLACE, _INT64 = "place", 2**63
 _KEYS = {"int": pl.Int64, "str": pl.String}
 
 
@@ -90,10 +91,13 @@ class ColumnPlan:
         """One row per (key, window), in the order in which they come. Any other order is a new one each time, and packs
         into another number of bytes."""
         merged = [column for aggregate in self.aggregates for column in aggregate.merged()]
-        grouped = (
-            frame.lazy().group_by(KEY, START, END, maintain_order=True).agg(count, *merged).collect(engine="in-memory")
-        )
-        return grouped.select(list(self.schema))
+        place = _place(frame)
+        if place is None:
+            grouped = frame.lazy().group_by(KEY, START, END, maintain_order=True).agg(count, *merged)
+        else:
+            same = [pl.col(name).first() for name in (KEY, START, END)]
+            grouped = frame.lazy().group_by(place, maintain_order=True).agg(*same, count, *merged)
+        return grouped.select(list(self.schema)).collect(engine="in-memory")
 
     def _check(self, frame: pl.DataFrame) -> None:
         checks = [check for aggregate in self.aggregates for check in aggregate.unfit()]
@@ -134,6 +138,21 @@ class ColumnPlan:
         for name in self.floats:
             row[name] = float(row[name])
         return row
+
+
+def _place(frame: pl.DataFrame) -> pl.Series | None:
+    """One whole number for each (key, window), which takes three quarters of the time of grouping by all three. None
+    where there is none: for texts, for numbers too far apart, and where the start of a window does not tell its end."""
+    if frame.schema[KEY] != pl.Int64 or not frame.height:
+        return None
+    keys, starts = frame[KEY].to_numpy(), frame[START].to_numpy()
+    if np.ptp(frame[END].to_numpy() - starts):
+        return None
+    first, start = int(keys.min()), int(starts.min())
+    windows = int(starts.max()) - start + 1
+    if (int(keys.max()) - first + 1) * windows >= _INT64:
+        return None
+    return pl.Series(_PLACE, (keys - first) * windows + (starts - start))
 
 
 def column_plan(
@@ -204,7 +223,8 @@ def is_clean(frame: pl.DataFrame, needs: Sequence[str], fields: Mapping[str, str
 
 def late_places(stamps: Int64s, running_max: int, delay: int) -> npt.NDArray[np.bool_]:
     """True for records more than ``delay`` behind the highest timestamp before them (or ``running_max``)."""
-    highest = np.maximum.accumulate(np.maximum(stamps, running_max))
-    before = np.concatenate(([running_max], highest[:-1]))
-    late: npt.NDArray[np.bool_] = stamps < np.maximum(before, stamps) - delay
+    late = np.empty(len(stamps), np.bool_)
+    late[:1] = stamps[:1] < running_max - delay
+    before = np.maximum.accumulate(stamps[:-1])
+    np.less(stamps[1:], np.maximum(before, running_max, out=before) - delay, out=late[1:])
     return late

@@ -12,7 +12,7 @@ IDLE_TIME = MAX_TIME - 1
 """What a source shard without live input reports: it holds nothing now, but may again later."""
 
 SECOND = 1_000_000
-IDLE_STEP_US = 250_000
+_IDLE_STEP_US, _LONG_SILENCE_US, _LONG_IDLE_STEP_US = 250_000, 20 * SECOND, SECOND
 """The watermark of an idle source follows the wall clock in such steps: each is a report of every node downstream."""
 _UNITS_US = {"us": 1, "ms": 1_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d)")
@@ -45,5 +45,5 @@ def duration_text(us: int) -> str:
 
 
 def idle_progress(silent_us: int) -> int:
-    """How far the silence of a source has moved its watermark."""
-    return silent_us - silent_us % IDLE_STEP_US
+    """How far the silence of a source has moved its watermark: in steps, longer ones when it has lasted."""
+    return silent_us - silent_us % (_IDLE_STEP_US if silent_us < _LONG_SILENCE_US else _LONG_IDLE_STEP_US)

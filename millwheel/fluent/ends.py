@@ -125,12 +125,14 @@ class FileSink(Sink):
 
 @dataclass(frozen=True)
 class StdoutSink(Sink):
-    """JSON lines on standard output. They cannot be taken back: after a crash the last ones may come again."""
+    """JSON lines on standard output. They cannot be taken back: after a crash the last ones may come again. With
+    ``at_once`` they are printed before they are committed: sooner, and more of them come again."""
 
     kind: ClassVar[str] = "stdout"
     with_key: bool | None = None
     with_timestamp: bool | None = None
     flush: Duration | None = None
+    at_once: bool | None = None
     mode: Literal["append", "changelog"] | None = None
     mark: str | None = None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from millwheel.launch.base import WorkerExit, WorkerTemplate
 from millwheel.launch.child import Child, fresh_scratch, stop_all
-from millwheel.launch.memory import worker_environment
+from millwheel.launch.libraries import worker_environment
 
 
 class ProcessLauncher:

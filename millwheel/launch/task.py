@@ -19,7 +19,7 @@ from pathlib import Path
 
 from millwheel.launch.base import WorkerTemplate
 from millwheel.launch.child import Child, fresh_scratch
-from millwheel.launch.memory import worker_environment
+from millwheel.launch.libraries import worker_environment
 from millwheel.launch.orders import Orders, orders_at
 
 _POLL_S = 0.05

@@ -77,11 +77,15 @@ class SinkWriter(Protocol):
 class Sink(Protocol):
     """A description of an output, cheap to construct; built on the driver and in every worker.
 
-    Two attributes are optional. ``takes_retractions`` (False): the sink understands records that take back earlier ones
-    (:func:`millwheel.as_retraction`). ``keeps_latest`` (False): it shows the rows that stand. Each cut then holds all
-    rows of the shard and replaces the cut before; publishing an older cut must never replace a newer one, and after
-    ``sweep`` nothing that an older owner prepared may be published any more. ``publish`` raises
+    Three attributes are optional. ``takes_retractions`` (False): the sink understands records that take back earlier
+    ones (:func:`millwheel.as_retraction`). ``keeps_latest`` (False): it shows the rows that stand. Each cut then holds
+    all rows of the shard and replaces the cut before; publishing an older cut must never replace a newer one, and
+    after ``sweep`` nothing that an older owner prepared may be published any more. ``publish`` raises
     :class:`LostError` when what was prepared is gone.
+
+    ``shows_at_once`` (False) says that a cut is published before it is committed: earlier by a write of the
+    journal. After a crash the records are published again, in other cuts whose numbers may have been used before, so
+    ``publish`` must keep what it has shown, and no reader may count on seeing a record once.
 
     A method is optional, too: ``adopt(former, identity)``, called before :meth:`check` when the run begins with the
     savepoint with which the run on the root ``former`` has ended. What that has written may become ours then.

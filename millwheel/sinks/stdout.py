@@ -24,17 +24,19 @@ _EXAMPLES = {
     "with_key": "with_key: true",
     "with_timestamp": "with_timestamp: true",
     "flush": "flush: 100ms",
+    "at_once": "at_once: true",
     "mode": "mode: changelog",
     "mark": "mark: change",
 }
 
 
 class StdoutOptions(msgspec.Struct, frozen=True):
-    """What may stand below ``stdout:``."""
+    """What may stand below ``stdout:``. ``at_once``: lines are printed before they are committed."""
 
     with_key: bool = False
     with_timestamp: bool = False
     flush: str | int = "100ms"
+    at_once: bool = False
     mode: str = "append"
     mark: str = "change"
 
@@ -60,6 +62,7 @@ class StdoutSink:
         self._options = options
         self._out = out
         self.flush_us = flush_us(options.flush)
+        self.shows_at_once = options.at_once
         self.takes_retractions = options.mode == Mode.CHANGELOG
 
     def check(self, identity: str) -> None:

@@ -36,6 +36,11 @@ def frame_of(values: Sequence[Any], fields: Mapping[str, str]) -> pl.DataFrame:
     return pl.DataFrame([pl.Series(name, column, DTYPES[kind]) for (name, kind), column in kinds])
 
 
+def frames_of(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Several frames as one."""
+    return frames[0] if len(frames) == 1 else pl.concat(frames, rechunk=True)
+
+
 _EXAMPLE_VALUES = 5_000
 
 

@@ -24,6 +24,8 @@ MAX_RAW_BYTES = 65_536
 _SCAN_BYTES = 1 << 20
 _MOST_BYTES = 16 << 20
 """One read takes no more, unless a single line is longer."""
+_PIECE_BYTES = 1 << 20
+"""So much becomes columns at once: what it takes as objects meanwhile stays in the cache of the processor."""
 _BOM = b"\xef\xbb\xbf"
 _NEWLINE = 10
 Ends = npt.NDArray[np.int64]
@@ -141,16 +143,21 @@ class LineReader:
         """See :class:`millwheel.sources.base.FrameReader`."""
         if self._frames is None:
             return None
-        from millwheel.sources.frames import frame_of
+        from millwheel.sources.frames import frame_of, frames_of
 
-        step = self._step(position, max(max_bytes, 4096), sys.maxsize, self._frames.form)
-        decoded = step.decoded
-        if decoded.positions is None and step.block is not None:
-            positions = step.block.ends + step.block.base
-        else:
-            positions = np.array(decoded.positions, np.int64)
-        frame = frame_of(decoded.values, self._frames.fields)
-        return FrameChunk(positions, frame, step.next_position, decoded.rejects, step.finished)
+        frames, positions, rejects, at = [], [], [], position
+        while True:
+            wanted = max(min(position + max_bytes - at, _PIECE_BYTES), 4096)
+            step = self._step(at, wanted, sys.maxsize, self._frames.form)
+            decoded, read, at = step.decoded, step.next_position - at, step.next_position
+            frames.append(frame_of(decoded.values, self._frames.fields))
+            if decoded.positions is None and step.block is not None:
+                positions.append(step.block.ends + step.block.base)
+            else:
+                positions.append(np.array(decoded.positions, np.int64))
+            rejects += decoded.rejects
+            if step.finished or read < wanted // 2 or at >= position + max_bytes:
+                return FrameChunk(np.concatenate(positions), frames_of(frames), at, rejects, step.finished)
 
     def close(self) -> None:
         self._input.close()

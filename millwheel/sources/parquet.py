@@ -17,12 +17,13 @@ from millwheel.sources.base import Chunk, FrameChunk, Reject
 from millwheel.sources.fields import FieldTypes
 from millwheel.sources.frames import DTYPES, example_frame, frame_of
 from millwheel.sources.lines import MAX_RAW_BYTES
+from millwheel.sources.structs import Structs
 
 _LEAST_ROWS = 1_000
 _WARM_ROWS = 180_000
 _MOST_BYTES = 16 << 20
 """One read of rows takes about so much, uncompressed."""
-_FRAME_BYTES = 8 << 20
+_FRAME_BYTES = 4 << 20
 """So much is decoded at once for reads of columns, however small they are: a slice of a batch costs nothing."""
 
 
@@ -34,6 +35,7 @@ class ParquetReader:
         self._schema = schema
         self._fields = dict(fields)
         self._types = FieldTypes(fields)
+        self._structs = None if schema is None else Structs(schema, _listed)
         self._batches = ParquetBatches(path)
 
     def read(self, position: int, max_records: int) -> Chunk:
@@ -65,17 +67,22 @@ class ParquetReader:
 
     def _chunk(self, position: int, batch: pa.RecordBatch) -> Chunk:
         end = position + batch.num_rows
-        rows: list[Any] = plain_rows(batch)
+        finished = end >= self._batches.rows
+        positions = list(range(position + 1, end + 1))
+        columns = [plain(column) for column in batch.columns]
+        names = batch.schema.names
+        if self._structs is not None and (made := self._structs.of(dict(zip(names, columns, strict=True)))) is not None:
+            return Chunk(positions, made, end, finished=finished)
+        rows: list[Any] = plain_rows(names, columns, batch.num_rows)
         problems = self._types.check(rows) if self._schema is None else {}
         values = rows
         if self._schema is not None:
             values, problems = _converted(rows, self._schema)
-        positions = list(range(position + 1, end + 1))
         rejects = [Reject(positions[i], str(rows[i])[:MAX_RAW_BYTES], why) for i, why in sorted(problems.items())]
         if problems:
             good = [i for i in range(len(values)) if i not in problems]
             positions, values = [positions[i] for i in good], [values[i] for i in good]
-        return Chunk(positions, values, end, rejects, finished=end >= self._batches.rows)
+        return Chunk(positions, values, end, rejects, finished)
 
     def _frame(self, batch: pa.RecordBatch) -> pl.DataFrame | None:
         """The declared fields, None when a column has another type: then its rows tell which fit."""
@@ -176,13 +183,11 @@ def _converted(rows: list[Any], schema: type) -> tuple[list[Any], dict[int, str]
         return values, problems
 
 
-def plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows of a batch as dicts of plain data."""
-    names = batch.schema.names
+def plain_rows(names: list[str], columns: list[pa.Array], rows: int) -> list[dict[str, Any]]:
+    """Rows as dicts."""
     if not names:
-        return [{} for _ in range(batch.num_rows)]
-    columns = [_listed(plain(column)) for column in batch.columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        return [{} for _ in range(rows)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*map(_listed, columns), strict=True)]
 
 
 def _listed(column: pa.Array) -> list[Any]:

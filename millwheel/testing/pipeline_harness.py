@@ -80,7 +80,7 @@ class PipelineHarness:
         self._closed = False
         clock = ManualClock(0 if now is None else check_time(now, "now"))
         outside = Outside(self._source, self._taps.build, listed=self._partitions)
-        assembly = Assembly(self.spec, "", clock, outside, ShardLimits(settle_us=0))
+        assembly = Assembly(self.spec, "", clock, outside, ShardLimits(settle_us=0, company_us=0))
         options = ClusterOptions(shards, workers, crash_every=crash_every, crash_at=crash_at)
         taps = [node.name for node in assembly.graph.nodes.values() if node.kind is NodeKind.SINK]
         self._cluster = MemoryCluster(assembly.graph, assembly.make_shard, clock, options, taps)

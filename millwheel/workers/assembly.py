@@ -45,7 +45,8 @@ from millwheel.workers.productions import ShardIdentity
 from millwheel.workers.routing import Fanout, TableRouter
 from millwheel.workers.shard import Shard
 from millwheel.workers.sink import Publication, SinkOperator, SinkShard
-from millwheel.workers.source import SourceOperator, SourceParts
+from millwheel.workers.source import SourceOperator
+from millwheel.workers.source_parts import SourceParts
 from millwheel.workers.stepped import Stepped
 from millwheel.workers.timestamps import Timestamps
 from millwheel.workers.turn import Operator
@@ -136,6 +137,18 @@ class Assembly:
             needs |= {plan.key_name, *plan.needs}
         return frozenset(needs)
 
+    def waits_for_time(self) -> bool:
+        """False when nothing is done at a certain event time: no window, no join, no timer of a callback."""
+        return any(map(self._waits_for_time, self.spec.computations))
+
+    def _waits_for_time(self, spec: ComputationSpec) -> bool:
+        if spec.window is not None or spec.ordered:
+            return True
+        if spec.callback:
+            kind = self._outside.load(spec.callback, self.spec.folder)
+            return getattr(kind, "process_timer", None) is not Computation.process_timer
+        return spec.enrich is not None or spec.deduplicate is not None
+
     def warm_up(self) -> None:
         """Group a bundle by each plan, and let sources read one: code is loaded, threads have begun, and memory is
         there, a fifth of a second that the first records would wait for."""
@@ -172,7 +185,7 @@ class Assembly:
         store = WriteBehindStore(store)
         node = self.graph.nodes[node_name]
         computation = node.computation
-        weak = computation is not None and computation.productions is Productions.WEAK
+        weak = (computation is not None and computation.productions is Productions.WEAK) or self._shows_at_once(node)
         exact = computation is None or computation.delivery is Delivery.EXACTLY_ONCE
         circle = self._circles[node_name]
         identity = ShardIdentity(node_name, entry.shard, entry.token, self.spec.name, weak, exact, circle)
@@ -188,7 +201,8 @@ class Assembly:
 
     def _limits_of(self, node: Node) -> ShardLimits:
         if node.kind is NodeKind.SINK:
-            return ShardLimits(bundle=50_000, window=self._limits.window, given=self.spec.limits)
+            window, company = self._limits.window, self._limits.company_us
+            return ShardLimits(bundle=50_000, window=window, company_us=company, given=self.spec.limits)
         return self._limits
 
     def _id_horizon_us(self, node: Node) -> int:
@@ -298,6 +312,12 @@ class Assembly:
 
     # --- sinks -------------------------------------------------------------------------------------------
 
+    def _shows_at_once(self, node: Node) -> bool:
+        """Whether it is a sink whose cuts are visible before they are committed."""
+        if node.sink is None:
+            return False
+        return getattr(self._outside.sink(node.sink, self.spec.folder), "shows_at_once", False)
+
     def _sink(self, spec: SinkSpec, place: _Place) -> Operator:
         sink = self._outside.sink(spec, self.spec.folder)
         token = place.entry.token
@@ -306,7 +326,8 @@ class Assembly:
             table = Table(spec.key.kind is KeyKind.RECORD, place.shard.meta.watermark)
             return UpsertOperator(writer, token, place.store, self._decode, table, sink.flush_us)
         shard = SinkShard(place.entry.shard, token, place.store, self._outside.publish)
-        return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records)
+        at_once = getattr(sink, "shows_at_once", False)
+        return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records, at_once)
 
 
 def _spread(partitions: Sequence[Partition]) -> dict[str, int]:

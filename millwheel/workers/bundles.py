@@ -11,9 +11,11 @@ from millwheel.core.limits import DEFAULTS, Limits
 class ShardLimits:
     """What bounds a shard's memory and the size of its commits, in records of up to 1 kB: a larger one counts as
     several. ``given`` are the pipeline's own. Sources commit their positions every ``settle_us``, since that costs as
-    much for one read as for many; what is not committed is read again after a crash."""
+    much for one read as for many; what is not committed is read again after a crash. A commit that nobody waits for
+    (weak productions are sent before it, and what a source has read) waits ``company_us`` for others to be written
+    with it."""
 
-    bundle: int = 10_000
+    bundle: int = 20_000
     timers: int = 5_000
     window: int = 40_000
     pending: int = 100_000
@@ -21,6 +23,7 @@ class ShardLimits:
     weak_in_flight: int = 64
     straggler_us: int = 1_000_000
     settle_us: int = 20_000
+    company_us: int = 20_000
     given: Limits = DEFAULTS
 
 

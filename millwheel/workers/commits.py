@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
+from millwheel.core.times import MAX_TIME
 from millwheel.workers.ports import GroupCommits
 from millwheel.workers.prepared import Prepared
 from millwheel.workers.shard import Shard
@@ -15,20 +16,29 @@ Complete = Callable[[list[Prepared], int], None]
 
 
 class CommitGroups:
-    """Groups that were handed to the journal and wait to be durable. ``complete`` is told of each, in order."""
+    """Groups that were handed to the journal and wait to be durable. ``complete`` is told of each, in order. ``due_at``
+    is the wall clock at which there is something to hand over."""
 
     def __init__(self, journal: GroupCommits, snapshots: SnapshotPolicy, complete: Complete) -> None:
         self._journal = journal
         self._snapshots = snapshots
         self._complete = complete
         self._waiting: deque[tuple[bool, list[Prepared]]] = deque()
+        self.due_at = MAX_TIME
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def submit(self, shards: Iterable[Shard], now: int) -> None:
-        """Hand over what the shards have made since the last call. With nothing on its way before it, a small group
-        may be durable when this returns."""
+    def submit(self, shards: Sequence[Shard], now: int, at_once: bool = False) -> None:
+        """Hand over what the shards have made, once any of it is due, or ``at_once``. With nothing on its way before
+        it, a small group that somebody waits for may be durable when this returns."""
+        due = _due_at(shards)
+        if due <= now or at_once:
+            self._submit(shards, now, inline=not due)
+            due = _due_at(shards)
+        self.due_at = due
+
+    def _submit(self, shards: Sequence[Shard], now: int, inline: bool) -> None:
         group: list[Prepared] = []
         entries: list[bytes] = []
         for shard in shards:
@@ -38,7 +48,7 @@ class CommitGroups:
                     entries.append(entry)
                     self._snapshots.journaled(shard, len(entry))
         if entries:
-            segment = None if self._waiting else self._journal.write_now(entries)
+            segment = self._journal.write_now(entries) if inline and not self._waiting else None
             self._waiting.append((True, group))
             if segment is None:
                 self._journal.submit(entries)
@@ -60,3 +70,7 @@ class CommitGroups:
         """Groups without entries are as durable as the groups before them."""
         while self._waiting and not self._waiting[0][0]:
             self._complete(self._waiting.popleft()[1], now)
+
+
+def _due_at(shards: Sequence[Shard]) -> int:
+    return min([shard.submits_at() for shard in shards], default=MAX_TIME)

@@ -61,8 +61,14 @@ class KeyedState:
         return STATE + placed_key(self.key) + name
 
     def flush(self) -> None:
-        """Write what changed into the overlay. Raises as :meth:`encoded`, and has then done nothing."""
-        self.write(self.encoded())
+        """Write what changed so far into the overlay, in the middle of a bundle. Raises as :meth:`encoded`, and has
+        then done nothing. A callback may hold values of the current key, and change them in place after this too."""
+        changes = self.encoded()
+        self._put(changes)
+        mine = self.prefix(b"")
+        self._touched = [(owner, cell) for owner, cell, _ in changes if cell.place.startswith(mine)]
+        for _, cell in self._touched:
+            cell.dirty = True
 
     def encoded(self) -> list[Change]:
         """What changed, as bytes (None: gone). Raises RecordError for a value over the limit, and as encoding does."""
@@ -80,7 +86,13 @@ class KeyedState:
         return changes
 
     def write(self, changes: list[Change]) -> None:
-        """Put what :meth:`encoded` gave into the overlay; trims the cache."""
+        """Put what :meth:`encoded` gave into the overlay at the end of a bundle; trims the cache."""
+        self._put(changes)
+        self._touched.clear()
+        for handle in self.handles.values():
+            handle.trim(self._cache_entries)
+
+    def _put(self, changes: list[Change]) -> None:
         written: dict[bytes, bytes | None] = {}
         for owner, cell, data in changes:
             cell.dirty = False
@@ -88,9 +100,6 @@ class KeyedState:
                 owner.held += len(data or b"") - len(cell.written or b"")
                 written[cell.place] = cell.written = data
         self.overlay.update(written)
-        self._touched.clear()
-        for handle in self.handles.values():
-            handle.trim(self._cache_entries)
 
     def forget(self) -> None:
         """Drop the whole cache: after a failed callback nothing in memory is to be trusted."""

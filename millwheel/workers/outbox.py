@@ -207,11 +207,10 @@ class Outbox:
         """The earliest production not yet applied by every consumer (MAX_TIME: none), or unnumbered, checkpointed
         and not yet taken as done: it would be sent again after a crash, and consumers know the ids of such a
         production only while the watermark is not far behind it."""
-        lowest = MAX_TIME
-        for chunks in (self._open.values(), self._unsettled):
-            for chunk in chunks:
-                lowest = min(lowest, chunk.min_timestamp)
-        return lowest
+        stamps = [chunk.min_timestamp for chunk in self._open.values()]
+        if self._unsettled:
+            stamps += [chunk.min_timestamp for chunk in self._unsettled]
+        return min(stamps, default=MAX_TIME)
 
     def holder(self) -> str:
         """Which lane keeps the earliest production, in words."""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Prepared:
     """A commit that is applied locally and waits for the journal. ``commit`` is None when nothing changed: then
     only the acks wait, for the commits before it. ``weak`` productions were sent already, and the commit is
-    not written before the consumers have them, or before they are late enough to be checkpointed."""
+    not written before the consumers have them, or before they are late enough to be checkpointed. ``write_by`` is the
+    wall clock at which it must go to the journal, if nothing else goes before (0: somebody waits for it)."""
 
     shard: Shard
     number: int
@@ -30,5 +31,6 @@ class Prepared:
     work_us: int = MIN_TIME
     weak: bool = False
     since: int = 0
+    write_by: int = 0
     floor: int = MIN_TIME
     reads: list[Chunk] = field(default_factory=list)

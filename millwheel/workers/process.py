@@ -36,6 +36,7 @@ from millwheel.workers.following import Following, Standbys
 from millwheel.workers.hangs import Hangs, Notes
 from millwheel.workers.journal_reads import ReadOnce
 from millwheel.workers.ports import WorkerPorts
+from millwheel.workers.reporting import ReportPace
 from millwheel.workers.runtime import RuntimeLimits, WorkerRuntime
 from millwheel.workers.server import MasterReports, WorkerService, serve
 from millwheel.workers.transport import ExchangeTransport
@@ -99,10 +100,10 @@ class WorkerProcess:
         scratch, post = settings.scratch, self._events.put
         assembly.publish_aside(PublishThread(post).publish)
         assembly.warm_up()
-        limits = assembly.spec.limits
-        hangs = Hangs(storage.notes, limits.hangs)
+        given = assembly.spec.limits
+        hangs = Hangs(storage.notes, given.hangs)
         assembly.watch(hangs)
-        self._watchdog = None if limits.callback_us is None else Watchdog(hangs, limits.callback_us, settings.on_hang)
+        self._watchdog = None if given.callback_us is None else Watchdog(hangs, given.callback_us, settings.on_hang)
         following = Following(storage.stores, storage.snapshots, storage.journals, scratch, Lock)
         standbys = Standbys(following)
         reads = ReadOnce(storage.journals, Lock())
@@ -119,7 +120,8 @@ class WorkerProcess:
             savepoints=SavepointThread(copying, Desk(coordination, self.incarnation), scratch, post),
             followers=StandbyThread(standbys, _FOLLOW_S[writer.quick], post),
         )
-        self._runtime = WorkerRuntime(self.incarnation, assembly.graph, assembly.make_shard, ports, RuntimeLimits())
+        limits = RuntimeLimits(reports=ReportPace.for_pipeline(assembly.waits_for_time()))
+        self._runtime = WorkerRuntime(self.incarnation, assembly.graph, assembly.make_shard, ports, limits)
 
     def stop(self) -> None:
         """Ask the loop to finish what is in flight and end (any thread, or a signal handler)."""

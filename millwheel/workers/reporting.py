@@ -10,6 +10,8 @@ from millwheel.core.watermark import ShardReport
 from millwheel.workers.ports import MasterLine, Reports
 from millwheel.workers.served import Served
 
+_FOR_THE_EYE_US = 200_000
+
 
 @dataclass(frozen=True, slots=True)
 class ReportPace:
@@ -17,6 +19,11 @@ class ReportPace:
 
     report_us: int = 20_000
     load_us: int = SECOND
+
+    @classmethod
+    def for_pipeline(cls, waits_for_time: bool) -> ReportPace:
+        """Where nothing is done at a certain event time, watermarks are for those who look at them."""
+        return cls() if waits_for_time else cls(report_us=_FOR_THE_EYE_US)
 
 
 class Reporting:
@@ -26,6 +33,7 @@ class Reporting:
         self._pace = pace
         self._reports = reports
         self._master = master
+        self._report_us = pace.report_us
         self._report_at = 0
         self._load_at = 0
         self.changed = True
@@ -34,6 +42,11 @@ class Reporting:
         """Let the next step report: what others wait for."""
         self._report_at = 0
         self.changed = True
+
+    def hurry(self) -> None:
+        """The sources have ended: everybody waits for the end of what is before them."""
+        self._report_us = min(self._report_us, ReportPace().report_us)
+        self.at_once()
 
     def wakes_at(self) -> int:
         """The wall clock at which there is something to tell."""
@@ -46,7 +59,7 @@ class Reporting:
             self._master.load([each.work() for each in served])
         if not self.changed or now < self._report_at:
             return
-        self._report_at, self.changed = now + self._pace.report_us, False
+        self._report_at, self.changed = now + self._report_us, False
         by_node: dict[str, list[ShardReport]] = {}
         for each in served:
             report = _report_of(each, now)

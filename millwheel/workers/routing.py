@@ -26,6 +26,7 @@ _TEXT_KEYS = {str, bytes}
 _ROUTES_KEPT = 200_000
 _DENSE_KEYS = 1 << 22
 """Below this, whole numbers are looked up by their place in an array."""
+_FEW_ROWS = 32
 _BYTES_PER_CHARACTER = 4
 _KEY_HEAD = 5
 """So many bytes go before those of a text, at most."""
@@ -277,11 +278,25 @@ class TableRouter:
             return [(edges.shards[0], batch)]
         if isinstance(batch, ColumnBatch):
             return _route_columns(edges, batch)
+        if len(batch) <= _FEW_ROWS:
+            return _route_few(edges, batch)
         places = edges.row_places(batch)
         present = np.flatnonzero(np.bincount(places)).tolist()
         if len(present) == 1:
             return [(edges.shards[present[0]], batch)]
         return [(edges.shards[place], batch.pick(np.flatnonzero(places == place).tolist())) for place in present]
+
+
+def _route_few(edges: _Edges, batch: Batch) -> list[tuple[str, AnyBatch]]:
+    """So few rows are dealt out before an array of them is made."""
+    places = edges.places(batch.keys)
+    different = set(places)
+    if len(different) == 1:
+        return [(edges.shards[places[0]], batch)]
+    mine: dict[int, list[int]] = {place: [] for place in sorted(different)}
+    for row, place in enumerate(places):
+        mine[place].append(row)
+    return [(edges.shards[place], batch.pick(rows)) for place, rows in mine.items()]
 
 
 def _route_columns(edges: _Edges, batch: ColumnBatch) -> list[tuple[str, AnyBatch]]:

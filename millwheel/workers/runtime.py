@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 from millwheel.core.graph import Graph
@@ -29,7 +28,7 @@ from millwheel.workers.prepared import Prepared
 from millwheel.workers.reporting import Reporting, ReportPace
 from millwheel.workers.routing import TableRouter
 from millwheel.workers.savepoints import SavepointPart
-from millwheel.workers.served import InjectRoute, LocalRoute, Served
+from millwheel.workers.served import InjectRoute, LocalRoute, Served, levels_of
 from millwheel.workers.shard import Shard
 from millwheel.workers.snapshots import SnapshotPace, SnapshotPolicy
 from millwheel.workers.standing_by import StandingBy
@@ -64,6 +63,7 @@ class WorkerRuntime:
         self._limits = limits
         self._router = TableRouter()
         self._served: dict[str, Served] = {}
+        self._levels: list[tuple[int, list[str]]] = []
         self._opening: dict[str, int] = {}
         self._beginning = Beginning()
         self._entries = KnownEntries()
@@ -118,7 +118,7 @@ class WorkerRuntime:
             if now >= self._beginning.until:
                 self._go_live(now)
             self._work(now)
-        self._commits.submit((served.shard for served in self._served.values()), now)
+        self._commits.submit([served.shard for served in self._served.values()], now, self._stopping)
         self._send_all(self._served, now)
         self._reporting.step(self._served.values(), now)
         self._snapshots.step(now, [(s.shard, s.leaving) for s in self._served.values()])
@@ -139,16 +139,16 @@ class WorkerRuntime:
         self._send_all(every, now)
         self._ports.transport.flush()  # reads wait for no commit: others may begin on them while we work
         again: dict[str, None] = {}
-        for depth, level in groupby(sorted(every, key=self._depth_of), self._depth_of):
-            names = [name for name in level if not every[name].reads]
+        for depth, names in self._levels:
             self._run_shards([every[name] for name in names], now)
             again |= {target: None for target in self._send_all(names, now) if every[target].depth <= depth}
+            self._ports.transport.flush()  # nor do weak productions wait for the disk, or for who comes after them
         for _ in range(_HOPS_IN_CIRCLES):
             if not again:
                 break
             self._run_shards([every[name] for name in again], now)
             again = self._send_all(again, now)
-        self._ports.transport.flush()  # nor do weak productions wait for the disk
+            self._ports.transport.flush()
 
     def _run_shards(self, shards: Iterable[Served], now: int) -> None:
         clock, patient = self._ports.clock, bool(self._commits)
@@ -160,7 +160,9 @@ class WorkerRuntime:
             started = clock.monotonic_us()
             prepared = served.shard.run(now)
             served.shard.busy_us += clock.monotonic_us() - started
-            served.stirred = self._reporting.changed = True
+            served.stirred = True
+            if prepared is not None or served.has_news(now):
+                self._reporting.changed = True
             if prepared is not None:
                 served.count(prepared.arrivals)
 
@@ -197,9 +199,6 @@ class WorkerRuntime:
             self._ports.transport.ack(arrival.route, arrival.channel, target, arrival.epoch, arrival.index)
 
     # --- sending -----------------------------------------------------------------------------------------
-
-    def _depth_of(self, shard: str) -> int:
-        return self._served[shard].depth
 
     def _send_all(self, senders: Iterable[str], now: int) -> dict[str, None]:
         """Send what these shards may send; the shards of this worker that got something."""
@@ -344,6 +343,7 @@ class WorkerRuntime:
 
     def _drop(self, shard: str) -> None:
         served = self._served.pop(shard)
+        self._levels = levels_of(self._served)
         self._ports.reports.forget(shard)
         self._snapshots.forget(shard)
         served.shard.close()
@@ -369,6 +369,7 @@ class WorkerRuntime:
         shard = self._make_shard(event.node, event.entry, event.store, self._router)
         served = Served(shard, event.node, self._graph.roots(event.node), self._depths[event.node])
         self._served[name] = served
+        self._levels = levels_of(self._served)
         served.follow(self._watermarks, self._graph)
         self._snapshots.opened(shard, now, event.entry.lineage)
         self._savepoints.opened(shard, now)
@@ -396,8 +397,11 @@ class WorkerRuntime:
     def _on_watermarks(self, event: ev.WatermarksRose, now: int) -> None:
         self._watermarks.rise(event.watermarks)
         for served in self._served.values():
+            had_ended = served.ended
             if served.follow(self._watermarks, self._graph):
                 self._reporting.changed = True
+            if served.ended and not had_ended:
+                self._reporting.hurry()
 
     def _on_group_durable(self, event: ev.GroupDurable, now: int) -> None:
         self._commits.durable(event.segment, now)
@@ -431,7 +435,7 @@ class WorkerRuntime:
             served.stirred = True
 
     def _next_wake(self, now: int) -> int:
-        wakes, patient = [self._reporting.wakes_at(), self._beginning.until], bool(self._commits)
+        wakes, patient = [self._reporting.wakes_at(), self._beginning.until, self._commits.due_at], bool(self._commits)
         for served in self._served.values():
             wakes += served.stalled.values()
             if not served.live:
@@ -441,5 +445,4 @@ class WorkerRuntime:
                     return now
                 if served.wakes_at > now:  # what is due but cannot run yet waits for the event that lets it
                     wakes.append(served.wakes_at)
-            wakes.append(served.shard.next_straggler())
         return min(wakes)

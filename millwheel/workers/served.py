@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from millwheel.core.graph import Graph
 from millwheel.core.keys import key_hash
@@ -71,6 +72,10 @@ class Served:
         """True when a source is at its end for good and nobody was told yet."""
         return self.reads and self.reported[0] < MAX_TIME and self.shard.watermark(now).at == MAX_TIME
 
+    def has_news(self, now: int) -> bool:
+        """After a turn without a commit: a source that found nothing has news only when its silence says something."""
+        return not self.reads or self.shard.watermark(now).at != self.reported[0]
+
     def count(self, arrivals: Sequence[Arrival]) -> None:
         """Records were processed: count them, and remember where a few of their keys lie."""
         records = sum(len(arrival.batch) for arrival in arrivals)
@@ -112,3 +117,10 @@ class Served:
         for lane in [lane for lane, at in self.stalled.items() if at <= now]:
             del self.stalled[lane]
             self.shard.outbox.restart(*lane)
+
+
+def levels_of(served: Mapping[str, Served]) -> list[tuple[int, list[str]]]:
+    """(depth, shards that are so far below their sources) from the top down, but for the sources themselves."""
+    below = [name for name, each in served.items() if not each.reads]
+    below.sort(key=lambda name: served[name].depth)
+    return [(depth, list(level)) for depth, level in groupby(below, lambda name: served[name].depth)]

@@ -109,7 +109,7 @@ class Shard:
     def runnable(self, now: int, patient: bool = False) -> bool:
         """True when :meth:`run` would find something to do and has room to do it. While the journal writes, a
         ``patient`` shard leaves a few arrivals where they are: they could not be durable any sooner, and a commit
-        of many costs little more than one of few."""
+        of many costs little more than one of few. (Weak productions do not wait to be durable.)"""
         limit = self._limits.weak_in_flight if self.identity.weak else self._limits.in_flight
         if len(self._progress.in_flight) >= limit:
             return False
@@ -124,7 +124,7 @@ class Shard:
         if self._floor_matters() and self._lowest(now, self._work(now)).at > self.meta.floor:
             return True
         waiting = len(self._inbox)
-        if patient and self._inbox.records < _WORTH_A_TURN:
+        if patient and not self.identity.weak and self._inbox.records < _WORTH_A_TURN:
             return False
         return bool(waiting) and self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark) > 0
 
@@ -218,10 +218,12 @@ class Shard:
         rises = self._floor_matters() and floor > self.meta.floor
         if rises:
             self.meta.floor = self._floor = floor
+        read_again = turn.positions_only and not turn.commit_before_sending
+        write_by = turn.now + self._limits.company_us if self.identity.weak or read_again else 0
         if not self.overlay and not turn.counters and not rises:
             if not arrivals:
                 return None
-            return self._enlist(Prepared(self, self._progress.made, None, arrivals, None, hold))
+            return self._enlist(Prepared(self, self._progress.made, None, arrivals, None, hold, write_by=write_by))
         for name, by in turn.counters.items():
             self.meta.counters[name] = self.meta.counters.get(name, 0) + by
         self._progress.made += 1
@@ -238,9 +240,10 @@ class Shard:
             commit,
             arrivals,
             chunk,
-            hold,
+            Hold() if read_again else hold,  # consumers have it all: to read it again changes nothing
             weak=weak,
             since=turn.now,
+            write_by=write_by,
             floor=self.meta.floor,
         )
         if chunk is not None:
@@ -265,10 +268,17 @@ class Shard:
             waiting.popleft()
             yield prepared, b"" if prepared.commit is None else encode_commit(prepared.commit)
 
-    def next_straggler(self) -> int:
-        """When the oldest weak commit must be written even though a consumer has not answered."""
-        waiting = self._progress.unsubmitted
-        return waiting[0].since + self._limits.straggler_us if waiting else MAX_TIME
+    def submits_at(self) -> int:
+        """When the next commit must be written (wall clock): at once if somebody waits for it, a weak one at the latest
+        when a consumer has not answered for too long."""
+        at = MAX_TIME
+        for prepared in self._progress.unsubmitted:
+            if prepared.weak and prepared.chunk is not None and not prepared.chunk.finished:
+                return min(at, prepared.since + self._limits.straggler_us)
+            at = min(at, prepared.write_by)
+            if not at:
+                break
+        return at
 
     def _checkpoint_straggler(self, prepared: Prepared) -> None:
         chunk, commit = prepared.chunk, prepared.commit

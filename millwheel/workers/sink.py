@@ -36,12 +36,17 @@ class Publication:
 
     def carried_out(self) -> ev.WorkDone:
         """Publish it. What went wrong is for the loop to raise or to try again."""
-        error: Exception | None = None
-        try:
-            self.writer.publish(self.receipt)
-        except Exception as ex:
-            error = ex
+        error = _published(self.writer, self.receipt)
         return ev.WorkDone(self.shard, self.token, lambda now: self.told(self.number, error, now))
+
+
+def _published(writer: SinkWriter, receipt: bytes) -> Exception | None:
+    """Publish a cut; what went wrong."""
+    try:
+        writer.publish(receipt)
+    except Exception as ex:
+        return ex
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +73,22 @@ class _Pending:
 
 
 class SinkOperator:
-    """The operator of a ``sink.*`` shard. ``flush_us`` is how long a record may wait for its cut to fill up."""
+    """The operator of a ``sink.*`` shard. ``flush_us`` is how long a record may wait for its cut to fill up.
+    ``at_once``: cuts are visible before they are committed, and after a crash some become visible again."""
 
-    def __init__(self, writer: SinkWriter, shard: SinkShard, decode: Decode, flush_us: int, cut_records: int) -> None:
+    def __init__(
+        self,
+        writer: SinkWriter,
+        shard: SinkShard,
+        decode: Decode,
+        flush_us: int,
+        cut_records: int,
+        at_once: bool = False,
+    ) -> None:
         self._writer = writer
         self._shard = shard
-        self._aside = shard.publish if getattr(writer, "publishes_aside", False) else None
+        self._at_once = at_once
+        self._aside = shard.publish if getattr(writer, "publishes_aside", False) and not at_once else None
         self._decode = decode
         self._in_columns: bool = getattr(writer, "takes_columns", False)
         self._flush_us = flush_us
@@ -121,12 +136,15 @@ class SinkOperator:
         number = self._next_number
         self._next_number += 1
         receipt = self._writer.prepare(Cut(number, f"{self._shard.token}-{turn.number}", records, columns))
-        turn.overlay.put(RECEIPT + number8(number), receipt)
         turn.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
         turn.count("records_out", count)
         earliest = min(arrival.batch.earliest for arrival in turn.arrivals)
         born = [arrival.batch.born_us for arrival in turn.arrivals if arrival.batch.born_us]
-        self._pending.append(_Pending(turn.number, number, receipt, earliest, born))
+        cut = _Pending(turn.number, number, receipt, earliest, born)
+        if self._at_once and not self._pending and self._shown(cut, turn.now):
+            return
+        turn.overlay.put(RECEIPT + number8(number), receipt)
+        self._pending.append(cut)
 
     def durable(self, number: int, now: int) -> None:
         self._durable = number
@@ -169,20 +187,25 @@ class SinkOperator:
             if cut.asked:
                 continue
             cut.asked = True
-            publication = Publication(
-                self._shard.name, self._shard.token, cut.number, cut.receipt, self._writer, self._told
-            )
             if self._aside is not None:
-                self._aside(publication)
-            else:
-                publication.carried_out().tell(now)
-                if not cut.visible:
-                    break
+                name, token = self._shard.name, self._shard.token
+                self._aside(Publication(name, token, cut.number, cut.receipt, self._writer, self._told))
+            elif not self._shown(cut, now):
+                break
         self._forget_visible()
 
+    def _shown(self, cut: _Pending, now: int) -> bool:
+        """Publish a cut on this thread; False when it is to be tried again."""
+        self._learn(cut, _published(self._writer, cut.receipt), now)
+        return cut.visible
+
     def _told(self, number: int, error: Exception | None, now: int) -> None:
+        """Another thread has published a cut, or could not."""
+        self._learn(next(cut for cut in self._pending if cut.number == number), error, now)
+        self._forget_visible()
+
+    def _learn(self, cut: _Pending, error: Exception | None, now: int) -> None:
         """A cut is visible, or is to be tried again."""
-        cut = next(cut for cut in self._pending if cut.number == number)
         if error is None:
             cut.visible = True
             self.latencies_ms += [(now - born) / 1000 for born in cut.born]
@@ -191,8 +214,6 @@ class SinkOperator:
             self._retry_at = now + _RETRY_US
         else:
             raise error
-        if self._aside is not None:
-            self._forget_visible()
 
     def _forget_visible(self) -> None:
         while self._pending and self._pending[0].visible:

@@ -9,42 +9,40 @@ committed before anything is sent.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
 
 from millwheel.core.column_batch import AnyBatch
 from millwheel.core.layout import JUDGED, POSITION, Position, decode_position, number8, number_from8, pack
-from millwheel.core.limits import DEFAULTS, Limits
-from millwheel.core.records import Batch, DeadLetter
-from millwheel.core.spec import DEAD_LETTERS, StreamSpec
+from millwheel.core.spec import DEAD_LETTERS
 from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text, idle_progress
 from millwheel.ports import StateStore
-from millwheel.sources.base import Chunk as Read
-from millwheel.sources.base import FrameChunk, Partition, Reader, Source
-from millwheel.workers.carried import carried
+from millwheel.sources.base import FrameChunk, Partition, Reader
 from millwheel.workers.outbox import Chunk
 from millwheel.workers.productions import earliest_of
-from millwheel.workers.routing import Fanout
 from millwheel.workers.source_end import SourceEnd
 from millwheel.workers.source_frames import ReadSize, sort_frame
-from millwheel.workers.timestamps import Stamps, Timestamps, column_of
-from millwheel.workers.turn import Hold, Turn, beginning, plain_letter
+from millwheel.workers.source_parts import SourceParts
+from millwheel.workers.source_sorting import Sorting
+from millwheel.workers.turn import Hold, Turn
 
 _LIST_EVERY_US = SECOND
+_SILENCE_PER_PAUSE, _LONGEST_PAUSE = 100, 5
+"""Who has been silent for so many pauses is looked at after another one, but at least every so many polls' time."""
 
 
 @dataclass(slots=True)
 class _Outstanding:
     """A read that the consumers have not applied yet, and what it makes true once they have."""
 
-    chunk: Chunk
+    chunks: list[Chunk]
     after: Position
     counters: dict[str, int]
+
+    @property
+    def applied(self) -> bool:
+        """True once every consumer has all of it."""
+        return all(chunk.finished for chunk in self.chunks)
 
 
 @dataclass(slots=True)
@@ -66,27 +64,6 @@ class _Part:
     rows_until: int = 0
     outstanding: deque[_Outstanding] = field(default_factory=deque)
     certain: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class SourceParts:
-    """What a source shard is made of. ``partitions`` lists what there is to read, ``mine`` says which of it
-    falls into this shard's range. ``needs`` are the fields that consumers want, if all of them take columns.
-    ``first_owner``: nobody has read for this shard before. Positions are committed every ``settle_us``."""
-
-    pipeline: str
-    node: str
-    stream: StreamSpec
-    source: Source
-    partitions: Callable[[], Sequence[Partition]]
-    mine: Callable[[str], bool]
-    fanout: Fanout
-    timestamps: Timestamps
-    max_records: int = 5_000
-    needs: frozenset[str] | None = None
-    limits: Limits = DEFAULTS
-    first_owner: bool = True
-    settle_us: int = 0
 
 
 class SourceOperator:
@@ -124,10 +101,12 @@ class SourceOperator:
         return MAX_TIME
 
     def run(self, turn: Turn) -> None:
+        turn.positions_only = True
         if turn.now >= self._settles_at(turn.now):
             self._settle(turn)
         if self._end.due(self.unrest() == 0):
             self._end.commit(turn)
+            turn.positions_only = False
         if self._lists() and turn.now >= self._listed_at + self._list_us:
             self._list(turn.now)
         ready = [part for part in self._readable() if part.next_poll <= turn.now]
@@ -237,17 +216,22 @@ class SourceOperator:
         read = part.reader.read(part.position, self._parts.max_records)
         part.certain = part.certain or read.finished or read.caught_up
         if not read.positions and not read.rejects and not read.finished and read.next_position == part.position:
-            part.certain = True
-            part.next_poll = turn.now + self._poll_us
+            self._heard_nothing(part, turn.now)
             return
         part.heard_at = turn.now
         if read.caught_up:
             part.next_poll = turn.now + self._poll_us
-        sorting = _Sorting(self._parts, part.max_timestamp, part.judged, turn.now)
+        sorting = Sorting(self._parts, part.max_timestamp, part.judged, turn.now)
         batches, counters = sorting.sort(part.partition.name, read)
         self._commit_judgements(part, sorting.newly_judged, turn)
         part.position, part.max_timestamp, part.read_all = read.next_position, sorting.max_timestamp, read.finished
         self._send(part, batches, counters, turn)
+
+    def _heard_nothing(self, part: _Part, now: int) -> None:
+        """Look again soon; less often when it has been silent for long."""
+        part.certain = True
+        pause = max(self._poll_us, min((now - part.heard_at) // _SILENCE_PER_PAUSE, _LONGEST_PAUSE * self._poll_us))
+        part.next_poll = now + pause
 
     def _read_frame(self, part: _Part, turn: Turn) -> bool:
         """Read columns; False when there are none to be had, or they need a look at each record."""
@@ -260,8 +244,7 @@ class SourceOperator:
             return False
         if not len(read) and not read.rejects and not read.finished and read.next_position == part.position:
             part.size.told(False)
-            part.certain = True
-            part.next_poll = turn.now + self._poll_us
+            self._heard_nothing(part, turn.now)
             return True
         split = self._parts.fanout.split_columns
         found = sort_frame(read, self._spec, needs, part.max_timestamp, turn.now, split)
@@ -279,12 +262,21 @@ class SourceOperator:
         return True
 
     def _send(self, part: _Part, batches: list[tuple[str, AnyBatch]], counters: dict[str, int], turn: Turn) -> None:
-        """A read goes on its way; its position is committed once every consumer has applied it."""
+        """A read goes on its way; its position is committed once every consumer has applied it. Dead letters have a
+        numbering of their own, so they have a channel of their own: who consumes both has a mark for each."""
         after = Position(part.position, part.max_timestamp, part.read_all)
-        chunk = Chunk(part.next_chunk, part.channel, batches, earliest_of(batches), stored=False, read=True)
+        records = [pair for pair in batches if pair[1].stream != DEAD_LETTERS]
+        letters = [pair for pair in batches if pair[1].stream == DEAD_LETTERS]
+        chunks = [self._chunk(part, part.channel, records)]
+        if letters:
+            chunks.append(self._chunk(part, f"{self._parts.node}!/{part.partition.name}", letters))
+        part.outstanding.append(_Outstanding(chunks, after, counters))
+        turn.chunks += chunks
+
+    def _chunk(self, part: _Part, channel: str, batches: list[tuple[str, AnyBatch]]) -> Chunk:
+        chunk = Chunk(part.next_chunk, channel, batches, earliest_of(batches), stored=False, read=True)
         part.next_chunk += 1
-        part.outstanding.append(_Outstanding(chunk, after, counters))
-        turn.chunks.append(chunk)
+        return chunk
 
     def _commit_judgements(self, part: _Part, positions: list[int], turn: Turn) -> None:
         for position in positions:
@@ -296,7 +288,7 @@ class SourceOperator:
     def _settles_at(self, now: int) -> int:
         """When positions are to be committed (wall clock; MAX_TIME: there is nothing to commit). What is read meanwhile
         only has to be read again after a crash, so it waits for others, unless somebody waits for the last of it."""
-        applied = [part for part in self._known.values() if part.outstanding and part.outstanding[0].chunk.finished]
+        applied = [part for part in self._known.values() if part.outstanding and part.outstanding[0].applied]
         if not applied:
             return MAX_TIME
         if self._end.reads_nothing or any(part.read_all for part in applied):
@@ -304,17 +296,19 @@ class SourceOperator:
         return self._settled_at + self._parts.settle_us
 
     def _settle(self, turn: Turn) -> None:
-        """Commit the positions up to which all reads, in order, have been applied."""
+        """Commit the positions up to which all reads, in order, have been applied. Who waits for the end of a source
+        waits for the last of them."""
         self._settled_at = turn.now
         for part in self._known.values():
             moved = False
-            while part.outstanding and part.outstanding[0].chunk.finished:
+            while part.outstanding and part.outstanding[0].applied:
                 settled = part.outstanding.popleft()
                 part.committed, moved = settled.after, True
                 for name, by in settled.counters.items():
                     turn.count(name, by)
             if moved:
                 self._write_position(part, turn)
+                turn.positions_only = turn.positions_only and not part.committed.finished
 
     def _write_position(self, part: _Part, turn: Turn) -> None:
         turn.overlay.put(POSITION + part.partition.name.encode(), pack(part.committed))
@@ -324,120 +318,3 @@ class SourceOperator:
         if part.committed.finished and part.reader is not None:
             part.reader.close()
             part.reader = None
-
-
-class _Sorting:
-    """Sorts one read into records for the consumers, late ones, and dead letters."""
-
-    def __init__(self, parts: SourceParts, max_timestamp: int, judged: set[int], now: int) -> None:
-        self._parts = parts
-        self._spec = parts.stream
-        self._judged = judged
-        self._now = now
-        self._letters: list[tuple[int, DeadLetter]] = []
-        self._stated = False
-        self._size = 0
-        self.newly_judged: list[int] = []
-        self.max_timestamp = max_timestamp
-
-    def sort(self, partition: str, read: Read) -> tuple[list[tuple[str, AnyBatch]], dict[str, int]]:
-        """(batches for the consumers, counters), deterministic but for judgements by the clock."""
-        counters = {"records_in": len(read) + len(read.rejects)}
-        self._stated = read.watermark is not None
-        for reject in read.rejects:
-            self._letter(reject.position, partition, reject.reason, reject.raw)
-        stamps, problems = self._parts.timestamps.as_array(read.values)
-        self._size, uncarried = carried(read.values, self._parts.limits.record)
-        problems.update(uncarried)
-        for place, reason in problems.items():
-            raw = read.values[place]
-            self._letter(read.positions[place], partition, reason, beginning(raw) if place in uncarried else raw)
-        bad = set(problems) | self._too_far(partition, read, stamps, problems)
-        floor = self.max_timestamp - self._spec.max_delay_us if self.max_timestamp > MIN_TIME else MIN_TIME
-        late = self._late(stamps, bad)
-        if late and self._parts.fanout.drops_late(self._spec.name):
-            counters["late"] = len(late)
-        batch = self._batch(partition, read, stamps, bad)
-        out, keyless = self._parts.fanout.split(batch, batch.values, _moved(late, bad))
-        for missing in keyless:
-            place = missing.place
-            self._letter(batch.seqs[place], partition, missing.reason, batch.values[place], missing.node)
-        if self._letters:
-            counters["dead_letters"] = len(self._letters)
-            out += self._dead_letters(max(floor, 0))
-        if read.watermark is not None and read.watermark > MIN_TIME:
-            self.max_timestamp = max(self.max_timestamp, read.watermark + self._spec.max_delay_us)
-        return out, counters
-
-    def _too_far(self, partition: str, read: Read, stamps: Stamps, problems: dict[int, str]) -> set[int]:
-        if self._spec.max_future_us is None or not len(stamps):
-            return set()
-        limit = self._now + self._spec.max_future_us
-        if stamps.max() <= limit and not self._judged:
-            return set()
-        far = {
-            place
-            for place, stamp in enumerate(stamps.tolist())
-            if place not in problems and (stamp > limit or read.positions[place] in self._judged)
-        }
-        for place in sorted(far):
-            position = read.positions[place]
-            if position not in self._judged:
-                self.newly_judged.append(position)
-            allowed = duration_text(self._spec.max_future_us)
-            reason = f"timestamp {stamps[place]} µs lies more than {allowed} in the future (watermark.max_future)"
-            self._letter(position, partition, reason, read.values[place])
-        return far
-
-    def _late(self, stamps: Stamps, bad: set[int]) -> set[int]:
-        good = np.delete(np.arange(len(stamps)), list(bad)) if bad else None
-        times = stamps if good is None else stamps[good]
-        if not len(times):
-            return set()
-        delay, first = self._spec.max_delay_us, self.max_timestamp
-        if not self._stated:
-            self.max_timestamp = max(first, int(times.max()))
-        if int(times.min()) >= self.max_timestamp - delay:
-            return set()
-        before = np.full(len(times), first, np.int64)
-        if not self._stated:
-            np.maximum(np.maximum.accumulate(times[:-1]), first, out=before[1:])
-        late = np.flatnonzero(times + delay < before)
-        return set((late if good is None else good[late]).tolist())
-
-    def _batch(self, partition: str, read: Read, stamps: Stamps, dropped: set[int]) -> Batch:
-        values, seqs, times = read.values, read.positions, stamps.tolist()
-        if dropped:
-            kept = [place for place in range(len(values)) if place not in dropped]
-            values, seqs, times = [values[i] for i in kept], [seqs[i] for i in kept], [times[i] for i in kept]
-        ids = column_of(values, self._spec.id) if self._spec.id else None
-        keys = [partition if given is None else given for given in ids] if ids else [partition] * len(values)
-        return Batch(self._spec.name, seqs, times, keys, values, ids, self._now, self._size)
-
-    def _letter(self, position: int, partition: str, reason: str, raw: Any, node: str = "") -> None:
-        letter = DeadLetter(
-            self._parts.pipeline,
-            node or self._parts.node,
-            self._spec.name,
-            reason,
-            value=raw,
-            position=f"{partition}@{position}",
-        )
-        self._letters.append((position, letter))
-
-    def _dead_letters(self, timestamp: int) -> list[tuple[str, AnyBatch]]:
-        self._letters.sort(key=lambda pair: pair[0])
-        seqs = [position for position, _ in self._letters]
-        values = [plain_letter(letter) for _, letter in self._letters]
-        count = len(seqs)
-        keys = [self._parts.node] * count
-        batch = Batch(DEAD_LETTERS, seqs, [timestamp] * count, keys, values, None, self._now)
-        return self._parts.fanout.split(batch, values)[0]
-
-
-def _moved(late: set[int], bad: set[int]) -> set[int]:
-    """The places of late records once the bad ones are taken out."""
-    if not late or not bad:
-        return late
-    dropped = sorted(bad)
-    return {place - bisect_left(dropped, place) for place in late}

@@ -20,7 +20,7 @@ from millwheel.sources.base import FrameChunk
 from millwheel.workers.routing import Keyless
 from millwheel.workers.timestamps import LIMIT_US
 
-_FIRST_BYTES = 1 << 18
+_FIRST_BYTES = 1 << 20
 _MOST_BYTES = 1 << 23
 _GROWTH = 4
 

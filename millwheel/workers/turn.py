@@ -91,10 +91,10 @@ class Turn:
     """What an operator gets and fills.
 
     ``number`` is what its commit will be. ``chunks`` are reads of a source, which need no checkpoint.
-    ``commit_before_sending`` makes the chunks wait for
-    this turn's commit, when what was read was judged by something that a second reading may not repeat.
-    ``floor`` is the earliest timestamp that something without a record of its own (a processing-time timer)
-    may produce.
+    ``commit_before_sending`` makes the chunks wait for this turn's commit, when what was read was judged by
+    something that a second reading may not repeat; otherwise nobody waits for a commit of ``positions_only``.
+    ``floor`` is the earliest timestamp that something without a
+    record of its own (a processing-time timer) may produce.
     """
 
     number: int
@@ -109,6 +109,7 @@ class Turn:
     due: list[Due] = field(default_factory=list)
     floor: int = 0
     commit_before_sending: bool = False
+    positions_only: bool = False
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a durable counter of the shard."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import gc
 import logging
 import os
 import socket
@@ -10,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -165,6 +168,17 @@ def test_events_of_other_threads_wake_the_loop_at_once() -> None:
     peer.close()
 
 
+def test_the_loop_sleeps_for_less_than_a_millisecond() -> None:
+    peer = Peer()
+    slept = []
+    for _ in range(30):
+        began = time.monotonic()
+        peer.exchange.wait(0.0002)
+        slept.append(time.monotonic() - began)
+    assert 0.0002 <= min(slept) < 0.0009
+    peer.close()
+
+
 def test_a_mailbox_gives_what_was_put_in_order_and_no_more_than_asked() -> None:
     mailbox = Mailbox()
     for number in range(5):
@@ -266,6 +280,21 @@ def test_callers_that_vanish_at_once_keep_nobody_out(ours: Path, monkeypatch: py
     assert right.batches() == [b"x"]
     for peer in (left, right):
         peer.close()
+
+
+def test_a_connection_that_is_lost_half_made_is_closed(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class HalfMade(exchange_door._Wrapped):
+        def getpeername(self) -> Any:
+            raise OSError(errno.EINVAL, "the caller hung up meanwhile")
+
+    monkeypatch.setattr(exchange_door, "_Wrapped", HalfMade)
+    context = exchange_door._context(loaded(ours), ssl.PROTOCOL_TLS_SERVER)
+    left, right = socket.socketpair()
+    with pytest.raises(OSError, match="hung up"):
+        context.wrap_socket(left, server_side=True)
+    gc.collect()
+    assert right.recv(1) == b"", "it is closed"
+    right.close()
 
 
 def test_too_many_hellos_at_a_time_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """What the micro-benchmarks cost, as ratios, and how much more is still no regression.
 
-``python -m tests.guard.baseline`` measures and writes ``baseline.json``: run it three times on a quiet machine, see
-that the ratios agree, and commit the file with the change that explains them.
+``python -m tests.guard.baseline`` measures and writes ``baseline.json``: run it five times on a quiet machine, keep the
+greatest of each, and commit the file with the change that explains them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from millwheel.injector.tiles import Tiles
 from millwheel.master import succession
 from millwheel.master.membership import Membership
 from millwheel.testing import memory_stores
-from millwheel.workers import callbacks, inbox, recovery, seen_ids, shard, snapshots, source
+from millwheel.workers import callbacks, inbox, recovery, seen_ids, shard, snapshots
 from millwheel.workers import events as ev
 from millwheel.workers.commits import CommitGroups
 from millwheel.workers.outbox import Outbox
@@ -37,6 +37,7 @@ from tests.sim import (
     range_mutations,
     report_mutations,
     savepoint_mutations,
+    source_mutations,
     standby_mutations,
     worker,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "range_mutations",
     "report_mutations",
     "savepoint_mutations",
+    "source_mutations",
     "standby_mutations",
 ]
 
@@ -79,8 +81,8 @@ def commits_written_in_any_order() -> Context:
     right = CommitGroups.submit
     turns = itertools.count()
 
-    def wrong(self: CommitGroups, shards: Any, now: int) -> None:
-        right(self, list(shards)[next(turns) % 2 :: 2], now)
+    def wrong(self: CommitGroups, shards: Any, now: int, at_once: bool = False) -> None:
+        right(self, shards[next(turns) % 2 :: 2], now, at_once)
 
     return replaced(CommitGroups, "submit", wrong)
 
@@ -203,20 +205,6 @@ def duplicates_trusted_to_the_filter() -> Context:
 def ids_not_remembered() -> Context:
     """External ids are not marked in the commit."""
     return replaced(SeenIds, "fresh", lambda self, batch: list(range(len(batch))))
-
-
-@mistake(within=20)
-def position_committed_when_read() -> Context:
-    """A source commits how far it has read before the consumers have applied it."""
-    right = source.SourceOperator._read
-
-    def wrong(self: source.SourceOperator, part: Any, turn: Any) -> None:
-        right(self, part, turn)
-        if part.outstanding:
-            part.committed = part.outstanding[-1].after
-            self._write_position(part, turn)
-
-    return replaced(source.SourceOperator, "_read", wrong)
 
 
 # --- watermarks
@@ -349,7 +337,7 @@ def seal_deleted_by_collection() -> Context:
     return replaced(AppendForm, "collect", wrong)
 
 
-@mistake(within=200, faults="zombie")
+@mistake(within=3, faults="zombie", first=5050)
 def seal_not_noticed_when_idle() -> Context:
     """A worker that commits nothing never looks whether it was declared dead."""
     right = worker.write_groups
@@ -428,3 +416,9 @@ def rows_forgotten_by_a_commit() -> Context:
             del turn.overlay._changes[place]
 
     return replaced(UpsertOperator, "run", wrong)
+
+
+@mistake(within=10, faults="kill kill-again slow-disk sync power", workload="shown")
+def uncommitted_rows_shown() -> Context:
+    """A sink that shows at once gets what is not durable yet."""
+    return replaced(WorkerRuntime, "_may_have_early", lambda self, target: target in self._served)

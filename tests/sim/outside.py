@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from millwheel.core.spec import SinkSpec
 from millwheel.sinks.base import Cut, LostError
 from millwheel.sources.base import Chunk, Partition, Reject
@@ -59,7 +61,8 @@ class MemorySinks:
         self.look = look
 
     def build(self, spec: SinkSpec, folder: str) -> MemorySink:
-        return LatestSink(self, spec.stream) if spec.kind == "latest" else MemorySink(self, spec.stream)
+        kinds = {"latest": LatestSink, "at_once": AtOnceSink}
+        return kinds.get(spec.kind, MemorySink)(self, spec.stream)
 
     def rows(self, stream: str) -> list[Any]:
         return [row for rows in self.visible[stream].values() for row in rows]
@@ -75,6 +78,16 @@ class MemorySink:
 
     def open(self, shard: str, token: int) -> MemoryWriter:
         return MemoryWriter(self._world, self._stream, shard)
+
+
+class AtOnceSink(MemorySink):
+    """Shows rows before they are committed; what an attempt has shown stays beside what the next one shows."""
+
+    shows_at_once = True
+    flush_us = 0
+
+    def open(self, shard: str, token: int) -> AtOnceWriter:
+        return AtOnceWriter(self._world, self._stream, shard)
 
 
 class LatestSink(MemorySink):
@@ -115,6 +128,28 @@ class LatestWriter:
             shard, _, attempt = receipt.decode().rpartition("/")
             if shard == self._shard and int(attempt.partition("-")[0]) < self._token:
                 del self._world.prepared[receipt]
+
+    def close(self) -> None:
+        pass
+
+
+class AtOnceWriter:
+    """The rows are their own receipt, as with standard output."""
+
+    def __init__(self, world: MemorySinks, stream: str, shard: str) -> None:
+        self._world = world
+        self._stream = stream
+        self._shard = shard
+
+    def prepare(self, cut: Cut) -> bytes:
+        return msgspec.json.encode([f"{self._shard}/{cut.attempt}", [record.value for record in cut.records]])
+
+    def publish(self, receipt: bytes) -> None:
+        name, rows = msgspec.json.decode(receipt)
+        self._world.visible[self._stream][name] = rows
+
+    def sweep(self, receipts: list[bytes]) -> None:
+        pass
 
     def close(self) -> None:
         pass

@@ -86,7 +86,7 @@ def identity(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def test_killed_workers_leave_the_sessions_that_stand_and_a_reader_never_sees_one_twice(tmp_path: Path) -> None:
     (tmp_path / "pipeline.yaml").write_text(textwrap.dedent(PIPELINE))
-    made = clicks(tmp_path, 100_000)
+    made = clicks(tmp_path, 200_000)
     out, twice, over = tmp_path / "out", [], threading.Event()
 
     def read() -> None:
@@ -99,7 +99,7 @@ def test_killed_workers_leave_the_sessions_that_stand_and_a_reader_never_sees_on
     try:
         params = {"input": str(tmp_path / "clicks.jsonl"), "output": str(out)}
         run = Run(tmp_path / "pipeline.yaml", tmp_path, params).start().until_reading()
-        killed = run.kill_at_random(("millwheel.workers",), seed=3, times=4, pause_s=(0.2, 0.6))
+        killed = run.kill_at_random(("millwheel.workers",), seed=3, times=4, pause_s=(0.05, 0.3))
         run.wait()
     finally:
         over.set()

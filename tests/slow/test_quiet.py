@@ -26,8 +26,8 @@ PIPELINE = """
     sinks:
       counts: {files: {path: out/counts, format: jsonl}}
 """
-SETTLE_S, MEASURE_S = 5, 6
-MOST = 0.15
+SETTLE_S, MEASURE_S = 21, 8
+MOST = 0.08
 """Of a core, for each worker: a busy loop takes far more; what a quiet machine measures is in docs/performance.md."""
 
 

@@ -56,7 +56,7 @@ def assert_right(run: Run, events: Path) -> None:
 def test_killed_workers_injector_and_master_change_nothing(tmp_path: Path, events: Path) -> None:
     run = ads(tmp_path, events).start().until_reading()
     kinds = ("millwheel.workers", "millwheel.injector", "millwheel.workers", "millwheel.master")
-    killed = run.kill_at_random(kinds, seed=7, times=8, pause_s=(0.3, 1.0))
+    killed = run.kill_at_random(kinds, seed=7, times=8, pause_s=(0.1, 0.6))
     run.wait()
     assert sum(killed.values()) >= 3, run.said
     assert_right(run, events)
@@ -178,7 +178,7 @@ def test_an_unreachable_zookeeper_is_a_sentence(tmp_path: Path, events: Path) ->
 
 def test_killed_executors_of_spark_change_nothing(tmp_path: Path, events: Path) -> None:
     run = ads(tmp_path, events, "spark").start().until_reading(timeout_s=90)
-    killed = run.kill_at_random(("CoarseGrainedExecutorBackend",), seed=3, times=2, pause_s=(0.2, 1.5))
+    killed = run.kill_at_random(("CoarseGrainedExecutorBackend",), seed=3, times=2, pause_s=(0.05, 1.0))
     run.wait(240)
     assert killed["CoarseGrainedExecutorBackend"] >= 1, run.said
     assert_right(run, events)

@@ -21,7 +21,7 @@ def test_a_root_in_an_object_store_survives_kills_with_the_same_rows(s3: S3Serve
     run = ads(tmp_path, events)
     run.place = place
     run.start().until_reading()
-    killed = run.kill_at_random(("millwheel.workers", "millwheel.master"), seed=3, times=3, pause_s=(0.2, 0.6))
+    killed = run.kill_at_random(("millwheel.workers", "millwheel.master"), seed=3, times=3, pause_s=(0.05, 0.3))
     run.wait()
     assert killed["millwheel.workers"] >= 1, run.said
     assert_right(run, events)

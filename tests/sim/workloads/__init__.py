@@ -8,7 +8,9 @@ from tests.sim.workloads.accounts import Accounts
 from tests.sim.workloads.base import Workload
 from tests.sim.workloads.graphs import Graphs
 from tests.sim.workloads.hanging import Hanging
+from tests.sim.workloads.letters import Letters
 from tests.sim.workloads.numbers import Numbers
+from tests.sim.workloads.shown import Shown
 from tests.sim.workloads.tables import Tables
 from tests.sim.workloads.windows import Windows
 
@@ -19,10 +21,12 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "graphs": Graphs,
     "tables": Tables,
     "hanging": Hanging,
+    "letters": Letters,
+    "shown": Shown,
 }
 """(seed, size from 0 to 1) -> a workload."""
 
-BY_NAME = frozenset({"tables", "hanging"})
+BY_NAME = frozenset({"tables", "hanging", "letters", "shown"})
 """Workloads that a seed does not choose by itself: only a case that names one runs it."""
 
 __all__ = ["BY_NAME", "WORKLOADS", "Workload"]

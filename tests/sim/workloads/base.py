@@ -66,6 +66,7 @@ class Workload:
             weak_in_flight=rng.choice([4, 64]),
             straggler_us=rng.choice([20_000, 1_000_000]),
             settle_us=rng.choice([0, 20_000, 200_000]),
+            company_us=random.Random(seed ^ 0xC0).choice([0, 5_000, 100_000]),
         )
         self.span_us = rng.choice([0, SECOND, 4 * SECOND])
         self.now: Callable[[], int] = lambda: START_US + self.span_us

@@ -35,6 +35,16 @@ def figure(part: str, variant: str, metrics: dict[str, float]) -> Figure:
     )  # fmt: skip
 
 
+def test_a_bar_far_longer_than_the_others_is_cut_off_and_says_its_value() -> None:
+    rows = [("millwheel", spread([4.0])), ("bytewax", spread([1.0])), ("flink", spread([5_000.0]))]
+    svg = ElementTree.fromstring(bars("latency", rows))
+    widths = [float(bar.get("width", "0")) for bar in svg.iter("{http://www.w3.org/2000/svg}rect")][1:]
+    assert widths[:2] == [400.0, 100.0]
+    assert len(widths) == 5
+    assert max(widths[2:]) < 400
+    assert "5,000" in [text.text for text in svg.iter("{http://www.w3.org/2000/svg}text")]
+
+
 def test_what_has_other_figures_gets_a_table_of_its_own() -> None:
     shard = {"ids_per_s": 9.0, "filter_alone_percent": 99.0, "filters_mb_per_million": 2.0}
     text = section("H", [figure("H", "no ids", {"records_per_s": 5.0}), figure("H", "a shard", shard)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.core import column_plan as column_plans
 from millwheel.core.aggregates_numeric import exact_add, exact_value
 from millwheel.core.column_batch import ColumnBatch
 from millwheel.core.column_plan import KEY, ColumnPlan, column_plan, is_clean, late_places
 from millwheel.core.column_windows import ColumnWindows
 from millwheel.core.expressions import compile_expression
-from millwheel.core.fixed_sums import Unfit, as_floats, from_exact, to_exact
+from millwheel.core.fixed_sums import SCALE_BITS, Unfit, as_floats, fraction_part, from_exact, to_exact, whole_part
 from millwheel.core.panes import pane_row
 from millwheel.core.records import Domain
 from millwheel.core.spec import (
@@ -289,3 +291,37 @@ def test_slabs_are_put_together_and_go_with_their_windows() -> None:
     assert plan.results(one.sort(order)).equals(plan.results(other.sort(order)))
     keep()
     assert not stored
+
+
+FAR = st.sampled_from([0, 1, 7, -5, 2**40, -(2**63), 2**63 - 1])
+
+
+@given(
+    st.lists(st.builds(Row, FAR, st.just("click"), st.just(0.5), st.integers(0, 9), st.integers(0, 60)), max_size=30)
+)
+@pytest.mark.parametrize("window", [TUMBLING, SLIDING])
+def test_one_number_for_each_window_groups_as_key_start_and_end_do(window: WindowSpec, made: list[Row]) -> None:
+    plan = plan_of(window)
+    assert plan is not None
+    batch = batch_of(made)
+    found = plan.group(batch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_plans, "_place", lambda frame: None)
+        by_three = plan.group(batch)
+    assert found.equals(by_three)
+
+
+def test_windows_that_begin_together_and_end_apart_stay_apart() -> None:
+    plan = plan_of()
+    assert plan is not None
+    groups = plan.group(batch_of([Row(1, "click", 0.5, 1, 3), Row(1, "click", 0.5, 1, 4)]))
+    longer = groups.with_columns(pl.col("end") + 10)
+    assert plan.merge([groups, longer, groups])["end"].to_list() == [10, 20]
+
+
+@given(st.sampled_from([1.0, -1.0]), st.floats(2.0**-37, 2.0**60, exclude_max=True))
+def test_the_parts_of_a_float_that_fits_are_all_of_it(sign: float, size: float) -> None:
+    cost = pl.col("cost")
+    parts = pl.DataFrame({"cost": [sign * size]}).select(whole_part(cost).alias("w"), fraction_part(cost).alias("f"))
+    whole, fraction = parts.row(0)
+    assert whole + Fraction(fraction, 2**SCALE_BITS) == Fraction(sign * size)

@@ -114,7 +114,7 @@ computations:
     max_attempts: 5
 sinks:
   minutes: {files: {path: "${output}/minutes", format: parquet, flush: 10s, fields: {n: int}}}
-  alerts: {stdout: {with_key: true}}
+  alerts: {stdout: {with_key: true, at_once: true}}
   dead_letters: {files: {path: letters}}
 """
 PYTHON = """\
@@ -169,7 +169,7 @@ alerts, trace = p.flatten(bursts, p.stream("late_words").key_by("word")).process
     options={"limit": 3, "names": ["a", "b"], "more": {"x": None, "y": True}},
     delivery="at_least_once", productions="weak", max_attempts=5)
 minutes.write(FileSink("${output}/minutes", "parquet", flush="10s", fields={"n": "int"}))
-alerts.write(StdoutSink(with_key=True))
+alerts.write(StdoutSink(with_key=True, at_once=True))
 p.dead_letters.write(FileSink("letters"))
 """
 CODE = """\

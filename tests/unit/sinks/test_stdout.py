@@ -33,6 +33,11 @@ def test_lines_are_printed_when_they_are_published() -> None:
     assert out.getvalue() == '{"a":"é"}\n{"value":7}\n'
 
 
+def test_lines_that_are_shown_at_once_are_an_option() -> None:
+    assert build_stdout({"at_once": True}).shows_at_once
+    assert not build_stdout({}).shows_at_once
+
+
 def test_another_process_prints_what_a_crash_kept_back() -> None:
     receipt = build_stdout({}, io.StringIO()).open("sink.alerts-0", 1).prepare(CUT)
     out = io.StringIO()

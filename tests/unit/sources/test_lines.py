@@ -207,3 +207,23 @@ def test_an_empty_file_ends_at_once(tmp_path: Path) -> None:
     path.write_bytes(b"")
     assert read_on(open_file(path)).finished
     assert read_on(open_file(path, fields=FIELDS), columns=True).finished
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_read_of_columns_in_many_pieces_is_one_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    monkeypatch.setattr("millwheel.sources.lines._PIECE_BYTES", 4096)
+    lines = [b'{"n":%d,"s":"%s"}' % (number, b"x" * (number % 300)) for number in range(500)]
+    lines[100], lines[200], lines[201] = b"no record", b"", b'{"s":"' + b"y" * 9000 + b'"}'
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines) + (b"\n" if ended else b""))
+    rows = read_on(open_file(tmp_path / "a.jsonl", fields=FIELDS))
+    whole: Any = open_file(tmp_path / "a.jsonl", fields=FIELDS)
+    read = whole.read_frame(0, 1 << 20)
+    assert read.finished
+    assert len(read) == 498
+    for size in (5_000, 50_000, 1 << 20):
+        columns = read_on(open_file(tmp_path / "a.jsonl", fields=FIELDS), size=size, columns=True)
+        assert columns.records == [(at, {name: value.get(name) for name in FIELDS}) for at, value in rows.records]
+        assert columns.rejected == rows.rejected
+        assert columns.next_position == rows.next_position

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pyarrow as pa
@@ -132,3 +132,79 @@ def test_a_file_that_lost_rows_is_a_setup_error(tmp_path: Path) -> None:
     path = written(tmp_path / "a.parquet", {"n": [1, 2]})
     with pytest.raises(SetupError, match="2 rows, but 5 were read before"):
         open_file(path, "parquet").read(5, 10)
+
+
+class Click(msgspec.Struct):
+    user: str
+    cost: float
+    n: int
+    kept: bool | None = None
+    place: str = msgspec.field(name="where", default="")
+
+
+CLICKS = {
+    "other": [1, 2, 3],
+    "n": [7, 8, 9],
+    "user": ["a", "ü", ""],
+    "kept": [True, None, False],
+    "cost": [0.5, 1.0, 1e300],
+    "where": ["x", "y", "z"],
+}
+
+
+def read_all(path: Path, schema: type) -> Any:
+    return read_on(open_file(path, "parquet", schema=schema), 0, 2)
+
+
+def test_columns_become_objects_of_the_schema(tmp_path: Path) -> None:
+    found = read_all(written(tmp_path / "a.parquet", CLICKS), Click)
+    rows = [dict(zip(CLICKS, row, strict=True)) for row in zip(*CLICKS.values(), strict=True)]
+    assert found.records == list(enumerate(msgspec.convert(rows, list[Click]), 1))
+    assert found.finished
+
+
+class Cautious(Click):
+    def __post_init__(self) -> None:
+        if self.cost > 10:
+            raise ValueError("too dear")
+
+
+class Strict(Click, forbid_unknown_fields=True):
+    pass
+
+
+class Named(Click, kw_only=True):
+    more: int
+
+
+class Listed(Click, array_like=True):
+    pass
+
+
+class Bounded(msgspec.Struct):
+    n: Annotated[int, msgspec.Meta(le=8)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "columns", "kept", "why"),
+    [
+        (Cautious, CLICKS, [1, 2], "too dear"),
+        (Strict, CLICKS, [], "unknown field `other`"),
+        (Named, {**CLICKS, "more": [1, 2, 3]}, [1, 2, 3], ""),
+        (Listed, CLICKS, [], "Expected `array`, got `object`"),
+        (Bounded, CLICKS, [1, 2], "<= 8"),
+        (Click, {**CLICKS, "user": ["a", None, "b"]}, [1, 3], "Expected `str`, got `null`"),
+        (Click, {**CLICKS, "cost": [1, 2, 3]}, [1, 2, 3], ""),
+        (Click, {**CLICKS, "n": ["1", "2", "3"]}, [], "Expected `int`, got `str`"),
+        (Click, {name: column for name, column in CLICKS.items() if name != "kept"}, [1, 2, 3], ""),
+        (Click, {name: column for name, column in CLICKS.items() if name != "n"}, [], "missing required field `n`"),
+    ],
+)
+def test_what_does_not_fit_the_schema_is_told_row_by_row(
+    tmp_path: Path, schema: type, columns: dict[str, Any], kept: list[int], why: str
+) -> None:
+    found = read_all(written(tmp_path / "a.parquet", columns), schema)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    assert found.records == [(place, msgspec.convert(rows[place - 1], schema)) for place in kept]
+    assert [reject.position for reject in found.rejects] == [place for place in (1, 2, 3) if place not in kept]
+    assert all(why in reject.reason for reject in found.rejects)

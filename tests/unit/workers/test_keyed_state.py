@@ -58,7 +58,7 @@ class Bench:
         return self.it
 
     def commit(self) -> None:
-        self.state.flush()
+        self.state.write(self.state.encoded())
         self.store.apply(*self.overlay.take())
 
 
@@ -206,6 +206,20 @@ def test_an_expired_list_starts_anew(bench: Bench) -> None:
     assert list(late.brief_items) == []
     late.brief_items.append(2)
     assert list(late.brief_items) == [2]
+
+
+def test_a_value_may_be_changed_in_place_after_a_look_at_a_map() -> None:
+    bench = Bench()
+    bench.at("other", 0).stats.get().n = 1
+    it = bench.at("k", 0)
+    stats = it.stats.get()
+    it.ages["a"] = 1
+    for _ in range(2):
+        for _, age in it.ages.items():
+            stats.n += age
+    bench.commit()
+    bench.reopen()
+    assert [bench.at(key, 0).stats.get().n for key in ("k", "other")] == [2, 1]
 
 
 # --- bundles -----------------------------------------------------------------------------------------------

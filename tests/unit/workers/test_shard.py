@@ -141,12 +141,24 @@ def test_a_weak_production_that_is_sent_again_has_the_same_id() -> None:
     assert again.batch.ids == first.batch.ids
 
 
+def test_a_commit_that_nobody_waits_for_waits_for_company() -> None:
+    bench = ShardBench(Counting, Dial(EXACT, WEAK))
+    bench.deliver(("a", 1, 5))
+    bench.run()
+    bench.ack(*bench.sends())
+    assert bench.shard.submits_at() == NOW + ShardLimits().company_us
+    strong = ShardBench(Counting)
+    strong.deliver(("a", 1, 5))
+    strong.shard.run(NOW)
+    assert strong.shard.submits_at() == 0
+
+
 def test_a_weak_production_that_takes_too_long_is_checkpointed_and_its_cause_acked() -> None:
     bench = ShardBench(Counting, Dial(EXACT, WEAK))
     bench.deliver(("a", 1, 5))
     bench.run()
     [send] = bench.sends()
-    assert bench.shard.next_straggler() == NOW + STRAGGLER
+    assert bench.shard.submits_at() == NOW + STRAGGLER
     bench.clock.now = NOW + STRAGGLER - 1
     bench.run()
     assert not bench.waiting

@@ -41,11 +41,11 @@ class Writer:
 class Bench:
     """One sink shard. ``asked`` are publications that wait for their thread."""
 
-    def __init__(self, aside: bool) -> None:
+    def __init__(self, aside: bool, at_once: bool = False) -> None:
         self.writer, self.store, self.number = Writer(), SimStore({}), 0
         self.asked: list[Publication] = []
         shard = SinkShard("sink.out-0", 1, self.store, self.asked.append if aside else None)
-        self.operator = SinkOperator(self.writer, shard, lambda stream, values: values, 0, 10)
+        self.operator = SinkOperator(self.writer, shard, lambda stream, values: values, 0, 10, at_once)
 
     def turn(self, *values: int, now: int = 0) -> None:
         """A turn with these records, if the operator wants any, and its commit."""
@@ -62,6 +62,24 @@ class Bench:
 
     def receipts(self) -> int:
         return len(list(self.store.scan(RECEIPT)))
+
+
+def test_a_sink_that_shows_at_once_waits_for_no_commit_and_keeps_no_receipt() -> None:
+    bench = Bench(aside=True, at_once=True)
+    bench.turn(1, 2)
+    assert bench.writer.published == [b"0:1,2"]
+    assert (bench.asked, bench.receipts(), bench.operator.hold(0).at) == ([], 0, MAX_TIME)
+
+
+def test_what_cannot_be_shown_at_once_is_committed_and_shown_later_and_so_is_what_comes_after_it() -> None:
+    bench = Bench(aside=False, at_once=True)
+    bench.writer.fail = UnavailableError("a full disk")
+    bench.turn(1)
+    bench.writer.fail = None
+    bench.turn(2)
+    assert (bench.writer.published, bench.receipts()) == ([], 2)
+    bench.durable(2)
+    assert bench.writer.published == [b"0:1", b"1:2"]
 
 
 def test_the_loop_publishes_once_a_commit_is_durable() -> None:

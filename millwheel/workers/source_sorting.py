@@ -1,0 +1,162 @@
+"""Sorts what a source read: records for the consumers, late ones, and dead letters."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+import numpy as np
+
+from millwheel.core.codec import encode_value
+from millwheel.core.column_batch import AnyBatch
+from millwheel.core.records import Batch, DeadLetter
+from millwheel.core.spec import DEAD_LETTERS
+from millwheel.core.times import MIN_TIME, duration_text
+from millwheel.sources.base import Chunk as Read
+from millwheel.workers.carried import carried
+from millwheel.workers.source_parts import SourceParts
+from millwheel.workers.timestamps import Stamps, column_of
+from millwheel.workers.turn import beginning, plain_letter
+
+_LETTERS_OF_A_RECORD = 1024
+
+
+class Sorting:
+    """Sorts one read into records for the consumers, late ones, and dead letters."""
+
+    def __init__(self, parts: SourceParts, max_timestamp: int, judged: set[int], now: int) -> None:
+        self._parts = parts
+        self._spec = parts.stream
+        self._judged = judged
+        self._now = now
+        self._letters: list[tuple[int, DeadLetter]] = []
+        self._stated = False
+        self._size = 0
+        self.newly_judged: list[int] = []
+        self.max_timestamp = max_timestamp
+
+    def sort(self, partition: str, read: Read) -> tuple[list[tuple[str, AnyBatch]], dict[str, int]]:
+        """(batches for the consumers, counters), deterministic but for judgements by the clock."""
+        counters = {"records_in": len(read) + len(read.rejects)}
+        self._stated = read.watermark is not None
+        for reject in read.rejects:
+            self._letter(reject.position, partition, reject.reason, reject.raw)
+        stamps, problems = self._parts.timestamps.as_array(read.values)
+        self._size, uncarried = carried(read.values, self._parts.limits.record)
+        problems.update(uncarried)
+        for place, reason in problems.items():
+            raw = read.values[place]
+            self._letter(read.positions[place], partition, reason, beginning(raw) if place in uncarried else raw)
+        bad = set(problems) | self._too_far(partition, read, stamps, problems)
+        first = self.max_timestamp
+        late = self._late(stamps, bad)
+        if late and self._parts.fanout.drops_late(self._spec.name):
+            counters["late"] = len(late)
+        batch = self._batch(partition, read, stamps, bad)
+        out, keyless = self._parts.fanout.split(batch, batch.values, _moved(late, bad))
+        for missing in keyless:
+            place = missing.place
+            self._letter(batch.seqs[place], partition, missing.reason, batch.values[place], missing.node)
+        if self._letters:
+            counters["dead_letters"] = len(self._letters)
+            out += self._dead_letters(self._floors(first, read.positions, stamps, bad))
+        if read.watermark is not None and read.watermark > MIN_TIME:
+            self.max_timestamp = max(self.max_timestamp, read.watermark + self._spec.max_delay_us)
+        return out, counters
+
+    def _too_far(self, partition: str, read: Read, stamps: Stamps, problems: dict[int, str]) -> set[int]:
+        if self._spec.max_future_us is None or not len(stamps):
+            return set()
+        limit = self._now + self._spec.max_future_us
+        if stamps.max() <= limit and not self._judged:
+            return set()
+        far = {
+            place
+            for place, stamp in enumerate(stamps.tolist())
+            if place not in problems and (stamp > limit or read.positions[place] in self._judged)
+        }
+        for place in sorted(far):
+            position = read.positions[place]
+            if position not in self._judged:
+                self.newly_judged.append(position)
+            allowed = duration_text(self._spec.max_future_us)
+            reason = f"timestamp {stamps[place]} µs lies more than {allowed} in the future (watermark.max_future)"
+            self._letter(position, partition, reason, read.values[place])
+        return far
+
+    def _late(self, stamps: Stamps, bad: set[int]) -> set[int]:
+        good = np.delete(np.arange(len(stamps)), list(bad)) if bad else None
+        times = stamps if good is None else stamps[good]
+        if not len(times):
+            return set()
+        delay, first = self._spec.max_delay_us, self.max_timestamp
+        if not self._stated:
+            self.max_timestamp = max(first, int(times.max()))
+        if int(times.min()) >= self.max_timestamp - delay:
+            return set()
+        before = np.full(len(times), first, np.int64)
+        if not self._stated:
+            np.maximum(np.maximum.accumulate(times[:-1]), first, out=before[1:])
+        late = np.flatnonzero(times + delay < before)
+        return set((late if good is None else good[late]).tolist())
+
+    def _batch(self, partition: str, read: Read, stamps: Stamps, dropped: set[int]) -> Batch:
+        values, seqs, times = read.values, read.positions, stamps.tolist()
+        if dropped:
+            kept = [place for place in range(len(values)) if place not in dropped]
+            values, seqs, times = [values[i] for i in kept], [seqs[i] for i in kept], [times[i] for i in kept]
+        ids = column_of(values, self._spec.id) if self._spec.id else None
+        keys = [partition if given is None else given for given in ids] if ids else [partition] * len(values)
+        return Batch(self._spec.name, seqs, times, keys, values, ids, self._now, self._size)
+
+    def _letter(self, position: int, partition: str, reason: str, raw: Any, node: str = "") -> None:
+        letter = DeadLetter(
+            self._parts.pipeline,
+            node or self._parts.node,
+            self._spec.name,
+            reason,
+            value=raw,
+            position=f"{partition}@{position}",
+        )
+        self._letters.append((position, letter))
+
+    def _floors(self, first: int, positions: list[int], stamps: Stamps, bad: set[int]) -> list[int]:
+        """A timestamp for each letter: the watermark of the partition there, which another read that begins elsewhere
+        finds, too. (Where the source states its watermarks, the one at the beginning of the read.)"""
+        self._letters.sort(key=lambda pair: pair[0])
+        highest = first
+        floors: list[int] = []
+        place = 0
+        for position, _ in self._letters:
+            while not self._stated and place < len(positions) and positions[place] < position:
+                if place not in bad:
+                    highest = max(highest, int(stamps[place]))
+                place += 1
+            floors.append(max(highest - self._spec.max_delay_us, 0) if highest > MIN_TIME else 0)
+        return floors
+
+    def _dead_letters(self, timestamps: list[int]) -> list[tuple[str, AnyBatch]]:
+        seqs = _letter_numbers([position for position, _ in self._letters])
+        values = [plain_letter(letter) for _, letter in self._letters]
+        keys = [self._parts.node] * len(values)
+        size = len(encode_value(values))
+        batch = Batch(DEAD_LETTERS, seqs, timestamps, keys, values, None, self._now, size)
+        return self._parts.fanout.split(batch, values)[0]
+
+
+def _moved(late: set[int], bad: set[int]) -> set[int]:
+    """The places of late records once the bad ones are taken out."""
+    if not late or not bad:
+        return late
+    dropped = sorted(bad)
+    return {place - bisect_left(dropped, place) for place in late}
+
+
+def _letter_numbers(positions: list[int]) -> list[int]:
+    """Numbers of letters, from their positions in order. A record has a letter for each consumer that finds no key
+    in it, and a mark between two of them must tell them apart."""
+    numbers: list[int] = []
+    for position in positions:
+        number = position * _LETTERS_OF_A_RECORD
+        numbers.append(max(number, numbers[-1] + 1) if numbers else number)
+    return numbers

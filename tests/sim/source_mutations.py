@@ -1,0 +1,44 @@
+"""Deliberate mistakes of sources: positions, and dead letters about what was read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millwheel.workers.source import SourceOperator
+from millwheel.workers.source_sorting import Sorting
+from tests.sim.mistakes import Context, mistake, replaced
+
+
+@mistake(within=20)
+def position_committed_when_read() -> Context:
+    """A source commits how far it has read before the consumers have applied it."""
+    right = SourceOperator._read
+
+    def wrong(self: SourceOperator, part: Any, turn: Any) -> None:
+        right(self, part, turn)
+        if part.outstanding:
+            part.committed = part.outstanding[-1].after
+            self._write_position(part, turn)
+
+    return replaced(SourceOperator, "_read", wrong)
+
+
+@mistake(within=5, workload="letters")
+def letters_numbered_with_the_records() -> Context:
+    """The letters of a read are on the channel of its records, whose marks cut them off."""
+    right = SourceOperator._chunk
+    return replaced(
+        SourceOperator, "_chunk", lambda self, part, channel, batches: right(self, part, part.channel, batches)
+    )
+
+
+@mistake(within=3, workload="letters", first=5039)
+def letters_stamped_with_the_read() -> Context:
+    """Letters have the watermark before their read, which begins elsewhere after a crash."""
+    right = Sorting._floors
+
+    def wrong(self: Sorting, first: int, positions: Any, stamps: Any, bad: Any) -> Any:
+        self._stated = True
+        return right(self, first, positions, stamps, bad)
+
+    return replaced(Sorting, "_floors", wrong)

@@ -1,0 +1,103 @@
+"""Dead letters that are consumed, together with the stream whose records they are about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from millwheel.api import Computation, ValueState
+from millwheel.core.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    InputSpec,
+    PipelineSpec,
+    SinkSpec,
+    SourceSpec,
+    StreamSpec,
+)
+from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
+
+
+class Telling(Computation):
+    """Says of each record and of each letter that it came."""
+
+    seen = ValueState(int, default=0)
+
+    def process_record(self, ctx: Any, record: Any) -> None:
+        self.seen.set(self.seen.get() + 1)
+        if record.stream == DEAD_LETTERS:
+            letter = record.value
+            ctx.produce("told", {"place": letter["position"], "about": letter["computation"]})
+        else:
+            ctx.produce("told", {"place": f"p{record.value['p']}@{record.value['n']}", "about": ""})
+
+
+class Passing(Computation):
+    """A second consumer with a key of its own, so a record can have a letter from each."""
+
+    def process_record(self, ctx: Any, record: Any) -> None:
+        ctx.produce("passed", record.value)
+
+
+class Letters(Workload):
+    """Sources → a computation for the records and their letters, another for the records alone → sinks."""
+
+    def __init__(self, seed: int, size: float = 1.0) -> None:
+        super().__init__(seed, size)
+        self.code = {"sim:Telling": Telling, "sim:Passing": Passing}
+        self.share = self.rng.choice([0.02, 0.3, 0.9])
+        self.rows = {"events": {f"p{i}": self._partition(i) for i in range(self.rng.randint(1, 3))}}
+
+    def _partition(self, number: int) -> list[Any]:
+        rows: list[Any] = []
+        for n in range(1, self.count(1, 80) + 1):
+            row = {"n": n, "p": number, "ts": START_US + n * SECOND, "a": self.rng.randrange(4), "b": n % 3}
+            if self.rng.random() < self.share:
+                spoilt = self.rng.choice(["all", "ts", "a", "b", "ab"])
+                row = {} if spoilt == "all" else {name: row[name] for name in row if name not in (spoilt, *spoilt)}
+            rows.append(row or None)
+        return rows
+
+    def spec(self) -> PipelineSpec:
+        source = SourceSpec("memory", {"stream": "events"})
+        stream = StreamSpec("events", source, timestamp="ts", max_delay_us=SECOND)
+        telling = ComputationSpec(
+            "telling",
+            (InputSpec("events", by("a")), InputSpec(DEAD_LETTERS, by("computation"))),
+            ("told",),
+            callback="sim:Telling",
+            productions=self.productions,
+        )
+        passing = ComputationSpec(
+            "passing",
+            (InputSpec("events", by("b")),),
+            ("passed",),
+            callback="sim:Passing",
+            productions=self.productions,
+        )
+        sinks = tuple(SinkSpec(name, "memory") for name in ("told", "passed", DEAD_LETTERS))
+        return PipelineSpec("sim", (stream,), (telling, passing), sinks, "/nowhere")
+
+    def check(self) -> None:
+        told: Counter[tuple[str, str]] = Counter()
+        letters: Counter[tuple[str, str]] = Counter()
+        passed: Counter[tuple[int, int]] = Counter()
+        for partition, rows in self.rows["events"].items():
+            for n, row in enumerate(rows, 1):
+                place = f"{partition}@{n}"
+                if row is None or "ts" not in row:
+                    letters[place, "source.events"] += 1
+                    continue
+                if "a" in row:
+                    told[place, ""] += 1
+                else:
+                    letters[place, "telling"] += 1
+                if "b" in row:
+                    passed[row["p"], row["n"]] += 1
+                else:
+                    letters[place, "passing"] += 1
+        got = Counter((row["place"], row["about"]) for row in self.sinks.rows("told"))
+        equal("told", got, told + letters)
+        equal("passed", Counter((row["p"], row["n"]) for row in self.sinks.rows("passed")), passed)
+        rows = self.sinks.rows(DEAD_LETTERS)
+        equal("dead_letters", Counter((row["position"], row["computation"]) for row in rows), letters)
