@@ -4,7 +4,8 @@
     down:  master → workers → injector → ZooKeeper
 
 The master goes first, so that it does not hand on what leaving workers drop. Children die with the thread that
-starts them, so one thread starts them all, and it lives longest.
+starts them, so one thread starts them all, and it lives longest. Whoever asks the injector (over gRPC) is started
+after the launcher: Spark's JVM is forked, and a process that forks while it uses gRPC can stand still for ever.
 """
 
 from __future__ import annotations
@@ -71,10 +72,11 @@ class Running:
                 zookeeper = self._start_zookeeper(stack)
                 self._claim(zookeeper)
                 self._note(zookeeper, before_s)
-                watcher = self._start_watcher(zookeeper, stack, signals.requested.set)
                 self._start_services(zookeeper, stack)
-                launcher = self._start_workers(zookeeper, stack)
+                launcher = self._start_launcher(zookeeper, stack)
                 signals.catch()
+                watcher = self._start_watcher(zookeeper, stack, signals.requested.set)
+                self._start_workers(launcher)
                 began_s = time.monotonic()
                 check = partial(self._check, watcher, launcher)
                 view = watch.until_drained(launcher, watcher, signals.requested, check)
@@ -124,14 +126,6 @@ class Running:
         where = (zookeeper, os.getpid(), round(seconds, 3), self._settings.security)
         self._root.write_run(RunInfo(identity.pipeline, identity.instance, *where))
 
-    def _start_watcher(self, zookeeper: str, stack: ExitStack, stop: Callable[[], None]) -> StatusWatcher:
-        security = load_security(self._settings.security, "client")
-        mine = StopAsked(self._root.identity.instance, os.getpid())
-        watcher = StatusWatcher(lambda: self._connect(zookeeper), security, on_stop(mine, stop))
-        stack.callback(watcher.stop)
-        watcher.start()
-        return watcher
-
     def _start_services(self, zookeeper: str, stack: ExitStack) -> None:
         template = ServiceTemplate(
             self._root.address, zookeeper, self._spec.name, self._settings.listen, self._settings.security
@@ -144,11 +138,21 @@ class Running:
         self._supervisor.keep("master", partial(self._services.start, "master", master))
         self._supervisor.keep("injector", partial(self._services.start, "injector", injector))
 
-    def _start_workers(self, zookeeper: str, stack: ExitStack) -> Launcher:
+    def _start_launcher(self, zookeeper: str, stack: ExitStack) -> Launcher:
         launcher = self._launcher(zookeeper)
         stack.callback(launcher.stop, _WORKER_GRACE_S)
         stack.callback(self._services.stop_one, "master", _SERVICE_GRACE_S)
+        return launcher
 
+    def _start_watcher(self, zookeeper: str, stack: ExitStack, stop: Callable[[], None]) -> StatusWatcher:
+        security = load_security(self._settings.security, "client")
+        mine = StopAsked(self._root.identity.instance, os.getpid())
+        watcher = StatusWatcher(lambda: self._connect(zookeeper), security, on_stop(mine, stop))
+        stack.callback(watcher.stop)
+        watcher.start()
+        return watcher
+
+    def _start_workers(self, launcher: Launcher) -> None:
         def begin(slot: int) -> None:
             self._supervisor.keep(f"worker {slot}", partial(launcher.start, slot))
 
@@ -158,7 +162,6 @@ class Running:
         most = len(slots) if self._settings.own_spark else None
         forget(self._root.path)
         self._scaling = Scaling(self._root.path, slots, spares, begin, self._supervisor, say, most)
-        return launcher
 
     def _launcher(self, zookeeper: str) -> Launcher:
         settings, root = self._settings, self._root

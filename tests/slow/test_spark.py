@@ -15,6 +15,7 @@ import pytest
 
 from millwheel.launch.base import WorkerExit
 from millwheel.launch.spark import SparkLauncher, SparkSettings
+from tests.slow.runs import EXAMPLES, ads_events
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 
 pytestmark = pytest.mark.slow
@@ -124,3 +125,42 @@ def test_a_killed_driver_leaves_no_process_behind(tmp_path: Path) -> None:
     driver.wait()
     driver.stdout.close()
     eventually(lambda: not [process for process in family if alive(process.pid)], 60)
+
+
+NATIVE_THREADS = """
+import glob, sys, time
+from pyspark import java_gateway
+
+def record(*_given):
+    seen, until = set(), time.monotonic() + 8  # the injector leads by then, and would have been asked
+    while time.monotonic() < until:
+        seen |= set(map(name, glob.glob("/proc/self/task/*/comm")))
+        time.sleep(0.01)
+    print("threads", sorted(seen), flush=True)
+    raise RuntimeError("seen enough")
+
+def name(path):
+    try:
+        return open(path).read().strip()
+    except OSError:
+        return ""  # it has just ended
+
+java_gateway.launch_gateway = record
+from millwheel.cli import main
+sys.argv = ["millwheel", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="native threads have names in /proc")
+def test_the_jvm_is_forked_before_the_driver_uses_grpc(tmp_path: Path) -> None:
+    """Forking while another thread is in gRPC can stop a process for ever, so nobody asks the injector before."""
+    pipeline = [str(EXAMPLES / "ads" / "pipeline.yaml"), "--set", f"input={ads_events(tmp_path, 100)}"]
+    place = ["--set", f"output={tmp_path / 'out'}", "--root", str(tmp_path / "root"), "--launcher", "spark"]
+    command = [sys.executable, "-c", NATIVE_THREADS, "run", *pipeline, *place]
+    driver = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=120)
+    assert driver.returncode == 1, driver.stderr
+    assert "seen enough" in driver.stderr
+    (threads,) = [line for line in driver.stdout.splitlines() if line.startswith("threads")]
+    assert "python" in threads
+    assert "grpc" not in threads and "event_engine" not in threads, threads
