@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
-from millwheel.adapters.grpc_security import NAME, Security, TokenCheck, check_listen
+from millwheel.adapters.grpc_security import NAME, Security, TokenCheck, TokenShown, check_listen
 from millwheel.errors import SetupError
 
 MAX_MESSAGE_BYTES = 64 * 2**20
@@ -71,4 +71,5 @@ def new_channel(address: str, security: Security | None = None) -> grpc.Channel:
     if security is None:
         return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
     options = (*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", NAME))
-    return grpc.secure_channel(address, security.channel_credentials(), options=options)
+    channel = grpc.secure_channel(address, security.channel_credentials(), options=options)
+    return grpc.intercept_channel(channel, TokenShown(security.token))

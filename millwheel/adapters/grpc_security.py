@@ -46,9 +46,8 @@ class Security:
         return grpc.ssl_server_credentials([(self.key, self.certificate)], self.ca, require_client_auth=True)
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
-        """For a channel that shows our certificate, and the token with each call."""
-        tls = grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
-        return grpc.composite_channel_credentials(tls, grpc.access_token_call_credentials(self.token))
+        """For a channel that shows our certificate; its calls show the token by :class:`TokenShown`."""
+        return grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
 
 
 def load_security(folder: str, role: str = "process") -> Security | None:
@@ -90,6 +89,43 @@ def is_loopback(host: str) -> bool:
 
 
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+
+_AnyCall = (
+    grpc.UnaryUnaryClientInterceptor,
+    grpc.UnaryStreamClientInterceptor,
+    grpc.StreamUnaryClientInterceptor,
+    grpc.StreamStreamClientInterceptor,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Details(grpc.ClientCallDetails):  # type: ignore[misc,unused-ignore]
+    method: str
+    timeout: float | None
+    metadata: tuple[tuple[str, str | bytes], ...]
+    credentials: grpc.CallCredentials | None
+    wait_for_ready: bool | None
+    compression: grpc.Compression | None
+
+
+class TokenShown(*_AnyCall):  # type: ignore[misc,unused-ignore]
+    """Shows the token with each call of a channel.
+
+    Not by call credentials: gRPC's core fetches those by calling Python under a lock of its own, for each call on a
+    new thread, and a thread that closes a channel holds Python's lock and wants that one: both then wait for ever.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._header = (_HEADER, f"Bearer {token}")
+
+    def _shown(self, continuation: Callable[..., Any], given: grpc.ClientCallDetails, request: Any) -> Any:
+        metadata = (*(given.metadata or ()), self._header)
+        optional = (getattr(given, name, None) for name in ("credentials", "wait_for_ready", "compression"))
+        return continuation(_Details(given.method, given.timeout, metadata, *optional), request)
+
+    intercept_unary_unary = intercept_unary_stream = _shown
+    intercept_stream_unary = intercept_stream_stream = _shown
 
 
 class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc,unused-ignore]

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from millwheel.adapters.grpc_common import new_channel, new_server
-from millwheel.adapters.grpc_security import Security, TokenCheck, check_listen, is_loopback, load_security
+from millwheel.adapters.grpc_security import Security, TokenCheck, TokenShown, check_listen, is_loopback, load_security
 from millwheel.adapters.injection_client import InjectionClient
 from millwheel.adapters.injector_client import fetch_status
 from millwheel.core.table import RangeTable
@@ -108,10 +108,9 @@ class TestEveryService:
     def test_is_closed_to_who_has_no_certificate(self, request: pytest.FixtureRequest, name: str, ours: Path) -> None:
         service, call = CALLS[name]
         options = (("grpc.ssl_target_name_override", "millwheel"),)
-        credentials = grpc.composite_channel_credentials(
-            grpc.ssl_channel_credentials(loaded(ours).ca), grpc.access_token_call_credentials(loaded(ours).token)
-        )
-        channel = grpc.secure_channel(address_of(request, service), credentials, options=options)
+        nameless = grpc.ssl_channel_credentials(loaded(ours).ca)
+        channel = grpc.secure_channel(address_of(request, service), nameless, options=options)
+        channel = grpc.intercept_channel(channel, TokenShown(loaded(ours).token))
         assert code_of(channel, call) is grpc.StatusCode.UNAVAILABLE
 
     def test_is_closed_to_certificates_of_another_ca(
