@@ -112,8 +112,8 @@ class _Details(grpc.ClientCallDetails):  # type: ignore[misc,unused-ignore]
 class TokenShown(*_AnyCall):  # type: ignore[misc,unused-ignore]
     """Shows the token with each call of a channel.
 
-    Not by call credentials: gRPC's core fetches those by calling Python under a lock of its own, for each call on a
-    new thread, and a thread that closes a channel holds Python's lock and wants that one: both then wait for ever.
+    Not by call credentials: for those, gRPC's core calls Python from threads of its own, also while a channel is being
+    closed by a thread that holds Python's lock and waits for them; then the process stands still (grpc/grpc#42247).
     """
 
     def __init__(self, token: str) -> None:

@@ -244,3 +244,21 @@ def test_short_tokens_and_files_that_are_no_pem_are_refused(tmp_path: Path) -> N
 def test_secrets_do_not_show(ours: Path) -> None:
     assert loaded(ours).token not in repr(loaded(ours))
     assert "PRIVATE" not in repr(loaded(ours))
+
+
+def test_to_show_the_token_no_thread_is_started(injector: str, ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever has gRPC call Python back for the token can stop the process while a channel is closed."""
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def record(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    with new_channel(injector, loaded(ours)) as channel:
+        stub = InjectorStub(channel)
+        stub.Status(injector_pb2.StatusRequest(), timeout=WAIT_S)  # the server starts its own threads with the first
+        monkeypatch.setattr(threading.Thread, "start", record)
+        for _ in range(3):
+            stub.Status(injector_pb2.StatusRequest(), timeout=WAIT_S)
+    assert started == []
