@@ -18,6 +18,8 @@ import psutil
 REPO = Path(__file__).parents[2]
 EXAMPLES = REPO / "examples"
 
+_GRACE_S = 60.0
+
 
 @dataclass
 class Run:
@@ -49,7 +51,7 @@ class Run:
         command += ["--root", self.place or str(self.root), "--workers", str(self.workers), *self.more]
         command += ["--summary", str(self.folder / "summary.json")]
         self._log = (self.folder / "said.txt").open("w+b")
-        environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200"}
+        environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200", "PYTHONFAULTHANDLER": "1"}
         streams = {"stdout": self._log, "stderr": subprocess.STDOUT}
         place = self.folder if self.place else None  # such a root keeps a folder below the current one
         self.process = subprocess.Popen(command, env=environment, cwd=place, **streams)  # type: ignore[call-overload]
@@ -61,20 +63,26 @@ class Run:
         try:
             self.code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGINT)
-            self.code = self.process.wait(60)
-            raise
-        finally:
-            self._log.seek(0)
-            self.said = self._log.read().decode(errors="replace")
-            self._log.close()
+            self._end()
+        self._log.seek(0)
+        self.said = self._log.read().decode(errors="replace")
+        self._log.close()
+        assert self.code is not None, f"it still ran after {timeout_s:.0f} s, and said:\n{self.said}"
         return self
 
     def end(self) -> None:
         """Whatever a test did: nothing of the run is left."""
         if self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait(30)
+            self._end()
+
+    def _end(self) -> None:
+        """Politely, or with the stacks of all its threads in what it said."""
+        self.process.terminate()
+        try:
+            self.process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait()
 
     def processes(self, what: str) -> list[psutil.Process]:
         """The run's live processes whose command line contains ``what``."""
