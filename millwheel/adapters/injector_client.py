@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 
 import grpc
 
@@ -25,13 +26,31 @@ _SEND_EVERY_S = 0.005
 _BACK_OFF_S = (0.02, 1.0)
 
 
+class StatusLine:
+    """Asks the injector at ``address``, again and again over one channel: with TLS, a new one for each question takes
+    both sides several milliseconds."""
+
+    def __init__(self, address: str, security: Security | None = None) -> None:
+        self.address = address
+        self._channel = new_channel(address, security)
+        self._stub = InjectorStub(self._channel)
+
+    def ask(self, timeout_s: float = CALL_TIMEOUT_S) -> pb.StatusReply:
+        """Where the watermarks stand. Raises UnavailableError when it does not answer."""
+        try:
+            return self._stub.Status(pb.StatusRequest(), timeout=timeout_s)
+        except grpc.RpcError as ex:
+            raise UnavailableError(f"the injector at {self.address} did not answer: {_words(ex)}") from ex
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._channel.close()
+
+
 def fetch_status(address: str, timeout_s: float = CALL_TIMEOUT_S, security: Security | None = None) -> pb.StatusReply:
-    """Where the watermarks stand, asked of the leading injector. Raises UnavailableError when it does not answer."""
-    try:
-        with new_channel(address, security) as channel:
-            return InjectorStub(channel).Status(pb.StatusRequest(), timeout=timeout_s)
-    except grpc.RpcError as ex:
-        raise UnavailableError(f"the injector at {address} did not answer: {_words(ex)}") from ex
+    """Where the watermarks stand, asked once. Raises UnavailableError when the injector does not answer."""
+    with closing(StatusLine(address, security)) as line:
+        return line.ask(timeout_s)
 
 
 def _words(error: grpc.RpcError) -> str:

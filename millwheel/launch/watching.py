@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 import msgspec
 
 from millwheel.adapters.grpc_security import Security
-from millwheel.adapters.injector_client import fetch_status
+from millwheel.adapters.injector_client import StatusLine
 from millwheel.core.table import RangeTable
 from millwheel.errors import MillwheelError
 from millwheel.launch.stopping import STOP
@@ -42,6 +41,7 @@ class StatusWatcher:
         self._stop_asked = stop_asked
         self._connect = coordination
         self._address = ""
+        self._line: StatusLine | None = None
         self._lost = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True, name="status")
@@ -103,6 +103,7 @@ class StatusWatcher:
                 seats = _tell(session, SEATS_ROLE, self._seats, seats)
                 self._ask()
         finally:
+            self._hang_up()
             session.close()
 
     def _leader_changed(self, members: Mapping[str, bytes]) -> None:
@@ -115,10 +116,22 @@ class StatusWatcher:
         self._tables[table.computation] = table
 
     def _ask(self) -> None:
-        if not self._address:
+        address = self._address
+        if self._line is not None and self._line.address != address:
+            self._hang_up()
+        if not address:
             return
-        with suppress(MillwheelError):  # it is being replaced; the next answer comes from its successor
-            self.latest = cluster_view(fetch_status(self._address, security=self._security))
+        if self._line is None:
+            self._line = StatusLine(address, self._security)
+        try:
+            self.latest = cluster_view(self._line.ask())
+        except MillwheelError:
+            self._hang_up()  # it is being replaced; the next answer comes from its successor
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
 
 
 def _tell(session: Coordination, role: str, wanted: frozenset[str], told: frozenset[str]) -> frozenset[str]:

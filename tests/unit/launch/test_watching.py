@@ -34,6 +34,26 @@ def test_members_say_where_they_are_reached_and_more() -> None:
     assert addresses({"w0": b'{"address": "h:1", "slot": 3}'}) == {"w0": "h:1"}
 
 
+class Line:
+    """Stands for a :class:`StatusLine`."""
+
+    def __init__(self, injectors: Injectors, address: str) -> None:
+        self._injectors = injectors
+        self.address = address
+        self.asked = 0
+        self.closed = False
+
+    def ask(self) -> injector_pb2.StatusReply:
+        assert not self.closed
+        self.asked += 1
+        if self.address not in self._injectors.replies:
+            raise UnavailableError(self.address)
+        return self._injectors.replies[self.address]
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class Injectors:
     """What each address answers; those that are not there do not answer."""
 
@@ -42,12 +62,12 @@ class Injectors:
         self.zookeeper = FakeZooKeeper(immediate=True)
         self.sessions: list[FakeCoordination] = []
         monkeypatch.setattr(watching, "_INTERVAL_S", 0.001)
-        monkeypatch.setattr(watching, "fetch_status", self.fetch)
+        self.lines: list[Line] = []
+        monkeypatch.setattr(watching, "StatusLine", self.line)
 
-    def fetch(self, address: str, security: object = None) -> injector_pb2.StatusReply:
-        if address not in self.replies:
-            raise UnavailableError(address)
-        return self.replies[address]
+    def line(self, address: str, _security: object) -> Line:
+        self.lines.append(Line(self, address))
+        return self.lines[-1]
 
     def lead(self, name: str) -> FakeCoordination:
         session = self.zookeeper.connect()
@@ -81,3 +101,24 @@ def test_the_watcher_follows_the_leader_and_comes_back_after_a_lost_session(monk
         eventually(lambda: sees("b"))
     finally:
         watcher.stop()
+
+
+def test_one_line_serves_until_the_injector_answers_no_more_or_another_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    injectors = Injectors(monkeypatch)
+    watcher = StatusWatcher(injectors.connect)
+    watcher.start()
+    try:
+        first = injectors.lead("a")
+        eventually(lambda: injectors.lines and injectors.lines[-1].asked > 5)
+        assert len(injectors.lines) == 1
+        answer = injectors.replies.pop("a")
+        eventually(lambda: len(injectors.lines) > 2)
+        injectors.replies["a"] = answer
+        eventually(lambda: injectors.lines[-1].asked > 5)
+        injectors.zookeeper.expire(first)
+        injectors.lead("b")
+        eventually(lambda: injectors.lines[-1].address == "b" and injectors.lines[-1].asked > 5)
+        assert all(line.closed for line in injectors.lines[:-1])
+    finally:
+        watcher.stop()
+    assert all(line.closed for line in injectors.lines)
