@@ -133,28 +133,6 @@ class LatestWriter:
         pass
 
 
-class AtOnceWriter:
-    """The rows are their own receipt, as with standard output."""
-
-    def __init__(self, world: MemorySinks, stream: str, shard: str) -> None:
-        self._world = world
-        self._stream = stream
-        self._shard = shard
-
-    def prepare(self, cut: Cut) -> bytes:
-        return msgspec.json.encode([f"{self._shard}/{cut.attempt}", [record.value for record in cut.records]])
-
-    def publish(self, receipt: bytes) -> None:
-        name, rows = msgspec.json.decode(receipt)
-        self._world.visible[self._stream][name] = rows
-
-    def sweep(self, receipts: list[bytes]) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
 class MemoryWriter:
     def __init__(self, world: MemorySinks, stream: str, shard: str) -> None:
         self._world = world
@@ -183,3 +161,14 @@ class MemoryWriter:
 
     def close(self) -> None:
         pass
+
+
+class AtOnceWriter(MemoryWriter):
+    """The rows are their own receipt, as with standard output."""
+
+    def prepare(self, cut: Cut) -> bytes:
+        return msgspec.json.encode([f"{self._shard}/{cut.attempt}", [record.value for record in cut.records]])
+
+    def publish(self, receipt: bytes) -> None:
+        name, rows = msgspec.json.decode(receipt)
+        self._world.visible[self._stream][name] = rows
