@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from uuid import uuid4
 
 from millwheel.adapters.files import explaining
@@ -44,6 +44,12 @@ class HangNotes:
         folder = self._folder(node)
         with explaining(f"remove the note {name} in {folder}"):
             self._space.delete(f"{folder}/{name}")
+
+    def clear(self, nodes: Iterable[str]) -> None:
+        """Remove what is written down about these computations: nothing is left to be processed that it could meet."""
+        for node in nodes:
+            for name in self.read(node):
+                self.remove(node, name)
 
     def _folder(self, node: str) -> str:
         return f"{self._space.root}/hangs/{node}"

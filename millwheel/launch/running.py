@@ -19,11 +19,13 @@ from functools import partial
 from rich.console import Console
 
 from millwheel.adapters.grpc_security import load_security
+from millwheel.adapters.hang_notes import HangNotes
+from millwheel.adapters.spaces import open_space
 from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.core.graph import build_graph
 from millwheel.core.spec import PipelineSpec
-from millwheel.errors import SetupError
+from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.base import Launcher, WorkerTemplate
 from millwheel.launch.processes import ProcessLauncher
 from millwheel.launch.progress import ProgressLine
@@ -83,6 +85,8 @@ class Running:
                 seconds = before_s + time.monotonic() - began_s
                 self._note(zookeeper, seconds)
                 self._line.show(f"{self._spec.name}: stopping", time.monotonic())
+            if view is not None:
+                self._forget_hangs()
             watch.pass_on_output()
         self._root.clear_scratch()
         return summarize(self._graph, view, seconds, self._restarts()) if view is not None else None
@@ -199,6 +203,13 @@ class Running:
             self._scaling.step(time.monotonic(), watcher, launcher)
         if self._embedded is not None:
             self._embedded.check()
+
+    def _forget_hangs(self) -> None:
+        """All is processed and no worker is left: no note about a callback that did not return can meet anything."""
+        try:
+            HangNotes(open_space(self._root.address)).clear(self._graph.nodes)
+        except (UnavailableError, SetupError) as error:
+            self._line.say(f"Notes about callbacks that did not return are left, and do nothing: {error}")
 
     def _restarts(self) -> dict[str, int]:
         found = self._supervisor.restarts()

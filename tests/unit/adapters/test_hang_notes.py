@@ -23,6 +23,15 @@ def test_what_one_writes_others_read_until_it_is_removed(tmp_path: Path) -> None
     assert mine.read("work") == {}
 
 
+def test_when_all_is_processed_nothing_is_left_of_it(tmp_path: Path) -> None:
+    notes = HangNotes(open_space(str(tmp_path)))
+    for node in ("work", "work", "more"):
+        notes.write(node, b"one")
+    notes.clear(["given", "work"])
+    assert notes.read("work") == {}
+    assert len(notes.read("more")) == 1
+
+
 def test_a_root_that_fails_is_told_as_unavailable(tmp_path: Path) -> None:
     (tmp_path / "hangs").write_text("a file where a folder should be")
     notes = HangNotes(open_space(str(tmp_path)))
