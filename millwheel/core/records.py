@@ -106,6 +106,12 @@ class Batch:
         """The records as parallel lists, which they are."""
         return self
 
+    def under(self, keys: list[Key], numbers: npt.NDArray[np.int64] | None = None) -> Batch:
+        """The same records under other keys."""
+        return Batch(
+            *(self.stream, self.seqs, self.timestamps, keys, self.values, self.ids, self.born_us, self.size, numbers)
+        )
+
     def tail(self, start: int) -> Batch:
         """The records from ``start`` on."""
         ids = None if self.ids is None else self.ids[start:]

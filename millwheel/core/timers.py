@@ -132,6 +132,8 @@ class TimerQueue:
 
     def take_changes(self) -> dict[_Id, int | None]:
         """What changed since the last call, as the present time of each touched timer (None: gone)."""
+        if not self._undo:
+            return {}
         changed = {place: self._at.get(place) for place, _ in self._undo}
         self._undo.clear()
         return changed

@@ -63,9 +63,10 @@ class Productions:
         for columns in turn.outputs.columns:
             self._take_columns(columns, turn, born, parts)
         streams = turn.outputs.streams
-        streams.setdefault(DEAD_LETTERS, Produced())
-        for stream in sorted(streams, key=lambda name: name == DEAD_LETTERS):
+        for stream in [stream for stream in streams if stream != DEAD_LETTERS]:
             self._take(stream, streams[stream], turn, born, parts)
+        if letters := streams.get(DEAD_LETTERS):  # those of the lines above are among them
+            self._take(DEAD_LETTERS, letters, turn, born, parts)
         return self._chunk(parts) if parts.stored else None
 
     def _chunk(self, parts: _Parts) -> Chunk:

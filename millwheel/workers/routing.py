@@ -163,12 +163,14 @@ def _keyed(consumer: Consumer, batch: Batch, decoded: Sequence[Any], most: int) 
     if consumer.extract is None:
         return batch, []
     keys = plain_column(decoded, consumer.field) if consumer.field else None
-    if keys and type(keys[0]) is int and (ints := ints_of(keys)) and (numbers := numbers_of(ints)) is not None:
-        return replace(batch, keys=ints, numbers=numbers), []
+    if keys and len(keys) > _FEW_ROWS and type(keys[0]) is int:
+        ints = ints_of(keys)
+        if ints and (numbers := numbers_of(ints)) is not None:
+            return batch.under(ints, numbers), []
     if keys and _are_plain(keys, most):
-        return replace(batch, keys=keys), []
+        return batch.under(keys), []
     keys, missing = _keys_one_by_one(consumer, decoded, most)
-    return replace(batch, keys=keys), missing
+    return batch.under(keys), missing
 
 
 def _are_plain(keys: list[Key], most: int) -> bool:

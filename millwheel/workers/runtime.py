@@ -177,26 +177,28 @@ class WorkerRuntime:
 
     def _complete(self, group: list[Prepared], now: int) -> None:
         self._reporting.changed = True
-        for prepared in group:
-            name = prepared.shard.identity.shard
-            for arrival in prepared.shard.durable(prepared, now):
-                self._ack(arrival, name)
+        self._ack([(p.shard.identity.shard, arrival) for p in group for arrival in p.shard.durable(p, now)])
+        for name in {prepared.shard.identity.shard: None for prepared in group}:
             served = self._served.get(name)
             if served is not None:
                 served.stirred = True
                 if served.has_ended(now):
                     self._reporting.at_once()  # everybody behind it may end
 
-    def _ack(self, arrival: Arrival, target: str) -> None:
-        if isinstance(arrival.route, LocalRoute):
-            sender = self._served.get(arrival.route.sender)
-            if sender is not None:
+    def _ack(self, applied: Iterable[tuple[str, Arrival]]) -> None:
+        """Answer what these shards have applied, in order: for each lane it is enough to name the last."""
+        last: dict[tuple[Any, str, str, int], int] = {}
+        for target, arrival in applied:
+            if isinstance(arrival.route, InjectRoute):
+                arrival.route()
+            else:
+                last[arrival.route, arrival.channel, target, arrival.epoch] = arrival.index
+        for (route, channel, target, epoch), index in last.items():
+            if not isinstance(route, LocalRoute):
+                self._ports.transport.ack(route, channel, target, epoch, index)
+            elif (sender := self._served.get(route.sender)) is not None:
                 sender.stirred = True
-                sender.shard.outbox.ack(arrival.channel, target, arrival.epoch, arrival.index)
-        elif isinstance(arrival.route, InjectRoute):
-            arrival.route()
-        else:
-            self._ports.transport.ack(arrival.route, arrival.channel, target, arrival.epoch, arrival.index)
+                sender.shard.outbox.ack(channel, target, epoch, index)
 
     # --- sending -----------------------------------------------------------------------------------------
 

@@ -16,8 +16,9 @@ from millwheel.workers.ports import ShardWork
 from millwheel.workers.shard import Shard
 
 _SAMPLE = 256
-_OF_A_TURN = 4
-"""So many keys are sampled of a turn, at random as good as, and so many of the last turns are told to the master."""
+_OF_A_TURN, _ONE_OF = 4, 8
+"""So many keys are sampled of a turn, at random as good as, and no more than one of eight. The last ones are told to
+the master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,10 @@ class Served:
         """Records were processed: count them, and remember where a few of their keys lie."""
         records = sum(len(arrival.batch) for arrival in arrivals)
         self.records += records
-        if not records:
-            return
-        every = max(1, records // _OF_A_TURN)
+        every = max(_ONE_OF, records // _OF_A_TURN)
         place = self.records % every
+        if place >= records:
+            return
         for arrival in arrivals:
             keys = arrival.batch.keys
             while place < len(keys):

@@ -46,14 +46,15 @@ OperatorFactory = Callable[["Shard"], Operator]
 
 @dataclass(slots=True)
 class _Progress:
-    """Numbers of commits: made, and known to be durable. ``unsubmitted`` are not with the journal yet. ``floor`` is the
-    durable one."""
+    """Numbers of commits: made, and known to be durable. ``unsubmitted`` are not with the journal yet; somebody waits
+    for so many ``urgent`` ones of them. ``floor`` is the durable one."""
 
     made: int = 0
     durable: int = 0
     floor: int = MIN_TIME
     unsubmitted: deque[Prepared] = field(default_factory=deque)
     in_flight: deque[Prepared] = field(default_factory=deque)
+    urgent: int = 0
 
 
 class Shard:
@@ -115,18 +116,19 @@ class Shard:
             return False
         if self._congested():
             return self._inbox.waits_for(self._circles)
-        if self.outbox.unsettled:
+        if self._takes_arrivals(now, patient) or self.outbox.unsettled:
             return True
         if self._timers[Domain.EVENT].earliest() < self.input_watermark or self.operator.wakes_at(now) <= now:
             return True
         if self._processing_due(now) or self.operator.due_at() < self.input_watermark:
             return True
-        if self._floor_matters() and self._lowest(now, self._work(now)).at > self.meta.floor:
-            return True
-        waiting = len(self._inbox)
-        if patient and not self.identity.weak and self._inbox.records < _WORTH_A_TURN:
+        return self._floor_matters() and self._lowest(now, self._work(now)).at > self.meta.floor
+
+    def _takes_arrivals(self, now: int, patient: bool) -> bool:
+        records = self._inbox.records
+        if not len(self._inbox) or (patient and not self.identity.weak and records < _WORTH_A_TURN):
             return False
-        return bool(waiting) and self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark) > 0
+        return self.operator.appetite(max(1, records), now, self.input_watermark) > 0
 
     def wakes_at(self, now: int) -> int:
         """The wall clock at which it must be looked at again, if nothing else happens."""
@@ -182,6 +184,8 @@ class Shard:
 
     def _due(self, now: int) -> list[Due]:
         due: list[Due] = []
+        if not any(self._timers.values()):
+            return due
         clocks = {Domain.EVENT: self.input_watermark, Domain.PROCESSING: now}
         if self.input_watermark == MAX_TIME:
             clocks[Domain.PROCESSING] = MAX_TIME
@@ -254,6 +258,7 @@ class Shard:
     def _enlist(self, prepared: Prepared) -> Prepared:
         self._progress.in_flight.append(prepared)
         self._progress.unsubmitted.append(prepared)
+        self._progress.urgent += not prepared.write_by
         return prepared
 
     def submittable(self, now: int) -> Iterator[tuple[Prepared, bytes]]:
@@ -266,19 +271,19 @@ class Shard:
                     return
                 self._checkpoint_straggler(prepared)
             waiting.popleft()
+            self._progress.urgent -= not prepared.write_by
             yield prepared, b"" if prepared.commit is None else encode_commit(prepared.commit)
 
     def submits_at(self) -> int:
         """When the next commit must be written (wall clock): at once if somebody waits for it, a weak one at the latest
         when a consumer has not answered for too long."""
-        at = MAX_TIME
-        for prepared in self._progress.unsubmitted:
-            if prepared.weak and prepared.chunk is not None and not prepared.chunk.finished:
-                return min(at, prepared.since + self._limits.straggler_us)
-            at = min(at, prepared.write_by)
-            if not at:
-                break
-        return at
+        waiting = self._progress.unsubmitted
+        if not waiting:
+            return MAX_TIME
+        first = waiting[0]
+        if first.weak and first.chunk is not None and not first.chunk.finished:
+            return first.since + self._limits.straggler_us
+        return 0 if self._progress.urgent else first.write_by
 
     def _checkpoint_straggler(self, prepared: Prepared) -> None:
         chunk, commit = prepared.chunk, prepared.commit

@@ -15,7 +15,7 @@ from millwheel.core.times import MIN_TIME, duration_text
 from millwheel.sources.base import Chunk as Read
 from millwheel.workers.carried import carried
 from millwheel.workers.source_parts import SourceParts
-from millwheel.workers.timestamps import Stamps, column_of
+from millwheel.workers.timestamps import Stamps, column_of, extent
 from millwheel.workers.turn import beginning, plain_letter
 
 _LETTERS_OF_A_RECORD = 1024
@@ -68,7 +68,7 @@ class Sorting:
         if self._spec.max_future_us is None or not len(stamps):
             return set()
         limit = self._now + self._spec.max_future_us
-        if stamps.max() <= limit and not self._judged:
+        if extent(stamps)[1] <= limit and not self._judged:
             return set()
         far = {
             place
@@ -90,9 +90,10 @@ class Sorting:
         if not len(times):
             return set()
         delay, first = self._spec.max_delay_us, self.max_timestamp
+        lowest, highest = extent(times)
         if not self._stated:
-            self.max_timestamp = max(first, int(times.max()))
-        if int(times.min()) >= self.max_timestamp - delay:
+            self.max_timestamp = max(first, highest)
+        if lowest >= self.max_timestamp - delay:
             return set()
         before = np.full(len(times), first, np.int64)
         if not self._stated:

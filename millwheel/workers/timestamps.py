@@ -15,6 +15,8 @@ from millwheel.core.spec import StreamSpec
 from millwheel.errors import RecordError
 
 LIMIT_US = 2**62
+_FEW = 64
+"""Up to so many numbers a list is quicker than an array."""
 
 
 Stamps = npt.NDArray[np.int64]
@@ -61,6 +63,14 @@ def ints_of(values: Sequence[Any]) -> list[int] | None:
         return None
 
 
+def extent(numbers: Stamps) -> tuple[int, int]:
+    """The lowest and the highest of some numbers, of which there must be one."""
+    if len(numbers) > _FEW:
+        return int(numbers.min()), int(numbers.max())
+    few = numbers.tolist()
+    return min(few), max(few)
+
+
 class Timestamps:
     """Reads the timestamps of a stream's records. ``function`` is the loaded ``module:function``, if that is
     how the stream is declared."""
@@ -82,7 +92,7 @@ class Timestamps:
         raw = column_of(values, self._field)
         ints = ints_of(raw)
         numbers = None if ints is None else numbers_of(ints)
-        if numbers is not None and (not raw or self._in_years(int(numbers.min()), int(numbers.max()))):
+        if numbers is not None and (not raw or self._in_years(*extent(numbers))):
             return numbers * self._unit, {}
         return self._one_by_one(raw)
 

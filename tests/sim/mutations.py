@@ -70,6 +70,17 @@ def ack_before_commit() -> Context:
 
 
 @mistake(within=10)
+def lanes_of_a_shard_answered_as_one() -> Context:
+    """Of all that a shard applied in a group of commits, only the last delivery is acked, whatever lane it came by."""
+    right = WorkerRuntime._ack
+
+    def wrong(self: WorkerRuntime, applied: Any) -> None:
+        right(self, {target: (target, arrival) for target, arrival in applied}.values())
+
+    return replaced(WorkerRuntime, "_ack", wrong)
+
+
+@mistake(within=10)
 def productions_sent_before_commit() -> Context:
     """Productions leave when they are made."""
     return replaced(WorkerRuntime, "_may_have_early", lambda self, target: True)

@@ -10,7 +10,7 @@ from millwheel.core.layout import CHANNEL, META, PENDING, SEEN, decode_meta
 from millwheel.core.ranges import tile
 from millwheel.core.spec import Delivery, Productions
 from millwheel.core.table import ShardEntry
-from millwheel.core.times import MIN_TIME
+from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.errors import InvariantError
 from millwheel.workers.bundles import ShardLimits
 from millwheel.workers.inbox import Verdict
@@ -151,6 +151,8 @@ def test_a_commit_that_nobody_waits_for_waits_for_company() -> None:
     strong.deliver(("a", 1, 5))
     strong.shard.run(NOW)
     assert strong.shard.submits_at() == 0
+    list(strong.shard.submittable(NOW))
+    assert strong.shard.submits_at() == MAX_TIME
 
 
 def test_a_weak_production_that_takes_too_long_is_checkpointed_and_its_cause_acked() -> None:
