@@ -84,6 +84,19 @@ def callback_bundle() -> Callable[[], object]:
     return work
 
 
+def small_turns() -> Callable[[], object]:
+    """The same records, four in each turn, as they come when there are few: what a turn costs."""
+    bench = ShardBench(Moments)
+
+    def work() -> None:
+        for first in range(0, RECORDS, 4):
+            bench.deliver(*ROWS[first : first + 4], first=first + 1)
+            bench.run()
+            bench.settle()
+
+    return work
+
+
 def watermark_round() -> Callable[[], object]:
     """Every range of a node reports, and the watermark rises."""
     node = NodeState()
@@ -141,7 +154,7 @@ def columns_to_windows() -> Callable[[], object]:
 
 MICROS = tuple(
     Micro(made.__name__, made, plain_loop)
-    for made in (callback_bundle, watermark_round, rows_cross, lines_to_columns, columns_to_windows)
+    for made in (callback_bundle, small_turns, watermark_round, rows_cross, lines_to_columns, columns_to_windows)
 )
 
 
