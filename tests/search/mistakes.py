@@ -1,0 +1,51 @@
+"""Deliberate mistakes that the search must catch: each puts a former defect back for as long as its context lasts.
+
+    @mistake(within=40, features="ttl callback")
+    def state_never_expires() -> Context:
+        \"\"\"A state with a ttl is kept for ever.\"\"\"
+        return replaced(_Typed, "expired", lambda self, cell: False)
+
+One of the first ``within`` cases whose pipelines have all the ``features`` must then differ in one of the ``variants``
+(all, when none is named), or from the reference. The mistakes of each area lie in a module of ``mutations/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from tests.sim.mistakes import replaced
+
+__all__ = ["MUTATIONS", "Context", "Mutation", "mistake", "replaced"]
+
+Context = AbstractContextManager[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One mistake, and where to look for what it breaks."""
+
+    name: str
+    make: Callable[[], Context]
+    within: int
+    features: frozenset[str]
+    variants: frozenset[str]
+    first: int
+
+
+MUTATIONS: dict[str, Mutation] = {}
+
+
+def mistake(
+    within: int, features: str = "", variants: str = "", first: int = 1
+) -> Callable[[Callable[[], Context]], Callable[[], Context]]:
+    """Enlist a mutation. ``features`` and ``variants`` are words, see ``generate.py`` and ``variants.py``."""
+
+    def enlist(make: Callable[[], Context]) -> Callable[[], Context]:
+        name = make.__name__
+        words, ways = frozenset(features.split()), frozenset(variants.split())
+        MUTATIONS[name] = Mutation(name, make, within, words, ways, first)
+        return make
+
+    return enlist

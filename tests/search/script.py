@@ -1,0 +1,130 @@
+"""What a case of the search is: a pipeline as YAML text, a script of what arrives when, and what came of it.
+
+A script says what happens outside, one action after the other; before each action everything has come to rest. So a case
+leaves nothing to chance but what docs/guarantees.md leaves free (see ``compare.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from millwheel.core.records import Domain
+from millwheel.core.spec import PipelineSpec
+from millwheel.spec.document import parse
+from millwheel.spec.pipelines import check_document
+from millwheel.spec.problems import Problems
+from millwheel.spec.python_files import Document
+
+FOLDER = Path(__file__).parent
+"""Where the pipelines' code is looked for: ``callbacks:Name`` is in ``callbacks.py`` beside this file."""
+
+PARTITION = "pushed"
+"""The partition of a push that names none, as in PipelineHarness."""
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Records of one partition of a stream that arrive together: one read of the source."""
+
+    stream: str
+    values: tuple[Any, ...]
+    partition: str = PARTITION
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """No record before ``t`` follows in a stream (None: in all), or in one partition of it. Only in cases whose
+    watermark is ``stated``; in the others ``max_delay`` and ``idle_after`` make it."""
+
+    t: int
+    stream: str | None = None
+    partition: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The wall clock goes on to ``t`` (µs)."""
+
+    t: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The input of a stream (None: of all) has ended."""
+
+    stream: str | None = None
+
+
+Action = Push | Watermark | Clock | Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pipeline and its input.
+
+    ``stated``: the watermark is what the script says (``Watermark``), and ``max_delay``, ``idle_after`` have no say.
+    Else sources judge by their own options, as in production: the watermark of a partition follows its newest
+    timestamp. ``now`` is what the wall clock shows at first; without it (only if stated) it shows 0, and no
+    record lies too far in the future. ``features`` are the words for what is drawn, such as ``session`` or ``ttl``.
+    """
+
+    seed: int
+    yaml: str
+    script: tuple[Action, ...]
+    stated: bool = True
+    now: int | None = None
+    features: frozenset[str] = frozenset()
+
+    def spec(self) -> PipelineSpec:
+        """The pipeline as the real loader reads it. PipelineError when it is refused."""
+        return load(self.yaml)
+
+    def with_script(self, script: tuple[Action, ...]) -> Case:
+        """The same pipeline with other input."""
+        return replace(self, script=script)
+
+
+def load(yaml: str) -> PipelineSpec:
+    """A pipeline from its text; its code lies beside this file."""
+    problems = Problems(str(FOLDER / "pipeline.yaml"))
+    top = parse(yaml, problems)
+    if top is None:
+        raise problems.error()
+    spec, _ = check_document(Document(top, problems), {}, {})
+    return spec
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A record of a stream as it became visible. ``value`` is plain data."""
+
+    key: Any
+    timestamp: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter: where it came from (computation or source), the reason, and the record it is about."""
+
+    where: str
+    reason: str
+    about: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a case. ``streams`` holds the rows of each stream that is produced or has a sink, those of one key
+    in their order; ``standing`` the rows that stand in each ``upsert`` sink. ``counters`` are by computation: ``late``,
+    ``duplicates``, ``dead_letters`` and the counters that callbacks count. ``state`` is what callback computations
+    remember, by computation and key; ``timers`` what is set and has not fired, as (domain, tag, time)."""
+
+    streams: Mapping[str, tuple[Row, ...]]
+    letters: tuple[Letter, ...] = ()
+    standing: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    state: Mapping[str, Mapping[Any, Mapping[str, Any]]] = field(default_factory=dict)
+    timers: Mapping[str, Mapping[Any, tuple[tuple[Domain, str, int], ...]]] = field(default_factory=dict)
