@@ -1,1 +1,1 @@
-"""A search over pipelines: whole pipelines and their input are drawn from a seed, and run in every way they may be run."""
+"""A search over pipelines: whole pipelines and their input are drawn from a seed, and run in every way there is."""

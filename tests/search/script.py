@@ -1,7 +1,7 @@
 """What a case of the search is: a pipeline as YAML text, a script of what arrives when, and what came of it.
 
-A script says what happens outside, one action after the other; before each action everything has come to rest. So a case
-leaves nothing to chance but what docs/guarantees.md leaves free (see ``compare.py``).
+A script says what happens outside, one action after the other; before each action everything has come to rest. So a
+case leaves nothing to chance but what docs/guarantees.md leaves free (see ``compare.py``).
 """
 
 from __future__ import annotations
