@@ -64,6 +64,7 @@ class Delivery(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     INDEX_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
+    SENDER_TOKEN_FIELD_NUMBER: _builtins.int
     channel: _builtins.str
     """who numbers the records: the sender's shard, or source shard and partition"""
     node: _builtins.str
@@ -73,11 +74,13 @@ class Delivery(_message.Message):
     target_token: _builtins.int
     """the token the sender believes in"""
     epoch: _builtins.int
-    """rises at every restart of the channel"""
+    """rises at every restart of the channel by this sender"""
     index: _builtins.int
     """counts the deliveries of an epoch from 0"""
     batch: _builtins.bytes
     """millwheel.core.codec"""
+    sender_token: _builtins.int
+    """the token of the sender's shard: epochs are compared by (sender_token, epoch)"""
     def __init__(
         self,
         *,
@@ -88,10 +91,11 @@ class Delivery(_message.Message):
         epoch: _builtins.int = ...,
         index: _builtins.int = ...,
         batch: _builtins.bytes = ...,
+        sender_token: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "channel", b"channel", "epoch", b"epoch", "index", b"index", "node", b"node", "target", b"target", "target_token", b"target_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "channel", b"channel", "epoch", b"epoch", "index", b"index", "node", b"node", "sender_token", b"sender_token", "target", b"target", "target_token", b"target_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -105,11 +109,13 @@ class Ack(_message.Message):
     TARGET_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     INDEX_FIELD_NUMBER: _builtins.int
+    SENDER_TOKEN_FIELD_NUMBER: _builtins.int
     channel: _builtins.str
     target: _builtins.str
     epoch: _builtins.int
     index: _builtins.int
     """every delivery up to and including this one is applied and durable"""
+    sender_token: _builtins.int
     def __init__(
         self,
         *,
@@ -117,10 +123,11 @@ class Ack(_message.Message):
         target: _builtins.str = ...,
         epoch: _builtins.int = ...,
         index: _builtins.int = ...,
+        sender_token: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "epoch", b"epoch", "index", b"index", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "epoch", b"epoch", "index", b"index", "sender_token", b"sender_token", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -147,11 +154,13 @@ class Refusal(_message.Message):
     TARGET_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    SENDER_TOKEN_FIELD_NUMBER: _builtins.int
     channel: _builtins.str
     target: _builtins.str
     epoch: _builtins.int
     reason: Global___Refusal.Reason.ValueType
     """RESTART: send again from the first unacked; MOVED: look at the table first"""
+    sender_token: _builtins.int
     def __init__(
         self,
         *,
@@ -159,10 +168,11 @@ class Refusal(_message.Message):
         target: _builtins.str = ...,
         epoch: _builtins.int = ...,
         reason: Global___Refusal.Reason.ValueType = ...,
+        sender_token: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "epoch", b"epoch", "reason", b"reason", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["channel", b"channel", "epoch", b"epoch", "reason", b"reason", "sender_token", b"sender_token", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

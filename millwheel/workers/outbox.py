@@ -18,7 +18,19 @@ from millwheel.core.codec import deliveries
 from millwheel.core.column_batch import AnyBatch
 from millwheel.core.times import MAX_TIME
 
-EPOCHS_PER_TOKEN = 1 << 24
+_COUNT_BITS = 64
+"""An epoch is a pair as one number: the owner's token, and below it how many epochs this owner began before. At a
+billion restarts a second the count would last for centuries, so it never runs into the next token."""
+
+
+def joined_epoch(token: int, count: int) -> int:
+    """An epoch of an owner: above all of those of owners with lower tokens."""
+    return token << _COUNT_BITS | count
+
+
+def split_epoch(epoch: int) -> tuple[int, int]:
+    """The owner's token, and the count below it; each fits into 64 bits."""
+    return epoch >> _COUNT_BITS, epoch & ((1 << _COUNT_BITS) - 1)
 
 
 Route = Callable[[str, AnyBatch], list[tuple[str, AnyBatch]]]
@@ -84,7 +96,7 @@ class Outbox:
     """All lanes out of one shard. ``token`` makes the epochs of a new owner higher than all earlier ones."""
 
     def __init__(self, token: int, window: int) -> None:
-        self._epoch = token * EPOCHS_PER_TOKEN
+        self._epoch = joined_epoch(token, 0)
         self._window = window
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._channels: set[str] = set()

@@ -10,7 +10,7 @@ from millwheel.adapters.mailbox import Mailbox
 from millwheel.core.codec import decode_batch, encode_batch
 from millwheel.pb import worker_pb2 as pb
 from millwheel.workers import events as ev
-from millwheel.workers.outbox import Send
+from millwheel.workers.outbox import Send, joined_epoch, split_epoch
 
 
 class ExchangeTransport:
@@ -31,12 +31,14 @@ class ExchangeTransport:
         return self._mailbox.take(most)
 
     def send(self, address: str, token: int, send: Send) -> None:
+        sender_token, epoch = split_epoch(send.epoch)
         delivery = pb.Delivery(
             channel=send.channel,
             node=send.node,
             target=send.target,
             target_token=token,
-            epoch=send.epoch,
+            sender_token=sender_token,
+            epoch=epoch,
             index=send.index,
             batch=encode_batch(send.batch),
         )
@@ -44,12 +46,18 @@ class ExchangeTransport:
 
     def ack(self, route: object, channel: str, target: str, epoch: int, index: int) -> None:
         assert isinstance(route, End)
-        self._exchange.answer(route).acks.add(channel=channel, target=target, epoch=epoch, index=index)
+        sender_token, count = split_epoch(epoch)
+        self._exchange.answer(route).acks.add(
+            channel=channel, target=target, sender_token=sender_token, epoch=count, index=index
+        )
 
     def refuse(self, route: object, channel: str, target: str, epoch: int, moved: bool) -> None:
         assert isinstance(route, End)
         reason = pb.Refusal.MOVED if moved else pb.Refusal.RESTART
-        self._exchange.answer(route).refusals.add(channel=channel, target=target, epoch=epoch, reason=reason)
+        sender_token, count = split_epoch(epoch)
+        self._exchange.answer(route).refusals.add(
+            channel=channel, target=target, sender_token=sender_token, epoch=count, reason=reason
+        )
 
     def flush(self) -> None:
         self._exchange.flush()
@@ -60,10 +68,12 @@ class ExchangeTransport:
 
     def _on_frame(self, frame: pb.Frame, end: End) -> None:
         for d in frame.deliveries:
-            batch = decode_batch(d.batch)
-            self._post(ev.DeliveryCame(d.channel, d.node, d.target, d.target_token, d.epoch, d.index, batch, end))
+            batch, epoch = decode_batch(d.batch), joined_epoch(d.sender_token, d.epoch)
+            self._post(ev.DeliveryCame(d.channel, d.node, d.target, d.target_token, epoch, d.index, batch, end))
         for ack in frame.acks:
-            self._post(ev.AckCame(ack.channel, ack.target, ack.epoch, ack.index))
+            epoch = joined_epoch(ack.sender_token, ack.epoch)
+            self._post(ev.AckCame(ack.channel, ack.target, epoch, ack.index))
         for refusal in frame.refusals:
             moved = refusal.reason == pb.Refusal.MOVED
-            self._post(ev.RefusalCame(refusal.channel, refusal.target, refusal.epoch, moved))
+            epoch = joined_epoch(refusal.sender_token, refusal.epoch)
+            self._post(ev.RefusalCame(refusal.channel, refusal.target, epoch, moved))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from millwheel.core.table import RangeTable, ShardEntry
 from millwheel.core.times import IDLE_TIME
 from millwheel.errors import InvariantError, MillwheelError
 from millwheel.ports import Manifest
-from millwheel.workers.outbox import Send
+from millwheel.workers.outbox import Send, split_epoch
 from millwheel.workers.shard import Shard
 from tests.sim.kernel import Failure
 from tests.sim.model import CommitModel
@@ -47,6 +47,28 @@ class AcksFollowCommits:
                 f"{self._model.mark(target, channel)}",
                 (channel, target, worker),
             )
+
+
+class EpochsAreTheirOwners:
+    """Every delivery is in an epoch of its sender's token, however often the sender restarted its lanes. So the epochs
+    of the next owner, whose token is higher, are newer."""
+
+    def observe(self, shard: Shard) -> None:
+        identity = shard.identity
+        outbox: Any = shard.outbox
+        right = outbox.sends
+
+        def sends(*given: Any) -> Iterator[Send]:
+            for send in right(*given):
+                if split_epoch(send.epoch)[0] != identity.token:
+                    raise Failure(
+                        f"epochs are their owner's: {identity.shard} sends under token {identity.token} to "
+                        f"{send.target}, in epoch {split_epoch(send.epoch)}",
+                        (identity.shard, send.target),
+                    )
+                yield send
+
+        outbox.sends = sends
 
 
 class NothingIsSentBeforeItIsDurable:
@@ -287,6 +309,7 @@ class Checkers:
         self.model = CommitModel()
         self.ledger = Ledger()
         self.acks = AcksFollowCommits(self.model)
+        self.epochs = EpochsAreTheirOwners()
         self.sends = NothingIsSentBeforeItIsDurable(self.model, graph)
         self.watermarks = WatermarksNeverPassPendingWork(self.model, graph)
         self.timers = TimersAreNeverEarly(self.watermarks, self.model, graph)
@@ -295,7 +318,8 @@ class Checkers:
         self.manifests = SnapshotsReferenceOnlyGoodFiles(storage.check_snapshot)
 
     def observe(self, shard: Shard) -> Shard:
-        """Look at every turn of a shard before its operator does."""
+        """Look at every turn of a shard before its operator does, and at what it sends."""
+        self.epochs.observe(shard)
         operator: Any = shard.operator
         right = operator.run
 

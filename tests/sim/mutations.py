@@ -35,6 +35,7 @@ from millwheel.workers.upsert import Table, UpsertOperator
 from tests.sim import (
     hang_mutations,
     range_mutations,
+    recovery_mutations,
     report_mutations,
     savepoint_mutations,
     source_mutations,
@@ -48,6 +49,7 @@ __all__ = [
     "Mutation",
     "hang_mutations",
     "range_mutations",
+    "recovery_mutations",
     "report_mutations",
     "savepoint_mutations",
     "source_mutations",

@@ -196,3 +196,11 @@ class Lock:
         self._held = False
         if self._waiting:
             self._waiting.popleft().put(None)
+
+
+class YieldingLock(Lock):
+    """A mutex whose release gives way: whoever relies on what it guarded may find that others went on meanwhile."""
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._process.sleep(self._process.sim.delay(0, 2_000))

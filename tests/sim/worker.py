@@ -26,7 +26,7 @@ from millwheel.workers.runtime import WorkerRuntime
 from tests.sim.hanging import WatchdogTask
 from tests.sim.kernel import SECOND, Failure
 from tests.sim.network import Connection
-from tests.sim.process import Lock, Mailbox, Process
+from tests.sim.process import Lock, Mailbox, Process, YieldingLock
 from tests.sim.standbys import StandbyTask, ToldStandbys
 from tests.sim.transport import Transport
 
@@ -79,7 +79,7 @@ class SimWorker(Process):
         hangs = self._watched(assembly)
         stores = world.storage.stores(self)
         standbys = ToldStandbys(self, Following(stores, snapshots, journals, scratch, lambda: Lock(self)))
-        reads = ReadOnce(journals, Lock(self))
+        reads = ReadOnce(journals, YieldingLock(self))
         recovering = Recovering(stores, snapshots, journals, scratch, hangs, standbys, reads)
         ports = WorkerPorts(
             clock=self.steady,

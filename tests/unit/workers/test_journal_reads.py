@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Iterator
 from threading import Lock
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -76,3 +80,28 @@ def test_damage_is_told_to_each_reader(journals: Counting, once: ReadOnce) -> No
     for _ in range(2):
         with pytest.raises(CorruptionError):
             list(once.read("w1", 3))
+
+
+def test_a_recovery_that_ends_at_any_moment_takes_nothing_from_another_one(journals: Counting) -> None:
+    lines, at = {0}, 0
+    while at <= max(lines):
+        once, at = ReadOnce(journals, Lock()), at + 1
+        list(once.read("w1", 3))
+        steps = itertools.count(1)
+
+        def trace(frame: FrameType, event: str, _: object, once: ReadOnce = once, steps: Iterator[int] = steps) -> Any:
+            if frame.f_code is not ReadOnce.read.__code__:
+                return None
+            if event == "line":
+                lines.add(step := next(steps))
+                if step == at:
+                    once.forget()
+            return trace
+
+        former = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            entries = list(once.read("w1", 3))
+        finally:
+            sys.settrace(former)
+        assert len(entries) == 3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from millwheel.core.records import Batch
 from millwheel.core.times import MAX_TIME
 from millwheel.workers.inbox import Arrival, Inbox, Verdict
-from millwheel.workers.outbox import EPOCHS_PER_TOKEN, Chunk, Outbox, Send
+from millwheel.workers.outbox import Chunk, Outbox, Send, joined_epoch, split_epoch
 
 TARGETS = ("t-0", "t-1")
 
@@ -53,8 +53,25 @@ def test_deliveries_of_a_lane_are_numbered_from_zero_under_the_tokens_epoch() ->
     released(outbox, chunk(1, 1, 2), chunk(2, 3))
     sends = list(outbox.sends())
     assert places(sends) == [(0, [1, 2]), (1, [3])]
-    assert {send.epoch for send in sends} == {3 * EPOCHS_PER_TOKEN}
+    assert {send.epoch for send in sends} == {joined_epoch(3, 0)}
     assert list(outbox.sends()) == []
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
+def test_every_epoch_of_an_owner_is_older_than_the_first_of_the_next(token: int, restarts: int) -> None:
+    assert joined_epoch(token, restarts) < joined_epoch(token + 1, 0)
+    assert split_epoch(joined_epoch(token, restarts)) == (token, restarts)
+
+
+def test_however_often_an_owner_restarted_its_lanes_its_successors_deliveries_are_taken() -> None:
+    inbox = Inbox({})
+    worn, fresh = Outbox(5, 100), Outbox(6, 100)
+    worn._epoch += 2**62  # a lane whose target has no owner, for billions of years
+    for outbox, number in ((worn, 1), (fresh, 2)):
+        released(outbox, chunk(number, number))
+        outbox.restart("c", "t-0")
+        (send,) = outbox.sends()
+        assert inbox.offer(send.channel, send.epoch, send.index, send.batch, None) is Verdict.TAKEN
 
 
 def test_nothing_is_sent_before_it_is_released() -> None:

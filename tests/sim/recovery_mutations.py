@@ -1,0 +1,31 @@
+"""Deliberate mistakes of recoveries that go on side by side, and of what a new owner's lanes begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from millwheel.workers import outbox
+from millwheel.workers.journal_reads import ReadOnce, _Whole
+from tests.sim.mistakes import Context, mistake, replaced
+
+
+@mistake(within=40)
+def journal_forgotten_while_it_is_answered() -> Context:
+    """A recovery finds the journal known, and looks for its entries once more after another recovery may have ended."""
+    right = ReadOnce.read
+
+    def wrong(self: ReadOnce, incarnation: str, upto: int, since: Any = None) -> Iterator[bytes]:
+        entries = right(self, incarnation, upto, since)
+        if upto < 0 or since is not None:
+            return entries
+        kept: _Whole | None = self._known
+        return iter(kept.entries if kept is not None else ())
+
+    return replaced(ReadOnce, "read", wrong)
+
+
+@mistake(within=10)
+def epochs_run_into_the_next_token() -> Context:
+    """The count of an owner's epochs has so few bits that restarts of its lanes carry into the token."""
+    return replaced(outbox, "_COUNT_BITS", 2)
