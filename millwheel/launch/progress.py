@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from millwheel.core.graph import Graph, NodeKind
-from millwheel.core.times import MAX_TIME, MIN_TIME, SECOND, duration_text
+from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
 from millwheel.launch.summary import ClusterView, total
 
 _PLAIN_INTERVAL_S = 5.0
@@ -51,16 +51,23 @@ def progress_text(
 
 
 def lag_text(graph: Graph, view: ClusterView) -> str:
-    """How far the watermark of each computation is behind the newest source, in event time."""
+    """How far the watermark of each computation is behind the newest of its own inputs, in event time."""
     sources = [view.nodes[n.name].watermark_us for n in graph.nodes.values() if _known(n.name, n.kind, view)]
     if not sources or max(sources) == MIN_TIME:
         return "no watermark yet"
-    front = max(sources)
-    if front == MAX_TIME:
+    if min(sources) == MAX_TIME:
         waiting = [name for name in graph.nodes if name in view.nodes and view.nodes[name].watermark_us != MAX_TIME]
         return f"input read, finishing {', '.join(waiting)}" if waiting else "drained"
     names = [n.name for n in graph.nodes.values() if n.kind is NodeKind.COMPUTATION and n.name in view.nodes]
-    return "lag " + ", ".join(f"{name} {_lag(front, view.nodes[name].watermark_us)}" for name in names)
+    return "lag " + ", ".join(
+        f"{name} {_lag(_front(graph, view, name), view.nodes[name].watermark_us)}" for name in names
+    )
+
+
+def _front(graph: Graph, view: ClusterView, name: str) -> int:
+    """The newest input of a node. One that has ended, or is idle, says no time, unless all of them are."""
+    given = [view.nodes[feeder].watermark_us for feeder in graph.feeders[name] if feeder in view.nodes]
+    return max((at for at in given if at < IDLE_TIME), default=min(given, default=MIN_TIME))
 
 
 def _known(name: str, kind: NodeKind, view: ClusterView) -> bool:
@@ -68,6 +75,10 @@ def _known(name: str, kind: NodeKind, view: ClusterView) -> bool:
 
 
 def _lag(front_us: int, watermark_us: int) -> str:
+    if front_us == MAX_TIME:
+        return "done" if watermark_us == MAX_TIME else "finishing"
+    if front_us == IDLE_TIME:
+        return "idle"
     if watermark_us == MIN_TIME:
         return "?"
     behind_us = max(0, front_us - watermark_us)

@@ -5,9 +5,11 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from millwheel.core.times import MAX_TIME, MIN_TIME, SECOND
+from millwheel.core.graph import Graph, build_graph
+from millwheel.core.spec import ComputationSpec, InputSpec, KeyKind, KeySpec, PipelineSpec, SourceSpec, StreamSpec
+from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 from millwheel.launch.progress import ProgressLine, RateMeter, lag_text, progress_text
-from millwheel.launch.summary import ClusterView
+from millwheel.launch.summary import ClusterView, NodeView
 from tests.unit.launch.test_summary import graph, view
 
 
@@ -29,10 +31,53 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     assert rate == 10.0
 
 
-def test_lag_is_how_far_a_computation_is_behind_the_source() -> None:
+def test_lag_is_how_far_a_computation_is_behind_its_input() -> None:
     text = lag_text(graph(), at(source_hits=100, traffic=98.5, visits=10))
     assert text == "lag traffic 1s, visits 1m30s"
     assert lag_text(graph(), at(source_hits=100, traffic=99.8, visits=100)) == "lag traffic 0.2s, visits 0.0s"
+
+
+def two_chains() -> Graph:
+    """old → first → second, and new → third; both sources feed a join."""
+    keyed = KeySpec(KeyKind.FIELD, ("key",))
+    chains = {"first": ("old",), "second": ("first",), "third": ("new",), "join": ("old", "new")}
+    return build_graph(
+        PipelineSpec(
+            name="p",
+            streams=tuple(StreamSpec(name, SourceSpec("files", {})) for name in ("old", "new")),
+            computations=tuple(
+                ComputationSpec(name, tuple(InputSpec(stream, keyed) for stream in inputs), (name,))
+                for name, inputs in chains.items()
+            ),
+            sinks=(),
+            folder="/p",
+        )
+    )
+
+
+def of_two_chains(**watermarks: int) -> ClusterView:
+    names = {"old": "source.old", "new": "source.new"}
+    nodes = [NodeView(names.get(name, name), at, True, "", {}) for name, at in watermarks.items()]
+    return ClusterView({node.name: node for node in nodes})
+
+
+def test_lag_is_against_the_inputs_of_each_computation_whatever_other_sources_say() -> None:
+    years = 10**15
+    stand = of_two_chains(
+        old=100 * SECOND, new=years, first=90 * SECOND, second=90 * SECOND, third=years, join=100 * SECOND
+    )
+    shown = lag_text(two_chains(), stand)
+    assert shown.startswith("lag first 10s, second 0.0s, third 0.0s, join ")
+    assert "0.0s" not in shown.partition("join ")[2]
+
+
+def test_an_input_that_has_ended_or_is_idle_says_no_time() -> None:
+    stand = of_two_chains(
+        old=MAX_TIME, new=100 * SECOND, first=MAX_TIME, second=50, third=98 * SECOND, join=97 * SECOND
+    )
+    assert lag_text(two_chains(), stand) == "lag first done, second finishing, third 2s, join 3s"
+    idle = of_two_chains(old=5 * SECOND, new=IDLE_TIME, first=5 * SECOND, third=5, join=4 * SECOND)
+    assert lag_text(two_chains(), idle) == "lag first 0.0s, third idle, join 1s"
 
 
 def test_what_is_not_known_yet_is_said() -> None:
