@@ -235,7 +235,8 @@ class SinkSpec:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path)."""
+    """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path); ``ship`` are the files
+    in it, or globs of them, that workers get beside the Python that is imported."""
 
     name: str
     streams: tuple[StreamSpec, ...]
@@ -244,6 +245,7 @@ class PipelineSpec:
     folder: str
     file: str = ""
     limits: Limits = DEFAULTS
+    ship: tuple[str, ...] = ()
 
     def stream(self, name: str) -> StreamSpec:
         """The stream's own spec, or a bare one for a stream that a computation produces."""

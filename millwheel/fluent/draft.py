@@ -64,6 +64,7 @@ class Draft:
     code: CodeShelf = field(default_factory=CodeShelf)
     problems: list[tuple[Place, str, str]] = field(default_factory=list)
     limits: Mapping[str, int | str] = field(default_factory=dict)
+    ship: Sequence[str] = ()
 
     # --- what calls leave --------------------------------------------------------------------------------
 
@@ -135,6 +136,8 @@ class Draft:
         parts: dict[str, Any] = {"pipeline": self.name}
         if self.limits:
             parts["limits"] = self.limits
+        if self.ship:
+            parts["ship"] = self.ship
         if self.streams:
             parts["streams"] = self.streams
         else:

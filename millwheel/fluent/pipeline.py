@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, overload
 
 from millwheel.core.spec import DEAD_LETTERS, PipelineSpec
@@ -30,11 +30,13 @@ class Pipeline:
     Saved as ``visits.py`` this is run by ``millwheel run visits.py``. Nothing is checked before it is loaded: then all
     that is wrong is told at once, with the lines of the calls. What can be said is what YAML can say; docs/pipeline.md
     describes it, docs/python-api.md how it is written here. ``limits`` are as in YAML, such as ``{"record": "1MB"}``;
-    docs/limits.md has them all.
+    docs/limits.md has them all. ``ship`` names the data files of the folder that workers need, or globs of them.
     """
 
-    def __init__(self, name: str, *, limits: Mapping[str, int | str] | None = None) -> None:
-        self._draft = Draft(name, here(), limits=dict(limits or {}))
+    def __init__(
+        self, name: str, *, limits: Mapping[str, int | str] | None = None, ship: Sequence[str] | None = None
+    ) -> None:
+        self._draft = Draft(name, here(), limits=dict(limits or {}), ship=ship or ())
         self._live = ""
 
     def __repr__(self) -> str:

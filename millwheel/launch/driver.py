@@ -125,7 +125,7 @@ class Driver:
         for sentence in changed_inputs(spec, root.path):
             self._say(f"Note: {sentence}; this run goes on with what the root began with.")
         keep_inputs(spec, root.path)
-        ship(self._settings.pipeline, self._settings.params, root.path, blueprint_bytes(spec))
+        ship(self._settings.pipeline, self._settings.params, root.path, spec, blueprint_bytes(spec))
         root.share()
         root.clear_scratch()
 

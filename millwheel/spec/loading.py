@@ -24,6 +24,7 @@ from millwheel.core.fields import field_reader, missing_field
 from millwheel.core.keys import Key
 from millwheel.core.spec import KeyKind, KeySpec
 from millwheel.errors import PipelineError, RecordError, invariant
+from millwheel.spec.imports import missing_file_hint
 
 OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """What ``module:name`` looks like; ``name`` may have dots (an attribute of a class)."""
@@ -110,8 +111,7 @@ def _file_failure(file: str, path: Path, ex: BaseException) -> str:
         last = frames[-1]
         place = f"{file if last.filename == str(path) else last.filename}:{last.lineno}"
     text = str(ex) if isinstance(ex, (PipelineError, ValueError)) else f"{type(ex).__name__}: {ex}"
-    hint = "; install it where the workers run, too" if isinstance(ex, ModuleNotFoundError) else ""
-    return f"{place}: {text}{hint}"
+    return f"{place}: {text}{_hint(ex)}"
 
 
 def _import(module_name: str, folder: str) -> ModuleType:
@@ -182,8 +182,17 @@ def _import_failure(module_name: str, folder: str, ex: BaseException) -> str:
         cause = f"SyntaxError: {ex.msg} in {Path(ex.filename or '?').name}, line {ex.lineno}"
     elif place := _place(ex, folder):
         cause = f"{cause} ({place})"
-    hint = "; install it where the workers run" if isinstance(ex, ModuleNotFoundError) else ""
-    return f"importing {module_name!r} failed with {cause}{hint}"
+    return f"importing {module_name!r} failed with {cause}{_hint(ex)}"
+
+
+def _hint(ex: BaseException) -> str:
+    """What to do about code that does not find what it needs."""
+    if isinstance(ex, ModuleNotFoundError):
+        return (
+            "; install it where the workers run, or, if it lies beside the pipeline and is not imported by a plain "
+            "`import`, declare its file (ship: [FILE])"
+        )
+    return missing_file_hint(ex)
 
 
 def _place(ex: BaseException, folder: str) -> str:

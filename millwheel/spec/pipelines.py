@@ -23,12 +23,13 @@ from millwheel.spec.parameters import Parameters
 from millwheel.spec.problems import Problems
 from millwheel.spec.python_files import Document, PipelineFile, load_document
 from millwheel.spec.reader import Reader
+from millwheel.spec.ship import check_ship, read_ship
 from millwheel.spec.sinks import read_sink
 from millwheel.spec.streams import read_stream
 from millwheel.spec.topology import check_cycles, check_streams, uncertain_names
 
 _log = logging.getLogger(__name__)
-FIELDS = ("pipeline", "streams", "computations", "sinks", "limits")
+FIELDS = ("pipeline", "streams", "computations", "sinks", "limits", "ship")
 _EXAMPLE = "pipeline: NAME, streams: …, computations: …, sinks: …"
 
 
@@ -129,6 +130,7 @@ def _read(reader: Reader, top: Node, folder: str, origin: str, check_code: bool)
         folder=folder,
         file=reader.problems.file,
         limits=read_limits(reader, fields.get("limits")),
+        ship=read_ship(reader, fields.get("ship")),
     )
     return _Parts(
         spec,
@@ -176,3 +178,4 @@ def _check(reader: Reader, top: Node, parts: _Parts, check_code: bool) -> None:
     for sink in spec.sinks:
         checks.sink(sink, parts.sinks[sink.stream])
     check_cycles(reader, spec, top, checks.has_timer)
+    check_ship(reader, spec, top)

@@ -31,6 +31,7 @@ from millwheel.errors import SetupError
 from millwheel.ports import Clock, StateStore
 from millwheel.sources.base import Partition, Source
 from millwheel.sources.frames import example_frame
+from millwheel.spec.imports import missing_file_hint
 from millwheel.spec.loading import load_extractor, load_object
 from millwheel.workers.branched import Branched
 from millwheel.workers.bundles import ShardLimits
@@ -252,6 +253,9 @@ class Assembly:
             instance = kind(**dict(spec.options))
         except TypeError as ex:
             raise SetupError(f"{spec.where}: {spec.callback}({dict(spec.options)}) cannot be constructed: {ex}") from ex
+        except FileNotFoundError as ex:
+            text = f"{ex}{missing_file_hint(ex)}"
+            raise SetupError(f"{spec.where}: {spec.callback} cannot be constructed: {text}") from ex
         if not isinstance(instance, Computation):
             raise SetupError(f"{spec.where}: {spec.callback} is no millwheel.Computation; derive the class from it")
         return instance

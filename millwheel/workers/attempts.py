@@ -12,6 +12,7 @@ from millwheel.core.keys import Key
 from millwheel.core.records import DeadLetter
 from millwheel.core.spec import ComputationSpec
 from millwheel.errors import CorruptionError, FencedError, InvariantError
+from millwheel.spec.imports import missing_file_hint
 from millwheel.workers.hangs import Avoided, Hang
 from millwheel.workers.keyed_state import KeyedState
 from millwheel.workers.turn import Turn
@@ -98,14 +99,14 @@ class Attempts:
         turn.dead_letter(letter, subject.timestamp, subject.cause)
 
     def _give_up(self, turn: Turn, subject: Subject, ex: Exception) -> None:
-        last = traceback.extract_tb(ex.__traceback__)[-1]
+        last, hint = traceback.extract_tb(ex.__traceback__)[-1], missing_file_hint(ex)
         attempts = self._spec.max_attempts
         self._state.key = subject.key
         letter = DeadLetter(
             pipeline=self._pipeline,
             computation=self._spec.name,
             stream=subject.stream,
-            reason=f"{self._code} failed {attempts} times on this {subject.what}: {type(ex).__name__}: {ex}",
+            reason=f"{self._code} failed {attempts} times on this {subject.what}: {type(ex).__name__}: {ex}{hint}",
             key=subject.key,
             value=subject.value,
             timestamp=subject.timestamp,

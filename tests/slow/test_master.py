@@ -25,6 +25,7 @@ from millwheel.launch.shipping import ship
 from millwheel.master.__main__ import demands
 from millwheel.pb import master_pb2 as pb
 from millwheel.pb.master_pb2_grpc import MasterStub
+from millwheel.spec import load_pipeline
 
 pytestmark = pytest.mark.slow
 
@@ -127,7 +128,7 @@ def cluster(tmp_path: Path, server: EmbeddedZooKeeper) -> Iterator[Cluster]:
     (user / "pipeline.yaml").write_text(PIPELINE)
     root = tmp_path / f"root-{os.getpid()}-{time.monotonic_ns()}"
     root.mkdir()
-    ship(user / "pipeline.yaml", {}, root)
+    ship(user / "pipeline.yaml", {}, root, load_pipeline(user / "pipeline.yaml"))
     made = Cluster(root, server.address)
     yield made
     made.close()

@@ -7,6 +7,7 @@ import pytest
 from millwheel.cli.inject import check_stream
 from millwheel.errors import SetupError
 from millwheel.launch.shipping import ship
+from millwheel.spec import load_pipeline
 
 PIPELINE = """
 pipeline: p
@@ -24,7 +25,8 @@ def test_only_injection_sources_take_records_from_outside(tmp_path: Path) -> Non
     (tmp_path / "home" / "p.yaml").write_text(PIPELINE)
     root = tmp_path / "root"
     root.mkdir()
-    ship(tmp_path / "home" / "p.yaml", {}, root)
+    file = tmp_path / "home" / "p.yaml"
+    ship(file, {}, root, load_pipeline(file))
     check_stream(str(root), "clicks")
     for stream in ("files", "nothing"):
         with pytest.raises(SetupError, match=f"no records for '{stream}' from outside: it takes clicks"):

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from millwheel.adapters.files import PosixFiles
 from millwheel.core.spec import DEAD_LETTERS
-from millwheel.errors import SetupError
+from millwheel.errors import PipelineError, SetupError
 from millwheel.launch import shipping
+from millwheel.launch.root import IDENTITY
 from millwheel.launch.shipped import load_shipped
-from millwheel.launch.shipping import ship
+from millwheel.sinks.marker import claim
+from millwheel.spec import load_pipeline, resolve_params
 from millwheel.spec.loading import load_object
 
 PIPELINE = """
@@ -40,6 +44,12 @@ class Count(Computation):
 """
 
 
+def ship(pipeline: str | Path, params: dict[str, str], root: Path) -> Path:
+    """As the driver does, in the folder /."""
+    spec = load_pipeline(pipeline, resolve_params(str(pipeline), params, os.environ, "/"))
+    return shipping.ship(pipeline, params, root, spec)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
@@ -49,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "helpers" / "__init__.py").write_text("")
     (folder / "helpers" / "numbers.py").write_text("ONE = 1\n")
     (folder / "words.txt").write_text("small")
-    (folder / "huge.csv").write_bytes(b"x" * (shipping.DATA_FILE_LIMIT_BYTES + 1))
+    (folder / "test_counting.py").write_text("import counting")
     (folder / "env").mkdir()
     (folder / "env" / "pyvenv.cfg").write_text("")
     (folder / "env" / "lib.py").write_text("")
@@ -60,20 +70,42 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_code_and_small_files_travel_and_nothing_else(folder: Path) -> None:
+def names_in(target: Path) -> list[str]:
+    return sorted(path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file())
+
+
+OURS = ["origin", "params.json", "pipeline.yaml"]
+
+
+def test_what_is_imported_travels_and_nothing_else(folder: Path) -> None:
     target = ship(folder / "mine.yaml", {"input": "/in"}, folder / "root")
-    names = sorted(path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file())
-    assert names == [
-        "counting.py",
-        "helpers/__init__.py",
-        "helpers/numbers.py",
-        "mine.yaml",
-        "origin",
-        "params.json",
-        "pipeline.yaml",
-        "words.txt",
-    ]
+    assert names_in(target) == ["counting.py", "helpers/__init__.py", "helpers/numbers.py", *OURS]
     assert json.loads((target / "params.json").read_text()) == {"input": "/in", "LIMIT_OF_TEST": "41"}
+
+
+def test_what_is_declared_travels_too(folder: Path) -> None:
+    (folder / "models").mkdir()
+    (folder / "models" / "a.json").write_bytes(b"{}" * 1_000_000)
+    (folder / "plug.py").write_text("import plugged")
+    (folder / "plugged.py").write_text("")
+    (folder / "mine.yaml").write_text(PIPELINE + "ship: [words.txt, 'models/*.json', plug.py]\n")
+    target = ship(folder / "mine.yaml", {"input": "/in"}, folder / "root")
+    imported = ["counting.py", "helpers/__init__.py", "helpers/numbers.py", "plug.py", "plugged.py"]
+    assert names_in(target) == sorted([*imported, *OURS, "models/a.json", "words.txt"])
+
+
+def test_runs_whose_roots_and_results_lie_beside_the_pipeline_ship_the_same_each_time(folder: Path) -> None:
+    (folder / "mine.yaml").write_text(PIPELINE + "ship: ['**/*.txt', '**/*.py']\n")
+    shipped = []
+    for run in ("one", "two", "three"):
+        root = folder / run
+        root.mkdir()
+        (root / IDENTITY).write_text("{}")
+        shipped.append(names_in(ship(folder / "mine.yaml", {"input": "/in"}, root)))
+        results = folder / "results" / run
+        claim(PosixFiles(), str(results), run)
+        (results / "notes.txt").write_bytes(b"x" * shipping.TOTAL_LIMIT_BYTES)
+    assert shipped[0] == shipped[1] == shipped[2]
 
 
 def test_a_worker_elsewhere_loads_what_the_driver_saw(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,18 +119,26 @@ def test_a_worker_elsewhere_loads_what_the_driver_saw(folder: Path, monkeypatch:
 
 def test_a_later_run_replaces_the_code(folder: Path) -> None:
     ship(folder / "mine.yaml", {"input": "/in"}, folder / "root")
-    (folder / "words.txt").unlink()
-    (folder / "counting.py").write_text(CODE + "# changed\n")
+    (folder / "counting.py").write_text(CODE.replace("from helpers.numbers import ONE", "ONE = 2"))
     target = ship(folder / "mine.yaml", {"input": "/in"}, folder / "root")
-    assert not (target / "words.txt").exists()
-    assert "# changed" in (target / "counting.py").read_text()
+    assert names_in(target) == ["counting.py", *OURS]
+    assert "ONE = 2" in (target / "counting.py").read_text()
     assert not (folder / "root" / ".pipeline").exists()
 
 
-def test_a_folder_that_holds_everything_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_each_worker_should_get_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipping, "TOTAL_LIMIT_BYTES", 100)
-    with pytest.raises(SetupError, match="folder of its own"):
-        ship(folder / "mine.yaml", {}, folder / "root")
+    with pytest.raises(SetupError, match=r"the largest file is counting\.py"):
+        ship(folder / "mine.yaml", {"input": "/in"}, folder / "root")
+
+
+def test_a_worker_that_misses_a_file_is_told_to_declare_it(folder: Path) -> None:
+    (folder / "counting.py").write_text(
+        CODE + "from pathlib import Path\nWORDS = (Path(__file__).parent / 'words.txt').read_text()\n"
+    )
+    ship(folder / "mine.yaml", {"input": "/in"}, folder / "root")
+    with pytest.raises(PipelineError, match=r"declare it \(ship: \[words\.txt\]\)"):
+        load_shipped(str(folder / "root"))
 
 
 def test_a_root_that_nobody_shipped_to_is_a_sentence(tmp_path: Path) -> None:
@@ -139,3 +179,11 @@ def test_a_root_may_get_a_pipeline_in_the_other_form(folder: Path) -> None:
     ship(f"{folder}/visits.py:mine", {"out": "/out", "LIMIT_OF_TEST": "1s"}, folder / "root")
     ship(folder / "mine.yaml", {"input": "/in"}, folder / "root")
     assert load_shipped(str(folder / "root")).name == "p"
+
+
+def test_a_pipeline_in_python_declares_files_as_yaml_does(folder: Path) -> None:
+    (folder / "visits.py").write_text(PYTHON.replace('Pipeline("mine")', 'Pipeline("mine", ship=["words.txt"])'))
+    target = ship(f"{folder}/visits.py:mine", {"out": "/out", "LIMIT_OF_TEST": "1s"}, folder / "root")
+    assert names_in(target) == sorted(
+        ["entry", "helpers/__init__.py", "helpers/numbers.py", *OURS[:2], "visits.py", "words.txt"]
+    )

@@ -1,0 +1,148 @@
+"""The ``ship:`` part, and which files of its folder a pipeline takes along: the Python that it imports, and the files
+that it declares. Never roots, results, or what nobody named."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from millwheel.core.spec import PipelineSpec
+from millwheel.spec.imports import files_below, imported_files, tree_of
+from millwheel.spec.loading import OBJECT_NAME
+from millwheel.spec.nodes import Node
+from millwheel.spec.reader import Reader
+
+_EXAMPLE = "[model.json, 'words/*.txt']"
+_LONGEST_NAME = 200
+_OURS = frozenset({"pipeline.yaml", "params.json", "origin", "entry"})
+"""Files that lie beside what is shipped."""
+
+
+def read_ship(reader: Reader, node: Node | None) -> tuple[str, ...]:
+    """Files and globs, relative to the pipeline's folder and inside of it."""
+    if node is None:
+        return ()
+    if node.is_map:
+        reader.bad(node, f"must be a list of files beside the pipeline, not a map; write for example {_EXAMPLE}")
+        return ()
+    found = [(child, reader.text(child, "model.json")) for child in reader.items(node)]
+    for child, text in found:
+        if text and (Path(text).is_absolute() or ".." in Path(text).parts):
+            reader.bad(
+                child,
+                f"{text!r} lies outside of the pipeline's folder, and only what is in it is sent to workers; move the "
+                "file there, or put it where workers find it themselves",
+            )
+    return tuple(text for _, text in found if text)
+
+
+def check_ship(reader: Reader, spec: PipelineSpec, top: Node) -> None:
+    """Problems of what is declared; a warning for each file that the code names and that is not sent."""
+    node = top.value.get("ship") if top.is_map else None
+    if node is not None:
+        _check_declared(reader, spec, node)
+        if reader.problems.concerns(node.path):
+            return
+    for place, line, name in _undeclared(spec):
+        text = f"{place} names {name}, which lies beside the pipeline and is not sent to workers"
+        reader.problems.warn(line, "", f"{text}; if workers read it, declare it: ship: [{name}]")
+
+
+def _check_declared(reader: Reader, spec: PipelineSpec, node: Node) -> None:
+    for pattern in spec.ship if not reader.problems.concerns(node.path) else ():
+        found = _matching(spec, (pattern,))
+        if not found:
+            reader.bad(node, f"there is no file {pattern!r} in {spec.folder}; write names of files there, or globs")
+        for path in found:
+            if path.relative_to(spec.folder).as_posix() in _OURS and path != Path(spec.file).resolve():
+                reader.bad(node, f"{path.name} is the name of a file that each worker gets from us; rename yours")
+
+
+def files_to_ship(spec: PipelineSpec) -> set[Path]:
+    """The files below the pipeline's folder that workers need, the pipeline file itself aside unless it is Python."""
+    folder, declared = Path(spec.folder), _matching(spec, spec.ship)
+    modules = {text.partition(":")[0] for text in _texts(spec) if OBJECT_NAME.fullmatch(text)}
+    if spec.file.endswith(".py"):
+        modules.add(Path(spec.file).stem)
+    return declared | imported_files(folder, sorted(modules), declared)
+
+
+def _matching(spec: PipelineSpec, patterns: tuple[str, ...]) -> set[Path]:
+    folder = Path(spec.folder)
+    named = {folder / pattern for pattern in patterns}
+    if all(path.is_file() for path in named):
+        return named
+    found = {path for pattern in patterns for path in folder.glob(pattern)}
+    below = {path for path in files_below(folder) if not found.isdisjoint((path, *path.parents))}
+    return below | {path for path in named if path.is_file()}
+
+
+def _undeclared(spec: PipelineSpec) -> Iterator[tuple[str, int, str]]:
+    """(place, line in the pipeline's file, name) of files that shipped code or options name."""
+    folder, shipped, outside = Path(spec.folder), files_to_ship(spec), _outside(spec)
+    named = [
+        (f"{path.relative_to(folder)}:{line}", 1, base / text)
+        for path in sorted(shipped)
+        if path.suffix == ".py"
+        for line, text in _literals(path)
+        for base in {folder, path.parent}
+    ]
+    for computation in spec.computations:
+        options = _texts(computation.options)
+        named += [(computation.callback, int(computation.where.rpartition(":")[2] or 1), folder / t) for t in options]
+    told: set[Path] = set()
+    for place, line, path in named:
+        if path in told or path in shipped or not _is_data(path, folder):
+            continue
+        if not any(fnmatch(str(path), pattern) or Path(pattern) in path.parents for pattern in outside):
+            told.add(path)
+            yield place, line, str(path.relative_to(folder))
+
+
+def _is_data(path: Path, folder: Path) -> bool:
+    if len(path.name) > _LONGEST_NAME or path.suffix in (".py", ".yaml", ".yml") or "\0" in str(path):
+        return False
+    return path.is_relative_to(folder) and ".." not in path.parts and path.is_file()
+
+
+def _outside(spec: PipelineSpec) -> list[str]:
+    """What sources read and sinks write."""
+    options = [stream.source.options for stream in spec.streams if stream.source is not None]
+    options += [sink.options for sink in spec.sinks]
+    return [text for each in options for text in _texts(each.get("path"))]
+
+
+def _literals(path: Path) -> Iterator[tuple[int, str]]:
+    """Texts in a file that may name another: ``"words.txt"``, and ``HERE / "data" / "words.txt"`` as one."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, (ast.BinOp, ast.Constant)):
+            text = _joined(node)
+            if 0 < len(text) <= _LONGEST_NAME and not text.startswith("/"):
+                yield node.lineno, text
+
+
+def _joined(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return "/".join(text for text in (_joined(node.left), _joined(node.right)) if text)
+    return ""
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a value, names in maps included."""
+    if isinstance(value, str):
+        yield value
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from _texts(getattr(value, each.name))
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from (*_texts(name), *_texts(inner))
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _texts(inner)
