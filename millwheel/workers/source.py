@@ -9,19 +9,17 @@ committed before anything is sent.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
-
 from millwheel.core.column_batch import AnyBatch
 from millwheel.core.layout import JUDGED, POSITION, Position, decode_position, number8, number_from8, pack
 from millwheel.core.spec import DEAD_LETTERS
 from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text, idle_progress
 from millwheel.ports import StateStore
-from millwheel.sources.base import FrameChunk, Partition, Reader
+from millwheel.sources.base import FrameChunk, Partition
 from millwheel.workers.outbox import Chunk
 from millwheel.workers.productions import earliest_of
 from millwheel.workers.source_end import SourceEnd
-from millwheel.workers.source_frames import ReadSize, sort_frame
+from millwheel.workers.source_frames import sort_frame
+from millwheel.workers.source_partition import Outstanding, Part
 from millwheel.workers.source_parts import SourceParts
 from millwheel.workers.source_sorting import Sorting
 from millwheel.workers.turn import Hold, Turn
@@ -31,41 +29,6 @@ _SILENCE_PER_PAUSE, _LONGEST_PAUSE = 100, 5
 """Who has been silent for so many pauses is looked at after another one, but at least every so many polls' time."""
 
 
-@dataclass(slots=True)
-class _Outstanding:
-    """A read that the consumers have not applied yet, and what it makes true once they have."""
-
-    chunks: list[Chunk]
-    after: Position
-    counters: dict[str, int]
-
-    @property
-    def applied(self) -> bool:
-        """True once every consumer has all of it."""
-        return all(chunk.finished for chunk in self.chunks)
-
-
-@dataclass(slots=True)
-class _Part:
-    """One partition as this shard reads it. ``position`` and ``max_timestamp`` run ahead of ``committed``."""
-
-    partition: Partition
-    channel: str
-    committed: Position
-    position: int
-    max_timestamp: int
-    read_all: bool
-    judged: set[int]
-    heard_at: int
-    reader: Reader | None = None
-    next_poll: int = 0
-    next_chunk: int = 1
-    size: ReadSize = field(default_factory=ReadSize)
-    rows_until: int = 0
-    outstanding: deque[_Outstanding] = field(default_factory=deque)
-    certain: bool = True
-
-
 class SourceOperator:
     """The operator of a ``source.*`` shard."""
 
@@ -73,12 +36,12 @@ class SourceOperator:
         self._parts = parts
         self._store = store
         self._spec = parts.stream
-        self._known: dict[str, _Part] = {}
+        self._known: dict[str, Part] = {}
         self._poll_us: int = getattr(parts.source, "poll_us", 50_000)
         self._list_us: int = getattr(parts.source, "list_us", _LIST_EVERY_US)
         self._listed_at = -self._list_us
         self._settled_at = 0
-        self._awaiting_commit = False
+        self._durable = 0
         self._end = SourceEnd(store)
         self._list(now)
 
@@ -88,11 +51,8 @@ class SourceOperator:
     def wakes_at(self, now: int) -> int:
         if self._end.due(self.unrest() == 0):
             return now
-        settles_at = self._settles_at(now)
-        if self._awaiting_commit:
-            return settles_at
         polls = [part.next_poll for part in self._readable()]
-        polls.append(settles_at)
+        polls.append(self._settles_at(now))
         if self._lists():
             polls.append(self._listed_at + self._list_us)
         return min(polls)
@@ -110,11 +70,11 @@ class SourceOperator:
         if self._lists() and turn.now >= self._listed_at + self._list_us:
             self._list(turn.now)
         ready = [part for part in self._readable() if part.next_poll <= turn.now]
-        if ready and not self._awaiting_commit:
+        if ready:
             self._read(min(ready, key=lambda part: part.max_timestamp), turn)
 
     def durable(self, number: int, now: int) -> None:
-        self._awaiting_commit = False
+        self._durable = max(self._durable, number)
 
     def rest(self, wanted: bool, now: int) -> None:
         """Read nothing while it is wanted. The time of a rest counts for no partition as silence."""
@@ -138,10 +98,11 @@ class SourceOperator:
     def _lists(self) -> bool:
         return not self._parts.source.bounded and not self._end.reads_nothing
 
-    def _readable(self) -> list[_Part]:
-        """What may be read now. Before an end, also what an earlier owner may have sent to some consumers and not to
-        others: it cannot have read beyond what there is."""
-        parts = [part for part in self._known.values() if not part.read_all]
+    def _readable(self) -> list[Part]:
+        """What may be read now: not what waits for a commit, since whatever is sent behind an unsent read makes
+        consumers take that for applied. Before an end, also what an earlier owner may have sent to some consumers and
+        not to others: it cannot have read beyond what there is."""
+        parts = [part for part in self._known.values() if not part.read_all and part.awaits <= self._durable]
         if self._end.reads_nothing:
             return [part for part in parts if self._end.catching_up and not part.certain]
         return parts
@@ -174,16 +135,16 @@ class SourceOperator:
             if partition.name not in self._known and self._parts.mine(partition.name):
                 self._known[partition.name] = self._open(partition, now)
 
-    def _open(self, partition: Partition, now: int) -> _Part:
+    def _open(self, partition: Partition, now: int) -> Part:
         data = self._store.get(POSITION + partition.name.encode())
         at = Position() if data is None else decode_position(data)
         prefix = JUDGED + pack(partition.name)
         judged = {number_from8(place[len(prefix) :]) for place, _ in self._store.scan(prefix)}
         channel = f"{self._parts.node}/{partition.name}"
         certain = at.finished or self._parts.first_owner or self._end.ended
-        return _Part(partition, channel, at, at.position, at.max_timestamp, at.finished, judged, now, certain=certain)
+        return Part(partition, channel, at, at.position, at.max_timestamp, at.finished, judged, now, certain=certain)
 
-    def _hold_of(self, part: _Part, now: int) -> Hold:
+    def _hold_of(self, part: Part, now: int) -> Hold:
         name = part.partition.name
         if part.read_all:
             if part.committed.finished:
@@ -201,14 +162,14 @@ class SourceOperator:
             return Hold(self._watermark(part) + silent, f"partition {name}, idle for {duration_text(silent)}")
         return Hold(self._watermark(part), f"partition {name}, read up to position {part.position}")
 
-    def _watermark(self, part: _Part) -> int:
+    def _watermark(self, part: Part) -> int:
         return (
             max(part.max_timestamp - self._spec.max_delay_us, MIN_TIME) if part.max_timestamp > MIN_TIME else MIN_TIME
         )
 
     # --- reading -----------------------------------------------------------------------------------------
 
-    def _read(self, part: _Part, turn: Turn) -> None:
+    def _read(self, part: Part, turn: Turn) -> None:
         if part.reader is None:
             part.reader = self._parts.source.open(part.partition)
         if self._parts.needs is not None and part.position >= part.rows_until and self._read_frame(part, turn):
@@ -227,13 +188,13 @@ class SourceOperator:
         part.position, part.max_timestamp, part.read_all = read.next_position, sorting.max_timestamp, read.finished
         self._send(part, batches, counters, turn)
 
-    def _heard_nothing(self, part: _Part, now: int) -> None:
+    def _heard_nothing(self, part: Part, now: int) -> None:
         """Look again soon; less often when it has been silent for long."""
         part.certain = True
         pause = max(self._poll_us, min((now - part.heard_at) // _SILENCE_PER_PAUSE, _LONGEST_PAUSE * self._poll_us))
         part.next_poll = now + pause
 
-    def _read_frame(self, part: _Part, turn: Turn) -> bool:
+    def _read_frame(self, part: Part, turn: Turn) -> bool:
         """Read columns; False when there are none to be had, or they need a look at each record."""
         needs, reader = self._parts.needs, part.reader
         read_frame = getattr(reader, "read_frame", None)
@@ -261,7 +222,7 @@ class SourceOperator:
         self._send(part, found.batches, counters, turn)
         return True
 
-    def _send(self, part: _Part, batches: list[tuple[str, AnyBatch]], counters: dict[str, int], turn: Turn) -> None:
+    def _send(self, part: Part, batches: list[tuple[str, AnyBatch]], counters: dict[str, int], turn: Turn) -> None:
         """A read goes on its way; its position is committed once every consumer has applied it. Dead letters have a
         numbering of their own, so they have a channel of their own: who consumes both has a mark for each."""
         after = Position(part.position, part.max_timestamp, part.read_all)
@@ -270,20 +231,20 @@ class SourceOperator:
         chunks = [self._chunk(part, part.channel, records)]
         if letters:
             chunks.append(self._chunk(part, f"{self._parts.node}!/{part.partition.name}", letters))
-        part.outstanding.append(_Outstanding(chunks, after, counters))
+        part.outstanding.append(Outstanding(chunks, after, counters))
         turn.chunks += chunks
 
-    def _chunk(self, part: _Part, channel: str, batches: list[tuple[str, AnyBatch]]) -> Chunk:
+    def _chunk(self, part: Part, channel: str, batches: list[tuple[str, AnyBatch]]) -> Chunk:
         chunk = Chunk(part.next_chunk, channel, batches, earliest_of(batches), stored=False, read=True)
         part.next_chunk += 1
         return chunk
 
-    def _commit_judgements(self, part: _Part, positions: list[int], turn: Turn) -> None:
+    def _commit_judgements(self, part: Part, positions: list[int], turn: Turn) -> None:
         for position in positions:
             turn.overlay.put(JUDGED + pack(part.partition.name) + number8(position), b"")
             part.judged.add(position)
         if positions:
-            turn.commit_before_sending = self._awaiting_commit = True
+            turn.commit_before_sending, part.awaits = True, turn.number
 
     def _settles_at(self, now: int) -> int:
         """When positions are to be committed (wall clock; MAX_TIME: there is nothing to commit). What is read meanwhile
@@ -310,7 +271,7 @@ class SourceOperator:
                 self._write_position(part, turn)
                 turn.positions_only = turn.positions_only and not part.committed.finished
 
-    def _write_position(self, part: _Part, turn: Turn) -> None:
+    def _write_position(self, part: Part, turn: Turn) -> None:
         turn.overlay.put(POSITION + part.partition.name.encode(), pack(part.committed))
         for position in [place for place in part.judged if place <= part.committed.position]:
             turn.overlay.delete(JUDGED + pack(part.partition.name) + number8(position))

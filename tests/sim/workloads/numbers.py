@@ -1,4 +1,4 @@
-"""Records are numbered per key, with timers and poison, and counted in windows."""
+"""Records are numbered per key, with timers, poison and timestamps in the far future, and counted in windows."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from millwheel.core.spec import (
 )
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
+
+DAY = 86_400 * SECOND
 
 
 class Counting(Computation):
@@ -51,6 +53,17 @@ class Numbers(Workload):
         self.keys = self.rng.choice([1, 3, 20])
         partitions = self.rng.randint(1, 4)
         self.rows = {"events": {f"p{i}": self._partition(self.rng, i) for i in range(partitions)}}
+        own = random.Random(seed ^ 0xFA7)
+        share = own.choice([0, 0.01, 0.1])
+        for number, rows in enumerate(self.rows["events"].values()):
+            self._mix_in_far(own, share, number, rows)
+
+    def _mix_in_far(self, rng: random.Random, share: float, partition: int, rows: list[Any]) -> None:
+        """Records too far in the future become dead letters, and judge nothing else in their partition."""
+        for place in [place for place in range(len(rows), 0, -1) if rng.random() < share]:
+            stamp = START_US + rng.randint(3, 300) * DAY
+            row = {"key": f"k{rng.randrange(self.keys)}", "n": place, "p": partition, "id": f"f{place}", "ts": stamp}
+            rows.insert(rng.randint(0, place), row)
 
     def _partition(self, rng: random.Random, number: int) -> list[Any]:
         rows: list[Any] = []
@@ -103,7 +116,7 @@ class Numbers(Workload):
             highest = -(2**63)
             seen: set[str] = set()
             for row in rows:
-                if row is None:
+                if row is None or row["ts"] > START_US + 2 * DAY:
                     dead += 1
                     continue
                 late = row["ts"] < highest - 2 * SECOND if highest > -(2**63) else False
