@@ -12,14 +12,17 @@ from millwheel.core.layout import POSITION, Position, decode_position, pack
 from millwheel.core.limits import DEFAULTS, Limits
 from millwheel.core.records import DeadLetter
 from millwheel.core.spec import StreamSpec
-from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text, idle_progress
+from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text
 from millwheel.ports import StateStore
 from millwheel.workers.carried import carried
+from millwheel.workers.silence import Silence
 from millwheel.workers.source_end import SourceEnd
 from millwheel.workers.timestamps import Timestamps
 from millwheel.workers.turn import Hold, Turn
 
 _PLACE = POSITION + b"injection"
+_LOOK_EVERY_US = 250_000
+"""So often it is seen that nothing came."""
 
 
 class InjectionOperator:
@@ -44,7 +47,7 @@ class InjectionOperator:
         self._decode = msgspec.json.Decoder(schema if schema is not None else Any).decode
         data = store.get(_PLACE)
         self._max_timestamp = Position().max_timestamp if data is None else decode_position(data).max_timestamp
-        self._heard_at = now
+        self._silence = Silence(spec.idle_after_us, now)
         self._end = SourceEnd(store)
 
     @property
@@ -56,7 +59,11 @@ class InjectionOperator:
         return 0 if self.paused else waiting
 
     def wakes_at(self, now: int) -> int:
-        return now if self._end.due(True) else MAX_TIME
+        if self._end.due(True):
+            return now
+        if self.paused or self._spec.idle_after_us is None:
+            return MAX_TIME
+        return self._silence.looked_at + _LOOK_EVERY_US
 
     def due_at(self) -> int:
         return MAX_TIME
@@ -65,8 +72,11 @@ class InjectionOperator:
         floor = max(self.hold(turn.now).at, MIN_TIME)
         if self._end.due(True):
             self._end.commit(turn)
+        if turn.arrivals:
+            self._silence.heard(turn.now)
+        elif not self.paused:
+            self._silence.nothing(turn.now)
         for arrival in turn.arrivals:
-            self._heard_at = turn.now
             route: Any = arrival.route
             route.duplicates = arrival.duplicates
             for key, raw in zip(arrival.batch.keys, arrival.batch.rows().values, strict=True):
@@ -108,8 +118,8 @@ class InjectionOperator:
         pass
 
     def rest(self, wanted: bool, now: int) -> None:
-        """Take nothing while it is wanted. The time of a rest does not count as silence."""
-        self._heard_at += self._end.rest(wanted, now)
+        """Take nothing while it is wanted."""
+        self._end.resting = wanted
 
     def finish(self) -> None:
         """Take nothing more, for ever."""
@@ -118,14 +128,9 @@ class InjectionOperator:
     def hold(self, now: int) -> Hold:
         if self._end.ended:
             return Hold()
-        now = self._end.time(now)
-        silent = now - self._heard_at
-        idle = self._spec.idle_after_us is not None and silent > self._spec.idle_after_us
         if self._max_timestamp == MIN_TIME:
-            return Hold(IDLE_TIME if idle else MIN_TIME, "nothing injected yet")
-        watermark = self._max_timestamp - self._spec.max_delay_us
-        if idle:
-            watermark += idle_progress(silent)
+            return Hold(IDLE_TIME if self._silence.idle else MIN_TIME, "nothing injected yet")
+        watermark = self._max_timestamp - self._spec.max_delay_us + self._silence.progress_us
         return Hold(watermark, f"injection, newest record at {self._max_timestamp}")
 
     def close(self) -> None:

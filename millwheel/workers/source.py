@@ -12,11 +12,12 @@ from __future__ import annotations
 from millwheel.core.column_batch import AnyBatch
 from millwheel.core.layout import JUDGED, POSITION, Position, decode_position, number8, number_from8, pack
 from millwheel.core.spec import DEAD_LETTERS
-from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text, idle_progress
+from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 from millwheel.ports import StateStore
 from millwheel.sources.base import FrameChunk, Partition
 from millwheel.workers.outbox import Chunk
 from millwheel.workers.productions import earliest_of
+from millwheel.workers.silence import Silence
 from millwheel.workers.source_end import SourceEnd
 from millwheel.workers.source_frames import sort_frame
 from millwheel.workers.source_partition import Outstanding, Part
@@ -77,10 +78,8 @@ class SourceOperator:
         self._durable = max(self._durable, number)
 
     def rest(self, wanted: bool, now: int) -> None:
-        """Read nothing while it is wanted. The time of a rest counts for no partition as silence."""
-        passed = self._end.rest(wanted, now)
-        for part in self._known.values():
-            part.heard_at += passed
+        """Read nothing while it is wanted."""
+        self._end.resting = wanted
 
     def finish(self) -> None:
         """Read nothing more, for ever: what was read so far is all there is."""
@@ -110,8 +109,7 @@ class SourceOperator:
     def hold(self, now: int) -> Hold:
         if self._end.ended:
             return Hold()
-        now = self._end.time(now)
-        holds = [self._hold_of(part, now) for part in self._known.values()]
+        holds = [self._hold_of(part) for part in self._known.values()]
         if not holds and not self._parts.source.bounded:
             return Hold(IDLE_TIME, "no partition yet")
         return min(holds, key=lambda hold: hold.at, default=Hold())
@@ -142,24 +140,24 @@ class SourceOperator:
         judged = {number_from8(place[len(prefix) :]) for place, _ in self._store.scan(prefix)}
         channel = f"{self._parts.node}/{partition.name}"
         certain = at.finished or self._parts.first_owner or self._end.ended
-        return Part(partition, channel, at, at.position, at.max_timestamp, at.finished, judged, now, certain=certain)
+        silence = Silence(None if self._parts.source.bounded else self._spec.idle_after_us, now)
+        return Part(
+            partition, channel, at, at.position, at.max_timestamp, at.finished, judged, silence, certain=certain
+        )
 
-    def _hold_of(self, part: Part, now: int) -> Hold:
+    def _hold_of(self, part: Part) -> Hold:
         name = part.partition.name
         if part.read_all:
             if part.committed.finished:
                 return Hold()
             return Hold(self._watermark(part), f"partition {name}: its end is not committed yet")
-        idle_after = self._spec.idle_after_us
-        silent = now - part.heard_at
-        idle = (
-            not self._parts.source.bounded and idle_after is not None and silent > idle_after and not part.outstanding
-        )
+        idle = part.silence.idle and not part.outstanding
         if part.max_timestamp == MIN_TIME:
             return Hold(IDLE_TIME if idle else MIN_TIME, f"partition {name}: nothing read from it yet")
         if idle:
-            silent = idle_progress(silent)
-            return Hold(self._watermark(part) + silent, f"partition {name}, idle for {duration_text(silent)}")
+            return Hold(
+                self._watermark(part) + part.silence.progress_us, f"partition {name}, {part.silence.in_words()}"
+            )
         return Hold(self._watermark(part), f"partition {name}, read up to position {part.position}")
 
     def _watermark(self, part: Part) -> int:
@@ -179,7 +177,7 @@ class SourceOperator:
         if not read.positions and not read.rejects and not read.finished and read.next_position == part.position:
             self._heard_nothing(part, turn.now)
             return
-        part.heard_at = turn.now
+        part.silence.heard(turn.now)
         if read.caught_up:
             part.next_poll = turn.now + self._poll_us
         sorting = Sorting(self._parts, part.max_timestamp, part.judged, turn.now)
@@ -191,7 +189,8 @@ class SourceOperator:
     def _heard_nothing(self, part: Part, now: int) -> None:
         """Look again soon; less often when it has been silent for long."""
         part.certain = True
-        pause = max(self._poll_us, min((now - part.heard_at) // _SILENCE_PER_PAUSE, _LONGEST_PAUSE * self._poll_us))
+        part.silence.nothing(now)
+        pause = max(self._poll_us, min(part.silence.lasted_us // _SILENCE_PER_PAUSE, _LONGEST_PAUSE * self._poll_us))
         part.next_poll = now + pause
 
     def _read_frame(self, part: Part, turn: Turn) -> bool:
@@ -212,7 +211,7 @@ class SourceOperator:
         if found is None:
             part.rows_until = read.next_position
             return False
-        part.heard_at = turn.now
+        part.silence.heard(turn.now)
         part.size.told(read.next_position > part.position and not read.finished)
         part.certain = part.certain or read.finished
         counters = {"records_in": len(read)}

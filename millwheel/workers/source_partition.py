@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from millwheel.core.layout import Position
 from millwheel.sources.base import Partition, Reader
 from millwheel.workers.outbox import Chunk
+from millwheel.workers.silence import Silence
 from millwheel.workers.source_frames import ReadSize
 
 
@@ -37,7 +38,7 @@ class Part:
     max_timestamp: int
     read_all: bool
     judged: set[int]
-    heard_at: int
+    silence: Silence
     reader: Reader | None = None
     next_poll: int = 0
     next_chunk: int = 1

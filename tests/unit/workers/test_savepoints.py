@@ -213,17 +213,6 @@ class Store(dict[bytes, bytes]):
     """A store that can be asked."""
 
 
-def test_the_time_of_a_rest_is_no_silence() -> None:
-    end = SourceEnd(Store())  # type: ignore[arg-type]
-    assert end.rest(True, 100) == 0
-    assert end.rest(True, 150) == 0
-    assert end.time(400) == 100
-    assert end.reads_nothing
-    assert end.rest(False, 500) == 400
-    assert end.time(600) == 600
-    assert not end.reads_nothing
-
-
 def test_an_end_is_committed_once_all_is_applied_and_stands_for_every_later_owner() -> None:
     end = SourceEnd(Store())  # type: ignore[arg-type]
     assert not end.due(True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from millwheel.core.spec import SourceSpec, StreamSpec
 from millwheel.core.times import SECOND, idle_progress
 from millwheel.sources.base import Chunk, Partition
 from millwheel.workers.overlay import Overlay
+from millwheel.workers.silence import Silence
 from millwheel.workers.source import SourceOperator
 from millwheel.workers.source_parts import SourceParts
+from millwheel.workers.timestamps import Timestamps
 from millwheel.workers.turn import Turn
 from tests.fakes.plain_storage import SimStore
 
@@ -35,12 +38,46 @@ class Silent:
     def close(self) -> None: ...
 
 
-def source(silent: Silent) -> SourceOperator:
+class Growing:
+    """Partitions of which each has so many records by now, one a second."""
+
+    bounded = False
+    poll_us = POLL_US
+
+    def __init__(self, written: dict[str, int]) -> None:
+        self.written = written
+
+    def open(self, partition: Partition) -> GrowingReader:
+        return GrowingReader(self, partition.name)
+
+
+class GrowingReader:
+    def __init__(self, source: Growing, name: str) -> None:
+        self._source, self._name = source, name
+
+    def read(self, position: int, max_records: int) -> Chunk:
+        places = list(range(position + 1, self._source.written[self._name] + 1))
+        return Chunk(places, [{"ts": place * SECOND} for place in places], places[-1] if places else position)
+
+    def close(self) -> None: ...
+
+
+class NoConsumers:
+    """What is read goes nowhere."""
+
+    def drops_late(self, stream: str) -> bool:
+        return True
+
+    def split(self, *given: Any) -> Any:
+        return [], []
+
+
+def source(outside: Any, *names: str) -> SourceOperator:
     stream = StreamSpec("s", SourceSpec("files", {}), timestamp="ts")
-    nobody: Any = None
-    partitions = [Partition("a")]
+    fanout: Any = NoConsumers()
+    partitions = [Partition(name) for name in names or ("a",)]
     parts = SourceParts(
-        "p", "source.s", stream, silent, lambda: partitions, lambda name: True, fanout=nobody, timestamps=nobody
+        "p", "source.s", stream, outside, lambda: partitions, lambda name: True, fanout, Timestamps(stream, None)
     )
     return SourceOperator(parts, SimStore({}), 0)
 
@@ -63,3 +100,63 @@ def test_silence_moves_the_watermark_in_small_steps_first_and_always_forward() -
     assert heard == sorted(heard)
     assert heard[-1] == 29 * SECOND
     assert len(set(heard)) == 20 * 4 + 10
+
+
+def test_only_looks_that_found_nothing_make_a_partition_idle() -> None:
+    """Two partitions, of which a turn reads one: who was not looked at during a pause of the worker is not silent."""
+    written = {"a": 1, "b": 1}
+    operator = source(Growing(written), "a", "b")
+    everything = pauses(written, operator)
+    assert everything == []
+
+
+def pauses(written: dict[str, int], operator: SourceOperator) -> list[int]:
+    """Both partitions grow once a second; every few seconds the worker gets no turn for up to a minute. The times at
+    which the source held less than the records that had been written and not been read."""
+    random, now, wrong, store = Random(3), 0, [], SimStore({})
+    while now < 600 * SECOND:
+        now += SECOND if random.random() < 0.9 else random.randint(1, 60) * SECOND
+        for name in written:
+            written[name] = now // SECOND
+        for _ in range(2):
+            turn = Turn(1, now, 0, [], Overlay(store), {})
+            operator.run(turn)
+            for chunk in turn.chunks:
+                chunk.finished = True
+            if operator.hold(now).at > min(operator._known[name].position for name in written) * SECOND:
+                wrong.append(now)
+    return wrong
+
+
+def test_silence_is_what_looks_have_found() -> None:
+    silence = Silence(5 * SECOND, 0)
+    for second in range(1, 7):
+        assert not silence.idle
+        silence.nothing(second * SECOND)
+    assert silence.idle
+    assert silence.progress_us == silence.lasted_us == 6 * SECOND
+    silence.heard(7 * SECOND)
+    assert (silence.idle, silence.progress_us) == (False, 0)
+
+
+def test_after_a_gap_between_looks_who_slept_as_well_has_time_to_speak() -> None:
+    silence = Silence(5 * SECOND, 0)
+    silence.nothing(SECOND)
+    silence.nothing(60 * SECOND)
+    assert not silence.idle
+    for second in range(61, 67):
+        silence.nothing(second * SECOND)
+    assert silence.idle
+    assert silence.lasted_us == 66 * SECOND
+
+
+def test_a_source_at_rest_is_not_silent() -> None:
+    operator, store = source(Silent()), SimStore({})
+    for now in range(0, 4 * SECOND, SECOND):
+        operator.run(Turn(1, now, 0, [], Overlay(store), {}))
+    before = operator.hold(4 * SECOND)
+    operator.rest(True, 4 * SECOND)
+    assert operator.hold(400 * SECOND) == before
+    operator.rest(False, 400 * SECOND)
+    operator.run(Turn(1, 400 * SECOND, 0, [], Overlay(store), {}))
+    assert operator.hold(400 * SECOND) == before
