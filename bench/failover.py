@@ -26,8 +26,8 @@ from pathlib import Path
 
 from bench.failover_seen import Silence, Struck, lines, longest_gap, silence, spread
 from bench.places import HOUSE, PIPELINES, PLUGINS
+from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.injector_client import fetch_status
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.chaos.plan import Target
 from millwheel.chaos.processes import processes_of
 from millwheel.core.table import RangeTable
@@ -58,7 +58,7 @@ class View:
         run = read_run(root)
         if run is None:
             raise SystemExit(f"{root} is no root of a run")
-        self.session = ZooKeeperCoordination(run.zookeeper, "failover")
+        self.session = open_coordination(run.zookeeper, "failover")
         self.standby = standby
         self.members: dict[str, Member] = {}
         self.leaders: dict[str, Mapping[str, bytes]] = {}

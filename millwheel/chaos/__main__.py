@@ -12,8 +12,8 @@ from rich.console import Console
 from millwheel.chaos.island import MODULE
 from millwheel.chaos.islands import HUB_ADDRESS
 from millwheel.errors import PipelineError, SetupError
+from millwheel.launch.coordinator import ZooKeeperKeeper
 from millwheel.launch.driver import Driver
-from millwheel.launch.services import ZooKeeperKeeper
 from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
 
 

@@ -43,7 +43,12 @@ RunningRoot = Annotated[
     str, typer.Option(metavar="FOLDER", help="root of the run; default: the only one in .millwheel")
 ]
 ZooKeeper = Annotated[
-    str, typer.Option(metavar="HOST:PORT/CHROOT", help="a ZooKeeper of yours; default: one is started here")
+    str,
+    typer.Option(
+        metavar="HOST:PORT/CHROOT",
+        help="a ZooKeeper of yours; `embedded`: one is started here, as it is with Spark; default with "
+        "processes: none is needed",
+    ),
 ]
 Listen = Annotated[
     str,

@@ -15,8 +15,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
-from millwheel.adapters.zookeeper_guard import load_guard
+from millwheel.adapters.coordination import open_coordination
 from millwheel.chaos.islands import PREFIX, Islands
 from millwheel.chaos.plan import Plan, Target
 from millwheel.chaos.report import recovery_table, summary
@@ -26,6 +25,7 @@ from millwheel.chaos.witness import Witness
 from millwheel.core.spec import PipelineSpec
 from millwheel.core.times import duration_us
 from millwheel.errors import SetupError
+from millwheel.launch.address import EMBEDDED
 from millwheel.launch.attaching import attach
 from millwheel.launch.certificates import make_set
 from millwheel.launch.settings import LauncherKind
@@ -153,7 +153,10 @@ def _command(settings: ChaosSettings, run: str, root: Path, islands: Islands | N
     sets = [part for name, value in _params(settings, run).items() for part in ("--set", f"{name}={value}")]
     common = [settings.pipeline, *sets, "--root", str(root), "--workers", str(settings.workers)]
     if islands is None:
-        return Command([sys.executable, "-m", "millwheel", "run", *common, "--launcher", settings.launcher.value])
+        # A run on processes has no ZooKeeper to kill, unless it is given one.
+        zookeeper = ["--zookeeper", EMBEDDED] if Target.ZOOKEEPER in settings.plan.targets else []
+        launcher = ["--launcher", settings.launcher.value, *zookeeper]
+        return Command([sys.executable, "-m", "millwheel", "run", *common, *launcher])
     security = make_set(str(Path(settings.folder) / "security")).absolute()
     argv = [sys.executable, "-m", "millwheel.chaos", *common, "--security", str(security)]
     return Command(argv, {PREFIX: islands.prefix})
@@ -162,9 +165,8 @@ def _command(settings: ChaosSettings, run: str, root: Path, islands: Islands | N
 def _session(root: Path) -> Coordination:
     """A session with the ZooKeeper of the run that is going on; it rides out what is done to the server."""
     run = attach(root.absolute())
-    guard = load_guard(run.security)
-    return ZooKeeperCoordination(
-        run.zookeeper, run.pipeline, lost_after_s=_OUTAGE_S, connect_timeout_s=1.0, guard=guard
+    return open_coordination(
+        run.zookeeper, run.pipeline, lost_after_s=_OUTAGE_S, connect_timeout_s=1.0, security=run.security
     )
 
 

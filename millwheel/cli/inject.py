@@ -10,12 +10,12 @@ from rich.console import Console
 
 from millwheel.adapters.grpc_security import load_security
 from millwheel.adapters.injection_client import InjectionClient, Taken
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
 from millwheel.errors import SetupError
 from millwheel.launch.attaching import LiveMembers, attach, connected, find_root
 from millwheel.launch.injecting import Injecting, Look, line_batches, with_ids
 from millwheel.launch.shipped import load_shipped
 from millwheel.launch.watching import addresses
+from millwheel.ports import Coordination
 
 _KIND = "injection"
 
@@ -59,7 +59,7 @@ def _opened(file: str) -> BinaryIO:
         raise SetupError(f"{file} cannot be read: {error.strerror}") from error
 
 
-def _follow(coordination: ZooKeeperCoordination, stream: str) -> Look:
+def _follow(coordination: Coordination, stream: str) -> Look:
     workers = LiveMembers(coordination, "workers")
     return lambda: (coordination.tables().get(f"source.{stream}"), addresses(workers.now()))
 

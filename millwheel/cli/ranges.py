@@ -25,7 +25,7 @@ def _master(place: str) -> Iterator[MasterClient]:
     """The master that leads the run on the root at ``place``."""
     run = attach(find_root(place))
     with connected(run) as coordination:
-        found = addresses(LiveMembers(coordination, MASTER_ROLE).now())
+        found = addresses(LiveMembers(coordination, MASTER_ROLE).some())
         if not found:
             raise UnavailableError("No master leads at the moment; ask again in a second")
         yield MasterClient(next(iter(found.values())), load_security(run.security, "client"))

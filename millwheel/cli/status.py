@@ -39,7 +39,7 @@ def status(place: str, console: Console) -> None:
     with connected(run) as coordination:
         tables = coordination.tables()
         workers = LiveMembers(coordination, "workers").now()
-        leaders = addresses(LiveMembers(coordination, LEADER_ROLE).now())
+        leaders = addresses(LiveMembers(coordination, LEADER_ROLE).some())
         view = _view(leaders, load_security(run.security, "client"))
     console.print(_nodes_table(graph, view))
     console.print(_shards_table(tables, addresses(workers)))

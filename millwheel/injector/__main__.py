@@ -10,9 +10,8 @@ from uuid import uuid4
 
 import typer
 
+from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.grpc_security import load_security
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
-from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.injector.server import InjectorServer
 from millwheel.launch.exits import Exit
@@ -81,8 +80,8 @@ def main(
         signal.signal(number, lambda *_: ending.end(Exit.STOPPED))
     try:
         server = InjectorServer(listen, load_security(security, "injector"))
-        coordination = ZooKeeperCoordination(
-            zookeeper, pipeline, _SESSION_TIMEOUT_S, connect_timeout_s=_CONNECT_S, guard=load_guard(security)
+        coordination = open_coordination(
+            zookeeper, pipeline, _SESSION_TIMEOUT_S, connect_timeout_s=_CONNECT_S, security=security
         )
         try:
             code = serve(coordination, server, ending)

@@ -7,6 +7,8 @@ import socket
 from millwheel.errors import SetupError
 
 LOOPBACK = "127.0.0.1"
+EMBEDDED = "embedded"
+"""As ``--zookeeper``: a ZooKeeper of the run's own, also where one machine is all there is."""
 AUTO = "auto"
 """The address of the network interface by which this machine reaches ZooKeeper."""
 
@@ -21,9 +23,9 @@ def listen_on(wanted: str, zookeeper: str) -> str:
 
 def check_reach(wanted: str, zookeeper: str) -> None:
     """Raises SetupError when processes on other machines are meant to join, but cannot reach our ZooKeeper."""
-    if wanted != LOOPBACK and not zookeeper:
+    if wanted != LOOPBACK and zookeeper in ("", EMBEDDED):
         raise SetupError(
-            f"--listen {wanted} lets other machines in, but they cannot reach the embedded ZooKeeper, which serves "
+            f"--listen {wanted} lets other machines in, but they cannot reach this run's own coordinator: it serves "
             "this machine only. Name one that all machines reach: --zookeeper host:port/chroot"
         )
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.s3_address import is_s3
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
-from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.root import DEFAULT_FOLDER, LOCK_FILE, RunInfo, read_run, root_path
 from millwheel.ports import Coordination
 
 _ANSWER_S = 10.0
+_LEADER_S = 5.0
 
 
 def find_root(place: str) -> Path:
@@ -61,9 +61,9 @@ def attach(root: Path) -> RunInfo:
 
 
 @contextmanager
-def connected(run: RunInfo) -> Iterator[ZooKeeperCoordination]:
+def connected(run: RunInfo) -> Iterator[Coordination]:
     """A session with the run's ZooKeeper. Raises SetupError when it does not answer."""
-    coordination = ZooKeeperCoordination(run.zookeeper, run.pipeline, guard=load_guard(run.security))
+    coordination = open_coordination(run.zookeeper, run.pipeline, security=run.security)
     try:
         yield coordination
     finally:
@@ -76,6 +76,7 @@ class LiveMembers:
     def __init__(self, coordination: Coordination, role: str) -> None:
         self._role = role
         self._known = threading.Event()
+        self._any = threading.Event()
         self._members: Mapping[str, bytes] = {}
         coordination.watch_members(role, self._changed)
 
@@ -85,6 +86,14 @@ class LiveMembers:
             raise UnavailableError(f"ZooKeeper did not say who the {self._role} are within {_ANSWER_S:.0f} s")
         return self._members
 
+    def some(self, within_s: float = _LEADER_S) -> Mapping[str, bytes]:
+        """As :meth:`now`, once there are any, or {} when nobody comes in time: a leader is missing for a moment while
+        a run starts, and after one has died."""
+        self.now()
+        self._any.wait(within_s)
+        return self._members
+
     def _changed(self, members: Mapping[str, bytes]) -> None:
         self._members = dict(members)
         self._known.set()
+        (self._any.set if members else self._any.clear)()

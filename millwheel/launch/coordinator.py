@@ -1,11 +1,87 @@
-"""The ZooKeeper of a run that was given none: an embedded server that ends together with the run."""
+"""What coordinates a run: a ZooKeeper that was named, one of our own, or the coordinator inside the driver."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
 from millwheel.adapters.zookeeper_server import EmbeddedZooKeeper
-from millwheel.launch.address import LOOPBACK
+from millwheel.coordinator.server import CoordinatorServer
+from millwheel.errors import SetupError
+from millwheel.launch.address import EMBEDDED, LOOPBACK
 from millwheel.launch.java import find_java
 from millwheel.launch.lifeline import child_environment, mortal
+from millwheel.launch.settings import LauncherKind, RunSettings
+
+_POLL_S = 0.1
+_RESTART_ATTEMPTS = 5
+_ZOOKEEPER_FOLDER = "zookeeper"
+_COORDINATOR_FILE = "coordinator.db"
+
+
+class Keeper(Protocol):
+    """A coordinator of this run's own."""
+
+    @property
+    def restarts(self) -> int:
+        """How often it died and was brought back."""
+
+    def start(self) -> str:
+        """Start, and wait until it serves; its address. Raises SetupError when it does not."""
+
+    def check(self) -> None:
+        """Raises MillwheelError when it has ended for good."""
+
+    def stop(self) -> None:
+        """End it; its data stays."""
+
+
+def coordinator_for(settings: RunSettings, root: Path, say: Callable[[str], None]) -> Keeper | None:
+    """Who coordinates a run with its root in this folder; None when ``--zookeeper`` names a server.
+
+    A root stays with what it was begun with. A new one gets the coordinator in the driver when its workers are
+    processes of this machine, which needs no Java, and a ZooKeeper of its own when they run in Spark.
+    """
+    if settings.zookeeper not in ("", EMBEDDED):
+        return None
+    local, java = root / _COORDINATOR_FILE, root / _ZOOKEEPER_FOLDER
+    if settings.zookeeper == EMBEDDED and local.exists():
+        raise SetupError(
+            f"The root {root} has its coordinator in {_COORDINATOR_FILE}, and cannot change to ZooKeeper: leave out "
+            f"--zookeeper {EMBEDDED}, or go on with a new root from a savepoint"
+        )
+    processes = settings.launcher is LauncherKind.PROCESSES and settings.zookeeper != EMBEDDED
+    if local.exists() or (processes and not java.exists()):
+        return LocalKeeper(local)
+    return ZooKeeperKeeper(java, say)
+
+
+class LocalKeeper:
+    """The coordinator inside the driver. It cannot die alone."""
+
+    restarts = 0
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._server: CoordinatorServer | None = None
+
+    def start(self) -> str:
+        """See :class:`Keeper`."""
+        self._server = CoordinatorServer(self._path)
+        return self._server.start()
+
+    def check(self) -> None:
+        """See :class:`Keeper`."""
+        if self._server is not None:
+            self._server.check()
+
+    def stop(self) -> None:
+        """See :class:`Keeper`."""
+        if self._server is not None:
+            self._server.stop()
 
 
 def embedded_zookeeper(data_dir: str, port: int = 0, host: str = LOOPBACK) -> EmbeddedZooKeeper:
@@ -14,3 +90,71 @@ def embedded_zookeeper(data_dir: str, port: int = 0, host: str = LOOPBACK) -> Em
     Raises SetupError when there is no Java.
     """
     return EmbeddedZooKeeper(data_dir, mortal([find_java()]), child_environment(), port, host=host)
+
+
+class ZooKeeperKeeper:
+    """An embedded ZooKeeper with a thread of its own, since starting it takes a second.
+
+    The thread lives as long as the server, which would otherwise be ended together with it.
+    """
+
+    def __init__(self, folder: Path, say: Callable[[str], None], host: str = LOOPBACK) -> None:
+        self._server: EmbeddedZooKeeper = embedded_zookeeper(str(folder), host=host)
+        self._say = say
+        self._started = threading.Event()
+        self._stop = threading.Event()
+        self._error: SetupError | None = None
+        self._thread = threading.Thread(target=self._keep, daemon=True, name="zookeeper")
+        self.restarts = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process."""
+        return self._server.pid
+
+    def start(self) -> str:
+        """Start and wait until it serves; its address. Raises SetupError when it does not."""
+        self._thread.start()
+        self._started.wait()
+        self.check()
+        return self._server.address
+
+    def check(self) -> None:
+        """Raises SetupError when the server died and cannot be brought back."""
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """End the server; its data stays."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _keep(self) -> None:
+        try:
+            self._server.start()
+            self._started.set()
+            while not self._stop.wait(_POLL_S):
+                if not self._server.alive():
+                    self._bring_back()
+        except SetupError as error:
+            self._error = error
+        finally:
+            self._started.set()
+            self._server.stop()
+
+    def _restart(self) -> None:
+        """What killed the server may kill it again while it starts: one failure is not the end of a run."""
+        for attempt in range(1, _RESTART_ATTEMPTS + 1):
+            try:
+                self._server.restart()
+                return
+            except SetupError:
+                if attempt == _RESTART_ATTEMPTS or self._stop.wait(attempt * _POLL_S):
+                    raise
+
+    def _bring_back(self) -> None:
+        self.restarts += 1
+        began_s = time.monotonic()
+        self._restart()
+        self._say(f"ZooKeeper had died; it serves again after {time.monotonic() - began_s:.1f} s.")

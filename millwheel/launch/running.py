@@ -18,21 +18,21 @@ from functools import partial
 
 from rich.console import Console
 
+from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.grpc_security import load_security
 from millwheel.adapters.hang_notes import HangNotes
 from millwheel.adapters.spaces import open_space
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
-from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.core.graph import build_graph
 from millwheel.core.spec import PipelineSpec
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.base import Launcher, WorkerTemplate
+from millwheel.launch.coordinator import Keeper, coordinator_for
 from millwheel.launch.processes import ProcessLauncher
 from millwheel.launch.progress import ProgressLine
 from millwheel.launch.restoring import write_tables
 from millwheel.launch.root import Root, RunInfo
 from millwheel.launch.scaling import Scaling, forget
-from millwheel.launch.services import Services, ServiceTemplate, ZooKeeperKeeper
+from millwheel.launch.services import Services, ServiceTemplate
 from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.launch.signals import StopSignals
 from millwheel.launch.spark import SparkLauncher, SparkSettings
@@ -41,6 +41,7 @@ from millwheel.launch.summary import Summary, summarize
 from millwheel.launch.supervisor import Supervisor
 from millwheel.launch.watch import Watch
 from millwheel.launch.watching import StatusWatcher
+from millwheel.ports import Coordination
 
 _WORKER_GRACE_S = 12.0
 _SERVICE_GRACE_S = 5.0
@@ -58,7 +59,7 @@ class Running:
         self._line = ProgressLine(console)
         self._supervisor = Supervisor(self._line.say)
         self._services = Services(root.logs)
-        self._embedded: ZooKeeperKeeper | None = None
+        self._embedded: Keeper | None = None
         self._scaling: Scaling | None = None
 
     def run(self) -> Summary | None:
@@ -94,9 +95,9 @@ class Running:
     # --- up, in this order -------------------------------------------------------------------------------
 
     def _start_zookeeper(self, stack: ExitStack) -> str:
-        if self._settings.zookeeper:
+        self._embedded = coordinator_for(self._settings, self._root.path, self._line.say)
+        if self._embedded is None:
             return self._settings.zookeeper
-        self._embedded = ZooKeeperKeeper(self._root.path / "zookeeper", self._line.say)
         stack.callback(self._embedded.stop)
         return self._embedded.start()
 
@@ -192,10 +193,10 @@ class Running:
 
     # --- while it runs -----------------------------------------------------------------------------------
 
-    def _connect(self, zookeeper: str) -> ZooKeeperCoordination:
+    def _connect(self, zookeeper: str) -> Coordination:
         """A session that rides out a restart of ZooKeeper: the driver owns nothing that others could take."""
-        guard = load_guard(self._settings.security)
-        return ZooKeeperCoordination(zookeeper, self._spec.name, lost_after_s=_OUTAGE_S, guard=guard)
+        security = self._settings.security
+        return open_coordination(zookeeper, self._spec.name, lost_after_s=_OUTAGE_S, security=security)
 
     def _check(self, watcher: StatusWatcher, launcher: Launcher) -> None:
         self._root.check()

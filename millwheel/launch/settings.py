@@ -21,7 +21,7 @@ class LauncherKind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """``root`` "" is ``.millwheel/<pipeline>`` below the current folder, ``zookeeper`` "" an embedded one,
+    """``root`` "" is ``.millwheel/<pipeline>`` below the current folder, ``zookeeper`` "" whatever fits the launcher,
     ``spark_master`` "" executors on this machine. ``submitted`` is True when spark-submit has chosen the master.
     ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes serve on,
     ``security`` the folder with certificates and token ("": none, which only the loopback may have). With ``balance``

@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 
 from millwheel.adapters.clock import SystemClock
+from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.grpc_security import Security, load_security
 from millwheel.adapters.spaces import open_journals, open_snapshots
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
-from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.core.graph import Graph, Node, build_graph
 from millwheel.errors import FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.launch.bundle import shared_folder
@@ -25,6 +24,7 @@ from millwheel.master.planner import NodeDemand, why_fixed
 from millwheel.master.runtime import MasterPace
 from millwheel.master.server import MasterOutside, MasterProcess
 from millwheel.master.state import MasterConfig
+from millwheel.ports import Coordination
 
 SESSION_TIMEOUT_S = 2.0
 """How long a dead leader leads on: short, because a restart costs a master nothing."""
@@ -47,10 +47,9 @@ def main(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     code: int = Exit.STOPPED
     try:
-        guard = load_guard(security)
         nodes, secured = demands(root), load_security(security, "master")
-        coordination = ZooKeeperCoordination(
-            zookeeper, pipeline, SESSION_TIMEOUT_S, connect_timeout_s=_CONNECT_S, guard=guard
+        coordination = open_coordination(
+            zookeeper, pipeline, SESSION_TIMEOUT_S, connect_timeout_s=_CONNECT_S, security=security
         )
         config = MasterConfig(
             nodes=nodes, expected_workers=workers, spares=spares, balance=BalanceConfig() if balance else None
@@ -82,7 +81,7 @@ def _demand(graph: Graph, node: Node) -> NodeDemand:
 
 def _run(
     root: str,
-    coordination: ZooKeeperCoordination,
+    coordination: Coordination,
     config: MasterConfig,
     listen: str,
     security: Security | None,

@@ -12,12 +12,11 @@ from typing import Annotated
 import typer
 
 from millwheel.adapters.clock import SystemClock
+from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.grpc_security import load_security
 from millwheel.adapters.hang_notes import HangNotes
 from millwheel.adapters.rocksdb_store import RocksStores
 from millwheel.adapters.spaces import open_journals, open_snapshots, open_space
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
-from millwheel.adapters.zookeeper_guard import load_guard
 from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.launch.bundle import fetched
 from millwheel.launch.exits import Exit
@@ -60,13 +59,13 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
         settings = replace(settings, security=load_security(security, "worker"))
         folder = fetched(root, f"{settings.scratch}/shipped")
         assembly = Assembly(load_shipped(folder), folder, SystemClock(), Outside(build_source, build_sink))
-        coordination = ZooKeeperCoordination(
+        coordination = open_coordination(
             zookeeper,
             pipeline,
             _SESSION_TIMEOUT_S,
             lost_after_s=_LOST_AFTER_S,
             connect_timeout_s=_CONNECT_S,
-            guard=load_guard(security),
+            security=security,
         )
         scratch = settings.scratch
         storage = WorkerStorage(

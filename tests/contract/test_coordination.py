@@ -1,4 +1,4 @@
-"""The contract of the coordination port, on the fake and on a real ZooKeeper server."""
+"""The contract of the coordination port, on the fake, the embedded coordinator and a real ZooKeeper server."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
+from millwheel.adapters.coordinator import LocalCoordination
+from millwheel.coordinator.server import CoordinatorServer
 from millwheel.core.ranges import tile
 from millwheel.core.table import Ancestor, RangeTable, ShardEntry
 from millwheel.errors import ConflictError, UnavailableError
@@ -88,6 +91,34 @@ class RealCluster:
             session.close()
 
 
+class LocalCluster:
+    """Sessions with an embedded coordinator; every test has one of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._server = CoordinatorServer(path)
+        self._address = self._server.start()
+        self._sessions: list[LocalCoordination] = []
+
+    def connect(self) -> Coordination:
+        session = LocalCoordination(self._address, session_timeout_s=2.0)
+        self._sessions.append(session)
+        return session
+
+    def expire(self, session: Coordination) -> None:
+        self._server.expire(1 + self._sessions.index(session))  # type: ignore[arg-type]  # they are numbered as they come
+
+    def eventually(self, condition: Callable[[], Any]) -> None:
+        deadline = time.monotonic() + _DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline, "it did not happen in time"
+            time.sleep(0.001)
+
+    def close(self) -> None:
+        for session in self._sessions:
+            session.close()
+        self._server.stop()
+
+
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     from millwheel.launch.coordinator import embedded_zookeeper
@@ -98,9 +129,13 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.slow)])
-def cluster(request: pytest.FixtureRequest) -> Iterator[FakeCluster | RealCluster]:
-    made = FakeCluster() if request.param == "fake" else RealCluster(request.getfixturevalue("address"))
+@pytest.fixture(params=["fake", "local", pytest.param("zookeeper", marks=pytest.mark.slow)])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FakeCluster | LocalCluster | RealCluster]:
+    made: FakeCluster | LocalCluster | RealCluster
+    if request.param == "zookeeper":
+        made = RealCluster(request.getfixturevalue("address"))
+    else:
+        made = FakeCluster() if request.param == "fake" else LocalCluster(tmp_path / "coordinator.db")
     yield made
     made.close()
 

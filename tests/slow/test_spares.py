@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
+from millwheel.adapters.coordination import open_coordination
 from millwheel.launch.root import read_run
 from tests.slow.runs import Run
 from tests.slow.test_ranges import CALLBACK, PIPELINE, Tool, check_rows, rows
@@ -41,7 +41,7 @@ class Joined:
         known = read_run(run.root)
         assert known is not None
         self.slots: set[str] = set()
-        self.session = ZooKeeperCoordination(known.zookeeper, "ranges")
+        self.session = open_coordination(known.zookeeper, "ranges")
         self.session.watch_members("workers", self._changed)
 
     def _changed(self, found: Mapping[str, bytes]) -> None:

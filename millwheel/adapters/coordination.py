@@ -1,0 +1,35 @@
+"""The coordination port, by address: ZooKeeper, or the embedded coordinator of a run on one machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from millwheel.adapters.coordinator import LOCAL, LocalCoordination
+
+if TYPE_CHECKING:
+    from millwheel.adapters.zookeeper import ZooKeeperCoordination
+
+
+def open_coordination(
+    address: str,
+    pipeline: str,
+    session_timeout_s: float = 3.0,
+    lost_after_s: float | None = None,
+    connect_timeout_s: float = 10.0,
+    security: str = "",
+) -> LocalCoordination | ZooKeeperCoordination:
+    """A session for ``pipeline``. ``address`` is ``local:PATH`` or ``host:port,host:port/chroot``.
+
+    ``security`` is the folder that says as whom we come to ZooKeeper ("": as nobody). The times are those of
+    :class:`ZooKeeperCoordination`.
+
+    Raises SetupError when nobody answers there.
+    """
+    if address.startswith(LOCAL):
+        return LocalCoordination(address, session_timeout_s, lost_after_s, connect_timeout_s)
+    # The client library is loaded by those who need it: it takes a tenth of a second.
+    from millwheel.adapters.zookeeper import ZooKeeperCoordination
+    from millwheel.adapters.zookeeper_guard import load_guard
+
+    guard = load_guard(security)
+    return ZooKeeperCoordination(address, pipeline, session_timeout_s, lost_after_s, connect_timeout_s, guard)

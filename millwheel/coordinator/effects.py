@@ -1,0 +1,43 @@
+"""What the embedded coordinator does about its events.
+
+The order is a promise: what is stored must be durable before any message of the same step, or of a later one, is sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millwheel.core.coordination import StoredTable, ToClient
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTable:
+    """Make a version of a table durable."""
+
+    table: StoredTable
+
+
+@dataclass(frozen=True, slots=True)
+class StoreValue:
+    """Make a named value durable."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Send a message to a session."""
+
+    session: int
+    message: ToClient
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """Close the connection of a session once it was told everything."""
+
+    session: int
+
+
+Effect = StoreTable | StoreValue | Tell | Hang

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from struct import pack
+
+import pytest
+
+from millwheel.adapters.coordination import open_coordination
+from millwheel.adapters.coordinator import LOCAL, LocalCoordination
+from millwheel.coordinator.server import CoordinatorServer
+from millwheel.errors import SetupError, UnavailableError
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[CoordinatorServer]:
+    made = CoordinatorServer(tmp_path / "coordinator.db")
+    made.start()
+    yield made
+    made.stop()
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        time.sleep(0.002)
+
+
+def test_a_session_lives_on_while_nothing_is_asked(server: CoordinatorServer) -> None:
+    lost = threading.Event()
+    session = LocalCoordination(server.address, session_timeout_s=0.2)
+    session.on_lost(lost.set)
+    assert not lost.wait(1.0)
+    session.put_if_absent("instance", b"x")
+    session.close()
+
+
+def test_a_session_whose_server_is_gone_is_lost_at_once(server: CoordinatorServer) -> None:
+    lost = threading.Event()
+    session = LocalCoordination(server.address, session_timeout_s=30)
+    session.on_lost(lost.set)
+    server.stop()
+    assert lost.wait(5)
+    with pytest.raises(UnavailableError, match="is lost"):
+        session.tables()
+    session.close()
+
+
+def test_a_server_that_answers_nothing_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
+        mute.bind(str(path))
+        mute.listen()
+        lost = threading.Event()
+        session = LocalCoordination(f"{LOCAL}{path}", session_timeout_s=0.2)
+        session.on_lost(lost.set)
+        with pytest.raises(UnavailableError):
+            session.tables()
+        assert lost.wait(5)
+        session.close()
+
+
+def test_nobody_serves_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="No coordinator answers"):
+        open_coordination(f"{LOCAL}{tmp_path}/none", "visits")
+
+
+def test_who_does_not_speak_the_protocol_is_hung_up_on_and_disturbs_nobody(server: CoordinatorServer) -> None:
+    session = LocalCoordination(server.address)
+    for nonsense in (pack("<I", 5) + b"hello", pack("<I", 1 << 31), pack("<I", 1) + b"\xc1"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+            stranger.connect(server.address.removeprefix(LOCAL))
+            stranger.sendall(nonsense)
+            stranger.settimeout(10)
+            assert stranger.recv(1) == b""
+    assert session.tables() == {}
+    session.close()
+
+
+def test_other_users_cannot_come_near_the_socket(server: CoordinatorServer) -> None:
+    folder = Path(server.address.removeprefix(LOCAL)).parent
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_stopped_server_leaves_no_folder_and_may_be_stopped_again(server: CoordinatorServer) -> None:
+    folder = Path(server.address.removeprefix(LOCAL)).parent
+    server.stop()
+    server.stop()
+    assert not folder.exists()
+
+
+def test_many_sessions_watch_and_write_at_the_same_time(server: CoordinatorServer) -> None:
+    sessions = [LocalCoordination(server.address) for _ in range(8)]
+    seen: list[dict[str, bytes]] = []
+    sessions[0].watch_members("workers", lambda members: seen.append(dict(members)))
+    threads = [
+        threading.Thread(target=session.join, args=("workers", f"w.{number}", b"x"))
+        for number, session in enumerate(sessions)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    eventually(lambda: seen and len(seen[-1]) == 8)
+    for session in sessions:
+        session.close()
