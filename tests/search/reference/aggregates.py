@@ -1,0 +1,169 @@
+"""Aggregates, each as a plain computation over all records there are. Sketches are asked of their own library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from millwheel.core.aggregate_functions import make_aggregator
+from millwheel.core.codec import encode_value
+from millwheel.core.expressions import compile_expression
+from millwheel.core.spec import AggregateSpec, ComputationSpec
+from millwheel.errors import RecordError
+
+_WORD = "\0left out"
+"""In the place of an argument that an aggregate leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One record of a window. ``arguments`` has one value for each aggregate; ``number`` is the order of arrival."""
+
+    value: Any
+    timestamp: int
+    arguments: tuple[Any, ...]
+    number: int
+    stream: str = ""
+
+    def same(self, other: Item) -> bool:
+        """Whether a retraction that reads ``other`` takes this back."""
+        return self.timestamp == other.timestamp and encode_value(self.value) == encode_value(other.value)
+
+
+class Aggregates:
+    """The results of one computation by name. ``read`` turns a value into arguments; None: the record is left out.
+    ``whole``: the result is the items themselves."""
+
+    def __init__(self, spec: ComputationSpec, load: Callable[[str], Any], whole: bool = False) -> None:
+        self._whole = whole
+        self._where = compile_expression(spec.condition).evaluate if spec.condition else None
+        self._parts = [_Part(each, load) for each in spec.aggregates]
+        self._buffered = not spec.aggregates
+
+    @property
+    def linear(self) -> bool:
+        """Differences of results add up."""
+        return bool(self._parts) and all(part.spec.function in ("count", "sum") for part in self._parts)
+
+    def read(self, value: Any) -> tuple[Any, ...] | None:
+        """RecordError for a value that an aggregate cannot use."""
+        if self._where is not None and not self._where(value):
+            return None
+        return tuple(part.read(value) for part in self._parts)
+
+    def result(self, items: Sequence[Item], less: Sequence[Item] = ()) -> Any:
+        """Of all items, without the results of those in ``less`` (only if linear)."""
+        if self._whole:
+            return list(items)
+        if self._buffered:
+            return [[item.value, item.timestamp] for item in items]
+        found = {part.spec.name: part.result(items, place) for place, part in enumerate(self._parts)}
+        if less:
+            for place, part in enumerate(self._parts):
+                found[part.spec.name] -= part.result(less, place)
+        return found
+
+
+class _Part:
+    def __init__(self, spec: AggregateSpec, load: Callable[[str], Any]) -> None:
+        self.spec = spec
+        self._condition = compile_expression(spec.condition).evaluate if spec.condition else None
+        self._own = make_aggregator(spec.function, spec.options, load)
+        self._optional = not self._own.needs_argument
+
+    def read(self, value: Any) -> Any:
+        if self._condition is not None and not self._condition(value):
+            return _WORD
+        return self._own.check(self._argument(value), self.spec.argument)
+
+    def _argument(self, value: Any) -> Any:
+        text = self.spec.argument
+        if not text:
+            return 1 if self._optional else value
+        if not text.isidentifier():
+            return compile_expression(text).evaluate(value)
+        if isinstance(value, dict) and text in value:
+            return value[text]
+        if not isinstance(value, dict) and hasattr(value, text):
+            return getattr(value, text)
+        if self._optional:
+            return None
+        there = ", ".join(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
+        raise RecordError(f"the record has no field {text!r}; it has: {there or 'no fields'}")
+
+    def result(self, items: Sequence[Item], place: int) -> Any:
+        used = [item for item in items if item.arguments[place] is not _WORD]
+        function = _PLAIN.get(self.spec.function)
+        if function is not None:
+            return function([(item.arguments[place], item.timestamp) for item in used], self.spec.options)
+        acc = self._own.create()
+        for item in used:
+            acc = self._own.add(acc, item.arguments[place], item.timestamp)
+        return self._own.result(acc)
+
+
+Pairs = list[tuple[Any, int]]
+
+
+def _sum(values: list[Any]) -> int | float:
+    total = sum((Fraction(value) for value in values), Fraction(0))
+    if any(isinstance(value, float) for value in values) or not -(2**63) <= total < 2**63:
+        return float(total)
+    return int(total)
+
+
+def _mean(pairs: Pairs, options: Any) -> Any:
+    values = [value for value, _ in pairs]
+    return float(sum((Fraction(v) for v in values), Fraction(0)) / len(values)) if values else None
+
+
+def _variance(pairs: Pairs, options: Any) -> Any:
+    exact = _spread(pairs, options)
+    return None if exact is None else float(exact)
+
+
+def _stddev(pairs: Pairs, options: Any) -> Any:
+    exact = _spread(pairs, options)
+    return None if exact is None else math.sqrt(exact)
+
+
+def _spread(pairs: Pairs, options: Any) -> Fraction | None:
+    values = [Fraction(value) for value, _ in pairs]
+    divisor = len(values) - (0 if options.get("population") else 1)
+    if divisor < 1:
+        return None
+    mean = sum(values, Fraction(0)) / len(values)
+    return sum(((value - mean) ** 2 for value in values), Fraction(0)) / divisor
+
+
+def _rank(value: Any) -> tuple[bool, Any]:
+    return isinstance(value, str), value
+
+
+def _first(pairs: Pairs, options: Any) -> Any:
+    """Among equal times the first to come."""
+    return min(pairs, key=lambda pair: pair[1])[0] if pairs else None
+
+
+def _last(pairs: Pairs, options: Any) -> Any:
+    """Among equal times the last to come."""
+    return max(reversed(pairs), key=lambda pair: pair[1])[0] if pairs else None
+
+
+_PLAIN: dict[str, Callable[[Pairs, Any], Any]] = {
+    "count": lambda pairs, options: sum(value is not None for value, _ in pairs),
+    "sum": lambda pairs, options: _sum([value for value, _ in pairs]),
+    "mean": _mean,
+    "variance": _variance,
+    "stddev": _stddev,
+    "min": lambda pairs, options: min((value for value, _ in pairs), key=_rank, default=None),
+    "max": lambda pairs, options: max((value for value, _ in pairs), key=_rank, default=None),
+    "first": _first,
+    "last": _last,
+    "top_k": lambda pairs, options: sorted((v for v, _ in pairs), key=_rank, reverse=True)[: options["k"]],
+    "collect": lambda pairs, options: [value for value, _ in pairs],
+    "count_distinct": lambda pairs, options: len({value for value, _ in pairs}),
+}

@@ -1,0 +1,224 @@
+"""Callbacks: calls for one record or timer of one key, several tries, timers of both clocks, order by timestamp."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+from millwheel.api import Computation
+from millwheel.core.keys import check_key
+from millwheel.core.panes import Pane
+from millwheel.core.records import Domain, Record, Timer
+from millwheel.core.spec import ComputationSpec, Delivery
+from millwheel.core.times import MAX_TIME
+from millwheel.errors import RecordError
+from tests.search.reference.engine import Arrival, Node, World, outputs_of, plain
+from tests.search.reference.states import Memory, bind, remembered
+
+_SYSTEM = frozenset(("records_in", "records_out", "late", "dead_letters", "duplicates"))
+
+
+class Ctx:
+    """What a callback may ask and do."""
+
+    def __init__(self, node: CallNode, key: Any, pane: Pane | None = None) -> None:
+        self._node = node
+        self.key = key
+        self.pane = pane
+        self.watermark = node.watermark
+        self.now = node.world.now
+
+    def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
+        """See millwheel.api.Context, as for the next three."""
+        node = self._node
+        if stream not in node.spec.outputs:
+            raise RecordError(f"produce: {stream!r} is no output of this computation")
+        if timestamp is not None and timestamp < node.time:
+            raise RecordError(f"produce to {stream!r}: a production may not be earlier than its cause")
+        own = self.key if key is None else check_key(key)
+        node.made.append((stream, own, plain(value), node.time if timestamp is None else timestamp))
+
+    def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
+        node, place = self._node, (self.key, domain, tag)
+        waiting = sum(key == self.key and of is domain for key, of, _ in node.timers)
+        if place not in node.timers and waiting >= node.world.spec.limits.timers:
+            raise RecordError(f"set_timer {tag!r}: too many timers of this key wait already")
+        node.timers[place] = at
+
+    def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
+        self._node.timers.pop((self.key, domain, tag), None)
+
+    def count(self, name: str, by: int = 1) -> None:
+        if name in _SYSTEM or not name.isidentifier():
+            raise RecordError(f"count: {name!r} cannot name a counter")
+        self._node.counted[name] += by
+
+
+class CallNode(Node):
+    """A computation whose user code is called. ``time`` is the event time of what is processed now."""
+
+    def __init__(self, world: World, spec: ComputationSpec, instance: Computation, code: str) -> None:
+        super().__init__(world, spec.name, spec.inputs, outputs_of(spec))
+        self.spec = spec
+        self.instance = instance
+        self.time = 0
+        self.timers: dict[tuple[Any, Domain, str], int] = {}
+        self.made: list[tuple[str, Any, Any, int]] = []
+        self.counted: Counter[str] = Counter()
+        self.after_call: list[Callable[[], None]] = []
+        self.delayed = spec.allowed_lateness_us > 0 or spec.late != "drop"
+        self._code = code
+        self._key: Any = None
+        self._memories: defaultdict[Any, Memory] = defaultdict(dict)
+        self._declared = bind(self, instance)
+        self._seen: set[Any] = set()
+        self._kept: list[Arrival] = []
+        self._floor = 0
+
+    # --- records -----------------------------------------------------------------------------------------
+
+    def take(self, arrival: Arrival) -> None:
+        if self.copied(arrival):
+            return
+        if self.spec.ordered or (self.spec.enrich is not None and self.spec.enrich.waits):
+            self._kept.append(arrival)
+        else:
+            self._process(arrival)
+
+    def copied(self, arrival: Arrival) -> bool:
+        """Whether a record with the same id was here before. Ids are remembered for good, which is longer than
+        promised: copies further apart than the horizon may count or not."""
+        stream = self.world.spec.stream(arrival.stream)
+        if not stream.id or self.spec.delivery is not Delivery.EXACTLY_ONCE:
+            return False
+        value = arrival.value
+        given = value.get(stream.id) if isinstance(value, dict) else getattr(value, stream.id, None)
+        if given is None:
+            return False
+        seen = (arrival.stream, arrival.key, given)
+        if seen in self._seen:
+            self.counters["duplicates"] += 1
+            return True
+        self._seen.add(seen)
+        return False
+
+    def _process(self, arrival: Arrival) -> None:
+        record = Record(arrival.key, arrival.value, arrival.timestamp, arrival.stream)
+
+        def call() -> None:
+            again = Record(record.key, deepcopy(record.value), record.timestamp, record.stream)
+            self.instance.process_record(Ctx(self, record.key), again)
+
+        self.attempt(record.key, record.timestamp, "record", call, record.value)
+
+    # --- timers ------------------------------------------------------------------------------------------
+
+    def fire(self) -> None:
+        self.remove_old()
+        while (due := self._first_due()) is not None:
+            if isinstance(due, Arrival):
+                self._kept.remove(due)
+                self._process(due)
+            else:
+                self.ring_one(*due)
+
+    def _first_due(self) -> Arrival | tuple[Any, Domain, str] | None:
+        """What the watermark has passed: the earliest; kept records before timers of their time."""
+        found: list[tuple[Any, Any]] = [
+            ((kept.timestamp, 0, self._rank(kept), kept.origin, kept.number), kept)
+            for kept in self._kept
+            if kept.timestamp < self.watermark
+        ]
+        found += [
+            ((at, 1, 0, place[2], repr(place[0])), place)
+            for place, at in self.timers.items()
+            if place[1] is Domain.EVENT and at < self.watermark
+        ]
+        return min(found, key=lambda pair: pair[0])[1] if found else None
+
+    def _rank(self, kept: Arrival) -> int:
+        """A version of an enrichment counts for records of its own time."""
+        return 0 if self.spec.enrich is not None and kept.stream == self.spec.enrich.stream else 1
+
+    def wakes_at(self) -> int:
+        return min(
+            (at + 1 for (_, domain, _), at in self.timers.items() if domain is Domain.PROCESSING), default=MAX_TIME
+        )
+
+    def ring(self) -> None:
+        while True:
+            due = [
+                (at, place[2], repr(place[0]), place)
+                for place, at in self.timers.items()
+                if place[1] is Domain.PROCESSING and at < self.world.now
+            ]
+            if not due:
+                return
+            self.ring_one(*min(due)[3])
+
+    def ring_one(self, key: Any, domain: Domain, tag: str) -> None:
+        """A timer has come due."""
+        at = self.timers.pop((key, domain, tag))
+        time = at if domain is Domain.EVENT else self.floor()
+        timer = Timer(key, tag, at, domain)
+        self.attempt(key, time, "timer", lambda: self.instance.process_timer(Ctx(self, key), timer), repr(timer))
+
+    def floor(self) -> int:
+        """The timestamp of what has no record of its own: that of the output watermark, and not the end of time."""
+        if self.output() < MAX_TIME:
+            self._floor = max(self._floor, self.output())
+        return self._floor
+
+    # --- calls -------------------------------------------------------------------------------------------
+
+    def attempt(self, key: Any, time: int, what: str, call: Callable[[], None], about: Any) -> None:
+        """Call up to ``max_attempts`` times; what a call did that fails never happened."""
+        self._key, self.time = key, time
+        for _ in range(self.spec.max_attempts):
+            memory, timers = deepcopy(self.memory()), dict(self.timers)
+            self.made, self.counted, self.after_call = [], Counter(), []
+            try:
+                call()
+                for written in self.after_call:
+                    written()
+            except Exception as ex:
+                self._memories[key], self.timers = memory, timers
+                failure = ex
+            else:
+                self._release()
+                return
+        kind = f"{type(failure).__name__}: {failure}"
+        reason = f"{self._code} failed {self.spec.max_attempts} times on this {what}: {kind}"
+        self.world.letter(self.name, reason, about, time)
+
+    def _release(self) -> None:
+        self.counters.update(self.counted)
+        for stream, key, value, timestamp in self.made:
+            self.world.send(stream, key, value, timestamp, self.name)
+
+    def memory(self) -> Memory:
+        """What the current key remembers."""
+        return self._memories[self._key]
+
+    def remove_old(self) -> None:
+        """Forget what the watermark has passed by its time to live."""
+        for memory in self._memories.values():
+            for (name, part), entry in list(memory.items()):
+                ttl = self._declared[name].ttl_us
+                if ttl is not None and self.watermark > entry.at + ttl:
+                    del memory[name, part]
+
+    # --- looking in --------------------------------------------------------------------------------------
+
+    def state(self) -> dict[Any, dict[str, Any]]:
+        """What each key remembers that remembers anything."""
+        return {key: remembered(self._declared, memory) for key, memory in self._memories.items() if memory}
+
+    def waiting(self) -> dict[Any, tuple[tuple[Domain, str, int], ...]]:
+        """The timers of each key that are set, in the order of their times."""
+        found: defaultdict[Any, list[tuple[Domain, str, int]]] = defaultdict(list)
+        for (key, domain, tag), at in self.timers.items():
+            found[key].append((domain, tag, at))
+        return {key: tuple(sorted(each, key=lambda t: (t[2], t[1], t[0].value))) for key, each in found.items()}

@@ -1,0 +1,182 @@
+"""Computations with windows: aggregates, callbacks that get the records of a window, and joins."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import msgspec
+
+from millwheel.api import Computation
+from millwheel.core.panes import RETRACTION_FIELD, Pane, as_retraction, retracted
+from millwheel.core.records import Record
+from millwheel.core.spec import ComputationSpec, JoinKind, KeyKind
+from millwheel.core.windows import Window
+from millwheel.errors import RecordError
+from tests.search.reference.aggregates import Aggregates, Item
+from tests.search.reference.assign import Assigner
+from tests.search.reference.calls import CallNode, Ctx
+from tests.search.reference.changes import KeyChanges
+from tests.search.reference.combinations import trigger_of
+from tests.search.reference.counts import KeyCounts
+from tests.search.reference.engine import Arrival, World, plain
+from tests.search.reference.panes import Clocks, KeyWindows, Rules
+
+
+class WindowNode(CallNode):
+    """A computation with a window. Its user code, if any, is called for panes."""
+
+    def __init__(self, world: World, spec: ComputationSpec, instance: Computation, code: str) -> None:
+        super().__init__(world, spec, instance, code)
+        assert spec.window is not None
+        self.rules = Rules(
+            assign=Assigner(spec.window, world.load),
+            trigger=trigger_of(spec.trigger, world.load),
+            aggregates=Aggregates(spec, world.load, whole=bool(spec.callback) or spec.join is not None),
+            accumulation=spec.accumulation,
+            lateness=spec.allowed_lateness_us,
+            output_time=spec.output_time,
+            late=spec.late,
+        )
+        key = spec.inputs[0].key
+        self._names = key.names if key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
+        self._calls = bool(spec.callback) or spec.join is not None
+        self._keys: dict[Any, KeyWindows | KeyCounts | KeyChanges] = {}
+        self._number = 0
+
+    def take(self, arrival: Arrival) -> None:
+        if self.copied(arrival):
+            return
+        value = plain(arrival.value) if isinstance(arrival.value, msgspec.Struct) else arrival.value
+        back = as_retraction(value)
+        about = value if back is None else back.value
+        try:
+            arguments = self.rules.aggregates.read(about)
+            if arguments is None:
+                return
+            self.rules.assign.windows(arrival.timestamp)
+        except (RecordError, ValueError, TypeError) as ex:
+            self.world.letter(self.name, str(ex), value, arrival.timestamp)
+            return
+        self._number += 1
+        item = Item(about, arrival.timestamp, arguments, self._number, arrival.stream)
+        self._of(arrival.key).take([(item, back is not None)], self.clocks())
+
+    def _of(self, key: Any) -> KeyWindows | KeyCounts | KeyChanges:
+        if key not in self._keys:
+
+            def drop(item: Item, back: bool) -> None:
+                self._late(key, item, back)
+
+            def reject(item: Item, reason: str) -> None:
+                self.world.letter(self.name, reason, item.value, item.timestamp)
+
+            if self.rules.assign.kind == "count":
+                self._keys[key] = KeyCounts(key, self.rules, self._say)
+            elif self.rules.assign.kind == "sliding" and self.rules.assign.changes:
+                self._keys[key] = KeyChanges(key, self.rules, self._say, drop)
+            else:
+                self._keys[key] = KeyWindows(key, self.rules, self._say, drop, reject)
+        return self._keys[key]
+
+    def clocks(self) -> Clocks:
+        """What time it is here. All watermarks are one to a percentile watermark."""
+        return Clocks(self.watermark, self.world.now)
+
+    # --- time --------------------------------------------------------------------------------------------
+
+    def fire(self) -> None:
+        for each in list(self._keys.values()):
+            each.pass_time(self.clocks())
+        super().fire()
+
+    def ring(self) -> None:
+        for each in list(self._keys.values()):
+            each.pass_clock(self.clocks())
+        super().ring()
+
+    def wakes_at(self) -> int:
+        now = self.world.now
+        return min([super().wakes_at(), *(each.wakes_at(now) for each in self._keys.values())])
+
+    def hold(self) -> int:
+        return min([super().hold(), *(each.hold(self.watermark) for each in self._keys.values())])
+
+    # --- what comes out ----------------------------------------------------------------------------------
+
+    def _say(self, pane: Pane) -> None:
+        if self._calls:
+            self._call(pane)
+            return
+        row = _row(pane, self._names)
+        for stream in self.spec.outputs:
+            self.world.send(stream, pane.key, plain(row), pane.timestamp, self.name)
+
+    def _call(self, pane: Pane) -> None:
+        items: list[Item] = pane.result
+        records = [Record(pane.key, self._typed(item), item.timestamp, item.stream) for item in items]
+        shown = msgspec.structs.replace(pane, result=records)
+
+        def call() -> None:
+            if self.spec.join is not None:
+                self._join(Ctx(self, pane.key), pane.key, pane.window, records)
+            else:
+                self.instance.process_window(Ctx(self, pane.key, shown), pane.key, pane.window, deepcopy(records))
+
+        about = {"window_start": pane.window.start, "window_end": pane.window.end, "count": len(records)}
+        self.attempt(pane.key, pane.timestamp, "window", call, about)
+
+    def _typed(self, item: Item) -> Any:
+        schema = self.world.spec.stream(item.stream).schema
+        return msgspec.convert(item.value, self.world.load(schema)) if schema else item.value
+
+    def _join(self, ctx: Ctx, key: Any, window: Window, records: list[Record]) -> None:
+        left, right = (given.stream for given in self.spec.inputs)
+        lefts = [record.value for record in records if record.stream == left]
+        rights = [record.value for record in records if record.stream == right]
+        pairs: list[tuple[Any, Any]] = [(one, other) for one in lefts for other in rights]
+        if not rights and self.spec.join is not JoinKind.INNER:
+            pairs = [(one, None) for one in lefts]
+        if not lefts and self.spec.join is JoinKind.OUTER:
+            pairs = [(None, other) for other in rights]
+        for one, other in pairs:
+            row = {**_fields(key, self._names), "window_start": window.start, "window_end": window.end}
+            for stream in self.spec.outputs:
+                ctx.produce(stream, {**row, left: one, right: other})
+
+    def _late(self, key: Any, item: Item, back: bool) -> None:
+        self.counters["late"] += 1
+        policy, _, side = self.spec.late.partition(":")
+        if policy == "side":
+            value = retracted(item.value) if back else item.value
+            self.world.send(side, key, plain(value), max(item.timestamp, self.floor()), self.name)
+
+    def windows(self) -> dict[Any, list[Window]]:
+        """The windows of each key that still take records."""
+        found = {}
+        for key, each in self._keys.items():
+            if isinstance(each, KeyWindows):
+                found[key] = sorted(o.window for o in each.open if not o.closed)
+            else:
+                found[key] = each.windows()
+        return found
+
+
+def _fields(key: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return dict(zip(names, key if isinstance(key, tuple) and len(names) > 1 else (key,), strict=False))
+
+
+def _row(pane: Pane, names: tuple[str, ...]) -> dict[str, Any]:
+    row = _fields(pane.key, names)
+    row["window_start"], row["window_end"] = pane.window
+    row.update(pane.result if isinstance(pane.result, dict) else {"result": pane.result})
+    if pane.retraction:
+        row[RETRACTION_FIELD] = 1
+    return row
+
+
+def windowed(world: World, spec: ComputationSpec) -> WindowNode:
+    """The node of a computation with a window."""
+    if spec.callback:
+        return WindowNode(world, spec, world.load(spec.callback)(**dict(spec.options)), spec.callback)
+    return WindowNode(world, spec, Computation(), "join")

@@ -1,0 +1,157 @@
+"""What has no window: steps, branches, removal of copies, enrichment.
+
+They are written as callbacks, because all of them have the tries and dead letters of callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from millwheel.api import Computation, MapState, ValueState
+from millwheel.core.codec import encode_value
+from millwheel.core.expressions import compile_expression
+from millwheel.core.panes import as_retraction, retracted
+from millwheel.core.records import Record
+from millwheel.core.spec import ComputationSpec, DeduplicateSpec, EnrichSpec, Missing, StepKind, StepSpec
+from millwheel.errors import RecordError
+from tests.search.reference.calls import CallNode
+from tests.search.reference.engine import World, plain
+
+
+def _read(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        if name in value:
+            return value[name]
+        there = ", ".join(sorted(map(str, value))) or "no fields"
+    elif hasattr(value, name):
+        return getattr(value, name)
+    else:
+        there = ", ".join(getattr(value, "__struct_fields__", ())) or f"no fields, being {type(value).__name__}"
+    raise RecordError(f"the record has no field {name!r}; it has {there}")
+
+
+class Steps(Computation):
+    """Each step on each of the values that the one before gave."""
+
+    def __init__(self, spec: ComputationSpec, load: Callable[[str], Any]) -> None:
+        self._spec = spec
+        self._calls = [(step, _call(step, load)) for step in spec.steps]
+
+    def process_record(self, ctx: Any, record: Record) -> None:
+        back = as_retraction(record.value)
+        values = [record.value if back is None else back.value]
+        for step, call in self._calls:
+            values = [made for value in values for made in self._apply(step, call, value)]
+        for value in values:
+            for stream in self._spec.outputs:
+                ctx.produce(stream, value if back is None else retracted(value))
+
+    def _apply(self, step: StepSpec, call: Callable[[Any], Any], value: Any) -> list[Any]:
+        made = call(value)
+        if step.kind is StepKind.FILTER:
+            return [value] if made else []
+        if step.kind is StepKind.MAP:
+            return [made]
+        if not isinstance(made, Iterable) or isinstance(made, str | bytes | dict):
+            raise RecordError(f"gave {made!r:.80}; it must give a list (or another iterable) of values")
+        return list(made)
+
+
+def _call(step: StepSpec, load: Callable[[str], Any]) -> Callable[[Any], Any]:
+    if step.function:
+        return load(step.function)  # type: ignore[no-any-return]
+    if step.expression:
+        return compile_expression(step.expression).evaluate
+    fields = {name: compile_expression(text) for name, text in step.fields.items()}
+    return lambda value: {name: expression.evaluate(value) for name, expression in fields.items()}
+
+
+class Branches(Computation):
+    """The first branch that takes a record, or all that do."""
+
+    def __init__(self, spec: ComputationSpec) -> None:
+        self._spec = spec
+
+    def process_record(self, ctx: Any, record: Record) -> None:
+        back = as_retraction(record.value)
+        asked = record.value if back is None else back.value
+        taken: list[str] = []
+        for branch in self._spec.branches:
+            if branch.condition and (self._spec.match_all or not taken):
+                if compile_expression(branch.condition).evaluate(asked):
+                    taken.append(branch.stream)
+        taken = taken or [branch.stream for branch in self._spec.branches if not branch.condition]
+        for stream in taken:
+            ctx.produce(stream, record.value)
+        if not taken:
+            ctx.count("unmatched")
+
+
+def copies_of(spec: DeduplicateSpec, outputs: tuple[str, ...]) -> Computation:
+    """Of equal records of a key, the first and those that are ``within`` later than it."""
+
+    class Copies(Computation):
+        seen: Any = MapState(int, ttl=spec.within_us)
+
+        def process_record(self, ctx: Any, record: Record) -> None:
+            equal = [_read(record.value, name) for name in spec.fields] if spec.fields else record.value
+            identity = encode_value(equal)
+            if identity in self.seen:
+                ctx.count("deduplicated")
+                return
+            self.seen[identity] = record.timestamp
+            for stream in outputs:
+                ctx.produce(stream, record.value)
+
+    return Copies()
+
+
+class Enriching(Computation):
+    """The last version of the key that is not later than the record; of the latest time, whatever came."""
+
+    version: Any = ValueState()
+
+    def __init__(self, spec: EnrichSpec, outputs: tuple[str, ...]) -> None:
+        self._spec = spec
+        self._outputs = outputs
+
+    def process_record(self, ctx: Any, record: Record) -> None:
+        spec, known = self._spec, self.version.get()
+        if record.stream == spec.stream:
+            if known is None or record.timestamp >= known[0]:
+                self.version.set([record.timestamp, plain(record.value)])
+            return
+        fields = plain(record.value) if isinstance(record.value, Struct) else record.value
+        if type(fields) is not dict:
+            raise RecordError(f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields")
+        found = None
+        if known is not None and (not spec.waits or known[0] <= record.timestamp):
+            found = known[1]
+        if found is None and spec.missing is Missing.DROP:
+            ctx.count("unmatched")
+            return
+        if found is None and spec.missing is Missing.DEAD_LETTER:
+            raise RecordError(f"{spec.stream} has said nothing of {record.key!r} up to {record.timestamp}")
+        for stream in self._outputs:
+            ctx.produce(stream, {**fields, spec.name: found})
+
+
+def built(world: World, spec: ComputationSpec) -> CallNode:
+    """The node of a computation without a window."""
+    if spec.enrich is not None:
+        return CallNode(world, spec, Enriching(spec.enrich, spec.outputs), f"enrich with {spec.enrich.stream}")
+    if spec.deduplicate is not None:
+        return CallNode(world, spec, copies_of(spec.deduplicate, spec.outputs), "deduplicate")
+    if spec.branches:
+        return CallNode(world, spec, Branches(spec), "branch")
+    if spec.steps:
+        return CallNode(world, spec, Steps(spec, world.load), ", ".join(_text(step) for step in spec.steps))
+    return CallNode(world, spec, world.load(spec.callback)(**dict(spec.options)), spec.callback)
+
+
+def _text(step: StepSpec) -> str:
+    fields = "{" + ", ".join(f"{name}: {text}" for name, text in step.fields.items()) + "}"
+    return f"{step.kind.value} {step.function or step.expression or fields}"

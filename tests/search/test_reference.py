@@ -1,0 +1,124 @@
+"""The reference says what the transcripts and the examples of the docs say, which were written before it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from millwheel.spec import load_pipeline
+from tests.search.reference import Reference
+from tests.search.reference.one_window import ReferenceWindow
+from tests.search.script import Action, Clock, Finish, Push, Watermark
+from tests.transcripts import adapter
+from tests.unit.core import test_transcripts as windows
+
+HOUSE = Path(__file__).parents[2]
+TRANSCRIPTS = HOUSE / "tests" / "transcripts"
+CODE = (HOUSE / "tests" / "unit" / "testing" / "transcript_code.py").read_text()
+_yaml = YAML(typ="safe")
+
+
+def _documents(folder: Path) -> list[Any]:
+    return [
+        pytest.param(document, id=f"{path.stem}-{document['name'].replace(' ', '_')}")
+        for path in sorted(folder.glob("*.yaml"))
+        for document in _yaml.load_all(path.read_text())
+    ]
+
+
+# --- whole pipelines --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", _documents(TRANSCRIPTS / "pipelines"))
+def test_a_transcript_of_a_pipeline_holds(document: Any, tmp_path: Path) -> None:
+    reference = _reference(document, tmp_path)
+    told: dict[str, int] = {}
+    said: dict[str, Any] = {}
+    for number, step in enumerate(document["steps"]):
+        [(action, given)] = step.items()
+        if action == "say":
+            assert said == given, number
+            said = {}
+            continue
+        assert not said, f"step {number}: not expected before it: {said}"
+        for each in _actions(action, given):
+            reference.run(each)
+        said = _said(reference, document, told)
+    assert not said
+    counters = reference.outcome().counters.values()
+    for name, expected in document.get("counters", {}).items():
+        assert sum(each.get(name, 0) for each in counters) == expected, name
+
+
+def _reference(document: Any, folder: Path) -> Reference:
+    streams = {name: {"source": "injection", "timestamp": {"field": "t", "unit": "us"}} for name in document["streams"]}
+    spec = {"pipeline": "transcript", "streams": streams, "computations": document["computations"]}
+    (folder / "pipeline.yaml").write_text(json.dumps(spec).replace('"code:', '"transcript_code:'))
+    (folder / "transcript_code.py").write_text(CODE)
+    return Reference(load_pipeline(str(folder / "pipeline.yaml"), {}))
+
+
+def _actions(action: str, given: Any) -> list[Action]:
+    if action == "push":
+        return [Push(stream, tuple(values)) for stream, values in given.items()]
+    if action == "watermark":
+        times = given if isinstance(given, dict) else {None: given}
+        return [Watermark(t, stream) for stream, t in times.items()]
+    if action == "clock":
+        return [Clock(given)]
+    return [Finish()] if action == "finish" else []
+
+
+def _said(reference: Reference, document: Any, told: dict[str, int]) -> dict[str, Any]:
+    outcome = reference.outcome()
+    found: dict[str, list[Any]] = {
+        stream: [row.value for row in rows]
+        for stream, rows in outcome.streams.items()
+        if stream not in document["streams"]
+    }
+    found["dead_letters"] = [f"{letter.where}: {letter.reason}" for letter in outcome.letters]
+    fresh = {stream: values[told.get(stream, 0) :] for stream, values in found.items()}
+    told.update({stream: len(values) for stream, values in found.items()})
+    ordered = document.get("ordered")
+    return {
+        stream: values if ordered else sorted(values, key=lambda value: json.dumps(value))
+        for stream, values in fresh.items()
+        if values
+    }
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("document", _documents(TRANSCRIPTS))
+def test_a_transcript_of_windows_holds(document: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "refused" in document:
+        pytest.skip("what is refused is not run")
+    monkeypatch.setattr(windows, "WindowHarness", ReferenceWindow)
+    # How many entries of state the runtime keeps is its own business.
+    document["steps"] = [step for step in document["steps"] if "slots" not in step]
+    windows.test_transcript(document, stored=False)
+
+
+@pytest.mark.parametrize("document", _documents(TRANSCRIPTS / "conformance"))
+def test_a_transcript_in_the_manner_of_beam_holds(document: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "WindowHarness", ReferenceWindow)
+    if "error" in document:
+        with pytest.raises(AssertionError, match=re.escape(document["error"])):
+            adapter.run(document)
+    else:
+        adapter.run(document)
+
+
+_EXAMPLES = re.findall(r"^```python\n(.*?)^```", (HOUSE / "docs" / "windows.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("example", _EXAMPLES)
+def test_an_example_of_the_page_about_windows_holds(example: str) -> None:
+    text = example.replace("from millwheel.testing import WindowHarness", "")
+    exec(compile(text, "windows.md", "exec"), {"WindowHarness": ReferenceWindow, "__name__": "example"})
