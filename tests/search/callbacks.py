@@ -1,0 +1,226 @@
+"""The code of the pipelines that the search draws. What a callback does to a record, the record says itself.
+
+A record may have ``do``: a list of orders, each a list of a word and its arguments. So one class meets every sequence
+of sets, moves, cancels and failures, and a script that shrinks still makes sense. Every value that is produced has
+``k``, ``u`` and ``n``, so that whatever comes behind can take its key and its number from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.api import Computation, ListState, MapState, ValueState
+from millwheel.core.panes import as_retraction
+from millwheel.core.records import Domain, Record, Timer
+from millwheel.core.windows import Window
+
+_MOST_ROUNDS = 3
+
+
+class Hit(msgspec.Struct):
+    """The records of a stream with a ``schema``."""
+
+    at: int
+    k: str
+    u: int = 0
+    n: int = 1
+    id: str = ""
+    do: list[list[Any]] = []
+
+
+def common(value: Any) -> dict[str, Any]:
+    """The fields that every value has."""
+    if isinstance(value, Hit):
+        return {"k": value.k, "u": value.u, "n": value.n}
+    given = value if isinstance(value, dict) else {}
+    n = given.get("n", 1)
+    return {"k": given.get("k", "-"), "u": given.get("u", 0), "n": n if type(n) is int else 1}
+
+
+def _orders(value: Any) -> Sequence[Sequence[Any]]:
+    if isinstance(value, Hit):
+        return value.do
+    return value.get("do") or () if isinstance(value, dict) else ()
+
+
+class Orders(Computation):
+    """Does what its records and timers order, and tells what it remembers after each. Its results depend on the order
+    of the records of a key, and on which timers fire between them."""
+
+    total = ValueState(int, default=0)
+    items = ListState(int)
+    entries = MapState(int)
+    rounds = ValueState(int, default=0)
+
+    def __init__(self, out: str = "", past: bool = False, clock: bool = True) -> None:
+        """``past``: timers may be due at once; ``clock``: there may be timers of the wall clock."""
+        self.out = out
+        self.past = past
+        self.clock = clock
+
+    def process_record(self, ctx: Any, record: Record) -> None:
+        """Do the orders of the record, and tell."""
+        fields = common(record.value)
+        for order in _orders(record.value):
+            self._do(ctx, order, record.timestamp, fields)
+        ctx.count("seen")
+        self._tell(ctx, fields, "record", record.timestamp)
+
+    def process_timer(self, ctx: Any, timer: Timer) -> None:
+        """Tell; what else is done, the tag says: ``again`` sets itself, ``kill`` cancels another, ``wipe`` clears."""
+        domain = timer.domain
+        if timer.tag == "again" and self.rounds.get() < _MOST_ROUNDS:
+            self.rounds.set(self.rounds.get() + 1)
+            ctx.set_timer("again", timer.at + 5_000_000, domain)
+        if timer.tag == "kill":
+            ctx.cancel_timer("a", domain)
+        if timer.tag == "move":
+            ctx.set_timer("b", timer.at + 20_000_000, domain)
+        if timer.tag == "wipe":
+            self.total.clear()
+            self.items.clear()
+        if timer.tag == "fail":
+            raise ValueError("a timer that fails")
+        self._tell(ctx, {"k": str(ctx.key), "u": 0, "n": 1}, timer.tag, timer.at)
+
+    def _tell(self, ctx: Any, fields: dict[str, Any], why: str, at: int) -> None:
+        if self.out:
+            entries = sorted(self.entries.items())
+            ctx.produce(
+                self.out,
+                {**fields, "why": why, "t": at, "total": self.total.get(), "items": [*self.items], "entries": entries},
+            )
+
+    def _do(self, ctx: Any, order: Sequence[Any], at: int, fields: dict[str, Any]) -> None:
+        word, *rest = order
+        if word == "add":
+            self.total.set(self.total.get() + fields["n"])
+        elif word == "append":
+            self.items.append(fields["n"])
+        elif word == "put":
+            self.entries[rest[0]] = fields["n"]
+        elif word == "delete":
+            if rest[0] in self.entries:
+                del self.entries[rest[0]]
+        elif word == "clear":
+            self.total.clear()
+            self.items.clear()
+            self.entries.clear()
+        elif word == "timer":
+            self._set(ctx, *rest, at)
+        elif word == "cancel":
+            ctx.cancel_timer(rest[0], Domain(rest[1]))
+        elif word == "raise":
+            raise ValueError("a record that fails")
+        elif word == "later" and self.out:
+            ctx.produce(self.out, {**fields, "why": "later"}, timestamp=at + rest[0])
+
+    def _set(self, ctx: Any, tag: str, after: int, domain: str, at: int) -> None:
+        if domain == "event":
+            ctx.set_timer(tag, at + after if self.past else max(at + after, ctx.watermark))
+        elif self.clock:
+            ctx.set_timer(tag, ctx.now + max(after, 0), Domain.PROCESSING)
+
+
+class Brief(Orders):
+    """Remembers for ten seconds of event time."""
+
+    total = ValueState(int, default=0, ttl="10s")
+    items = ListState(int, ttl="10s")
+    entries = MapState(int, ttl="10s")
+
+
+class Mixed(Orders):
+    """Some of what it remembers has a time to live."""
+
+    items = ListState(int, ttl="30s")
+    entries = MapState(int, ttl="5s")
+
+
+class Free(Computation):
+    """Gives the same results in whatever order its records come: what it produces for one depends on nothing but that
+    record, and each of its timers has a tag of its own and is never moved."""
+
+    total = ValueState(int, default=0)
+    takes_retractions = True
+
+    def __init__(self, out: str = "", wait: int = 0) -> None:
+        self.out = out
+        self.wait = wait
+
+    def process_record(self, ctx: Any, record: Record) -> None:
+        """Pass the record on, at once or by a timer."""
+        value = record.value
+        back = as_retraction(value)
+        if back is not None:
+            value = back.value
+        fields = common(value)
+        if any(order[0] == "raise" for order in _orders(value)):
+            raise ValueError("a record that fails")
+        self.total.set(self.total.get() + (fields["n"] if back is None else -fields["n"]))
+        if not self.out or back is not None:
+            return
+        if self.wait:
+            tag = msgspec.json.encode([fields["k"], fields["u"], fields["n"], record.timestamp]).decode()
+            ctx.set_timer(tag, record.timestamp + self.wait)
+        else:
+            ctx.produce(self.out, {**fields, "by": "free"})
+
+    def process_timer(self, ctx: Any, timer: Timer) -> None:
+        """What the tag says."""
+        k, u, n, _ = msgspec.json.decode(timer.tag)
+        ctx.produce(self.out, {"k": k, "u": u, "n": n, "by": "timer"})
+
+
+class Spans(Computation):
+    """Tells each window's records. With ``sort`` in an order that does not depend on how they came."""
+
+    panes = ValueState(int, default=0)
+
+    def __init__(self, out: str, sort: bool = False) -> None:
+        self.out = out
+        self.sort = sort
+
+    def process_window(self, ctx: Any, key: Any, window: Window, records: Sequence[Record]) -> None:
+        """One pane."""
+        found = [[common(record.value)["n"], record.timestamp, record.stream] for record in records]
+        if any(order[0] == "raise" for record in records for order in _orders(record.value)):
+            raise ValueError("a window that fails")
+        self.panes.set(self.panes.get() + 1)
+        ctx.produce(
+            self.out,
+            {
+                "k": str(key),
+                "u": 0,
+                "n": sum(each[0] for each in found),
+                "window_start": window.start,
+                "window_end": window.end,
+                "records": sorted(found) if self.sort else found,
+                "index": ctx.pane.index,
+                "timing": str(ctx.pane.timing),
+                "last": ctx.pane.is_last,
+            },
+        )
+
+
+def by_k(value: Any) -> str:
+    """A key function."""
+    fields = common(value)
+    if fields["k"] == "bad":
+        raise ValueError("no key")
+    return str(fields["k"])
+
+
+def stamp(value: Any) -> int:
+    """A timestamp function."""
+    found: int = value["at"]
+    return found
+
+
+def doubled(value: Any) -> list[Any]:
+    """A flat_map: two values, or none."""
+    fields = common(value)
+    return [] if fields["n"] == 3 else [fields, {**fields, "n": fields["n"] + 10}]

@@ -1,0 +1,139 @@
+"""Whether two outcomes of a case are the same, as far as that is promised (see ``freedoms.py``)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from millwheel.core.spec import PipelineSpec
+from tests.search.freedoms import Facts, Level, Order, Promised
+from tests.search.script import Letter, Outcome, Row
+
+_SHOWN = 4
+_COUNTED = frozenset({"late", "dead_letters", "deduplicated", "unmatched", "seen", "records_in"})
+_TAKES_BACK = "__retraction__"
+
+
+def differences(spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome) -> list[str]:
+    """A sentence for each part that differs."""
+    return [*_streams(promised, want, got), *_tables(promised, want, got), *_computations(spec, promised, want, got)]
+
+
+def _streams(promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
+    for name in sorted(want.streams.keys() | got.streams.keys()):
+        facts = promised.streams.get(name)
+        if facts is None or facts.level is Level.NOTHING or facts.doubled:
+            continue
+        wanted, found = want.streams.get(name, ()), got.streams.get(name, ())
+        if facts.level is Level.STANDING:
+            yield from _differ(f"what stands of {name}", _standing(wanted, facts), _standing(found, facts))
+            continue
+        unequal = list(_differ(f"stream {name}", _count(wanted), _count(found)))
+        yield from unequal
+        if not unequal and facts.order is not Order.NONE:
+            yield from _disorder(name, wanted, found)
+
+
+def _tables(promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
+    for name in sorted(want.standing.keys() | got.standing.keys()):
+        facts = promised.streams.get(name)
+        # An upsert keeps the latest of each identity, which is determined where the order is.
+        if facts is None or facts.level is not Level.ALL or facts.order is Order.NONE or facts.doubled:
+            continue
+        yield from _differ(
+            f"rows that stand in the sink of {name}",
+            _count(want.standing.get(name, ())),
+            _count(got.standing.get(name, ())),
+        )
+
+
+def _computations(spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
+    exact = {name for name, level in promised.computations.items() if level is Level.ALL}
+    sources = {f"source.{stream.name}" for stream in spec.streams}
+    for name in sorted(exact | sources):
+        wanted, found = want.counters.get(name, {}), got.counters.get(name, {})
+        one, other = _counted(wanted), _counted(found)
+        if one != other:
+            yield f"counters of {name}: {one}, and {other}"
+    yield from _differ("dead letters", _letters(want.letters, exact | sources), _letters(got.letters, exact | sources))
+    remembering = {c.name for c in spec.computations if c.callback and c.window is None}
+    for name in sorted(exact & remembering):
+        for what, wanted_of, found_of in (("state", want.state, got.state), ("timers", want.timers, got.timers)):
+            wanted, found = wanted_of.get(name, {}), found_of.get(name, {})
+            for key in sorted(wanted.keys() | found.keys(), key=repr):
+                if wanted.get(key) != found.get(key):
+                    yield f"{what} of {name} for key {key!r}: {wanted.get(key)}, and {found.get(key)}"
+
+
+def _counted(counters: Mapping[str, int]) -> dict[str, int]:
+    return {name: value for name, value in counters.items() if name in _COUNTED and value}
+
+
+def _letters(letters: tuple[Letter, ...], of: set[str]) -> Counter[str]:
+    return Counter(f"{each.where}: {_plain(each.reason)}: {text(each.about)}" for each in letters if each.where in of)
+
+
+def _plain(reason: str) -> str:
+    """The reason without what tells one run from another."""
+    return re.sub(r"line \d+", "line", reason)
+
+
+def text(value: Any) -> str:
+    """A value in one form."""
+    return msgspec.json.encode(value, enc_hook=repr, order="deterministic").decode()
+
+
+def _row(row: Row) -> str:
+    return f"key {row.key!r} at {row.timestamp}: {text(row.value)}"
+
+
+def _count(rows: tuple[Row, ...]) -> Counter[str]:
+    return Counter(map(_row, rows))
+
+
+def _standing(rows: tuple[Row, ...], facts: Facts) -> Counter[str]:
+    """What was said once more than it was taken back; of windows that replace what they said, the last of each."""
+    if not facts.retracts:
+        last: dict[str, str] = {}
+        for row in rows:
+            last[text([repr(row.key), row.value.get("window_start"), row.value.get("window_end")])] = _row(row)
+        return Counter(last.values())
+    found: Counter[str] = Counter()
+    for row in rows:
+        back = _TAKES_BACK in row.value
+        value = {name: part for name, part in row.value.items() if name != _TAKES_BACK}
+        found[_row(Row(row.key, row.timestamp, value))] += -1 if back else 1
+    return Counter({line: count for line, count in found.items() if count})
+
+
+def _differ(what: str, want: Counter[str], got: Counter[str]) -> Iterator[str]:
+    if want == got:
+        return
+    missing, extra = want.copy(), got.copy()
+    missing.subtract(got)
+    extra.subtract(want)
+    yield f"{what}: missing {_some(missing)}; too many {_some(extra)}"
+
+
+def _some(lines: Counter[str]) -> str:
+    found = [f"{count} x {line}" if count > 1 else line for line, count in sorted(lines.items()) if count > 0]
+    rest = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"({'; '.join(found[:_SHOWN])}{rest})"
+
+
+def _disorder(name: str, want: tuple[Row, ...], got: tuple[Row, ...]) -> Iterator[str]:
+    one, other = _by_key(want), _by_key(got)
+    for key in one:
+        if one[key] != other.get(key):
+            yield f"order of key {key} in {name}: {one[key]}, and {other.get(key)}"
+
+
+def _by_key(rows: tuple[Row, ...]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        found[repr(row.key)].append(_row(row))
+    return found

@@ -1,0 +1,328 @@
+"""What the documents leave free: the one place that says which results of a pipeline must be equal in which runs.
+
+Everything else in the search takes it from here. Each rule points at the sentence that it stands for.
+
+A script lets everything come to rest before its next action (see ``script.py``), so what a source pushes is processed
+in the order of the script, and the watermark and the clock stand still meanwhile. What is left to chance is what
+happens within one action: how records are bundled, and which of several ways to a computation is the quicker one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+from millwheel.core.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    Delivery,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    Productions,
+    StreamSpec,
+)
+from millwheel.spec.loading import load_object
+
+
+class Level(IntEnum):
+    """How much of a stream is determined."""
+
+    NOTHING = 0
+    STANDING = 1
+    """What stands in the end: the rows that were not taken back or replaced."""
+    ALL = 2
+    """Every row."""
+
+
+class Order(IntEnum):
+    """Which rows of a stream have an order."""
+
+    NONE = 0
+    KEY = 1
+    """Those of one key of their producer."""
+    WHOLE = 2
+    """All, whatever the key: what is pushed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is determined of a stream. ``keyed``: by what its producer keyed it. ``paced``: its rows come only while the
+    watermark stands still. ``timely``: rows that come while the watermark moves are not behind it. ``single``: one
+    record at a time stays one at a time on the way here. ``retracts``: it takes rows back."""
+
+    level: Level = Level.ALL
+    order: Order = Order.WHOLE
+    keyed: KeySpec | None = None
+    paced: bool = True
+    timely: bool = True
+    single: bool = True
+    retracts: bool = False
+    doubled: bool = False
+    """After a crash some rows may come twice (weak productions of an at-least-once computation)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """What differs between the runs that are compared: how records are bundled, whether work is lost and done again,
+    whether partitions race each other (as they do in the simulator)."""
+
+    bundling: bool = True
+    crashing: bool = False
+    racing: bool = False
+
+
+_NOTHING = Facts(Level.NOTHING, Order.NONE, paced=False, timely=False, single=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """What is determined: of each stream, and of each computation (its state, counters and dead letters)."""
+
+    streams: Mapping[str, Facts]
+    computations: Mapping[str, Level]
+
+
+def promised(spec: PipelineSpec, stated: bool, free: Free) -> Promised:
+    """What is determined of a pipeline when runs differ in that."""
+    found = {stream.name: _pushed(stream, stated, free) for stream in spec.streams if stream.source is not None}
+    found[DEAD_LETTERS] = _NOTHING
+    levels: dict[str, Level] = {}
+    waiting = list(spec.computations)
+    while waiting:
+        ready = [c for c in waiting if not any(i.stream in _outputs(o) for o in waiting for i in c.inputs)]
+        for computation in ready or waiting:
+            # In a circle nothing is ready: no watermark is promised there (pipeline.md, Cycles).
+            made = _of(computation, found, spec, stated, free) if ready else _Made(_NOTHING)
+            levels[computation.name] = made.facts.level
+            for name in _outputs(computation):
+                facts = made.sides.get(name, made.facts)
+                found[name] = _merged(found[name], facts) if name in found else facts
+        waiting = [c for c in waiting if c not in ready] if ready else []
+    return Promised(found, levels)
+
+
+def _pushed(stream: StreamSpec, stated: bool, free: Free) -> Facts:
+    """guarantees.md, Event time: a partition that is silent lets the watermark pass. For how long it was silent nobody
+    knows after a crash, so then the watermark may pass later."""
+    silence = free.crashing and not stated and stream.idle_after_us is not None
+    order = Order.KEY if free.racing else Order.WHOLE
+    return Facts(order=order, paced=stated and not free.racing, timely=not silence)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What a computation makes of its outputs, and of its side output."""
+
+    facts: Facts
+    sides: Mapping[str, Facts] = field(default_factory=dict)
+
+
+def _outputs(computation: ComputationSpec) -> list[str]:
+    side = computation.late.partition(":")[2]
+    return [*computation.outputs, *([side] if side else [])]
+
+
+def _merged(one: Facts, other: Facts) -> Facts:
+    """Several producers of one stream: there is no order between them."""
+    return replace(
+        one,
+        level=min(one.level, other.level),
+        order=Order.NONE,
+        paced=one.paced and other.paced,
+        timely=one.timely and other.timely,
+        single=False,
+        retracts=one.retracts or other.retracts,
+        doubled=one.doubled or other.doubled,
+    )
+
+
+def _in_order(computation: ComputationSpec, found: Mapping[str, Facts]) -> bool:
+    """Whether the records of each key come in one order (guarantees.md, Order: "what a computation produces for one key
+    goes to each consumer's key in the order in which it was produced. There is no order between records of different
+    partitions, of different streams, or of different keys")."""
+    inputs = [(found[given.stream], given.key) for given in computation.inputs]
+    if all(facts.order is Order.WHOLE for facts, _ in inputs):
+        return True
+    if len(inputs) > 1:
+        return False
+    facts, key = inputs[0]
+    kept = key.kind is KeyKind.RECORD or (facts.keyed is not None and key == facts.keyed)
+    return facts.order is Order.KEY and kept
+
+
+def _of(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, stated: bool, free: Free) -> _Made:
+    base = _dialled(_inputs(c, found), c, spec, free)
+    if base.level is Level.NOTHING:
+        return _Made(_NOTHING)
+    if c.window is not None:
+        return _windowed(base, c, spec, stated, free)
+    if c.callback:
+        return _Made(_called(base, c, spec, free))
+    if c.enrich is not None:
+        return _Made(_enriched(base, c))
+    if c.deduplicate is not None:
+        return _Made(_deduplicated(base, c))
+    return _Made(_stepped(base, c))
+
+
+def _inputs(c: ComputationSpec, found: Mapping[str, Facts]) -> Facts:
+    """What is determined of what comes in."""
+    inputs = [found[given.stream] for given in c.inputs]
+    keys = {given.key for given in c.inputs}
+    key = c.inputs[0].key if len(keys) == 1 else None
+    return Facts(
+        level=min(facts.level for facts in inputs),
+        order=Order.KEY if _in_order(c, found) else Order.NONE,
+        keyed=inputs[0].keyed if key is not None and key.kind is KeyKind.RECORD else key,
+        paced=all(facts.paced for facts in inputs),
+        timely=all(facts.timely for facts in inputs),
+        single=all(facts.single for facts in inputs),
+        retracts=any(facts.retracts for facts in inputs),
+        doubled=any(facts.doubled for facts in inputs),
+    )
+
+
+def _dialled(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> Facts:
+    """guarantees.md, The dial: at-least-once computations do not notice repeated weak productions; those with weak
+    productions send theirs without ids, so that "after a crash consumers may see some of them twice"."""
+    if not free.crashing:
+        return replace(base, doubled=False)
+    loose = c.delivery is Delivery.AT_LEAST_ONCE
+    weak_before = any(
+        other.productions is Productions.WEAK
+        for other in spec.computations
+        for given in c.inputs
+        if given.stream in _outputs(other)
+    )
+    if base.doubled or (loose and weak_before):
+        return replace(base, level=Level.NOTHING)
+    return replace(base, doubled=loose and c.productions is Productions.WEAK)
+
+
+def _called(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> Facts:
+    """A callback sees the order of its records and which timers fire between them. guarantees.md, What is not promised:
+    "Callbacks that are not functions of their input"; Order. With ``order_by`` records and timers come in the order of
+    their times (pipeline.md, order_by); those of one time in the order of their partition or producer."""
+    kind = load_object(c.callback, spec.folder).__name__
+    if kind == "Free":
+        waits = bool(c.options.get("wait"))
+        level = base.level if base.level is Level.ALL and (base.paced or not waits) else Level.NOTHING
+        order = base.order if base.paced else Order.NONE
+        return replace(base, level=level, order=order, paced=base.paced and not waits, single=False, retracts=False)
+    ordered = base.order is not Order.NONE and (base.paced or (c.ordered and base.timely))
+    # A timer of the past is due at once, which is after the records of the same turn.
+    ordered = ordered and not (c.options.get("past") and (free.bundling or not base.single or not base.paced))
+    if base.level is not Level.ALL or not ordered:
+        return _NOTHING
+    return replace(base, paced=False, single=False)
+
+
+def _stepped(base: Facts, c: ComputationSpec) -> Facts:
+    if base.level is Level.STANDING and not base.retracts:
+        return _NOTHING
+    return replace(base, paced=base.paced and not c.ordered)
+
+
+def _deduplicated(base: Facts, c: ComputationSpec) -> Facts:
+    """pipeline.md, deduplicate: "The first to come wins"."""
+    if base.level is not Level.ALL or base.order is Order.NONE:
+        return _NOTHING
+    return _stepped(base, c)
+
+
+def _enriched(base: Facts, c: ComputationSpec) -> Facts:
+    """joins.md: "results do not depend on what arrived first"; "Of two versions of one key and time, the last by
+    channel and number there counts"; but ``as_of: arrival`` "depends on what arrived first"."""
+    assert c.enrich is not None
+    if base.level is not Level.ALL or base.order is Order.NONE or not base.timely:
+        return _NOTHING
+    if not c.enrich.waits and not base.paced:
+        return _NOTHING
+    return replace(base, paced=base.paced and not c.enrich.waits, single=False, keyed=base.keyed)
+
+
+# --- windows -----------------------------------------------------------------------------------------------------
+
+_ARRIVAL = frozenset({"collect", "first", "last"})
+"""Aggregates that see the order of arrival (pipeline.md, Aggregates); ``first`` and ``last`` among equal times."""
+
+
+def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, free: Free) -> _Made:
+    wants_late = c.allowed_lateness_us > 0 or c.late != "drop"
+    racing = wants_late and (free.racing or (not stated and not _upstream(c, spec)))
+    if racing or not (base.paced or base.timely):
+        # pipeline.md, Late records: "late for a window when the computation's watermark has passed the window's end"
+        return _Made(_NOTHING)
+    level = min(base.level, _fired(base, c, free)) if _order_suffices(base, c) else Level.NOTHING
+    retracting = c.accumulation == "retracting"
+    if base.level is Level.STANDING:
+        level = Level.STANDING if base.retracts and retracting else Level.NOTHING
+    order = Order.NONE if c.join is not None else Order.KEY
+    timely = base.timely and (c.output_time == "end_of_window" or (c.trigger is None and not c.allowed_lateness_us))
+    facts = Facts(level, order, base.keyed, False, timely, False, retracting, base.doubled)
+    side = c.late.partition(":")[2]
+    if not side:
+        return _Made(facts)
+    # Which records are late is free only where windows close by their triggers.
+    known = base.level is Level.ALL and (level is Level.ALL or not _closes(c.trigger))
+    return _Made(facts, {side: replace(base, single=False) if known else _NOTHING})
+
+
+def _upstream(c: ComputationSpec, spec: PipelineSpec) -> bool:
+    """Whether all of its input comes from computations."""
+    return all(spec.stream(given.stream).source is None for given in c.inputs)
+
+
+def _order_suffices(base: Facts, c: ComputationSpec) -> bool:
+    assert c.window is not None
+    sees = c.window.kind == "count" or any(each.function in _ARRIVAL for each in c.aggregates)
+    sees = sees or (not c.aggregates and c.join is None and not c.callback)
+    sees = sees or (bool(c.callback) and not c.options.get("sort"))
+    return not sees or base.order is not Order.NONE
+
+
+def _fired(base: Facts, c: ComputationSpec, free: Free) -> Level:
+    """windows.md, Triggers, 1: "After each bundle of records of a key … the trigger of each window concerned is asked
+    once". So what counts records, and what speaks of late ones, depends on bundles; testing.md, Crashes: "a crash may
+    cut bundles differently"."""
+    assert c.window is not None
+    words = frozenset(_words(c.trigger)) if c.trigger is not None else frozenset({"default"})
+    loose = bool(words & {"after_count", "after_bytes", "after_percentile_watermark", "custom"})
+    changes = bool(c.window.options.get("changes"))
+    loose = loose or ("default" in words and c.allowed_lateness_us > 0) or c.late == "refire"
+    loose = loose or (changes and c.allowed_lateness_us > 0)
+    if not loose:
+        return Level.ALL
+    percentile = "after_percentile_watermark" in words
+    if not free.bundling and not free.racing and base.single and base.paced and not percentile:
+        return Level.ALL
+    if _closes(c.trigger) or changes or c.callback or c.accumulation == "discarding":
+        return Level.NOTHING
+    if c.accumulation == "accumulating" and c.window.kind in ("session", "custom"):
+        return Level.NOTHING
+    return Level.STANDING
+
+
+def _words(tree: Any) -> Iterable[str]:
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, Mapping):
+        for name, inner in tree.items():
+            yield str(name)
+            yield from _words(inner)
+    elif isinstance(tree, list | tuple):
+        for inner in tree:
+            yield from _words(inner)
+
+
+def _closes(tree: Any) -> bool:
+    """Whether a trigger may finish before the window is collected, so that what comes afterwards is late (windows.md,
+    Triggers, 3): when that is, depends on how its records were bundled if it counts."""
+    if tree is None:
+        return False
+    if isinstance(tree, str):
+        return tree not in ("default", "never", "after_watermark")
+    return not tree.keys() <= {"default", "never", "repeat", "after_watermark"}

@@ -1,0 +1,303 @@
+"""One case in one way on the real runtime: bundles, crashes, shards, caches and paths as the way says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millwheel.core.graph import NodeKind
+from millwheel.core.keys import check_key
+from millwheel.core.spec import DEAD_LETTERS, PipelineSpec, SinkSpec
+from millwheel.sinks.base import Cut
+from millwheel.spec.loading import load_extractor
+from millwheel.testing import PipelineHarness
+from millwheel.testing.memory_cluster import ClusterOptions, ManualClock, MemoryCluster
+from millwheel.testing.pushed import PushedReader, PushedStream
+from millwheel.testing.rewiring import rewired
+from millwheel.testing.taps import Tap, Taps, TapWriter, plain
+from millwheel.workers import assembly as assembly_module
+from millwheel.workers.assembly import Assembly, Outside
+from millwheel.workers.bundles import ShardLimits
+from millwheel.workers.callbacks import CallbackOperator
+from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Row, Watermark
+from tests.sim.mistakes import replaced
+
+_POLL_US = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a case is run. ``together``: 1 is one record at a time; more joins what one partition pushes in a row, up to
+    so many records; 0 takes the pushes as they stand. ``crash_at`` is a share of all units of work. ``stop_at`` are
+    the actions (as shares of the script) after which everything stops and other workers begin, as many as ``resized``
+    says (0: as before)."""
+
+    name: str
+    together: int = 0
+    bundle: int = 20_000
+    timers: int = 5_000
+    shards: int = 1
+    workers: int = 1
+    crash_every: int | None = None
+    crash_at: float | None = None
+    stop_at: tuple[float, ...] = ()
+    resized: int = 0
+    columns: bool = True
+    careful: bool = False
+    cached: bool = True
+    snapshot_bytes: int = 8192
+
+    @property
+    def crashes(self) -> bool:
+        """Whether work is lost and done again."""
+        return self.crash_every is not None or self.crash_at is not None or bool(self.stop_at)
+
+
+class _OwnWatermark(PushedReader):
+    """A reader that states no watermark, so that the source makes one of ``max_delay`` and ``idle_after``."""
+
+    def read(self, position: int, max_records: int) -> Any:
+        chunk = super().read(position, max_records)
+        chunk.watermark = None
+        chunk.caught_up = not chunk.finished and chunk.next_position >= len(self._log)
+        return chunk
+
+
+class _Stream(PushedStream):
+    """What is pushed to one stream of a case."""
+
+    def __init__(self, name: str, stated: bool) -> None:
+        super().__init__(name)
+        self._stated = stated
+        if not stated:
+            self.poll_us = _POLL_US
+            self._logs.clear()
+
+    def open(self, partition: Any) -> PushedReader:
+        log = self._logs[partition.name]
+        return PushedReader(self, log) if self._stated else _OwnWatermark(self, log)
+
+
+class _SearchTaps(Taps):
+    """A tap on every stream; streams with an ``upsert`` sink show the rows that stand instead, by shard."""
+
+    def __init__(self, upserts: frozenset[str]) -> None:
+        super().__init__()
+        self.tables: dict[tuple[str, str], list[Row]] = {}
+        self.cuts: dict[bytes, tuple[str, str, list[Row]]] = {}
+        self._upserts = upserts
+
+    def build(self, spec: SinkSpec, folder: str) -> Tap:
+        return _Table(self, spec.stream) if spec.stream in self._upserts else super().build(spec, folder)
+
+
+class _Table(Tap):
+    """A sink that shows the rows that stand."""
+
+    keeps_latest = True
+
+    def open(self, shard: str, token: int) -> Any:
+        return _TableWriter(self._taps, self._stream, shard)
+
+
+class _TableWriter(TapWriter):
+    """Every cut replaces the one before of the same shard."""
+
+    def prepare(self, cut: Cut) -> bytes:
+        receipt = f"{self._shard}/{cut.attempt}".encode()
+        rows = [Row(record.key, record.timestamp, plain(record.value)) for record in cut.records]
+        assert isinstance(self._taps, _SearchTaps)
+        self._taps.cuts[receipt] = (self._stream, self._shard, rows)
+        return receipt
+
+    def publish(self, receipt: bytes) -> None:
+        assert isinstance(self._taps, _SearchTaps)
+        stream, shard, rows = self._taps.cuts[receipt]
+        self._taps.tables[stream, shard] = rows
+
+    def sweep(self, receipts: list[bytes]) -> None:
+        """What was prepared may stay: nobody looks at it."""
+
+
+class _Assembly(Assembly):
+    """With columns switched off where the way wants rows."""
+
+    rows_only = False
+
+    def _column_plan(self, computation: Any) -> Any:
+        return None if self.rows_only else super()._column_plan(computation)
+
+
+class _RowsOnly(_Assembly):
+    rows_only = True
+
+
+class Bench(PipelineHarness):
+    """A harness that runs a case the way it is told."""
+
+    def __init__(self, case: Case, way: Way, spec: PipelineSpec) -> None:
+        self._sinks = {sink.stream for sink in spec.sinks}
+        self.upserts = frozenset(sink.stream for sink in spec.sinks if sink.options.get("mode") == "upsert")
+        self.spec = _wired(case, spec)
+        self._pushed = {s.name: _Stream(s.name, case.stated) for s in self.spec.streams if s.source is not None}
+        self._taps = self._seen = _SearchTaps(self.upserts)
+        self._listed = {}
+        self._closed = False
+        clock = ManualClock(case.now or 0)
+        outside = Outside(self._source, self._taps.build, listed=self._partitions)
+        kind = _Assembly if way.columns else _RowsOnly
+        limits = ShardLimits(bundle=way.bundle, timers=way.timers, settle_us=0, company_us=0)
+        made = kind(self.spec, "", clock, outside, limits)
+        options = ClusterOptions(way.shards, way.workers, way.snapshot_bytes, way.crash_every)
+        taps = [node.name for node in made.graph.nodes.values() if node.kind is NodeKind.SINK]
+        self._cluster = MemoryCluster(made.graph, made.make_shard, clock, options, taps)
+
+    def crash_after(self, unit: int | None) -> None:
+        """Die after that unit of work, counted from the beginning."""
+        self._cluster.options = replace(self._cluster.options, crash_at=unit)
+
+    def resize(self, workers: int) -> None:
+        """So many workers from the next life on."""
+        self._cluster.options = replace(self._cluster.options, workers=workers)
+
+    def append(self, push: Push) -> None:
+        """Let records lie in the source without a look at it."""
+        self._pushed[push.stream].push(push.values, push.partition)
+
+    def do(self, action: Action) -> None:
+        """One action, and all that follows from it."""
+        match action:
+            case Push():
+                self.append(action)
+                self._look([self._pushed[action.stream]])
+            case Watermark():
+                self.advance_watermark(action.t, action.stream, action.partition)
+            case Clock():
+                self.advance_processing_time(max(action.t, self.now))
+            case Finish():
+                self.finish(action.stream)
+
+    def outcome(self) -> Outcome:
+        """What has come of it so far."""
+        letters = tuple(_letter(record.value) for record in self.records(DEAD_LETTERS))
+        streams = {
+            sink.stream: tuple(Row(r.key, r.timestamp, r.value) for r in self.records(sink.stream))
+            for sink in self.spec.sinks
+            if sink.stream != DEAD_LETTERS and sink.stream not in self.upserts
+        }
+        standing = {name: tuple(self._standing(name)) for name in self.upserts}
+        return Outcome(streams, letters, standing, self._all_counters(), *self._remembered({**streams, **standing}))
+
+    def _standing(self, name: str) -> Iterator[Row]:
+        for (stream, _), rows in sorted(self._seen.tables.items()):
+            if stream == name:
+                yield from rows
+
+    def _all_counters(self) -> dict[str, dict[str, int]]:
+        nodes = [f"source.{stream}" for stream in self._pushed] + [c.name for c in self.spec.computations]
+        return {node: {n: v for n, v in self._counted(node).items() if v} for node in nodes}
+
+    def _remembered(self, streams: Mapping[str, tuple[Row, ...]]) -> tuple[dict[str, Any], dict[str, Any]]:
+        state: dict[str, Any] = {}
+        timers: dict[str, Any] = {}
+        for computation in self.spec.computations:
+            name = computation.name
+            keys = sorted(self._keys(computation, streams), key=repr)
+            if computation.callback and computation.window is None:
+                state[name] = {key: self.state(name, key) for key in keys}
+            timers[name] = {key: found for key in keys if (found := tuple(self.timers(name, key)))}
+        return state, timers
+
+    def _keys(self, computation: Any, streams: Mapping[str, tuple[Row, ...]]) -> set[Any]:
+        found: set[Any] = set()
+        for given in computation.inputs:
+            extract = None if given.key.kind.value == "record" else load_extractor(given.key, self.spec.folder)
+            for row in streams.get(given.stream, ()):
+                try:
+                    found.add(check_key(row.key if extract is None else extract(row.value)))
+                except Exception:  # a record without a key has none
+                    continue
+        return found
+
+
+def _wired(case: Case, spec: PipelineSpec) -> PipelineSpec:
+    """The pipeline with what is pushed as its sources. Those that make their own watermark keep their options."""
+    wired = rewired(spec, run_sources=False, check_future=case.now is not None)
+    keys = {sink.stream: sink.key for sink in spec.sinks}
+    sinks = tuple(replace(sink, key=keys.get(sink.stream, sink.key)) for sink in wired.sinks)
+    idle = {stream.name: stream.idle_after_us for stream in spec.streams}
+    streams = wired.streams if case.stated else tuple(replace(s, idle_after_us=idle[s.name]) for s in wired.streams)
+    return replace(wired, streams=streams, sinks=sinks)
+
+
+def _letter(value: Mapping[str, Any]) -> Letter:
+    reason = value["reason"]
+    return Letter(value["computation"], reason, value.get("value"))
+
+
+def actions(case: Case, way: Way) -> list[Action]:
+    """The script as the way bundles it. What one partition pushes in a row may be joined, because every partition is
+    read in its order; nothing else changes places."""
+    found: list[Action] = []
+    for action in case.script:
+        if not isinstance(action, Push) or not way.together:
+            found.append(action)
+        elif way.together == 1:
+            found += [Push(action.stream, (value,), action.partition) for value in action.values]
+        elif found and _joins(found[-1], action, way.together):
+            last = found.pop()
+            assert isinstance(last, Push)
+            found.append(Push(last.stream, last.values + action.values, last.partition))
+        else:
+            found.append(action)
+    return found
+
+
+def _joins(last: Action, action: Push, most: int) -> bool:
+    same = isinstance(last, Push) and (last.stream, last.partition) == (action.stream, action.partition)
+    return same and isinstance(last, Push) and len(last.values) + len(action.values) <= most
+
+
+def run(case: Case, way: Way, spec: PipelineSpec | None = None) -> Outcome:
+    """What comes of a case in one way."""
+    spec = spec or case.spec()
+    crash_at = None
+    if way.crash_at is not None:
+        crash_at = max(1, int(_units(case, replace(way, crash_at=None), spec) * way.crash_at))
+    with _paths(way), Bench(case, way, spec) as bench:
+        bench.crash_after(crash_at)
+        _go(bench, case, way)
+        return bench.outcome()
+
+
+def _units(case: Case, way: Way, spec: PipelineSpec) -> int:
+    with _paths(way), Bench(case, way, spec) as bench:
+        _go(bench, case, way)
+        return bench.units
+
+
+def _go(bench: Bench, case: Case, way: Way) -> None:
+    script = actions(case, way)
+    stops = {int(share * len(script)) for share in way.stop_at}
+    for number, action in enumerate(script):
+        if number in stops:
+            bench.resize(way.resized or way.workers)
+            bench.crash()
+        bench.do(action)
+
+
+@contextmanager
+def _paths(way: Way) -> Iterator[None]:
+    """The careful path and no caches, where they are wanted."""
+    with ExitStack() as stack:
+        if way.careful:
+            stack.enter_context(replaced(CallbackOperator, "_run_fast", _never))
+        if not way.cached:
+            stack.enter_context(replaced(assembly_module, "_CACHE_ENTRIES", 0))
+        yield
+
+
+def _never(operator: Any, turn: Any) -> None:
+    raise RuntimeError("the fast path is switched off")

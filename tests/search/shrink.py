@@ -1,0 +1,118 @@
+"""Makes a failing case short: fewer computations, options, pushes and fields, as long as it still fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from millwheel.errors import PipelineError
+from tests.search.document import emit, parse
+from tests.search.script import Action, Case, Push
+from tests.search.variants import BASE, Finding, attempt, examine, judge
+
+_KEPT = frozenset({"input", "output", "source", "timestamp"})
+
+
+def shrunk(finding: Finding, tries: int = 600) -> Finding:
+    """The shortest failing case found within so many tries. It may fail in another way than at first."""
+    best, left = finding, tries
+    progress = True
+    while progress and left > 0:
+        progress = False
+        for case in _smaller(best.case):
+            if left <= 0:
+                break
+            left -= 1
+            found = _fails(case, best)
+            if found is not None:
+                best, progress = found, True
+                break
+    return best
+
+
+def _fails(case: Case, last: Finding) -> Finding | None:
+    try:
+        spec = case.spec()
+    except PipelineError:
+        return None
+    if last.way == BASE:
+        return next(iter(examine(case, ())), None)
+    want = attempt(case, BASE, spec)
+    if isinstance(want, str):
+        return None
+    found = judge(case, last.way, spec, want)
+    same = found is not None and _kind(found) == _kind(last)
+    return found if same else None
+
+
+def _kind(finding: Finding) -> str:
+    """What a difference is about, so that shrinking does not wander off to another one."""
+    first = finding.differences[0]
+    return "ends" if first.startswith("the run ends") else first.split(" ")[0]
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    yield from (case.with_script(script) for script in _scripts(case.script))
+    tree = parse(case.yaml)
+    for smaller in _trees(tree):
+        yield replace(case, yaml=emit(smaller))
+    yield from (case.with_script(script) for script in _finer(case.script))
+
+
+def _scripts(script: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
+    size = len(script) // 2
+    while size:
+        for start in range(0, len(script), size):
+            yield script[:start] + script[start + size :]
+        size //= 2
+
+
+def _finer(script: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
+    """Single records and fields left out."""
+    for place, action in enumerate(script):
+        if not isinstance(action, Push):
+            continue
+        for number in range(len(action.values)):
+            if len(action.values) > 1:
+                yield _changed(script, place, action.values[:number] + action.values[number + 1 :])
+        for number, value in enumerate(action.values):
+            for less in _values(value):
+                yield _changed(script, place, (*action.values[:number], less, *action.values[number + 1 :]))
+
+
+def _values(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name in ("do", "id", "u"):
+        if name in value:
+            yield {key: part for key, part in value.items() if key != name}
+    for number in range(len(value.get("do", ()))):
+        yield {**value, "do": value["do"][:number] + value["do"][number + 1 :]}
+
+
+def _changed(script: tuple[Action, ...], place: int, values: tuple[Any, ...]) -> tuple[Action, ...]:
+    action = script[place]
+    assert isinstance(action, Push)
+    return (*script[:place], replace(action, values=values), *script[place + 1 :])
+
+
+def _trees(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for part in ("sinks", "computations", "streams"):
+        inner = tree.get(part, {})
+        for name in inner:
+            yield {**tree, part: {other: value for other, value in inner.items() if other != name}}
+    for part in ("computations", "streams"):
+        inner = tree.get(part, {})
+        for name, options in inner.items():
+            for less in _options(options):
+                yield {**tree, part: {**inner, name: less}}
+
+
+def _options(options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name in options:
+        if name not in _KEPT:
+            yield {other: value for other, value in options.items() if other != name}
+    for name, value in options.items():
+        if isinstance(value, dict) and name != "source":
+            for key in value:
+                if len(value) > 1:
+                    yield {**options, name: {other: part for other, part in value.items() if other != key}}

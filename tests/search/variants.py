@@ -1,0 +1,105 @@
+"""The ways in which a case is run, and what must be equal between them."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from millwheel.core.spec import PipelineSpec
+from tests.search.compare import differences
+from tests.search.freedoms import Free, promised
+from tests.search.running import Way, run
+from tests.search.script import Case, Outcome
+
+BASE = Way("base", together=1, bundle=1, timers=1)
+"""One record at a time, without a crash, in one shard of one worker."""
+
+VARIANTS: dict[str, Way] = {
+    "bundles": Way("bundles"),
+    "together": Way("together", together=1000),
+    "pairs": Way("pairs", together=2, bundle=2, timers=2),
+    "shards": Way("shards", together=1, shards=3, workers=2),
+    "spread": Way("spread", shards=2, workers=3, together=5),
+    "crash": Way("crash", together=1, crash_at=0.5),
+    "crash-bundles": Way("crash-bundles", together=1000, crash_at=0.5, shards=2, workers=2),
+    "crashes": Way("crashes", crash_every=40, shards=2, workers=2),
+    "restart": Way("restart", together=1, stop_at=(0.3, 0.6), resized=2, workers=1, shards=2),
+    "restart-rows": Way("restart-rows", columns=False, cached=False, stop_at=(0.5,), snapshot_bytes=300),
+    "rows": Way("rows", columns=False),
+    "careful": Way("careful", careful=True),
+    "uncached": Way("uncached", together=1, cached=False),
+    "uncached-bundles": Way("uncached-bundles", cached=False, together=4),
+}
+"""By name. Places of crashes and numbers of records are drawn anew for each seed."""
+REFERENCE = "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A case whose outcome differs in one way from the base."""
+
+    case: Case
+    way: Way
+    differences: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"seed {self.case.seed}, {self.way.name}: {self.differences[0]}"
+
+
+def chosen(seed: int, count: int, names: Iterable[str] = ()) -> list[Way]:
+    """``count`` of the ways, as the seed draws them."""
+    rng = random.Random(f"ways {seed}")
+    known = [VARIANTS[name] for name in names] or rng.sample(list(VARIANTS.values()), count)
+    return [_varied(way, rng) for way in known]
+
+
+def _varied(way: Way, rng: random.Random) -> Way:
+    if way.crash_at is not None:
+        way = replace(way, crash_at=round(rng.random(), 3))
+    if way.crash_every is not None:
+        way = replace(way, crash_every=rng.choice([15, 25, 40, 80]))
+    if way.stop_at:
+        way = replace(way, stop_at=tuple(round(rng.random(), 2) for _ in way.stop_at))
+    return way
+
+
+def free_of(way: Way) -> Free:
+    """What differs between a way and the base."""
+    return Free(bundling=way.together != 1, crashing=way.crashes)
+
+
+def examine(case: Case, ways: Iterable[Way], first_only: bool = True) -> list[Finding]:
+    """Run a case as the base and in each way, and say where they differ."""
+    found: list[Finding] = []
+    spec = case.spec()
+    want = attempt(case, BASE, spec)
+    if isinstance(want, str):
+        return [Finding(case, BASE, (want,))]
+    for way in ways:
+        finding = judge(case, way, spec, want)
+        if finding is not None:
+            found.append(finding)
+            if first_only:
+                break
+    return found
+
+
+def judge(case: Case, way: Way, spec: PipelineSpec, want: Outcome) -> Finding | None:
+    """How one way differs from what the base gave."""
+    got = attempt(case, way, spec)
+    if isinstance(got, str):
+        return Finding(case, way, (got,))
+    unequal = differences(spec, promised(spec, case.stated, free_of(way)), want, got)
+    return Finding(case, way, tuple(unequal)) if unequal else None
+
+
+def attempt(case: Case, way: Way, spec: PipelineSpec) -> Outcome | str:
+    """The outcome, or how the run ended."""
+    try:
+        return run(case, way, spec)
+    except Exception as ex:  # whatever ends a run is a finding
+        frames = traceback.extract_tb(ex.__traceback__)
+        where = " < ".join(f"{f.filename.rsplit('/', 1)[-1]}:{f.lineno}" for f in reversed(frames[-4:]))
+        return f"the run ends with {type(ex).__name__}: {ex} ({where})"
