@@ -15,6 +15,7 @@ START = 1_000 * SECOND
 """The event time at which input begins."""
 NOW = START + 200 * SECOND
 """What the clock shows at first, where it matters: ahead of all event times but those of the far future."""
+LAST_CLOCK = 120 * SECOND
 _EDGES = (-1, 0, 0, 1, 500_000)
 
 
@@ -52,10 +53,9 @@ def draw(draft: Draft, now: int | None) -> list[Action]:
             script.append(Clock(tide.now))
         if rng.random() < 0.7:
             tide.at += rng.choice([0, 1, 5, 10, 30]) * SECOND
-    if rng.random() < 0.3:
-        script.append(Clock(tide.now + 60 * SECOND))
     if rng.random() < 0.9:
-        script.append(Finish())
+        # What waits for the clock fires before the end. At the end it fires as well, at a watermark that is on its way.
+        script += [Clock(tide.now + LAST_CLOCK), Finish()]
     return script
 
 

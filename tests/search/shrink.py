@@ -8,7 +8,8 @@ from typing import Any
 
 from millwheel.errors import PipelineError
 from tests.search.document import emit, parse
-from tests.search.script import Action, Case, Push
+from tests.search.inputs import LAST_CLOCK, NOW
+from tests.search.script import Action, Case, Clock, Finish, Push
 from tests.search.variants import BASE, Finding, attempt, examine, judge
 
 _KEPT = frozenset({"input", "output", "source", "timestamp"})
@@ -64,8 +65,18 @@ def _scripts(script: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
     size = len(script) // 2
     while size:
         for start in range(0, len(script), size):
-            yield script[:start] + script[start + size :]
+            yield _whole(script[:start] + script[start + size :])
         size //= 2
+
+
+def _whole(script: tuple[Action, ...]) -> tuple[Action, ...]:
+    """What waits for the clock must fire before the end, as in every script that is drawn."""
+    if not script or not isinstance(script[-1], Finish):
+        return script
+    if len(script) > 1 and isinstance(script[-2], Clock):
+        return script
+    last = max((action.t for action in script if isinstance(action, Clock)), default=NOW)
+    return (*script[:-1], Clock(last + LAST_CLOCK), script[-1])
 
 
 def _finer(script: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
