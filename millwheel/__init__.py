@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         WindowedStream,
         agg,
         param,
+        secret,
     )
 
 __all__ = [
@@ -90,6 +91,7 @@ __all__ = [
     "agg",
     "as_retraction",
     "param",
+    "secret",
 ]
 
 _FLUENT = frozenset(
@@ -107,6 +109,7 @@ _FLUENT = frozenset(
         "WindowedStream",
         "agg",
         "param",
+        "secret",
     )
 )
 

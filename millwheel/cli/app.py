@@ -67,6 +67,15 @@ SecurityFolder = Annotated[
         "--listen other than the loopback",
     ),
 ]
+SecretsFolder = Annotated[
+    str,
+    typer.Option(
+        metavar="FOLDER",
+        envvar="MILLWHEEL_SECRETS",
+        help="a file NAME for each ${secret:NAME} of the pipeline, on every machine; what is not there is looked for "
+        "in the environment",
+    ),
+]
 FromSavepoint = Annotated[
     str, typer.Option(metavar="FOLDER", help="begin the new root with the state of this savepoint")
 ]
@@ -108,6 +117,7 @@ def run(
     summary: SummaryFile = "",
     listen: Listen = LOOPBACK,
     security: SecurityFolder = "",
+    secrets: SecretsFolder = "",
     from_savepoint: FromSavepoint = "",
     balance: Balance = False,
 ) -> None:
@@ -126,6 +136,7 @@ def run(
         summary=summary,
         listen=listen,
         security=os.path.abspath(security) if security else "",
+        secrets=os.path.abspath(secrets) if secrets else "",
         from_savepoint=from_savepoint,
         balance=balance,
     )

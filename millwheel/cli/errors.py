@@ -8,16 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from millwheel.errors import MillwheelError
+from millwheel.secret_values import masking
 
 _INTERRUPTED = 130
 
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """Turns an error of ours into its text on standard error and exit code 1; Ctrl-C ends with 130.
+    """Turns an error of ours into its text on standard error and exit code 1; Ctrl-C ends with 130. No secret that
+    became known meanwhile is written there.
 
     A reader of our standard output that has gone away (``| head``) ends us quietly, as Unix expects.
     """
+    plain, sys.stderr = sys.stderr, masking(sys.stderr)
     try:
         yield
     except MillwheelError as error:
@@ -29,3 +32,5 @@ def sentences() -> Iterator[None]:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
         sys.exit(1)
+    finally:
+        sys.stderr = plain

@@ -13,6 +13,7 @@ from millwheel.cli.app import (
     Listen,
     Pipeline,
     RootFolder,
+    SecretsFolder,
     SecurityFolder,
     Sets,
     Spares,
@@ -35,6 +36,7 @@ def _run(
     summary: SummaryFile = "",
     listen: Listen = LOOPBACK,
     security: SecurityFolder = "",
+    secrets: SecretsFolder = "",
     from_savepoint: FromSavepoint = "",
     balance: Balance = False,
 ) -> None:
@@ -52,6 +54,7 @@ def _run(
         summary=summary,
         listen=listen,
         security=os.path.abspath(security) if security else "",
+        secrets=os.path.abspath(secrets) if secrets else "",
         from_savepoint=from_savepoint,
         balance=balance,
     )

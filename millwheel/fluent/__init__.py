@@ -10,6 +10,7 @@ from millwheel.fluent.ends import (
     OtherSource,
     StdoutSink,
     param,
+    secret,
 )
 from millwheel.fluent.pipeline import Pipeline
 from millwheel.fluent.streams import KeyedStream, Stream
@@ -29,4 +30,5 @@ __all__ = [
     "WindowedStream",
     "agg",
     "param",
+    "secret",
 ]

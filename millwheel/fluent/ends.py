@@ -26,6 +26,12 @@ def param(name: str, default: object = None) -> Any:
     return f"${{{name}}}" if default is None else f"${{{name}:-{default}}}"
 
 
+def secret(name: str) -> str:
+    """A secret of the pipeline, for options of sources, sinks and callbacks: looked up where it is used, by every
+    worker, and written nowhere. It may stand within a longer text: ``f"postgres://me:{secret('PG')}@db"``."""
+    return f"${{secret:{name}}}"
+
+
 @dataclass(frozen=True)
 class Source:
     """Base of the sources. ``kind`` is the name under which the source is registered."""

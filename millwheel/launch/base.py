@@ -27,6 +27,7 @@ class WorkerTemplate:
     module: str = WORKER_MODULE
     listen: str = LOOPBACK
     security: str = ""
+    secrets: str = ""
 
     def command(self, slot: int, scratch: str, python: str = sys.executable) -> list[str]:
         """The argv of one worker, made on the machine where it will run."""
@@ -35,6 +36,7 @@ class WorkerTemplate:
             *("--pipeline", self.pipeline, "--slot", str(slot), "--scratch", scratch),
             *("--listen", listen_on(self.listen, self.zookeeper)),
             *(("--security", self.security) if self.security else ()),
+            *(("--secrets", self.secrets) if self.secrets else ()),
         ]
 
 

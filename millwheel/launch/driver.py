@@ -26,6 +26,7 @@ from millwheel.launch.shipping import ship
 from millwheel.launch.summary import Summary
 from millwheel.launch.upgrading import blueprint_bytes, check_same_root, check_savepoint, kept_blueprint
 from millwheel.savepoints.record import read_record
+from millwheel.secret_values import FOLDER_VARIABLE
 from millwheel.sinks import build_sink
 from millwheel.spec import PipelineFile, load_pipeline, resolve_params
 
@@ -45,6 +46,8 @@ class Driver:
 
         Raises PipelineError or SetupError, with sentences, when it cannot run.
         """
+        if self._settings.secrets:
+            os.environ[FOLDER_VARIABLE] = self._settings.secrets
         check_reach(self._settings.listen, self._settings.zookeeper)
         check_listen(f"{self._settings.listen}:0", load_security(self._settings.security))
         spec = self._validated()

@@ -188,6 +188,7 @@ class Running:
             module=settings.worker_module,
             listen=settings.listen,
             security=settings.security,
+            secrets=settings.secrets,
         )
         return ProcessLauncher(template) if processes else SparkLauncher(template, spark, root.orders)
 

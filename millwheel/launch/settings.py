@@ -24,9 +24,10 @@ class RunSettings:
     """``root`` "" is ``.millwheel/<pipeline>`` below the current folder, ``zookeeper`` "" whatever fits the launcher,
     ``spark_master`` "" executors on this machine. ``submitted`` is True when spark-submit has chosen the master.
     ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes serve on,
-    ``security`` the folder with certificates and token ("": none, which only the loopback may have). With ``balance``
-    shards are moved, split and merged by their measured load.
-    ``from_savepoint`` is the folder of the savepoint that a new root begins with.
+    ``security`` the folder with certificates and token ("": none, which only the loopback may have), ``secrets``
+    the one with the values of ``${secret:NAME}`` ("": the environment has them). With ``balance`` shards are
+    moved, split and merged by their measured load. ``from_savepoint`` is the folder of the savepoint that a new root
+    begins with.
     """
 
     pipeline: str
@@ -41,6 +42,7 @@ class RunSettings:
     summary: str = ""
     listen: str = LOOPBACK
     security: str = ""
+    secrets: str = ""
     from_savepoint: str = ""
     worker_module: str = WORKER_MODULE
     balance: bool = False

@@ -6,10 +6,12 @@ A third party's kind is an entry point of the group ``millwheel.sinks``, called 
 from __future__ import annotations
 
 from importlib.metadata import entry_points
+from typing import Any
 
 from millwheel.core.spec import SinkSpec
 from millwheel.errors import SetupError
 from millwheel.options import did_you_mean
+from millwheel.secret_values import revealed
 from millwheel.sinks.base import Sink
 
 _GROUP = "millwheel.sinks"
@@ -24,26 +26,27 @@ def known_sinks() -> list[str]:
 def build_sink(spec: SinkSpec, folder: str) -> Sink:
     """The sink that a spec describes. Relative paths are relative to ``folder``.
 
-    Raises ValueError, with a sentence, for options that cannot work.
+    Raises ValueError, with a sentence, for options that cannot work, SetupError for a secret that has no value here.
     """
+    options = revealed(spec.options)
     if spec.kind == "files":
         from millwheel.sinks.files import build_files
 
-        return build_files(spec.options, folder)
+        return build_files(options, folder)
     if spec.kind == "stdout":
         from millwheel.sinks.stdout import build_stdout
 
-        return build_stdout(spec.options)
-    return _third_party(spec, folder)
+        return build_stdout(options)
+    return _third_party(spec.kind, options, folder)
 
 
-def _third_party(spec: SinkSpec, folder: str) -> Sink:
-    for point in entry_points(group=_GROUP, name=spec.kind):
+def _third_party(kind: str, options: dict[str, Any], folder: str) -> Sink:
+    for point in entry_points(group=_GROUP, name=kind):
         try:
             factory = point.load()
         except Exception as ex:  # a broken package may raise anything when it is imported
             reason = f"{type(ex).__name__}: {ex}"
-            raise SetupError(f"the sink {spec.kind!r} ({point.value}) cannot be loaded: {reason}") from ex
-        sink: Sink = factory(dict(spec.options), folder)
+            raise SetupError(f"the sink {kind!r} ({point.value}) cannot be loaded: {reason}") from ex
+        sink: Sink = factory(options, folder)
         return sink
-    raise ValueError(f"there is no sink {spec.kind!r}{did_you_mean(spec.kind, known_sinks())}")
+    raise ValueError(f"there is no sink {kind!r}{did_you_mean(kind, known_sinks())}")

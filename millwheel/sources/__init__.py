@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import entry_points
+from typing import Any
 
 from millwheel.core.spec import SourceSpec
 from millwheel.errors import SetupError
 from millwheel.options import did_you_mean
+from millwheel.secret_values import revealed
 from millwheel.sources.base import Source
 
 _GROUP = "millwheel.sources"
@@ -29,28 +31,29 @@ def build_source(
 
     Values are decoded into ``schema`` if one is given, else they are dicts. ``fields`` maps names to "int", "float",
     "str" or "bool": a record in which one of them has another type is rejected.
-    Raises ValueError, with a sentence, for options that cannot work.
+    Raises ValueError, with a sentence, for options that cannot work, SetupError for a secret that has no value here.
     """
+    options = revealed(spec.options)
     if spec.kind == "files":
         from millwheel.sources.files import build_files
 
-        return build_files(spec.options, folder, schema, fields or {})
+        return build_files(options, folder, schema, fields or {})
     if spec.kind == "generator":
         from millwheel.sources.generator import build_generator
 
-        return build_generator(spec.options, folder, schema)
+        return build_generator(options, folder, schema)
     if spec.kind == "injection":
         raise ValueError("the source 'injection' has no partitions to read: records are sent to the workers")
-    return _third_party(spec, folder)
+    return _third_party(spec.kind, options, folder)
 
 
-def _third_party(spec: SourceSpec, folder: str) -> Source:
-    for point in entry_points(group=_GROUP, name=spec.kind):
+def _third_party(kind: str, options: dict[str, Any], folder: str) -> Source:
+    for point in entry_points(group=_GROUP, name=kind):
         try:
             factory = point.load()
         except Exception as ex:  # a broken package may raise anything when it is imported
             why = f"{type(ex).__name__}: {ex}"
-            raise SetupError(f"the source {spec.kind!r} ({point.value}) cannot be loaded: {why}") from ex
-        source: Source = factory(dict(spec.options), folder)
+            raise SetupError(f"the source {kind!r} ({point.value}) cannot be loaded: {why}") from ex
+        source: Source = factory(options, folder)
         return source
-    raise ValueError(f"there is no source {spec.kind!r}{did_you_mean(spec.kind, known_sources())}")
+    raise ValueError(f"there is no source {kind!r}{did_you_mean(kind, known_sources())}")

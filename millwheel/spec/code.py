@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from millwheel.core.graph import retracting_streams, takes_retractions
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec, SinkSpec, StreamSpec
 from millwheel.core.window_specs import machine_from_spec
 from millwheel.errors import MillwheelError, PipelineError
+from millwheel.secret_values import unrevealed
 from millwheel.spec.joins import keyless
 from millwheel.spec.kinds import Kind, blame
 from millwheel.spec.loading import OBJECT_NAME, load_object
@@ -49,7 +51,7 @@ class CodeChecks:
         schema = self._schema(stream)
         if kind is None or stream.source is None or kind.name == "injection":
             return
-        source = stream.source
+        source = replace(stream.source, options=unrevealed(stream.source.options))
         if kind.name == "generator" and isinstance(kind.options.get("factory"), str):
             self._function(kind.options["factory"], "streams", stream.name, "source", "generator", "factory")
         self._build(kind, lambda: build_source(source, self._spec.folder, schema, stream.fields))
@@ -58,7 +60,8 @@ class CodeChecks:
         """The options of a sink."""
         from millwheel.sinks import build_sink
 
-        made = self._build(kind, lambda: build_sink(sink, self._spec.folder))
+        plain = replace(sink, options=unrevealed(sink.options))
+        made = self._build(kind, lambda: build_sink(plain, self._spec.folder))
         if made is not None and sink.stream in retracting_streams(self._spec):
             if not getattr(made, "takes_retractions", False):
                 self._reader.bad(kind.node, f"the stream {sink.stream!r} carries retractions, {_CANNOT_TAKE_BACK}")

@@ -3,6 +3,9 @@
 They are replaced in values after the file was parsed, so a value can never become YAML: whatever it holds, it stays
 one scalar. A value that is nothing but one ``${name}`` takes the type that its text would have without quotes (``4``
 is a number); inside a longer text it is text. ``$${`` is a ``${`` that is meant as such.
+
+``${secret:name}`` is not replaced here: a value with secrets becomes a :class:`~millwheel.core.secret.Secret`, which is
+filled in by the process that uses it. It may stand in options of sources, sinks and callbacks only.
 """
 
 from __future__ import annotations
@@ -11,11 +14,18 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from millwheel.core.secret import SECRET_NAME, Secret
 from millwheel.spec.document import scalar
 from millwheel.spec.nodes import Node
 from millwheel.spec.problems import Problems, did_you_mean
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
+_SECRET = "secret:"
+_MAY_BE_SECRET = re.compile(
+    r"(streams\.[^.]+\.source\.[^.]+|sinks\.[^.]+\.[^.]+|computations\.[^.]+\.options)\.(?P<option>.+)"
+)
+_SHAPES_THE_GRAPH = ("path", "by")
+"""Options that the pipeline itself looks at."""
 _INSIDE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_-]*)\s*(?::-(.*))?", re.DOTALL)
 MAX_VALUE = 100_000
 """Characters that a value may have after replacement."""
@@ -56,6 +66,9 @@ class Parameters:
         return sorted(set(self._params) - self._used)
 
     def _replace_scalar(self, node: Node) -> None:
+        if any((match.group(1) or "").strip().startswith(_SECRET) for match in _REFERENCE.finditer(node.text)):
+            self._replace_around_secrets(node)
+            return
         whole = _REFERENCE.fullmatch(node.text)
         text = _REFERENCE.sub(lambda match: self._value(match, node), node.text)
         if len(text) > MAX_VALUE:
@@ -66,6 +79,30 @@ class Parameters:
         node.text, node.given = text, True
         typed = whole is not None and whole.group(1) is not None and not self._problems.concerns(node.path)
         node.value = scalar(text) if typed else text
+
+    def _replace_around_secrets(self, node: Node) -> None:
+        """Secrets stay as they are written; a ``${`` that a parameter brought is no secret."""
+        text = _REFERENCE.sub(lambda match: self._secret(match, node), node.text)
+        place = _MAY_BE_SECRET.fullmatch(node.path)
+        if place is None or place["option"].partition("[")[0] in _SHAPES_THE_GRAPH:
+            self._problems.add(
+                node.line,
+                node.path,
+                "a secret cannot stand here: it is known only where it is used, in options of sources, sinks and "
+                "callbacks (path and by aside)",
+            )
+            text = ""
+        node.text, node.given, node.value = text, True, Secret(text)
+
+    def _secret(self, match: re.Match[str], node: Node) -> str:
+        inside = (match.group(1) or "").strip()
+        if not inside.startswith(_SECRET):
+            return self._value(match, node).replace("${", "$${")
+        name = inside.removeprefix(_SECRET)
+        if not SECRET_NAME.fullmatch(name):
+            text = f"{name!r:.60} cannot be the name of a secret; write ${{secret:NAME}}, without a default"
+            self._problems.add(node.line, node.path, text)
+        return f"${{{_SECRET}{name}}}"
 
     def _value(self, match: re.Match[str], node: Node) -> str:
         if match.group(0) == "$${":

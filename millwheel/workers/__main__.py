@@ -22,6 +22,7 @@ from millwheel.launch.bundle import fetched
 from millwheel.launch.exits import Exit
 from millwheel.launch.lifeline import die_with_parent
 from millwheel.launch.shipped import load_shipped
+from millwheel.secret_values import FOLDER_VARIABLE, masking
 from millwheel.sinks import build_sink
 from millwheel.sources import build_source
 from millwheel.workers.assembly import Assembly, Outside
@@ -44,9 +45,13 @@ def main(
     scratch: Annotated[str, typer.Option(help="folder for local stores; may vanish at any time")],
     listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
     security: Annotated[str, typer.Option(help='folder with certificates and token; "": none')] = "",
+    secrets: Annotated[str, typer.Option(help='folder with a file for each secret; "": the environment has them')] = "",
 ) -> None:
     """Serve the shards that the master assigns, until stopped, fenced or killed."""
     die_with_parent()
+    if secrets:
+        os.environ[FOLDER_VARIABLE] = secrets
+    sys.stderr = masking(sys.stderr)  # logs lie in the root
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     os._exit(
         _run(root, zookeeper, pipeline, security, WorkerSettings(slot, clean_scratch(scratch), listen, on_hang=_hung))

@@ -29,6 +29,7 @@ from millwheel.core.trigger_trees import trigger_from_tree
 from millwheel.core.window_specs import windowing_from_spec
 from millwheel.errors import SetupError
 from millwheel.ports import Clock, StateStore
+from millwheel.secret_values import revealed
 from millwheel.sources.base import Partition, Source
 from millwheel.sources.frames import example_frame
 from millwheel.spec.imports import missing_file_hint
@@ -250,7 +251,7 @@ class Assembly:
     def _instance(self, spec: ComputationSpec) -> Computation:
         kind = self._outside.load(spec.callback, self.spec.folder)
         try:
-            instance = kind(**dict(spec.options))
+            instance = kind(**revealed(spec.options))
         except TypeError as ex:
             raise SetupError(f"{spec.where}: {spec.callback}({dict(spec.options)}) cannot be constructed: {ex}") from ex
         except FileNotFoundError as ex:

@@ -15,6 +15,7 @@ from millwheel.core.records import DeadLetter, Domain
 from millwheel.core.spec import DEAD_LETTERS
 from millwheel.core.timers import Due, TimerQueue
 from millwheel.core.times import MAX_TIME
+from millwheel.secret_values import masked
 from millwheel.workers.inbox import Arrival
 from millwheel.workers.outbox import Chunk
 from millwheel.workers.overlay import Overlay
@@ -130,7 +131,9 @@ class Turn:
 
 
 def plain_letter(letter: DeadLetter) -> Any:
-    """The letter as plain data; what msgpack cannot carry becomes its repr: a dead letter must never fail."""
+    """The letter as plain data; what msgpack cannot carry becomes its repr: a dead letter must never fail. It is kept,
+    so no secret is in the words of an error."""
+    letter.reason, letter.exception = masked(letter.reason), masked(letter.exception)
     for name in ("key", "value", "state"):
         try:
             size = len(encode_value(getattr(letter, name)))

@@ -32,6 +32,7 @@ class Run:
     workers: int = 2
     more: tuple[str, ...] = ()
     place: str = ""
+    path: tuple[str, ...] = ()
     said: str = ""
     code: int | None = None
     started: ClassVar[list[Run]] = []
@@ -51,7 +52,8 @@ class Run:
         command += ["--root", self.place or str(self.root), "--workers", str(self.workers), *self.more]
         command += ["--summary", str(self.folder / "summary.json")]
         self._log = (self.folder / "said.txt").open("w+b")
-        environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200", "PYTHONFAULTHANDLER": "1"}
+        path = os.pathsep.join((str(REPO), *self.path))
+        environment = {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "PYTHONFAULTHANDLER": "1"}
         streams = {"stdout": self._log, "stderr": subprocess.STDOUT}
         place = self.folder if self.place else None  # such a root keeps a folder below the current one
         self.process = subprocess.Popen(command, env=environment, cwd=place, **streams)  # type: ignore[call-overload]
