@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from millwheel.core.column_batch import AnyBatch
 from millwheel.core.layout import JUDGED, POSITION, Position, decode_position, number8, number_from8, pack
-from millwheel.core.spec import DEAD_LETTERS
 from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 from millwheel.ports import StateStore
 from millwheel.sources.base import FrameChunk, Partition
@@ -22,7 +21,7 @@ from millwheel.workers.source_end import SourceEnd
 from millwheel.workers.source_frames import sort_frame
 from millwheel.workers.source_partition import Outstanding, Part
 from millwheel.workers.source_parts import SourceParts
-from millwheel.workers.source_sorting import Sorting
+from millwheel.workers.source_sorting import Sorted, Sorting
 from millwheel.workers.turn import Hold, Turn
 
 _LIST_EVERY_US = SECOND
@@ -181,10 +180,10 @@ class SourceOperator:
         if read.caught_up:
             part.next_poll = turn.now + self._poll_us
         sorting = Sorting(self._parts, part.max_timestamp, part.judged, turn.now)
-        batches, counters = sorting.sort(part.partition.name, read)
+        found = sorting.sort(part.partition.name, read)
         self._commit_judgements(part, sorting.newly_judged, turn)
         part.position, part.max_timestamp, part.read_all = read.next_position, sorting.max_timestamp, read.finished
-        self._send(part, batches, counters, turn)
+        self._send(part, found, turn)
 
     def _heard_nothing(self, part: Part, now: int) -> None:
         """Look again soon; less often when it has been silent for long."""
@@ -218,19 +217,18 @@ class SourceOperator:
         if found.late:
             counters["late"] = found.late
         part.position, part.max_timestamp, part.read_all = read.next_position, found.max_timestamp, read.finished
-        self._send(part, found.batches, counters, turn)
+        self._send(part, Sorted(found.batches, {}, counters), turn)
         return True
 
-    def _send(self, part: Part, batches: list[tuple[str, AnyBatch]], counters: dict[str, int], turn: Turn) -> None:
-        """A read goes on its way; its position is committed once every consumer has applied it. Dead letters have a
-        numbering of their own, so they have a channel of their own: who consumes both has a mark for each."""
+    def _send(self, part: Part, found: Sorted, turn: Turn) -> None:
+        """A read goes on its way; its position is committed once every consumer has applied it. Letters are numbered by
+        positions, too, so those of each who writes them have a channel of their own: whoever consumes several of these
+        has a mark for each."""
         after = Position(part.position, part.max_timestamp, part.read_all)
-        records = [pair for pair in batches if pair[1].stream != DEAD_LETTERS]
-        letters = [pair for pair in batches if pair[1].stream == DEAD_LETTERS]
-        chunks = [self._chunk(part, part.channel, records)]
-        if letters:
-            chunks.append(self._chunk(part, f"{self._parts.node}!/{part.partition.name}", letters))
-        part.outstanding.append(Outstanding(chunks, after, counters))
+        chunks = [self._chunk(part, part.channel, found.batches)]
+        for name, letters in found.letters.items():
+            chunks.append(self._chunk(part, f"{self._parts.node}!{name}/{part.partition.name}", letters))
+        part.outstanding.append(Outstanding(chunks, after, found.counters))
         turn.chunks += chunks
 
     def _chunk(self, part: Part, channel: str, batches: list[tuple[str, AnyBatch]]) -> Chunk:

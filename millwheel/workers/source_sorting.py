@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,17 @@ from millwheel.workers.source_parts import SourceParts
 from millwheel.workers.timestamps import Stamps, column_of, extent
 from millwheel.workers.turn import beginning, plain_letter
 
-_LETTERS_OF_A_RECORD = 1024
+Batches = list[tuple[str, AnyBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """A read as batches for the consumers, and its dead letters by who could not use the record: of each, a record has
+    at most one, so its position numbers it. ``counters`` count what was read."""
+
+    batches: Batches
+    letters: dict[str, Batches]
+    counters: dict[str, int]
 
 
 class Sorting:
@@ -35,8 +46,8 @@ class Sorting:
         self.newly_judged: list[int] = []
         self.max_timestamp = max_timestamp
 
-    def sort(self, partition: str, read: Read) -> tuple[list[tuple[str, AnyBatch]], dict[str, int]]:
-        """(batches for the consumers, counters), deterministic but for judgements by the clock."""
+    def sort(self, partition: str, read: Read) -> Sorted:
+        """Deterministic but for judgements by the clock."""
         counters = {"records_in": len(read) + len(read.rejects)}
         self._stated = read.watermark is not None
         for reject in read.rejects:
@@ -57,12 +68,13 @@ class Sorting:
         for missing in keyless:
             place = missing.place
             self._letter(batch.seqs[place], partition, missing.reason, batch.values[place], missing.node)
+        letters: dict[str, Batches] = {}
         if self._letters:
             counters["dead_letters"] = len(self._letters)
-            out += self._dead_letters(self._floors(first, read.positions, stamps, bad))
+            letters = self._dead_letters(self._floors(first, read.positions, stamps, bad))
         if read.watermark is not None and read.watermark > MIN_TIME:
             self.max_timestamp = max(self.max_timestamp, read.watermark + self._spec.max_delay_us)
-        return out, counters
+        return Sorted(out, letters, counters)
 
     def _too_far(self, partition: str, read: Read, stamps: Stamps, problems: dict[int, str]) -> set[int]:
         if self._spec.max_future_us is None or not len(stamps):
@@ -136,13 +148,17 @@ class Sorting:
             floors.append(max(highest - self._spec.max_delay_us, 0) if highest > MIN_TIME else 0)
         return floors
 
-    def _dead_letters(self, timestamps: list[int]) -> list[tuple[str, AnyBatch]]:
-        seqs = _letter_numbers([position for position, _ in self._letters])
-        values = [plain_letter(letter) for _, letter in self._letters]
-        keys = [self._parts.node] * len(values)
-        size = len(encode_value(values))
-        batch = Batch(DEAD_LETTERS, seqs, timestamps, keys, values, None, self._now, size)
-        return self._parts.fanout.split(batch, values)[0]
+    def _dead_letters(self, timestamps: list[int]) -> dict[str, Batches]:
+        found: dict[str, Batches] = {}
+        for name in dict.fromkeys(letter.computation for _, letter in self._letters):
+            places = [place for place, (_, letter) in enumerate(self._letters) if letter.computation == name]
+            values = [plain_letter(self._letters[place][1]) for place in places]
+            seqs, times = [self._letters[place][0] for place in places], [timestamps[place] for place in places]
+            keys = [self._parts.node] * len(values)
+            size = len(encode_value(values))
+            batch = Batch(DEAD_LETTERS, seqs, times, keys, values, None, self._now, size)
+            found[name] = self._parts.fanout.split(batch, values)[0]
+        return found
 
 
 def _moved(late: set[int], bad: set[int]) -> set[int]:
@@ -151,13 +167,3 @@ def _moved(late: set[int], bad: set[int]) -> set[int]:
         return late
     dropped = sorted(bad)
     return {place - bisect_left(dropped, place) for place in late}
-
-
-def _letter_numbers(positions: list[int]) -> list[int]:
-    """Numbers of letters, from their positions in order. A record has a letter for each consumer that finds no key
-    in it, and a mark between two of them must tell them apart."""
-    numbers: list[int] = []
-    for position in positions:
-        number = position * _LETTERS_OF_A_RECORD
-        numbers.append(max(number, numbers[-1] + 1) if numbers else number)
-    return numbers

@@ -16,34 +16,37 @@ from tests.sim.kernel import Failure
 
 class MemorySource:
     """Partitions of rows; a row that is None is no record. It can be read again from any position. ``released`` says
-    how many of so many rows have been written by now."""
+    how many of so many rows have been written by now. Positions are ``stride`` apart."""
 
     bounded = True
     poll_us = 20_000
 
-    def __init__(self, rows: dict[str, list[Any]], released: Callable[[int], int]) -> None:
+    def __init__(self, rows: dict[str, list[Any]], released: Callable[[int], int], stride: int = 1) -> None:
         self.rows = rows
         self._released = released
+        self._stride = stride
 
     def partitions(self) -> Sequence[Partition]:
         return [Partition(name) for name in sorted(self.rows)]
 
     def open(self, partition: Partition) -> MemoryReader:
-        return MemoryReader(self.rows[partition.name], self._released)
+        return MemoryReader(self.rows[partition.name], self._released, self._stride)
 
 
 class MemoryReader:
-    def __init__(self, rows: list[Any], released: Callable[[int], int]) -> None:
+    def __init__(self, rows: list[Any], released: Callable[[int], int], stride: int) -> None:
         self._rows = rows
         self._released = released
+        self._stride = stride
 
     def read(self, position: int, max_records: int) -> Chunk:
+        start, stride = position // self._stride, self._stride
         released = self._released(len(self._rows))
-        rows = self._rows[position : min(released, position + max_records)]
-        good = [(position + i + 1, row) for i, row in enumerate(rows) if row is not None]
-        bad = [Reject(position + i + 1, "?", "no record") for i, row in enumerate(rows) if row is None]
-        after = position + len(rows)
-        return Chunk([p for p, _ in good], [dict(r) for _, r in good], after, bad, after >= len(self._rows))
+        rows = self._rows[start : min(released, start + max_records)]
+        good = [((start + i + 1) * stride, row) for i, row in enumerate(rows) if row is not None]
+        bad = [Reject((start + i + 1) * stride, "?", "no record") for i, row in enumerate(rows) if row is None]
+        after = start + len(rows)
+        return Chunk([p for p, _ in good], [dict(r) for _, r in good], after * stride, bad, after >= len(self._rows))
 
     def close(self) -> None:
         pass

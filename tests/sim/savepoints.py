@@ -128,7 +128,8 @@ def cut_to_the_end(world: World) -> None:
         node = f"source.{stream}"
         shards = [entry.shard for entry in world.zookeeper.stored.tables[node].shards]
         for partition, rows in partitions.items():
-            read = max(world.checkers.model.position(shard, partition).position for shard in shards)
+            at = max(world.checkers.model.position(shard, partition).position for shard in shards)
+            read = at // world.workload.stride
             world.sim.trace(f"{read} of {len(rows)} rows of {stream} {partition} were read")
             del rows[read:]
 

@@ -42,3 +42,28 @@ def letters_stamped_with_the_read() -> Context:
         return right(self, first, positions, stamps, bad)
 
     return replaced(Sorting, "_floors", wrong)
+
+
+@mistake(within=8, workload="letters")
+def letters_numbered_by_multiples_of_positions() -> Context:
+    """Positions times so many as a record can have letters: there are positions for which that is no number."""
+    right = Sorting._dead_letters
+
+    def wrong(self: Sorting, timestamps: Any) -> Any:
+        for place, (position, letter) in enumerate(self._letters):
+            self._letters[place] = (position * 1024, letter)
+        return right(self, timestamps)
+
+    return replaced(Sorting, "_dead_letters", wrong)
+
+
+@mistake(within=5, workload="letters")
+def one_channel_for_the_letters_of_all() -> Context:
+    """Letters from several about one record have one number: who consumes them takes the second for a copy."""
+    right = SourceOperator._chunk
+
+    def wrong(self: SourceOperator, part: Any, channel: str, batches: Any) -> Any:
+        before, mark, after = channel.partition("!")
+        return right(self, part, f"{before}!/{after.partition('/')[2]}" if mark else channel, batches)
+
+    return replaced(SourceOperator, "_chunk", wrong)

@@ -43,9 +43,10 @@ def equal(what: str, got: Counter[Any], want: Counter[Any]) -> None:
 
 class Workload:
     """``rows`` are what there is to read, by stream and partition; ``code`` the callbacks, by name. ``hangs``: some of
-    them may not return, so workers are watched."""
+    them may not return, so workers are watched. ``stride``: so far apart are the positions of rows."""
 
     hangs = False
+    stride = 1
 
     def __init__(self, seed: int, size: float) -> None:
         self.rng = random.Random(seed ^ 0x5EED)
@@ -96,7 +97,7 @@ class Workload:
 
     def assembly(self, clock: Clock) -> Assembly:
         """What builds the shards of one worker."""
-        sources = {stream: MemorySource(rows, self._released) for stream, rows in self.rows.items()}
+        sources = {stream: MemorySource(rows, self._released, self.stride) for stream, rows in self.rows.items()}
         for stream, source in sources.items():
             path = self._root / "inputs" / f"{stream}.json"
             if not path.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from typing import Any
 
 from millwheel.api import Computation, ValueState
@@ -46,6 +47,7 @@ class Letters(Workload):
         super().__init__(seed, size)
         self.code = {"sim:Telling": Telling, "sim:Passing": Passing}
         self.share = self.rng.choice([0.02, 0.3, 0.9])
+        self.stride = Random(seed).choice([1, 1 << 55])
         self.rows = {"events": {f"p{i}": self._partition(i) for i in range(self.rng.randint(1, 3))}}
 
     def _partition(self, number: int) -> list[Any]:
@@ -84,12 +86,12 @@ class Letters(Workload):
         passed: Counter[tuple[int, int]] = Counter()
         for partition, rows in self.rows["events"].items():
             for n, row in enumerate(rows, 1):
-                place = f"{partition}@{n}"
+                place = f"{partition}@{n * self.stride}"
                 if row is None or "ts" not in row:
                     letters[place, "source.events"] += 1
                     continue
                 if "a" in row:
-                    told[place, ""] += 1
+                    told[f"{partition}@{n}", ""] += 1
                 else:
                     letters[place, "telling"] += 1
                 if "b" in row:
