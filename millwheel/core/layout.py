@@ -89,6 +89,16 @@ def timer_key(key: Key, hashed: int, domain: Domain, tag: str) -> bytes:
     return key_prefix(TIMER, key, hashed) + _DOMAIN_BYTE[domain] + tag.encode()
 
 
+def timer_value(at: int, cause: bytes) -> bytes:
+    """The entry of a timer: its time, and the cause that the ids of weak productions need (else nothing)."""
+    return number8(at) + cause
+
+
+def parse_timer_value(data: bytes) -> tuple[int, bytes]:
+    """The inverse of :func:`timer_value`."""
+    return number_from8(data[:8]), data[8:]
+
+
 def parse_timer(stored: bytes) -> tuple[bytes, Domain, str]:
     """(key bytes, domain, tag) of a timer's store key."""
     end = _msgpack_end(stored, 9)

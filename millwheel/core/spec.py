@@ -219,6 +219,11 @@ class ComputationSpec:
     standby: int = 0
     where: str = ""
 
+    @property
+    def identified(self) -> bool:
+        """True when its productions need ids (see core/production_ids.py): they are sent before they are durable."""
+        return self.productions is Productions.WEAK and self.delivery is Delivery.EXACTLY_ONCE
+
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:

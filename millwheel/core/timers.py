@@ -21,12 +21,13 @@ _Id = tuple[Key, str]
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A timer that fires now."""
+    """A timer that fires now. ``cause`` is what was given when it was set (see core/production_ids.py)."""
 
     key: Key
     tag: str
     at: int
     domain: Domain
+    cause: bytes = b""
 
 
 class TimerQueue:
@@ -37,7 +38,8 @@ class TimerQueue:
         self._at: dict[_Id, int] = {}
         self._heap: list[tuple[int, str, int, _Id]] = []
         self._order = 0
-        self._undo: list[tuple[_Id, int | None]] = []
+        self._undo: list[tuple[_Id, int | None, bytes]] = []
+        self._causes: dict[_Id, bytes] = {}
         self._counts: Counter[Key] | None = None
 
     def __len__(self) -> int:
@@ -53,11 +55,11 @@ class TimerQueue:
             self._counts = Counter(key for key, _ in self._at)
         return self._counts[key]
 
-    def set(self, key: Key, tag: str, at: int) -> None:
+    def set(self, key: Key, tag: str, at: int, cause: bytes = b"") -> None:
         """Set or move a timer."""
         place = (key, tag)
         before = self._at.get(place)
-        self._undo.append((place, before))
+        self._undo.append((place, before, self._recall(place, cause)))
         if before != at:
             if before is None:
                 self._count(key, 1)
@@ -71,8 +73,19 @@ class TimerQueue:
         if before is None:
             return False
         self._count(key, -1)
-        self._undo.append(((key, tag), before))
+        self._undo.append(((key, tag), before, self._recall((key, tag), b"")))
         return True
+
+    def cause_of(self, key: Key, tag: str) -> bytes:
+        """What was given when the timer was set."""
+        return self._causes.get((key, tag), b"")
+
+    def _recall(self, place: _Id, cause: bytes) -> bytes:
+        """Replace the cause of a timer; what it was before. Only weak productions need causes, so there are few."""
+        before = self._causes.pop(place, b"") if self._causes else b""
+        if cause:
+            self._causes[place] = cause
+        return before
 
     def earliest(self) -> int:
         """The time of the next timer (MAX_TIME: there is none)."""
@@ -87,7 +100,7 @@ class TimerQueue:
         if not self._heap:
             return None
         key, tag = self._heap[0][3]
-        return Due(key, tag, at, self.domain)
+        return Due(key, tag, at, self.domain, self.cause_of(key, tag))
 
     def pop_due(self, clock: int) -> Due | None:
         """The next timer that ``clock`` has passed, removed."""
@@ -96,8 +109,9 @@ class TimerQueue:
         at, _, _, (key, tag) = heapq.heappop(self._heap)
         del self._at[key, tag]
         self._count(key, -1)
-        self._undo.append(((key, tag), at))
-        return Due(key, tag, at, self.domain)
+        cause = self._recall((key, tag), b"")
+        self._undo.append(((key, tag), at, cause))
+        return Due(key, tag, at, self.domain, cause)
 
     def items(self) -> Iterator[tuple[Key, str, int]]:
         """All timers as (key, tag, at), in no order."""
@@ -111,7 +125,8 @@ class TimerQueue:
     def undo_to(self, savepoint: int) -> None:
         """Take back every change since the savepoint, newest first."""
         while len(self._undo) > savepoint:
-            place, before = self._undo.pop()
+            place, before, cause = self._undo.pop()
+            self._recall(place, cause)
             if before is None:
                 if self._at.pop(place, None) is not None:
                     self._count(place[0], -1)
@@ -134,6 +149,6 @@ class TimerQueue:
         """What changed since the last call, as the present time of each touched timer (None: gone)."""
         if not self._undo:
             return {}
-        changed = {place: self._at.get(place) for place, _ in self._undo}
+        changed = {place: self._at.get(place) for place, *_ in self._undo}
         self._undo.clear()
         return changed

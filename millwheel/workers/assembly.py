@@ -113,9 +113,9 @@ class Assembly:
         self._decode = stream_decoder(self._schemas)
 
     def _column_plan(self, computation: ComputationSpec) -> ColumnPlan | None:
-        """Declarative aggregations over declared fields run on columns. Weak productions have ids of their own, which
-        only rows carry."""
-        if computation.window is None or computation.callback or computation.join is not None:
+        """Declarative aggregations over declared fields run on columns. Weak productions have ids, which only rows
+        carry, and which are made of the record that made a window fire."""
+        if computation.window is None or computation.callback or computation.join is not None or computation.identified:
             return None
         windowing = windowing_from_spec(
             computation,

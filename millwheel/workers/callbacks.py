@@ -13,14 +13,13 @@ from itertools import repeat
 from operator import length_hint
 from typing import Any
 
-import msgspec
-
 from millwheel.api import Computation
 from millwheel.core.keys import Key, fitting_key
 from millwheel.core.limits import Limits
 from millwheel.core.panes import Pane
+from millwheel.core.production_ids import Cause, production_id, record_causes, remembered, timer_cause
 from millwheel.core.records import Batch, Domain, Record, Timer
-from millwheel.core.spec import ComputationSpec, Delivery, Productions
+from millwheel.core.spec import ComputationSpec
 from millwheel.core.steps import step_text
 from millwheel.core.timers import Due, TimerQueue
 from millwheel.core.times import MAX_TIME
@@ -39,10 +38,11 @@ Decode = Callable[[str, list[Any]], list[Any]]
 
 
 class CallbackContext:
-    """The Context of one shard, pointed at the current record or timer."""
+    """The Context of one shard, pointed at the current record or timer. ``identified``: productions have ids, made of
+    the cause that each call is."""
 
     __slots__ = (
-        "_identity",
+        "_cause",
         "_limits",
         "_made",
         "_outputs",
@@ -50,6 +50,7 @@ class CallbackContext:
         "_turn",
         "calls",
         "floor",
+        "identified",
         "key",
         "now",
         "pane",
@@ -57,12 +58,13 @@ class CallbackContext:
         "watermark",
     )
 
-    def __init__(self, outputs: frozenset[str], state: KeyedState, limits: Limits) -> None:
+    def __init__(self, outputs: frozenset[str], state: KeyedState, limits: Limits, identified: bool = False) -> None:
         self._outputs = outputs
         self._limits = limits
         self._state = state
         self._turn: Turn
-        self._identity: Any = None
+        self.identified = identified
+        self._cause: Cause = None
         self._made = 0
         self.calls = 0
         self.pane: Pane | None = None
@@ -77,11 +79,11 @@ class CallbackContext:
         self._state.set_timer = self.set_timer
         self._turn, self.watermark, self.now, self.floor = turn, turn.watermark, turn.now, turn.floor
 
-    def point(self, key: Key, timestamp: int, identity: Any = None) -> None:
+    def point(self, key: Key, timestamp: int, cause: Cause = None) -> None:
         """The next call is about this key; nothing may be produced before ``timestamp``."""
         self.key = self._state.key = key
         self.timestamp = self._state.timestamp = timestamp
-        self._identity, self._made = identity, 0
+        self._cause, self._made = cause, 0
         self.calls += 1
 
     def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
@@ -97,8 +99,8 @@ class CallbackContext:
                 f"or timer being processed ({self.timestamp}); a production may not be earlier than its cause"
             )
         identity = b""
-        if self._identity is not None:
-            identity = msgspec.msgpack.encode((self._identity, self._made))
+        if self._cause is not None:
+            identity = production_id(self._cause, self._made)
             self._made += 1
         self._turn.outputs.produce(
             stream, self.key if key is None else fitting_key(key, self._limits.key), value, timestamp, identity
@@ -108,7 +110,7 @@ class CallbackContext:
         queue = self._turn.timers[domain]
         if len(queue) >= self._limits.timers:
             self._check_timers(queue, tag)
-        queue.set(self.key, tag, at)
+        queue.set(self.key, tag, at, remembered(self._cause) if self.identified else b"")
 
     def _check_timers(self, queue: TimerQueue, tag: str) -> None:
         most = self._limits.timers
@@ -148,7 +150,7 @@ class _Call:
     timestamp: int
     record: Record | None
     timer: Due | None
-    identity: Any
+    cause: Cause
     origin: Due | tuple[Batch, str, int]
 
     def mark(self) -> bytes:
@@ -184,12 +186,12 @@ class CallbackOperator:
         self._instance = instance
         self._decode = decode
         self._state = KeyedState(instance, overlay, cache_entries, limits.state)
-        self._context = CallbackContext(frozenset(spec.outputs), self._state, limits)
+        self._identified = spec.identified
+        self._context = CallbackContext(frozenset(spec.outputs), self._state, limits, self._identified)
         self._ordered = _order_buffer(spec, overlay, decode)
         self._attempts = Attempts(spec, pipeline, _code(spec), self._state)
         self._at: Due | _Running | None = None
         """Where the fast mode is: at a timer, or in a batch."""
-        self._identified = spec.productions is Productions.WEAK and spec.delivery is Delivery.EXACTLY_ONCE
 
     def appetite(self, waiting: int, now: int, watermark: int) -> int:
         return waiting
@@ -281,9 +283,9 @@ class CallbackOperator:
             self._at = _Running(batch, arrival.channel, keys)
             state.read_ahead(batch.keys)
             if self._identified:
-                identities = _identities(batch, arrival.channel)
-                for key, timestamp, record, identity in zip(keys, times, records, identities, strict=True):
-                    context.point(key, timestamp, identity)
+                causes = record_causes(batch, arrival.channel)
+                for key, timestamp, record, cause in zip(keys, times, records, causes, strict=True):
+                    context.point(key, timestamp, cause)
                     process(context, record)
                 continue
             context.calls += len(batch)
@@ -309,7 +311,7 @@ class CallbackOperator:
             return
         queue = turn.timers[domain]
         for timer in due:
-            queue.set(timer.key, timer.tag, timer.at)
+            queue.set(timer.key, timer.tag, timer.at, timer.cause)
         last = (due[-1].at, due[-1].tag)
         for _ in range(len(due) if self._ordered is None else _MOST_TIMERS):
             first = queue.first()
@@ -324,8 +326,7 @@ class CallbackOperator:
 
     def _fire_one(self, due: Due) -> None:
         floor = due.at if due.domain is Domain.EVENT else self._context.floor
-        identity = (due.key, due.tag, due.at) if self._identified else None
-        self._context.point(due.key, floor, identity)
+        self._context.point(due.key, floor, self._cause_of(due))
         self._at = due
         if self._ordered is not None and due.tag.startswith(ORDER_TAG):
             self._instance.process_record(self._context, self._ordered.take(due))
@@ -335,30 +336,33 @@ class CallbackOperator:
             return
         self._instance.process_timer(self._context, Timer(due.key, due.tag, due.at, due.domain))
 
+    def _cause_of(self, due: Due) -> Cause:
+        return timer_cause(due) if self._identified else None
+
     def _run_carefully(self, turn: Turn) -> None:
         for due in self._in_turn(turn, Domain.EVENT):
             self._attempt(turn, self._call_of(due))
         for arrival in self._at_once(turn):
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
-            identities = _identities(batch, arrival.channel) if self._identified else [None] * len(batch)
-            rows = zip(batch.keys, values, batch.timestamps, identities, strict=True)
-            for place, (key, value, timestamp, identity) in enumerate(rows):
+            causes = record_causes(batch, arrival.channel) if self._identified else [None] * len(batch)
+            rows = zip(batch.keys, values, batch.timestamps, causes, strict=True)
+            for place, (key, value, timestamp, cause) in enumerate(rows):
                 record = Record(key, value, timestamp, batch.stream)
-                self._attempt(turn, _Call(key, timestamp, record, None, identity, (batch, arrival.channel, place)))
+                self._attempt(turn, _Call(key, timestamp, record, None, cause, (batch, arrival.channel, place)))
         for due in [due for due in turn.due if due.domain is Domain.PROCESSING]:
-            self._attempt(turn, _Call(due.key, due.at, None, due, None, due))
+            self._attempt(turn, self._call_of(due))
 
     def _call_of(self, due: Due) -> _Call:
+        cause = self._cause_of(due)
         if self._ordered is None or not due.tag.startswith(ORDER_TAG):
-            return _Call(due.key, due.at, None, due, None, due)
-        identity = (due.key, due.tag, due.at) if self._identified else None
-        return _Call(due.key, due.at, self._ordered.take(due), None, identity, due)
+            return _Call(due.key, due.at, None, due, cause, due)
+        return _Call(due.key, due.at, self._ordered.take(due), None, cause, due)
 
     def _attempt(self, turn: Turn, call: _Call) -> None:
         def once() -> None:
             if call.record is not None:
-                self._context.point(call.key, call.timestamp, call.identity)
+                self._context.point(call.key, call.timestamp, call.cause)
                 self._instance.process_record(self._context, call.record)
             elif call.timer is not None:
                 self._fire_one(call.timer)
@@ -376,9 +380,8 @@ def _order_buffer(spec: ComputationSpec, overlay: Overlay, decode: Decode) -> Or
 
 def _subject(call: _Call) -> Subject:
     if call.record is None:
-        cause = None if call.timer is None else (call.timer.key, call.timer.tag, call.timer.at)
-        return Subject("timer", call.key, call.timestamp, repr(call.timer), cause=cause)
-    return Subject("record", call.key, call.timestamp, call.record.value, call.record.stream, call.identity)
+        return Subject("timer", call.key, call.timestamp, repr(call.timer), cause=call.cause)
+    return Subject("record", call.key, call.timestamp, call.record.value, call.record.stream, call.cause)
 
 
 def _code(spec: ComputationSpec) -> str:
@@ -388,13 +391,3 @@ def _code(spec: ComputationSpec) -> str:
     if spec.deduplicate is not None or spec.branches:
         return "deduplicate" if spec.branches == () else "branch"
     return spec.callback or ", ".join(step_text(step) for step in spec.steps)
-
-
-def _identities(batch: Batch, channel: str) -> list[Any]:
-    """What the ids of weak productions are made of: the channel's number of the record, or its own id and its stream.
-    What an at-least-once computation sent before its commit has neither."""
-    if batch.seqs:
-        return [(channel, seq) for seq in batch.seqs]
-    if batch.ids is None:
-        return [None] * len(batch)
-    return [None if given is None else ((batch.stream, given),) for given in batch.ids]

@@ -8,7 +8,17 @@ from millwheel.core.codec import decode_batch
 from millwheel.core.column_batch import AnyBatch
 from millwheel.core.damage import checked
 from millwheel.core.keys import key_from_bytes
-from millwheel.core.layout import CHANNEL, META, PENDING, TIMER, Meta, decode_meta, number_from8, parse_timer
+from millwheel.core.layout import (
+    CHANNEL,
+    META,
+    PENDING,
+    TIMER,
+    Meta,
+    decode_meta,
+    number_from8,
+    parse_timer,
+    parse_timer_value,
+)
 from millwheel.core.marks import Marks, decode_marks
 from millwheel.core.records import Domain
 from millwheel.core.timers import TimerQueue
@@ -33,7 +43,7 @@ def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
     queues = {domain: TimerQueue(domain) for domain in Domain}
     for place, data in store.scan(TIMER):
         key, domain, tag = parse_timer(place)
-        queues[domain].set(key_from_bytes(key), tag, number_from8(data))
+        queues[domain].set(key_from_bytes(key), tag, *parse_timer_value(data))
     for queue in queues.values():
         queue.take_changes()
     return queues

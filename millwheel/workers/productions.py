@@ -140,7 +140,9 @@ class Productions:
         """Productions that a consumer's extractor could give no key."""
         for bad in keyless:
             letter = DeadLetter(self._identity.pipeline, bad.node, batch.stream, bad.reason, value=decoded[bad.place])
-            turn.dead_letter(letter, batch.timestamps[bad.place], (bad.node, ids[bad.place]))
+            # What has no id has a letter without one: they would all be copies of each other.
+            identity = (bad.node, ids[bad.place]) if ids[bad.place] else None
+            turn.dead_letter(letter, batch.timestamps[bad.place], identity)
 
     def _numbered(self, stream: str, produced: Produced, born: int) -> Batch:
         count = len(produced.raws)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from millwheel.core.codec import Commit, decode_value, encode_commit
 from millwheel.core.column_batch import AnyBatch, ColumnBatch
 from millwheel.core.keys import key_hash
-from millwheel.core.layout import CHANNEL, META, PENDING, encode_meta, number8, timer_key
+from millwheel.core.layout import CHANNEL, META, PENDING, encode_meta, number8, timer_key, timer_value
 from millwheel.core.marks import AppliedMarks
 from millwheel.core.records import Batch, Domain
 from millwheel.core.timers import Due
@@ -312,7 +312,7 @@ class Shard:
                 if at is None:
                     self.overlay.delete(place)
                 else:
-                    self.overlay.put(place, number8(at))
+                    self.overlay.put(place, timer_value(at, queue.cause_of(key, tag)))
 
     def _forget_done(self) -> None:
         """Productions that every consumer has applied leave the store."""

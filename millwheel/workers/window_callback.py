@@ -17,8 +17,9 @@ from millwheel.api import Computation
 from millwheel.core.codec import decode_value, encode_value, stream_decoder
 from millwheel.core.layout import pack, unpack
 from millwheel.core.panes import Pane, Retraction, as_retraction, retracted
+from millwheel.core.production_ids import Cause, timer_cause
 from millwheel.core.records import Domain, Record, Timer
-from millwheel.core.spec import ComputationSpec, Delivery, PipelineSpec, Productions
+from millwheel.core.spec import ComputationSpec, PipelineSpec
 from millwheel.core.timers import Due
 from millwheel.core.windowing import Effects, Times
 from millwheel.workers.attempts import Attempts, Subject
@@ -68,9 +69,8 @@ class WindowCallbackOperator(WindowedOperator):
         self._decode_typed = decode
         self._instance = instance
         self._state = KeyedState(instance, overlay, cache_entries, pipeline.limits.state)
-        self._context = WindowContext(frozenset(spec.outputs), self._state, pipeline.limits)
+        self._context = WindowContext(frozenset(spec.outputs), self._state, pipeline.limits, spec.identified)
         self._attempts = Attempts(spec, pipeline.name, spec.callback or "join", self._state)
-        self._identified = spec.productions is Productions.WEAK and spec.delivery is Delivery.EXACTLY_ONCE
 
     def run(self, turn: Turn) -> None:
         self._context.begin(turn)
@@ -107,22 +107,18 @@ class WindowCallbackOperator(WindowedOperator):
         number = self._numbers[stream]
         return [_numbered(number, value) for value in _plain_values(stream, values)]
 
-    def _perform(self, effects: Effects, turn: Turn) -> None:
+    def _perform(self, effects: Effects, cause: Cause, turn: Turn) -> None:
         """What the windows do not take leaves as it came."""
         effects.late = [msgspec.structs.replace(each, value=_as_it_came(each.value)) for each in effects.late]
         effects.rejected = [msgspec.structs.replace(each, value=_as_it_came(each.value)) for each in effects.rejected]
-        super()._perform(effects, turn)
+        super()._perform(effects, cause, turn)
 
     # --- calls -------------------------------------------------------------------------------------------
 
-    def _emit(self, pane: Pane, turn: Turn) -> None:
-        identity = None
-        if self._identified:
-            identity = (pane.key, pane.window.start, pane.window.end, pane.index)
-
+    def _emit(self, pane: Pane, cause: Cause, turn: Turn) -> None:
         def call() -> None:
             records = self._records(pane)
-            self._context.point(pane.key, pane.timestamp, identity)
+            self._context.point(pane.key, pane.timestamp, cause)
             self._context.pane = msgspec.structs.replace(pane, result=records)
             try:
                 self._instance.process_window(self._context, pane.key, pane.window, records)
@@ -130,7 +126,7 @@ class WindowCallbackOperator(WindowedOperator):
                 self._context.pane = None
 
         bounds = ("w", pane.key, pane.window.start, pane.window.end, pane.index)
-        self._attempts.run(turn, call, lambda: _subject(pane, identity), lambda: encode_value(bounds))
+        self._attempts.run(turn, call, lambda: _subject(pane, cause), lambda: encode_value(bounds))
 
     def _records(self, pane: Pane) -> list[Record]:
         """The records of a pane. They are copies: what a callback does to them must not reach the windows' state."""
@@ -155,17 +151,17 @@ class WindowCallbackOperator(WindowedOperator):
     def _ring(self, due: Due, turn: Turn) -> None:
         tag = due.tag[len(CALLBACK_TAG) :]
         floor = due.at if due.domain is Domain.EVENT else turn.floor
-        identity = (due.key, due.tag, due.at) if self._identified else None
+        cause = timer_cause(due) if self._identified else None
         timer = Timer(due.key, tag, due.at, due.domain)
 
         def call() -> None:
-            self._context.point(due.key, floor, identity)
+            self._context.point(due.key, floor, cause)
             if tag.startswith(TTL_TAG):
                 self._state.expire(tag, due.at)
             else:
                 self._instance.process_timer(self._context, timer)
 
-        about = Subject("timer", due.key, floor, repr(timer), cause=identity)
+        about = Subject("timer", due.key, floor, repr(timer), cause=cause)
         self._attempts.run(turn, call, lambda: about, lambda: timer_mark(due))
 
 

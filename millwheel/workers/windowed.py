@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from millwheel.core.count_machine import CountMachine
 from millwheel.core.expressions import compile_expression
 from millwheel.core.graph import takes_retractions
 from millwheel.core.keys import Key, key_from_bytes, key_hash
 from millwheel.core.layout import HOLD, WINDOW, key_prefix, number8, number_from8, pack, parse_timer, unpack
 from millwheel.core.limits import over
 from millwheel.core.panes import Pane, pane_row
+from millwheel.core.production_ids import (
+    Cause,
+    aside_cause,
+    pane_cause,
+    production_id,
+    record_causes,
+    window_timer_cause,
+)
 from millwheel.core.records import DeadLetter, Domain
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec
 from millwheel.core.timers import Due, TimerQueue
@@ -130,6 +139,7 @@ class WindowedOperator:
         self, spec: ComputationSpec, pipeline: PipelineSpec, overlay: Overlay, decode: Decode, cache_entries: int
     ) -> None:
         self.share_timers = ShareTimers(overlay, {})
+        self._identified = spec.identified
         self._spec = spec
         self._pipeline = pipeline.name
         self._decode = decode
@@ -140,6 +150,7 @@ class WindowedOperator:
         self._machine = machine_from_spec(
             spec, compile_expression, lambda name: load_object(name, pipeline.folder), takes_retractions(spec, pipeline)
         )
+        self._complete_once = not isinstance(self._machine, CountMachine)
         self._holds = TimerQueue(Domain.EVENT)
         for place, data in overlay.scan(HOLD):
             key, _, tag = parse_timer(place)
@@ -171,8 +182,8 @@ class WindowedOperator:
         assert isinstance(machine, AlignedMachine)
         for key, group in groups:
             machine.on_groups(self._cells.of(key), key, [group], times, effects)
-        self._perform(effects, turn)
-        self._flush(turn)
+        self._perform(effects, None, turn)
+        self._flush(None, turn)
         self._write_holds()
 
     def durable(self, number: int, now: int) -> None:
@@ -200,6 +211,7 @@ class WindowedOperator:
         for timer in due:
             effects = Effects()
             cells = self._cells.of(timer.key)
+            cause = window_timer_cause(timer) if self._identified else None
             try:
                 self._machine.on_timer(cells, timer.key, timer.tag, timer.domain, timer.at, times, effects)
             except _FATAL:
@@ -207,41 +219,67 @@ class WindowedOperator:
             except Exception as ex:  # the user's aggregator: its window cannot speak, the others can
                 self._cells.drop(timer.key)
                 reason = f"window {timer.tag} could not fire: {type(ex).__name__}: {ex}"
-                self.letter(turn, timer.key, None, max(timer.at, turn.floor), reason)
+                failed = aside_cause(cause, "failed", timer.at)
+                self.letter(turn, timer.key, None, max(timer.at, turn.floor), reason, failed)
             else:
-                self._perform(effects, turn)
-                self._flush(turn)
+                self._perform(effects, cause, turn)
+                self._flush(cause, turn)
 
     # --- records -----------------------------------------------------------------------------------------
 
     def _take(self, turn: Turn, times: Times) -> None:
-        by_key: dict[Key, list[tuple[Any, int]]] = {}
+        by_key: dict[Key, _Bundle] = {}
         for arrival in turn.arrivals:
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
-                records = by_key.get(key)
-                if records is None:
-                    by_key[key] = [(value, timestamp)]
-                else:
-                    records.append((value, timestamp))
+                bundle = by_key.get(key)
+                if bundle is None:
+                    bundle = by_key[key] = _Bundle()
+                bundle.records.append((value, timestamp))
+            if self._identified:
+                for key, cause in zip(batch.keys, record_causes(batch, arrival.channel), strict=True):
+                    by_key[key].causes.append(cause)
         shared = Effects()
-        for key, records in by_key.items():
-            effects = Effects()
+        for key, bundle in by_key.items():
             try:
-                self._machine.on_records(self._cells.of(key), key, records, times, effects)
+                made = self._try(key, bundle, times)
             except _FATAL:
                 raise
             except Exception:  # some record of this key: find it
                 self._cells.drop(key)
-                self._take_one_by_one(key, records, times, turn)
-            else:
-                _join(shared, effects)
-        self._perform(shared, turn)
-        self._flush(turn)
+                self._take_one_by_one(key, bundle, times, turn)
+                continue
+            for effects, cause in made:
+                if cause is None:
+                    _join(shared, effects)
+                else:
+                    self._perform(effects, cause, turn)
+            if self._identified:
+                self._flush(bundle.causes[-1], turn)
+        self._perform(shared, None, turn)
+        self._flush(None, turn)
 
-    def _take_one_by_one(self, key: Key, records: list[tuple[Any, int]], times: Times, turn: Turn) -> None:
-        for value, timestamp in records:
+    def _try(self, key: Key, bundle: _Bundle, times: Times) -> list[tuple[Effects, Cause]]:
+        """What follows from the records of a key, and from which of them.
+
+        Productions with ids are named by the record that caused them. So the windows take records one by one then, and
+        bundles, which a crash cuts anew, do not show in what they produce."""
+        cells, on_records = self._cells.of(key), self._machine.on_records
+        if not self._identified:
+            effects = Effects()
+            on_records(cells, key, bundle.records, times, effects)
+            return [(effects, None)]
+        made: list[tuple[Effects, Cause]] = []
+        for record, cause in zip(bundle.records, bundle.causes, strict=True):
+            effects = Effects()
+            on_records(cells, key, [record], times, effects)
+            made.append((effects, cause))
+        return made
+
+    def _take_one_by_one(self, key: Key, bundle: _Bundle, times: Times, turn: Turn) -> None:
+        causes = bundle.causes or [None] * len(bundle.records)
+        for (value, timestamp), cause in zip(bundle.records, causes, strict=True):
             effects = Effects()
             try:
                 self._machine.on_records(self._cells.of(key), key, [(value, timestamp)], times, effects)
@@ -249,14 +287,16 @@ class WindowedOperator:
                 raise
             except Exception as ex:  # the user's aggregator on this record
                 self._cells.drop(key)
-                self.letter(turn, key, value, timestamp, f"aggregation failed: {type(ex).__name__}: {ex}")
+                failed = aside_cause(cause, "failed", 0)
+                self.letter(turn, key, value, timestamp, f"aggregation failed: {type(ex).__name__}: {ex}", failed)
             else:
-                self._perform(effects, turn)
-                self._flush(turn)
+                self._perform(effects, cause, turn)
+                self._flush(cause, turn)
 
     # --- effects -----------------------------------------------------------------------------------------
 
-    def _perform(self, effects: Effects, turn: Turn) -> None:
+    def _perform(self, effects: Effects, cause: Cause, turn: Turn) -> None:
+        """Do what a call of the machine asked for. ``cause`` is what it was called for, where productions have ids."""
         for timer in effects.timers:
             if timer.share is not None:
                 self.share_timers.set(timer)
@@ -272,42 +312,42 @@ class WindowedOperator:
             else:
                 self._holds.set(hold.key, hold.tag, hold.at)
         for pane in effects.panes:
-            self._emit(pane, turn)
-        for late in effects.late:
-            self._late(late, turn)
-        for bad in effects.rejected:
-            self.letter(turn, bad.key, bad.value, bad.timestamp, bad.reason)
+            self._emit(pane, pane_cause(cause, pane, self._complete_once) if self._identified else None, turn)
+        for number, late in enumerate(effects.late):
+            self._late(late, aside_cause(cause, "late", number), turn)
+        for number, bad in enumerate(effects.rejected):
+            self.letter(turn, bad.key, bad.value, bad.timestamp, bad.reason, aside_cause(cause, "bad", number))
 
-    def _flush(self, turn: Turn) -> None:
+    def _flush(self, cause: Cause, turn: Turn) -> None:
         """Write what the windows remember. What cannot be written is told, and forgotten."""
         self._cells.flush()
-        for key, slot, why in self._cells.unstorable:
+        for number, (key, slot, why) in enumerate(self._cells.unstorable):
             reason = (
                 f"what window {tag_of(slot)} remembers cannot be stored, so its newest records are lost: {why}; "
                 "aggregators and triggers must keep plain data"
             )
-            self.letter(turn, key, None, turn.floor, reason)
+            self.letter(turn, key, None, turn.floor, reason, aside_cause(cause, "unstorable", number))
         self._cells.unstorable.clear()
 
-    def _emit(self, pane: Pane, turn: Turn) -> None:
+    def _emit(self, pane: Pane, cause: Cause, turn: Turn) -> None:
         row = self.finish_row(pane_row(pane, self._key_names))
-        identity = pack((pane.key, pane.window.start, pane.window.end, pane.index, pane.retraction))
         try:
-            for stream in self._spec.outputs:
-                turn.outputs.produce(stream, pane.key, row, pane.timestamp, identity)
+            for number, stream in enumerate(self._spec.outputs):
+                turn.outputs.produce(stream, pane.key, row, pane.timestamp, production_id(cause, number))
         except (TypeError, ValueError, OverflowError) as ex:  # an aggregator of the user's made it
-            self.letter(turn, pane.key, row, pane.timestamp, f"the result of a window cannot be carried: {ex}")
+            self.letter(turn, pane.key, row, pane.timestamp, f"the result of a window cannot be carried: {ex}", cause)
 
-    def _late(self, late: LateRecord, turn: Turn) -> None:
+    def _late(self, late: LateRecord, cause: Cause, turn: Turn) -> None:
         turn.count("late")
         policy, _, side = self._spec.late.partition(":")
         if policy == "side":
-            turn.outputs.produce(side, late.key, late.value, max(late.timestamp, turn.floor))
+            at = max(late.timestamp, turn.floor)
+            turn.outputs.produce(side, late.key, late.value, at, production_id(cause, 0))
 
-    def letter(self, turn: Turn, key: Key, value: Any, timestamp: int, reason: str) -> None:
-        """Send what could not be used to the dead letters."""
+    def letter(self, turn: Turn, key: Key, value: Any, timestamp: int, reason: str, cause: Cause = None) -> None:
+        """Send what could not be used to the dead letters. ``cause`` is what their ids are made of."""
         letter = DeadLetter(self._pipeline, self._spec.name, "", reason, key=key, value=value, timestamp=timestamp)
-        turn.dead_letter(letter, max(timestamp, turn.floor))
+        turn.dead_letter(letter, max(timestamp, turn.floor), cause)
 
     def _write_holds(self) -> None:
         self.share_timers.write()
@@ -317,6 +357,16 @@ class WindowedOperator:
                 self._overlay.delete(place)
             else:
                 self._overlay.put(place, number8(at))
+
+
+class _Bundle:
+    """The records of one key that have come, and, where productions have ids, the cause that each is."""
+
+    __slots__ = ("causes", "records")
+
+    def __init__(self) -> None:
+        self.records: list[tuple[Any, int]] = []
+        self.causes: list[Cause] = []
 
 
 def _join(into: Effects, more: Effects) -> None:

@@ -154,7 +154,7 @@ def unnumbered_productions_not_settled() -> Context:
 @mistake(within=10, faults="none", first=11010)
 def weak_ids_without_their_maker() -> Context:
     """The id of a weak production says of what it was made, but not by whom."""
-    right, found = Productions.__init__, callbacks._identities
+    right, found = Productions.__init__, callbacks.record_causes
 
     def wrong(self: Productions, *given: Any) -> None:
         right(self, *given)
@@ -165,7 +165,7 @@ def weak_ids_without_their_maker() -> Context:
 
     @contextmanager
     def both() -> Iterator[None]:
-        with replaced(Productions, "__init__", wrong), replaced(callbacks, "_identities", without_stream):
+        with replaced(Productions, "__init__", wrong), replaced(callbacks, "record_causes", without_stream):
             yield
 
     return both()

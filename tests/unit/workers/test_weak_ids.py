@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from millwheel.core.layout import number8, parse_timer_value
+from millwheel.core.production_ids import production_id, record_causes, remembered, timer_cause
+from millwheel.core.records import Batch, Domain
+from millwheel.core.timers import Due, TimerQueue
 from millwheel.testing import PipelineHarness
 
 PASS_ON = """
@@ -61,3 +66,145 @@ def test_what_is_made_of_one_record_on_two_ways_is_two_records(tmp_path: Path, t
             harness.push(stream, [{"user": "a", "at": 1, "id": 7}, {"user": "a", "at": 2, "id": 8}])
         harness.finish()
         assert [row["n"] for row in harness.read("counts")] == [4]
+
+
+# --- each production of a key has an id of its own, which a crash does not change
+
+CODE = """
+    from millwheel import Computation, ValueState
+
+    class Ring(Computation):
+        "Sets a timer for the beginning of the record's minute, which has passed: it is due at once."
+        count = ValueState(int, default=0)
+
+        def process_record(self, ctx, record):
+            self.count.set(self.count.get() + 1)
+            ctx.set_timer("minute", record.timestamp - record.timestamp % 60_000_000)
+
+        def process_timer(self, ctx, timer):
+            ctx.produce("made", {"user": ctx.key, "n": self.count.get()})
+
+    class Chain(Computation):
+        "A timer that sets itself again, three times."
+        def process_record(self, ctx, record):
+            ctx.set_timer("0", record.timestamp)
+
+        def process_timer(self, ctx, timer):
+            ctx.produce("made", {"user": ctx.key, "n": int(timer.tag)})
+            if timer.tag != "3":
+                ctx.set_timer(str(int(timer.tag) + 1), timer.at + 1_000_000)
+
+    class Pages(Computation):
+        "Two productions for each window, and a timer of its own."
+        def process_window(self, ctx, key, window, records):
+            ctx.produce("made", {"user": key, "n": len(records)})
+            ctx.produce("made", {"user": key, "n": len(records)})
+            ctx.set_timer("after", window.end)
+
+        def process_timer(self, ctx, timer):
+            ctx.produce("made", {"user": ctx.key, "n": 0})
+"""
+MADE = """
+    pipeline: made
+    streams:
+      hits: {source: {injection: {}}, timestamp: at}
+    computations:
+      first: {input: {hits: {key: user}}, FORM, output: made, productions: KIND}
+      second: {input: {STREAM: {key: user}}, filter: "1 == 1", output: out}
+"""
+S = 1_000_000
+WINDOW = "window: {tumbling: 10s}, aggregate: {n: count}"
+CALLBACKS = {
+    "a timer set again for a time that has passed": 'callback: "weak_code:Ring"',
+    "a timer that sets the next": 'callback: "weak_code:Chain"',
+    "records in the order of time": "map: {user: user, at: at}, order_by: timestamp",
+}
+WINDOWS = {
+    "windows": WINDOW,
+    "early panes": f"{WINDOW}, trigger: {{after_watermark: {{early: {{after_count: 2}}}}}}",
+    "panes that come again for late records": f"{WINDOW}, allowed_lateness: 1m",
+    "retractions": f"{WINDOW}, allowed_lateness: 1m, accumulation: retracting",
+    "late records that refire": f"{WINDOW}, late: refire",
+    "sessions": "window: {session: 4s}, aggregate: {n: count}, late: refire",
+    "count windows": "window: {count: 2}, aggregate: {n: count}",
+    "windows where the result changes": "window: {sliding: 4s, every: 1s, emit: changes}, aggregate: {n: count}",
+    "global windows": "window: global, trigger: {repeat: {after_count: 1}}, aggregate: {n: count}",
+    "windows with a callback": 'window: {tumbling: 10s}, callback: "weak_code:Pages"',
+}
+
+
+def tell(harness: PipelineHarness) -> None:
+    for second in (62, 62, 62, 62, 63):
+        harness.push("hits", {"user": "ann", "at": second * S})
+    harness.advance_watermark(90 * S)
+    for second in (61, 61, 62, 95):
+        harness.push("hits", {"user": "ann", "at": second * S})
+    harness.advance_watermark(120 * S)
+    harness.finish()
+
+
+def came(folder: Path, form: str, kind: str, stream: str = "made", **options: int) -> tuple[Counter[str], int]:
+    """What the second computation got, and how many units of work there were."""
+    text = MADE.replace("FORM", form).replace("KIND", kind).replace("STREAM", stream)
+    (folder / "weak_code.py").write_text(dedent(CODE))
+    (folder / "p.yaml").write_text(dedent(text))
+    with PipelineHarness(folder / "p.yaml", **options) as harness:
+        tell(harness)
+        return Counter(str(row) for row in harness.read("out")), harness.units
+
+
+@pytest.mark.parametrize("form", [*CALLBACKS, *WINDOWS])
+def test_no_production_is_taken_for_a_copy_of_another(tmp_path: Path, form: str) -> None:
+    text = {**CALLBACKS, **WINDOWS}[form]
+    strong, _ = came(tmp_path, text, "strong")
+    weak, _ = came(tmp_path, text, "weak")
+    assert weak == strong
+    assert strong.total() > 1
+
+
+@pytest.mark.parametrize("form", [name for name in (*CALLBACKS, *WINDOWS) if "has passed" not in name])
+def test_a_crash_at_any_place_neither_loses_nor_doubles_a_weak_production(tmp_path: Path, form: str) -> None:
+    text = {**CALLBACKS, **WINDOWS}[form]
+    wanted, units = came(tmp_path, text, "weak")
+    for place in range(1, units, 13):
+        assert came(tmp_path, text, "weak", crash_at=place)[0] == wanted, f"unit {place}"
+
+
+def test_a_crash_at_any_place_neither_loses_nor_doubles_what_leaves_a_window_aside(tmp_path: Path) -> None:
+    text = f"{WINDOW}, late: {{side: aside}}"
+    wanted, units = came(tmp_path, text, "weak", "aside")
+    assert wanted.total() == 3
+    for place in range(1, units, 13):
+        assert came(tmp_path, text, "weak", "aside", crash_at=place)[0] == wanted, f"unit {place}"
+
+
+def test_copies_of_a_record_in_two_files_make_one_production_whichever_counts_after_a_crash(tmp_path: Path) -> None:
+    batches = [Batch("hits", [seq], [5], ["ann"], [{}], [7]) for seq in (3, 90)]
+    [one], [other] = (record_causes(batch, channel) for batch, channel in zip(batches, "ab", strict=True))
+    assert production_id(one, 0) == production_id(other, 0) != b""
+
+
+def test_records_of_two_keys_with_one_external_id_make_two_productions() -> None:
+    batch = Batch("hits", [1, 2], [5, 5], ["ann", "bob"], [{}, {}], [7, 7])
+    assert len({production_id(cause, 0) for cause in record_causes(batch, "a")}) == 2
+
+
+def test_what_has_no_cause_has_no_id_and_neither_has_what_follows_from_it() -> None:
+    [cause] = record_causes(Batch("hits", [], [5], ["ann"], [{}]), "a")
+    assert production_id(cause, 0) == b""
+    assert production_id(timer_cause(Due("ann", "t", 5, Domain.EVENT, remembered(cause))), 0) == b""
+
+
+def test_a_timer_of_an_older_version_is_named_by_its_key_tag_and_time() -> None:
+    at, cause = parse_timer_value(number8(5))
+    assert timer_cause(Due("ann", "t", at, Domain.EVENT, cause)) == ("t", "ann", "t", 5, "event")
+
+
+def test_a_timer_keeps_its_cause_when_what_moved_it_is_taken_back() -> None:
+    queue = TimerQueue(Domain.EVENT)
+    queue.set("ann", "t", 5, b"first")
+    place = queue.savepoint()
+    queue.set("ann", "t", 5, b"second")
+    queue.cancel("ann", "t")
+    queue.undo_to(place)
+    assert queue.pop_due(6) == Due("ann", "t", 5, Domain.EVENT, b"first")
