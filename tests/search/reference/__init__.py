@@ -5,7 +5,7 @@ runtime what reads a pipeline (the parsed spec, expressions, extractors of keys)
 the values that flow. Windows, triggers, panes, timers, times to live, order, joins, enrichment, copies and watermarks
 are written anew, each in a file of its own.
 
-    outcome = interpret(case.spec(), case.script, stated=case.stated, now=case.now)
+    outcome = interpret(case.spec(), case.script, stated=case.stated, now=case.now).outcome()
 
 **Where the docs leave freedom, the outcome is one of those that are right.** Who compares must know these:
 
@@ -25,7 +25,6 @@ are written anew, each in a file of its own.
   compare them, nor windows behind them.
 - *Percentile watermarks* depend on shards. Here every share is all of the input.
 - *Ids* are remembered for good here. A copy that comes more than the horizon behind the watermark may count.
-- *State* with a time to live: here it is gone as soon as the watermark has passed its end.
 """
 
 from __future__ import annotations
@@ -78,10 +77,6 @@ class Reference:
                 source.ended = True
             self._world.settle()
 
-    def open(self, stream: str, partition: str) -> None:
-        """A partition is there before its first record is read, and holds the watermark (``stated=False``)."""
-        self._sources[stream].open(partition)
-
     def rows(self, stream: str) -> list[Any]:
         """The values of a stream so far."""
         return [row.value for row in self._world.rows.get(stream, ())]
@@ -89,6 +84,12 @@ class Reference:
     def watermark(self, computation: str) -> int:
         """Up to where the input of a computation is complete."""
         return self._world.nodes[computation].watermark
+
+    def state(self, computation: str, key: Any) -> dict[str, Any]:
+        """What a computation remembers of a key, defaults included."""
+        node = self._world.nodes[computation]
+        assert isinstance(node, CallNode)
+        return node.state_of(key)
 
     def outcome(self) -> Outcome:
         """What came of all actions so far."""
@@ -112,13 +113,11 @@ class Reference:
         return list(self._sources.values()) if stream is None else [self._sources[stream]]
 
 
-def interpret(spec: PipelineSpec, script: Sequence[Action], *, stated: bool = True, now: int | None = None) -> Outcome:
-    """What comes of a script. ``stated`` and ``now`` are as in :class:`tests.search.script.Case`."""
+def interpret(
+    spec: PipelineSpec, script: Sequence[Action], *, stated: bool = True, now: int | None = None
+) -> Reference:
+    """A pipeline after a script. ``stated`` and ``now`` are as in :class:`tests.search.script.Case`."""
     reference = Reference(spec, stated=stated, now=now)
-    if not stated:
-        for action in script:
-            if isinstance(action, Push):
-                reference.open(action.stream, action.partition)
     for action in script:
         reference.run(action)
-    return reference.outcome()
+    return reference

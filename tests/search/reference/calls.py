@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 from millwheel.api import Computation
@@ -14,7 +15,7 @@ from millwheel.core.records import Domain, Record, Timer
 from millwheel.core.spec import ComputationSpec, Delivery
 from millwheel.core.times import MAX_TIME
 from millwheel.errors import RecordError
-from tests.search.reference.engine import Arrival, Node, World, outputs_of, plain
+from tests.search.reference.engine import Arrival, Node, World, id_of, outputs_of, plain
 from tests.search.reference.states import Memory, bind, remembered
 
 _SYSTEM = frozenset(("records_in", "records_out", "late", "dead_letters", "duplicates"))
@@ -90,12 +91,8 @@ class CallNode(Node):
     def copied(self, arrival: Arrival) -> bool:
         """Whether a record with the same id was here before. Ids are remembered for good, which is longer than
         promised: copies further apart than the horizon may count or not."""
-        stream = self.world.spec.stream(arrival.stream)
-        if not stream.id or self.spec.delivery is not Delivery.EXACTLY_ONCE:
-            return False
-        value = arrival.value
-        given = value.get(stream.id) if isinstance(value, dict) else getattr(value, stream.id, None)
-        if given is None:
+        given = id_of(self.world.spec.stream(arrival.stream), arrival.value)
+        if given is None or self.spec.delivery is not Delivery.EXACTLY_ONCE:
             return False
         seen = (arrival.stream, arrival.key, given)
         if seen in self._seen:
@@ -116,27 +113,30 @@ class CallNode(Node):
     # --- timers ------------------------------------------------------------------------------------------
 
     def fire(self) -> None:
-        self.remove_old()
-        while (due := self._first_due()) is not None:
-            if isinstance(due, Arrival):
-                self._kept.remove(due)
-                self._process(due)
-            else:
-                self.ring_one(*due)
+        while (due := min(self._due(), key=lambda pair: pair[0], default=None)) is not None:
+            due[1]()
 
-    def _first_due(self) -> Arrival | tuple[Any, Domain, str] | None:
-        """What the watermark has passed: the earliest; kept records before timers of their time."""
-        found: list[tuple[Any, Any]] = [
-            ((kept.timestamp, 0, self._rank(kept), kept.origin, kept.number), kept)
-            for kept in self._kept
-            if kept.timestamp < self.watermark
-        ]
-        found += [
-            ((at, 1, 0, place[2], repr(place[0])), place)
-            for place, at in self.timers.items()
-            if place[1] is Domain.EVENT and at < self.watermark
-        ]
-        return min(found, key=lambda pair: pair[0])[1] if found else None
+    def _due(self) -> Iterator[tuple[Any, Callable[[], None]]]:
+        """What the watermark has passed: (its place in the order, what happens). At one time records that were kept come
+        first, then what ends, then timers."""
+        for kept in self._kept:
+            if kept.timestamp < self.watermark:
+                yield (kept.timestamp, 0, self._rank(kept), kept.origin, kept.number), partial(self._release_kept, kept)
+        for key, memory in self._memories.items():
+            for place, entry in memory.items():
+                at = entry.at + (self._declared[place[0]].ttl_us or MAX_TIME)
+                if at < self.watermark and self._declared[place[0]].ttl_us is not None:
+                    yield (at, 1, 0, repr(key), repr(place)), partial(self._forget, key, place)
+        for timer, at in self.timers.items():
+            if timer[1] is Domain.EVENT and at < self.watermark:
+                yield (at, 2, 0, timer[2], repr(timer[0])), partial(self.ring_one, *timer)
+
+    def _release_kept(self, kept: Arrival) -> None:
+        self._kept.remove(kept)
+        self._process(kept)
+
+    def _forget(self, key: Any, place: tuple[str, Any]) -> None:
+        del self._memories[key][place]
 
     def _rank(self, kept: Arrival) -> int:
         """A version of an enrichment counts for records of its own time."""
@@ -148,11 +148,12 @@ class CallNode(Node):
         )
 
     def ring(self) -> None:
+        # When input has ended, all timers fire, whatever the clock shows.
         while True:
             due = [
                 (at, place[2], repr(place[0]), place)
                 for place, at in self.timers.items()
-                if place[1] is Domain.PROCESSING and at < self.world.now
+                if place[1] is Domain.PROCESSING and (at < self.world.now or self.watermark == MAX_TIME)
             ]
             if not due:
                 return
@@ -202,19 +203,15 @@ class CallNode(Node):
         """What the current key remembers."""
         return self._memories[self._key]
 
-    def remove_old(self) -> None:
-        """Forget what the watermark has passed by its time to live."""
-        for memory in self._memories.values():
-            for (name, part), entry in list(memory.items()):
-                ttl = self._declared[name].ttl_us
-                if ttl is not None and self.watermark > entry.at + ttl:
-                    del memory[name, part]
-
     # --- looking in --------------------------------------------------------------------------------------
 
     def state(self) -> dict[Any, dict[str, Any]]:
         """What each key remembers that remembers anything."""
         return {key: remembered(self._declared, memory) for key, memory in self._memories.items() if memory}
+
+    def state_of(self, key: Any) -> dict[str, Any]:
+        """What a key remembers, defaults included."""
+        return remembered(self._declared, self._memories.get(key, {}))
 
     def waiting(self) -> dict[Any, tuple[tuple[Domain, str, int], ...]]:
         """The timers of each key that are set, in the order of their times."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from millwheel.core.codec import decode_value, encode_value
 from millwheel.core.keys import check_key
-from millwheel.core.spec import DEAD_LETTERS, ComputationSpec, InputSpec, KeyKind, PipelineSpec
+from millwheel.core.spec import DEAD_LETTERS, ComputationSpec, InputSpec, KeyKind, PipelineSpec, StreamSpec
 from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.errors import RecordError
 from millwheel.spec.loading import load_extractor, load_object
@@ -84,6 +84,7 @@ class World:
         self.letters: list[Letter] = []
         self._queue: deque[Arrival] = deque()
         self._number = 0
+        self._shown: set[Any] = set()
         self._extract: dict[tuple[str, str], Callable[[Any], Any] | None] = {}
         self._consumers: dict[str, list[Node]] = {}
         self._above: dict[str, list[Node]] = {}
@@ -111,23 +112,32 @@ class World:
     ) -> None:
         """A record of ``stream`` is there. ``late``: it was late at its source, and goes only to nodes that take such.
         ``sink``: it is visible, too."""
-        if sink:
+        if sink and not self._seen_by_sink(stream, key, value):
             self.rows.setdefault(stream, []).append(Row(key, timestamp, plain(value)))
         for node in self._consumers.get(stream, ()):
             if late and not node.delayed:
                 continue
-            extract = self._extract[node.name, stream]
+            extract, producer = self._extract[node.name, stream], self.nodes.get(origin.partition("/")[0], node)
             try:
                 own = key if extract is None else check_key(extract(value))
             except RecordError as ex:
-                self.letter(
-                    node.name, str(ex), value, timestamp, counted=self.nodes.get(origin.partition("/")[0], node)
-                )
+                self.letter(node.name, str(ex), value, timestamp, counted=producer)
             except Exception as ex:
-                self.letter(node.name, f"the key extractor failed: {ex}", value, timestamp, counted=node)
+                self.letter(node.name, f"the key extractor failed: {ex}", value, timestamp, counted=producer)
             else:
                 self._number += 1
                 self._queue.append(Arrival(node, stream, own, value, timestamp, origin, self._number))
+
+    def _seen_by_sink(self, stream: str, key: Any, value: Any) -> bool:
+        """A sink is a consumer, too: of records with the same key and id it takes one."""
+        own = next((sink.key for sink in self.spec.sinks if sink.stream == stream), None)
+        if own is not None and own.kind is not KeyKind.RECORD:
+            key = load_extractor(own, self.spec.folder)(value)
+        given = id_of(self.spec.stream(stream), value)
+        if given is None or (stream, key, given) not in self._shown:
+            self._shown.add((stream, key, given))
+            return False
+        return True
 
     def letter(self, where: str, reason: str, about: Any, timestamp: int, counted: Node | None = None) -> None:
         """A record could not be used."""
@@ -159,6 +169,7 @@ class World:
             if known > node.watermark:
                 node.watermark = known
                 node.fire()
+                node.ring()
                 return True
         return False
 
@@ -170,6 +181,13 @@ class World:
                 node.ring()
             self.settle()
         self.now = max(to, self.now)
+
+
+def id_of(stream: StreamSpec, value: Any) -> Any:
+    """What copies of a record share; None when there is nothing."""
+    if not stream.id:
+        return None
+    return value.get(stream.id) if isinstance(value, dict) else getattr(value, stream.id, None)
 
 
 def plain(value: Any) -> Any:

@@ -81,10 +81,6 @@ class SourceNode(Node):
         for part in parts:
             part.watermark = max(part.watermark, t)
 
-    def open(self, partition: str) -> None:
-        """There is a partition, of which nothing was read yet."""
-        self._partitions.setdefault(partition, Partition(partition))
-
     def output(self) -> int:
         if self.ended:
             return MAX_TIME

@@ -1,8 +1,9 @@
 """State of callbacks: values, lists and maps of one key, as plain Python objects, and their time to live.
 
 An entry with a time to live is absent for whoever comes that much later than it was last written, by the event time of
-the records and timers that touch the key, and for everybody once the watermark has passed that. Writing it at an
-earlier event time than before does not make it older.
+the records and timers that touch the key. That it is removed is an event like a timer: once the watermark has passed
+that time, in order with what else the watermark passes. Writing an entry at an earlier event time than before does not
+make it older.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Handle:
 
     def _over(self, entry: Entry) -> bool:
         ttl = self._state.ttl_us
-        return ttl is not None and (self._node.time >= entry.at + ttl or self._node.watermark > entry.at + ttl)
+        return ttl is not None and self._node.time >= entry.at + ttl
 
     def _write(self, value: Any, part: Any = None) -> None:
         before = self._find(part)

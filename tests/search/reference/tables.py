@@ -12,16 +12,16 @@ from millwheel.core.spec import KeyKind, SinkSpec
 from tests.search.script import Row
 
 
-def standing(sink: SinkSpec, rows: Sequence[Row]) -> tuple[Any, ...]:
+def standing(sink: SinkSpec, rows: Sequence[Row]) -> tuple[Row, ...]:
     """The rows of an ``upsert`` sink. Versions of one row from different keys are in no order with ``by``."""
-    table: dict[bytes, Any] = {}
+    table: dict[bytes, Row] = {}
     for row in rows:
         back = as_retraction(row.value)
         value = row.value if back is None else back.value
         identity = encode_value(_identity(sink, row.key, value))
         if back is None:
-            table[identity] = value
-        elif identity in table and encode_value(table[identity]) == encode_value(value):
+            table[identity] = row
+        elif identity in table and encode_value(table[identity].value) == encode_value(value):
             del table[identity]
     return tuple(table.values())
 
