@@ -1,4 +1,4 @@
-"""What the reference says of a case, in the form in which the ways of running it are compared."""
+"""Compares what the runtime gave with what the reference says, as far as the docs determine it."""
 
 from __future__ import annotations
 
@@ -7,26 +7,37 @@ from dataclasses import replace
 from typing import Any
 
 from millwheel.core.spec import PipelineSpec
-from tests.search.reference import interpret
-from tests.search.script import Case, Letter, Outcome
+from tests.search.compare import differences
+from tests.search.freedoms import Facts, Level, Order, Promised
+from tests.search.reference import Reference, interpret
+from tests.search.script import Case, Letter, Outcome, Row
+
+_NOTHING = Facts(Level.NOTHING, Order.NONE, paced=False, timely=False, single=False)
 
 
-def expected(case: Case, spec: PipelineSpec, got: Outcome) -> Outcome:
-    """The outcome that the docs want, with the keys that ``got`` was asked about."""
+def against_reference(case: Case, spec: PipelineSpec, known: Promised, got: Outcome) -> list[str]:
+    """A sentence for each part of an outcome of the runtime, one record at a time, that the reference has otherwise."""
+    if "idle_after" in case.features:
+        return []  # How far silence has moved a watermark depends on when somebody looked last.
     reference = interpret(spec, case.script, stated=case.stated, now=case.now)
+    free = reference.clocked
+    want, found = _wanted(reference, spec, got), _plain(got)
+    return differences(spec, _loosened(spec, known, free), _timeless(want, free), _timeless(found, free))
+
+
+def _wanted(reference: Reference, spec: PipelineSpec, got: Outcome) -> Outcome:
+    """The outcome of the reference, for the keys that ``got`` was asked about."""
     found = reference.outcome()
-    hidden = {sink.stream for sink in spec.sinks if sink.options.get("mode") == "upsert"}
     return replace(
         found,
-        streams={name: rows for name, rows in found.streams.items() if name in got.streams and name not in hidden},
+        streams={name: rows for name, rows in found.streams.items() if name in got.streams},
         letters=tuple(map(_coarse, found.letters)),
         state={name: {key: reference.state(name, key) for key in keys} for name, keys in got.state.items()},
-        timers={name: _only(found.timers.get(name, {}), keys) for name, keys in got.timers.items()},
     )
 
 
-def comparable(got: Outcome) -> Outcome:
-    """An outcome of the runtime without what the docs do not say word by word."""
+def _plain(got: Outcome) -> Outcome:
+    """An outcome of the runtime without the timers of the system, and what the docs do not say word by word."""
     timers = {
         name: {key: own for key, each in keys.items() if (own := tuple(t for t in each if not t[1].startswith("\0")))}
         for name, keys in got.timers.items()
@@ -35,9 +46,35 @@ def comparable(got: Outcome) -> Outcome:
 
 
 def _coarse(letter: Letter) -> Letter:
-    """Why a source could not use a record is said in many words."""
-    return replace(letter, reason="unusable") if letter.where.startswith("source.") else letter
+    """Why a source could not use a record is said in many words, and a timer in several."""
+    if letter.where.startswith("source."):
+        return replace(letter, reason="unusable")
+    return replace(letter, about="") if "on this timer" in letter.reason else letter
 
 
-def _only(timers: Mapping[Any, Any], keys: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {key: timers[key] for key in timers if key in keys or timers[key]}
+def _timeless(outcome: Outcome, streams: frozenset[str]) -> Outcome:
+    """Without the timestamps of streams in which some are not determined."""
+
+    def stripped(tables: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: tuple(Row(row.key, 0, row.value) for row in rows) if name in streams else rows
+            for name, rows in tables.items()
+        }
+
+    return replace(outcome, streams=stripped(outcome.streams), standing=stripped(outcome.standing))
+
+
+def _loosened(spec: PipelineSpec, known: Promised, streams: frozenset[str]) -> Promised:
+    """Nothing is determined behind records whose time is not."""
+    levels, facts, behind = dict(known.computations), dict(known.streams), set(streams)
+    for _ in spec.computations:
+        for computation in spec.computations:
+            if behind & {given.stream for given in computation.inputs}:
+                levels[computation.name] = Level.NOTHING
+                side = computation.late.partition(":")[2]
+                behind.update((*computation.outputs, *((side,) if side else ())))
+        # Which of several windows is first when the clock makes them due at one moment, nobody says.
+        if "after_processing_time" in str(computation.trigger):
+            facts.update({name: replace(facts[name], order=Order.NONE) for name in computation.outputs})
+    facts.update(dict.fromkeys(behind - streams, _NOTHING))
+    return Promised(facts, levels)

@@ -77,6 +77,11 @@ class Reference:
                 source.ended = True
             self._world.settle()
 
+    @property
+    def clocked(self) -> frozenset[str]:
+        """Streams with records whose timestamp is not determined."""
+        return frozenset(self._world.clocked)
+
     def rows(self, stream: str) -> list[Any]:
         """The values of a stream so far."""
         return [row.value for row in self._world.rows.get(stream, ())]

@@ -77,6 +77,8 @@ class CallNode(Node):
         self._seen: set[Any] = set()
         self._kept: list[Arrival] = []
         self._floor = 0
+        self.clocked = False
+        """What is made now has no time of its own."""
 
     # --- records -----------------------------------------------------------------------------------------
 
@@ -117,8 +119,8 @@ class CallNode(Node):
             due[1]()
 
     def _due(self) -> Iterator[tuple[Any, Callable[[], None]]]:
-        """What the watermark has passed: (its place in the order, what happens). At one time records that were kept come
-        first, then what ends, then timers."""
+        """What the watermark has passed: (its place in the order, what happens). At one time, records that were kept
+        come first, then what ends, then timers."""
         for kept in self._kept:
             if kept.timestamp < self.watermark:
                 yield (kept.timestamp, 0, self._rank(kept), kept.origin, kept.number), partial(self._release_kept, kept)
@@ -157,7 +159,9 @@ class CallNode(Node):
             ]
             if not due:
                 return
+            self.clocked = True
             self.ring_one(*min(due)[3])
+            self.clocked = False
 
     def ring_one(self, key: Any, domain: Domain, tag: str) -> None:
         """A timer has come due."""
@@ -168,9 +172,12 @@ class CallNode(Node):
 
     def floor(self) -> int:
         """The timestamp of what has no record of its own: that of the output watermark, and not the end of time."""
+        self.note_time()
+        return self._floor
+
+    def note_time(self) -> None:
         if self.output() < MAX_TIME:
             self._floor = max(self._floor, self.output())
-        return self._floor
 
     # --- calls -------------------------------------------------------------------------------------------
 
@@ -198,6 +205,8 @@ class CallNode(Node):
         self.counters.update(self.counted)
         for stream, key, value, timestamp in self.made:
             self.world.send(stream, key, value, timestamp, self.name)
+            if self.clocked:
+                self.world.clocked.add(stream)
 
     def memory(self) -> Memory:
         """What the current key remembers."""

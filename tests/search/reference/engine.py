@@ -68,6 +68,9 @@ class Node:
         """What keeps the output watermark back, besides the input."""
         return MAX_TIME
 
+    def note_time(self) -> None:
+        """The watermark is about to rise."""
+
     def output(self) -> int:
         """No production of this node is before this, except late ones."""
         return min(self.watermark, self.hold())
@@ -85,6 +88,8 @@ class World:
         self._queue: deque[Arrival] = deque()
         self._number = 0
         self._shown: set[Any] = set()
+        self.clocked: set[str] = set()
+        """Streams with records whose time is that of an output watermark."""
         self._extract: dict[tuple[str, str], Callable[[Any], Any] | None] = {}
         self._consumers: dict[str, list[Node]] = {}
         self._above: dict[str, list[Node]] = {}
@@ -112,12 +117,13 @@ class World:
     ) -> None:
         """A record of ``stream`` is there. ``late``: it was late at its source, and goes only to nodes that take such.
         ``sink``: it is visible, too."""
-        if sink and not self._seen_by_sink(stream, key, value):
+        producer = self.nodes.get(origin.partition("/")[0])
+        if sink and not self._seen_by_sink(stream, key, value, producer):
             self.rows.setdefault(stream, []).append(Row(key, timestamp, plain(value)))
         for node in self._consumers.get(stream, ()):
             if late and not node.delayed:
                 continue
-            extract, producer = self._extract[node.name, stream], self.nodes.get(origin.partition("/")[0], node)
+            extract = self._extract[node.name, stream]
             try:
                 own = key if extract is None else check_key(extract(value))
             except RecordError as ex:
@@ -128,11 +134,15 @@ class World:
                 self._number += 1
                 self._queue.append(Arrival(node, stream, own, value, timestamp, origin, self._number))
 
-    def _seen_by_sink(self, stream: str, key: Any, value: Any) -> bool:
-        """A sink is a consumer, too: of records with the same key and id it takes one."""
+    def _seen_by_sink(self, stream: str, key: Any, value: Any, producer: Node | None) -> bool:
+        """A sink is a consumer, too: it needs its key, and of records with the same key and id it takes one."""
         own = next((sink.key for sink in self.spec.sinks if sink.stream == stream), None)
         if own is not None and own.kind is not KeyKind.RECORD:
-            key = load_extractor(own, self.spec.folder)(value)
+            try:
+                key = check_key(load_extractor(own, self.spec.folder)(value))
+            except RecordError as ex:
+                self.letter(f"sink.{stream}", str(ex), value, 0, counted=producer)
+                return True
         given = id_of(self.spec.stream(stream), value)
         if given is None or (stream, key, given) not in self._shown:
             self._shown.add((stream, key, given))
@@ -167,6 +177,7 @@ class World:
             above = self._above[node.name]
             known = min((other.output() for other in above), default=node.watermark)
             if known > node.watermark:
+                node.note_time()
                 node.watermark = known
                 node.fire()
                 node.ring()

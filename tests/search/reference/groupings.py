@@ -123,7 +123,13 @@ class WindowNode(CallNode):
             else:
                 self.instance.process_window(Ctx(self, pane.key, shown), pane.key, pane.window, deepcopy(records))
 
-        about = {"window_start": pane.window.start, "window_end": pane.window.end, "count": len(records)}
+        about = {
+            "window_start": pane.window.start,
+            "window_end": pane.window.end,
+            "pane": pane.index,
+            "count": len(items),
+            "records": [[item.value, item.timestamp] for item in items],
+        }
         self.attempt(pane.key, pane.timestamp, "window", call, about)
 
     def _typed(self, item: Item) -> Any:
@@ -150,6 +156,7 @@ class WindowNode(CallNode):
         if policy == "side":
             value = retracted(item.value) if back else item.value
             self.world.send(side, key, plain(value), max(item.timestamp, self.floor()), self.name)
+            self.world.clocked.add(side)
 
     def windows(self) -> dict[Any, list[Window]]:
         """The windows of each key that still take records."""

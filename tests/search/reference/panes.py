@@ -249,8 +249,9 @@ class KeyWindows:
 
     def pass_clock(self, clocks: Clocks) -> None:
         """The wall clock has reached what triggers wait for."""
-        for each in list(self.open):
-            if each in self.open and not each.closed and each.trigger.wakes_at() <= clocks.now:
+        due = [e for e in self.open if not e.closed and e.trigger.wakes_at() <= clocks.now]
+        for each in sorted(due, key=lambda e: (e.trigger.wakes_at(), e.window.end, e.window.start)):
+            if each in self.open:
                 self.ask(each, clocks)
 
     def wakes_at(self, now: int) -> int:

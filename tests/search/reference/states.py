@@ -1,9 +1,9 @@
 """State of callbacks: values, lists and maps of one key, as plain Python objects, and their time to live.
 
 An entry with a time to live is absent for whoever comes that much later than it was last written, by the event time of
-the records and timers that touch the key. That it is removed is an event like a timer: once the watermark has passed
-that time, in order with what else the watermark passes. Writing an entry at an earlier event time than before does not
-make it older.
+the records and timers that touch the key; who comes out of order, earlier, still finds it. That it is removed is an
+event like a timer: once the watermark has passed that time, in order with what else the watermark passes. Writing an
+entry at an earlier event time than before does not make it older.
 """
 
 from __future__ import annotations
@@ -41,12 +41,8 @@ class Handle:
         self._state = state
 
     def _find(self, part: Any = None) -> Entry | None:
-        memory = self._node.memory()
-        entry = memory.get((self._state.name, part))
-        if entry is not None and self._over(entry):
-            del memory[self._state.name, part]
-            return None
-        return entry
+        entry = self._node.memory().get((self._state.name, part))
+        return None if entry is None or self._over(entry) else entry
 
     def _over(self, entry: Entry) -> bool:
         ttl = self._state.ttl_us
