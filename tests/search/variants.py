@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from millwheel.core.spec import PipelineSpec
+from tests.search.against import against_reference
 from tests.search.compare import differences
-from tests.search.freedoms import Free, promised
+from tests.search.freedoms import Free, Promised, promised
 from tests.search.running import Way, run
 from tests.search.script import Case, Outcome
 
@@ -33,7 +34,8 @@ VARIANTS: dict[str, Way] = {
     "uncached-bundles": Way("uncached-bundles", cached=False, together=4),
 }
 """By name. Places of crashes and numbers of records are drawn anew for each seed."""
-REFERENCE = "reference"
+REFERENCE = Way("reference", together=1, bundle=1, timers=1)
+"""Not run in another way: what the base gave is compared with what the reference says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class Finding:
 def chosen(seed: int, count: int, names: Iterable[str] = ()) -> list[Way]:
     """``count`` of the ways, as the seed draws them."""
     rng = random.Random(f"ways {seed}")
-    known = [VARIANTS[name] for name in names] or rng.sample(list(VARIANTS.values()), count)
+    named = {**VARIANTS, REFERENCE.name: REFERENCE}
+    known = [named[name] for name in names] or [REFERENCE, *rng.sample(list(VARIANTS.values()), count)]
     return [_varied(way, rng) for way in known]
 
 
@@ -88,6 +91,9 @@ def examine(case: Case, ways: Iterable[Way], first_only: bool = True) -> list[Fi
 
 def judge(case: Case, way: Way, spec: PipelineSpec, want: Outcome) -> Finding | None:
     """How one way differs from what the base gave."""
+    if way == REFERENCE:
+        unequal = told(case, spec, promised(spec, case.stated, free_of(BASE)), want)
+        return Finding(case, way, tuple(unequal)) if unequal else None
     got = attempt(case, way, spec)
     if isinstance(got, str):
         return Finding(case, way, (got,))
@@ -95,11 +101,23 @@ def judge(case: Case, way: Way, spec: PipelineSpec, want: Outcome) -> Finding | 
     return Finding(case, way, tuple(unequal)) if unequal else None
 
 
+def told(case: Case, spec: PipelineSpec, known: Promised, base: Outcome) -> list[str]:
+    """How the base differs from the reference, or how that ended."""
+    try:
+        return against_reference(case, spec, known, base)
+    except Exception as ex:  # whatever ends it is a finding
+        return [f"the reference ends with {_story(ex)}"]
+
+
 def attempt(case: Case, way: Way, spec: PipelineSpec) -> Outcome | str:
     """The outcome, or how the run ended."""
     try:
         return run(case, way, spec)
     except Exception as ex:  # whatever ends a run is a finding
-        frames = traceback.extract_tb(ex.__traceback__)
-        where = " < ".join(f"{f.filename.rsplit('/', 1)[-1]}:{f.lineno}" for f in reversed(frames[-4:]))
-        return f"the run ends with {type(ex).__name__}: {ex} ({where})"
+        return f"the run ends with {_story(ex)}"
+
+
+def _story(ex: Exception) -> str:
+    frames = traceback.extract_tb(ex.__traceback__)
+    where = " < ".join(f"{f.filename.rsplit('/', 1)[-1]}:{f.lineno}" for f in reversed(frames[-4:]))
+    return f"{type(ex).__name__}: {ex} ({where})"
