@@ -18,12 +18,26 @@ _COUNTED = frozenset({"late", "dead_letters", "deduplicated", "unmatched", "seen
 _TAKES_BACK = "__retraction__"
 
 
-def differences(spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome) -> list[str]:
-    """A sentence for each part that differs."""
-    return [*_streams(promised, want, got), *_tables(promised, want, got), *_computations(spec, promised, want, got)]
+def differences(
+    spec: PipelineSpec,
+    promised: Promised,
+    want: Outcome,
+    got: Outcome,
+    *,
+    counted: bool = True,
+    ordered: bool = True,
+) -> list[str]:
+    """A sentence for each part that differs. Without ``counted`` state and counters are not known, without ``ordered``
+    the order of rows is not."""
+    return [
+        *_streams(promised, want, got, ordered),
+        *_tables(promised, want, got),
+        *_dead(spec, promised, want, got),
+        *(_computations(spec, promised, want, got) if counted else ()),
+    ]
 
 
-def _streams(promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
+def _streams(promised: Promised, want: Outcome, got: Outcome, ordered: bool) -> Iterator[str]:
     for name in sorted(want.streams.keys() | got.streams.keys()):
         facts = promised.streams.get(name)
         if facts is None or facts.level is Level.NOTHING or facts.doubled:
@@ -34,7 +48,7 @@ def _streams(promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
             continue
         unequal = list(_differ(f"stream {name}", _count(wanted), _count(found)))
         yield from unequal
-        if not unequal and facts.order is not Order.NONE:
+        if ordered and not unequal and facts.order is not Order.NONE:
             yield from _disorder(name, wanted, found)
 
 
@@ -52,14 +66,12 @@ def _tables(promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
 
 
 def _computations(spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
-    exact = {name for name, level in promised.computations.items() if level is Level.ALL}
-    sources = {f"source.{stream.name}" for stream in spec.streams}
+    exact, sources = _exact(spec, promised)
     for name in sorted(exact | sources):
         wanted, found = want.counters.get(name, {}), got.counters.get(name, {})
         one, other = _counted(wanted), _counted(found)
         if one != other:
             yield f"counters of {name}: {one}, and {other}"
-    yield from _differ("dead letters", _letters(want.letters, exact | sources), _letters(got.letters, exact | sources))
     remembering = {c.name for c in spec.computations if c.callback and c.window is None}
     for name in sorted(exact & remembering):
         for what, wanted_of, found_of in (("state", want.state, got.state), ("timers", want.timers, got.timers)):
@@ -67,6 +79,16 @@ def _computations(spec: PipelineSpec, promised: Promised, want: Outcome, got: Ou
             for key in sorted(wanted.keys() | found.keys(), key=repr):
                 if wanted.get(key) != found.get(key):
                     yield f"{what} of {name} for key {key!r}: {wanted.get(key)}, and {found.get(key)}"
+
+
+def _dead(spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
+    exact, sources = _exact(spec, promised)
+    yield from _differ("dead letters", _letters(want.letters, exact | sources), _letters(got.letters, exact | sources))
+
+
+def _exact(spec: PipelineSpec, promised: Promised) -> tuple[set[str], set[str]]:
+    exact = {name for name, level in promised.computations.items() if level is Level.ALL}
+    return exact, {f"source.{stream.name}" for stream in spec.streams}
 
 
 def _counted(counters: Mapping[str, int]) -> dict[str, int]:

@@ -71,7 +71,8 @@ class Free:
 
     bundling: bool = True
     crashing: bool = False
-    racing: bool = False
+    racing: frozenset[str] | None = None
+    """Streams race each other, and the wall clock is another one; named are those with several partitions."""
 
 
 _NOTHING = Facts(Level.NOTHING, Order.NONE, paced=False, timely=False, single=False)
@@ -108,8 +109,8 @@ def _pushed(stream: StreamSpec, stated: bool, free: Free) -> Facts:
     """guarantees.md, Event time: a partition that is silent lets the watermark pass. For how long it was silent nobody
     knows after a crash, so then the watermark may pass later."""
     silence = free.crashing and not stated and stream.idle_after_us is not None
-    order = Order.KEY if free.racing else Order.WHOLE
-    return Facts(order=order, paced=stated and not free.racing, timely=not silence)
+    order = Order.KEY if stream.name in (free.racing or ()) else Order.WHOLE
+    return Facts(order=order, paced=stated and free.racing is None, timely=not silence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,22 +140,24 @@ def _merged(one: Facts, other: Facts) -> Facts:
     )
 
 
-def _in_order(computation: ComputationSpec, found: Mapping[str, Facts]) -> bool:
+def _in_order(computation: ComputationSpec, found: Mapping[str, Facts], free: Free) -> bool:
     """Whether the records of each key come in one order (guarantees.md, Order: "what a computation produces for one key
     goes to each consumer's key in the order in which it was produced. There is no order between records of different
     partitions, of different streams, or of different keys")."""
     inputs = [(found[given.stream], given.key) for given in computation.inputs]
-    if all(facts.order is Order.WHOLE for facts, _ in inputs):
-        return True
-    if len(inputs) > 1:
-        return False
-    facts, key = inputs[0]
-    kept = key.kind is KeyKind.RECORD or (facts.keyed is not None and key == facts.keyed)
-    return facts.order is Order.KEY and kept
+    if len(inputs) == 1:
+        return _kept(*inputs[0])
+    return free.racing is None and all(facts.order is Order.WHOLE for facts, _ in inputs)
+
+
+def _kept(facts: Facts, key: KeySpec) -> bool:
+    """Whether the records of a consumer's key come from one key of their producer."""
+    same = key.kind is KeyKind.RECORD or (facts.keyed is not None and key == facts.keyed)
+    return facts.order is Order.WHOLE or (facts.order is Order.KEY and same)
 
 
 def _of(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, stated: bool, free: Free) -> _Made:
-    base = _dialled(_inputs(c, found), c, spec, free)
+    base = _dialled(_inputs(c, found, free), c, spec, free)
     if base.level is Level.NOTHING:
         return _Made(_NOTHING)
     if c.window is not None:
@@ -162,20 +165,21 @@ def _of(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, stat
     if c.callback:
         return _Made(_called(base, c, spec, free))
     if c.enrich is not None:
-        return _Made(_enriched(base, c))
+        each = all(_kept(found[given.stream], given.key) for given in c.inputs)
+        return _Made(_enriched(base, c, each))
     if c.deduplicate is not None:
         return _Made(_deduplicated(base, c))
     return _Made(_stepped(base, c))
 
 
-def _inputs(c: ComputationSpec, found: Mapping[str, Facts]) -> Facts:
+def _inputs(c: ComputationSpec, found: Mapping[str, Facts], free: Free) -> Facts:
     """What is determined of what comes in."""
     inputs = [found[given.stream] for given in c.inputs]
     keys = {given.key for given in c.inputs}
     key = c.inputs[0].key if len(keys) == 1 else None
     return Facts(
         level=min(facts.level for facts in inputs),
-        order=Order.KEY if _in_order(c, found) else Order.NONE,
+        order=Order.KEY if _in_order(c, found, free) else Order.NONE,
         keyed=inputs[0].keyed if key is not None and key.kind is KeyKind.RECORD else key,
         paced=all(facts.paced for facts in inputs),
         timely=all(facts.timely for facts in inputs),
@@ -233,13 +237,13 @@ def _deduplicated(base: Facts, c: ComputationSpec) -> Facts:
     return _stepped(base, c)
 
 
-def _enriched(base: Facts, c: ComputationSpec) -> Facts:
+def _enriched(base: Facts, c: ComputationSpec, each_in_order: bool) -> Facts:
     """joins.md: "results do not depend on what arrived first"; "Of two versions of one key and time, the last by
     channel and number there counts"; but ``as_of: arrival`` "depends on what arrived first"."""
     assert c.enrich is not None
-    if base.level is not Level.ALL or base.order is Order.NONE or not base.timely:
+    if base.level is not Level.ALL or not each_in_order or not base.timely:
         return _NOTHING
-    if not c.enrich.waits and not base.paced:
+    if not c.enrich.waits and (not base.paced or base.order is Order.NONE):
         return _NOTHING
     return replace(base, paced=base.paced and not c.enrich.waits, single=False, keyed=base.keyed)
 
@@ -252,7 +256,7 @@ _ARRIVAL = frozenset({"collect", "first", "last"})
 
 def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, free: Free) -> _Made:
     wants_late = c.allowed_lateness_us > 0 or c.late != "drop"
-    racing = wants_late and (free.racing or (not stated and not _upstream(c, spec)))
+    racing = wants_late and (free.racing is not None or (not stated and not _upstream(c, spec)))
     if racing or not (base.paced or base.timely):
         # pipeline.md, Late records: "late for a window when the computation's watermark has passed the window's end"
         return _Made(_NOTHING)
@@ -291,13 +295,14 @@ def _fired(base: Facts, c: ComputationSpec, free: Free) -> Level:
     assert c.window is not None
     words = frozenset(_words(c.trigger)) if c.trigger is not None else frozenset({"default"})
     loose = bool(words & {"after_count", "after_bytes", "after_percentile_watermark", "custom"})
+    loose = loose or (free.racing is not None and "after_processing_time" in words)
     changes = bool(c.window.options.get("changes"))
     loose = loose or ("default" in words and c.allowed_lateness_us > 0) or c.late == "refire"
     loose = loose or (changes and c.allowed_lateness_us > 0)
     if not loose:
         return Level.ALL
     percentile = "after_percentile_watermark" in words
-    if not free.bundling and not free.racing and base.single and base.paced and not percentile:
+    if not free.bundling and free.racing is None and base.single and base.paced and not percentile:
         return Level.ALL
     if _closes(c.trigger) or changes or c.callback or c.accumulation == "discarding":
         return Level.NOTHING

@@ -48,8 +48,8 @@ class Draft:
 
     rng: random.Random
     stated: bool
-    bundling: bool
-    """Something must be determined however records are bundled, not only one by one."""
+    free: Free
+    """Something must be determined although runs differ in this."""
     tree: dict[str, Any]
     flows: dict[str, Flow] = field(default_factory=dict)
     features: set[str] = field(default_factory=set)
@@ -66,22 +66,24 @@ class Draft:
         return self.rng.choice(list(options))
 
 
-def case(seed: int, features: Iterable[str] = ()) -> Case:
-    """The case of a seed, with all of these features."""
-    wanted = frozenset(features)
-    for number in range(_DRAWS if wanted else 1):
-        found = _draw(seed, number, wanted)
-        if wanted <= found.features:
+def case(seed: int, features: Iterable[str] = (), without: Iterable[str] = (), racing: bool = False) -> Case:
+    """The case of a seed, with all of these features and without those. ``racing``: something is determined although
+    streams race each other, and there is no word but the timestamps' about the watermark."""
+    wanted, unwanted = frozenset(features), frozenset(without)
+    for number in range(_DRAWS if wanted or unwanted else 1):
+        found = _draw(seed, number, wanted, racing)
+        if wanted <= found.features and not unwanted & found.features:
             return found
     raise Unlucky(f"no case of seed {seed} has {', '.join(sorted(wanted))}")
 
 
-def _draw(seed: int, number: int, wanted: frozenset[str]) -> Case:
+def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     rng = random.Random(f"{seed}/{number}")
     stated = rng.random() < 0.65
-    if "own_watermark" in wanted:
+    if "own_watermark" in wanted or racing:
         stated = False
-    draft = Draft(rng, stated, rng.random() < 0.7, {"pipeline": "p", "streams": {}, "computations": {}, "sinks": {}})
+    free = Free(bundling=racing or rng.random() < 0.7, crashing=racing, racing=frozenset() if racing else None)
+    draft = Draft(rng, stated, free, {"pipeline": "p", "streams": {}, "computations": {}, "sinks": {}})
     draft.features.add("stated" if stated else "own_watermark")
     now = inputs.NOW if not stated or rng.random() < 0.3 else None
     for name in ["hits", "clicks"][: rng.choice([1, 1, 2])]:
@@ -156,7 +158,7 @@ def _computation(draft: Draft, name: str) -> None:
 def _known(draft: Draft) -> Any:
     """What is determined of the pipeline so far; None when the loader refuses it, for reasons that pages name."""
     try:
-        return promised(load(emit(draft.tree)), draft.stated, Free(bundling=draft.bundling))
+        return promised(load(emit(draft.tree)), draft.stated, draft.free)
     except PipelineError as ex:
         if any(reason in str(ex) for reason in REFUSED):
             return None

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from tests.sim.mistakes import replaced
+from tests.sim.replacing import replaced
 
 __all__ = ["MUTATIONS", "Context", "Mutation", "mistake", "replaced"]
 

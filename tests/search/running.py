@@ -22,7 +22,7 @@ from millwheel.workers.assembly import Assembly, Outside
 from millwheel.workers.bundles import ShardLimits
 from millwheel.workers.callbacks import CallbackOperator
 from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Row, Watermark
-from tests.sim.mistakes import replaced
+from tests.sim.replacing import replaced
 
 _POLL_US = 200_000
 

@@ -21,7 +21,7 @@ from millwheel.spec.document import parse
 from millwheel.spec.pipelines import check_document
 from millwheel.spec.problems import Problems
 from millwheel.spec.python_files import Document
-from tests.sim.mistakes import replaced
+from tests.sim.replacing import replaced
 
 FOLDER = Path(__file__).parent
 """Where the pipelines' code is looked for: ``callbacks:Name`` is in ``callbacks.py`` beside this file."""

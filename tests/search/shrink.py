@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,16 +16,15 @@ from tests.search.variants import BASE, Finding, attempt, examine, judge
 _KEPT = frozenset({"input", "output", "source", "timestamp"})
 
 
-def shrunk(finding: Finding, tries: int = 600) -> Finding:
-    """The shortest failing case found within so many tries. It may fail in another way than at first."""
-    best, left = finding, tries
+def shrunk(finding: Finding, seconds: float = 25) -> Finding:
+    """The shortest failing case found in that time."""
+    best, ends = finding, time.monotonic() + seconds
     progress = True
-    while progress and left > 0:
+    while progress:
         progress = False
         for case in _smaller(best.case):
-            if left <= 0:
+            if time.monotonic() > ends:
                 break
-            left -= 1
             found = _fails(case, best)
             if found is not None:
                 best, progress = found, True

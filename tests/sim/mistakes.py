@@ -5,12 +5,14 @@ them must fail."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 from tests.sim.faults import ALL_FAULTS
+from tests.sim.replacing import replaced
 from tests.sim.run import Case
+
+__all__ = ["MUTATIONS", "Context", "Mutation", "mistake", "replaced"]
 
 Context = AbstractContextManager[None]
 
@@ -49,13 +51,3 @@ def mistake(
         return make
 
     return enlist
-
-
-@contextmanager
-def replaced(owner: Any, name: str, wrong: Any) -> Iterator[None]:
-    right = getattr(owner, name)
-    setattr(owner, name, wrong)
-    try:
-        yield
-    finally:
-        setattr(owner, name, right)

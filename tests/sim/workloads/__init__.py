@@ -10,6 +10,7 @@ from tests.sim.workloads.graphs import Graphs
 from tests.sim.workloads.hanging import Hanging
 from tests.sim.workloads.letters import Letters
 from tests.sim.workloads.numbers import Numbers
+from tests.sim.workloads.searched import Searched
 from tests.sim.workloads.shown import Shown
 from tests.sim.workloads.tables import Tables
 from tests.sim.workloads.windows import Windows
@@ -23,10 +24,11 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "hanging": Hanging,
     "letters": Letters,
     "shown": Shown,
+    "searched": Searched,
 }
 """(seed, size from 0 to 1) -> a workload."""
 
-BY_NAME = frozenset({"tables", "hanging", "letters", "shown"})
+BY_NAME = frozenset({"tables", "hanging", "letters", "shown", "searched"})
 """Workloads that a seed does not choose by itself: only a case that names one runs it."""
 
 __all__ = ["BY_NAME", "WORKLOADS", "Workload"]
