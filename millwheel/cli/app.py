@@ -303,14 +303,20 @@ def inject(
         typer.Option(
             "--id",
             metavar="FIELD",
-            help="field that identifies a record; default: the stream's id, else the whole line",
+            help="field that identifies a record; default: the stream's id; without either each line is a record",
+        ),
+    ] = "",
+    name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="name of this input, for lines without id: again under this name, each counts once"
         ),
     ] = "",
 ) -> None:
-    """Send records to a running pipeline. They are durable when this ends; sending them again changes nothing."""
+    """Send records to a running pipeline. They are durable when this ends, and count once if they have ids."""
     from millwheel.cli.inject import inject as send
 
-    send(root, stream, file, id_field, Console(stderr=True))
+    send(root, stream, file, id_field, name, Console(stderr=True))
 
 
 @app.command()

@@ -12,7 +12,7 @@ from millwheel.adapters.grpc_security import load_security
 from millwheel.adapters.injection_client import InjectionClient, Taken
 from millwheel.errors import SetupError
 from millwheel.launch.attaching import LiveMembers, attach, connected, find_root
-from millwheel.launch.injecting import Injecting, Look, line_batches, with_ids
+from millwheel.launch.injecting import DOUBLES_AGAIN, SAFE_AGAIN, Identified, Injecting, Look, line_batches
 from millwheel.launch.shipped import load_shipped
 from millwheel.launch.watching import addresses
 from millwheel.ports import Coordination
@@ -20,8 +20,9 @@ from millwheel.ports import Coordination
 _KIND = "injection"
 
 
-def inject(place: str, stream: str, file: str, field: str, console: Console) -> None:
-    """Send every line of ``file`` ("-": standard input) to ``stream`` of the run on the root at ``place``."""
+def inject(place: str, stream: str, file: str, field: str, name: str, console: Console) -> None:
+    """Send every line of ``file`` ("-": standard input) to ``stream`` of the run on the root at ``place``. Lines have
+    ids by ``field``, else by ``name`` and number."""
     root = find_root(place)
     run = attach(root)
     field = field or check_stream(str(root), stream)
@@ -30,12 +31,13 @@ def inject(place: str, stream: str, file: str, field: str, console: Console) -> 
         coordination = stack.enter_context(connected(run))
         client = InjectionClient(load_security(run.security, "client"))
         stack.callback(client.close)
-        sending = Injecting(stream, client, _follow(coordination, stream))
+        again = SAFE_AGAIN if field or name else DOUBLES_AGAIN
+        sending = Injecting(stream, client, _follow(coordination, stream), again=again)
         stack.callback(sending.close)
         status = stack.enter_context(console.status("injecting"))
-        done = Taken()
+        done, identified = Taken(), Identified(field, name)
         for lines in line_batches(source):
-            done += sending.send(with_ids(lines, field))
+            done += sending.send(identified.records(lines))
             status.update(_words(done))
     console.print(_words(done), markup=False, highlight=False, soft_wrap=True)
 

@@ -2,7 +2,8 @@
 
 A record goes to the shard that owns the hash of its id, and counts as taken once the worker has made it durable.
 Whatever is unclear (the shard moved, the worker died) is sent again under the same ids, which the pipeline drops
-if it has them already.
+if it has them already. The id of a record is a field of it, or, for streams that have no such field, the name of the
+input and the number of the line in it: what is alike in two lines says nothing about whether they are one record.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, Protocol
+from uuid import uuid4
 
 import msgspec
-import xxhash
 
 from millwheel.adapters.injection_client import Outside, Taken
 from millwheel.core.damage import DAMAGE
@@ -51,30 +52,53 @@ def line_batches(file: BinaryIO) -> Iterator[list[bytes]]:
         yield [rest.strip()]
 
 
-def with_ids(lines: Iterable[bytes], field: str) -> list[Outside]:
-    """Records with their ids: the value of ``field``, or the hash of the line when ``field`` is "".
+class Identified:
+    """Gives the records of one input their ids: the value of ``field``, or "NAME:NUMBER" when ``field`` is "", for the
+    lines from the first one on. The same ``name`` (default: one that no other input has) gives the same input the same
+    ids.
 
-    A line in which the field cannot be read has the hash too: the worker will say why it is no record.
+    A line in which the field cannot be read has a number, too: the worker will say why it is no record.
     """
-    return [Outside(_id_of(line, field), line) for line in lines]
+
+    def __init__(self, field: str, name: str = "") -> None:
+        self._field = field
+        self._name = name or uuid4().hex
+        self._lines = 0
+
+    def records(self, lines: Iterable[bytes]) -> list[Outside]:
+        """The next lines of the input as records."""
+        return [Outside(self._next_id(line), line) for line in lines]
+
+    def _next_id(self, line: bytes) -> str:
+        self._lines += 1
+        found = _field_of(line, self._field) if self._field else None
+        return f"{self._name}:{self._lines}" if found is None else found
 
 
-def _id_of(line: bytes, field: str) -> str:
-    if field:
-        try:
-            value = msgspec.json.decode(line)
-        except DAMAGE:
-            value = None
-        if isinstance(value, dict) and isinstance(value.get(field), str | int):
-            return str(value[field])
-    return xxhash.xxh3_128_hexdigest(line)
+def _field_of(line: bytes, field: str) -> str | None:
+    try:
+        value = msgspec.json.decode(line)
+    except DAMAGE:
+        return None
+    found = value.get(field) if isinstance(value, dict) else None
+    return str(found) if isinstance(found, str | int) and found != "" else None
+
+
+SAFE_AGAIN = "injecting the same input again is safe: records that were taken are dropped by their ids"
+DOUBLES_AGAIN = (
+    "part of the input may have been taken, and its records have no ids by which a copy is known: injecting it again "
+    "would double that part. Inputs that are injected with --name can be repeated under the same name"
+)
 
 
 class Injecting:
-    """Sends batches until each is durable."""
+    """Sends batches until each is durable. ``again`` says what it means to inject the same input once more."""
 
-    def __init__(self, stream: str, client: Client, look: Look, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(
+        self, stream: str, client: Client, look: Look, patience_s: float = _PATIENCE_S, again: str = SAFE_AGAIN
+    ) -> None:
         self._stream = stream
+        self._again = again
         self._client = client
         self._look = look
         self._patience_s = patience_s
@@ -136,7 +160,7 @@ class Injecting:
         if time.monotonic() > deadline_s:
             raise UnavailableError(
                 f"Nobody took {left:,} records of {self._stream!r} within {self._patience_s:.0f} s. Look at `millwheel "
-                "status`; injecting the same input again is safe: records that were taken are dropped by their ids"
+                f"status`; {self._again}"
             )
         time.sleep(_RETRY_S)
         self._table, self._addresses = self._look()

@@ -58,6 +58,8 @@ class WorkerService(WorkerServicer):
             reply.moved, reply.accepted, reply.duplicates, reply.rejected = moved, accepted, duplicates, rejected
             answered.set()
 
+        if not all(record.id for record in request.records):
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "each record needs an id, by which one sent again is known")
         values, ids = [record.value for record in request.records], [record.id for record in request.records]
         self._post(ev.Injected(request.stream, request.target, values, ids, answer))
         if not answered.wait(_INJECT_TIMEOUT_S):

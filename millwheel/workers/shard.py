@@ -40,7 +40,6 @@ from millwheel.workers.turn import Hold, Operator, Turn
 
 _WORTH_A_TURN = 256
 
-
 OperatorFactory = Callable[["Shard"], Operator]
 
 
@@ -102,7 +101,9 @@ class Shard:
         return self._inbox.offer(channel, epoch, index, batch, route)
 
     def inject(self, batch: Batch, route: object) -> None:
-        """Records from outside; ``route`` is answered once they are durable."""
+        """Records from outside; ``route`` is answered once they are durable. Ids are kept by when they came."""
+        if self._seen is not None and batch.timestamps:
+            self._seen.forget_before(batch.timestamps[0])
         self._inbox.push(Arrival("", 0, 0, batch, route, MAX_TIME))
 
     # --- working -----------------------------------------------------------------------------------------
@@ -201,8 +202,7 @@ class Shard:
         for arrival in turn.arrivals:
             if arrival.batch.ids is not None and len(arrival.batch):
                 places = self._seen.fresh(arrival.batch)
-                dropped = len(arrival.batch) - len(places)
-                if dropped:
+                if dropped := len(arrival.batch) - len(places):
                     turn.count(f"duplicates.{arrival.batch.stream}", dropped)
                     arrival = replace(arrival, batch=arrival.batch.pick(places), duplicates=dropped)
             kept.append(arrival)
@@ -364,9 +364,9 @@ class Shard:
         return waiting + len(self._progress.in_flight) + self.outbox.unfinished + unseen
 
     def forget_old_ids(self) -> None:
-        """Drop duplicate marks that the watermark has left behind."""
-        if self._seen is not None and self.input_watermark > MIN_TIME:
-            self._seen.forget_before(min(self.input_watermark, MAX_TIME - 1))
+        """Drop duplicate marks that the watermark has left behind. A source has no watermark before it."""
+        if self._seen is not None and MIN_TIME < self.input_watermark < MAX_TIME:
+            self._seen.forget_before(self.input_watermark)
 
     # --- the watermark -----------------------------------------------------------------------------------
 

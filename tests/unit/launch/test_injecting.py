@@ -12,7 +12,7 @@ from millwheel.core.ranges import tile
 from millwheel.core.table import RangeTable, ShardEntry
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch import injecting
-from millwheel.launch.injecting import Injecting, line_batches, with_ids
+from millwheel.launch.injecting import DOUBLES_AGAIN, Identified, Injecting, line_batches
 
 
 class World:
@@ -100,13 +100,39 @@ def test_large_records_are_cut_into_messages_and_too_large_ones_refused(
         send(world, [Outside("e", b"x" * 101)])
 
 
-def test_the_id_is_a_field_or_the_line_itself() -> None:
-    lines = [b'{"id": "a"}', b'{"id": 7}', b'{"id": null}', b"broken", b"[1]"]
-    ids = [record.id for record in with_ids(lines, "id")]
-    assert ids[:2] == ["a", "7"]
-    assert ids[2:] == [record.id for record in with_ids(lines[2:], "")]
-    assert len(set(ids)) == 5
-    assert [record.value for record in with_ids(lines, "id")] == lines
+def ids_of(identified: Identified, lines: Sequence[bytes]) -> list[str]:
+    return [record.id for record in identified.records(lines)]
+
+
+def test_the_id_is_a_field_and_lines_without_it_are_records_of_their_own() -> None:
+    lines = [b'{"id": "a"}', b'{"id": 7}', *([b'{"id": null}', b'{"id": ""}', b"broken", b"[1]"] * 2), b'{"id": "a"}']
+    ids = ids_of(Identified("id"), lines)
+    assert (ids[0], ids[1], ids[-1]) == ("a", "7", "a")
+    assert len(set(ids)) == 10
+    assert all(ids)
+    assert [record.value for record in Identified("id").records(lines)] == lines
+
+
+def test_equal_lines_without_an_id_are_different_records_in_one_input_and_in_two() -> None:
+    first, second = Identified(""), Identified("")
+    ids = ids_of(first, [b"{}"] * 3) + ids_of(first, [b"{}"]) + ids_of(second, [b"{}"] * 4)
+    assert len(set(ids)) == 8
+
+
+def test_an_input_that_is_repeated_under_its_name_has_the_same_ids_however_it_is_cut() -> None:
+    lines = [b'{"n": 1}', b'{"n": 1}', b'{"n": 2}']
+    whole, parts = Identified("", "monday"), Identified("", "monday")
+    assert ids_of(whole, lines) == ids_of(parts, lines[:1]) + ids_of(parts, lines[1:])
+    assert ids_of(Identified("", "tuesday"), lines) != ids_of(Identified("", "monday"), lines)
+    assert len(set(ids_of(Identified("", "monday"), lines))) == 3
+
+
+def test_who_gives_up_says_whether_the_input_may_be_injected_again(world: World) -> None:
+    world.owners = ["gone"] * 4
+    sending = Injecting("s", world, world.look, 0.0, DOUBLES_AGAIN)
+    with pytest.raises(UnavailableError, match="injecting it again would double"):
+        sending.send(records(1))
+    sending.close()
 
 
 def test_lines_come_as_they_are_there_and_the_last_needs_no_end() -> None:
