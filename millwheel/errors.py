@@ -3,6 +3,7 @@
     MillwheelError
     ├── PipelineError      the pipeline as written cannot run: file, line, field and the fix
     ├── SetupError         the surroundings are missing or wrong: Java, ports, roots, ZooKeeper
+    ├── BrokenError        too many calls of a source or computation failed: the run was stopped
     ├── RecordError        one record cannot be used: it goes to the dead-letter stream
     ├── FencedError        somebody newer owns what we write to: this process must exit
     ├── CorruptionError    stored bytes fail their check: recovery stops, nothing older is used
@@ -16,6 +17,7 @@ A type exists only where a caller acts differently.
 from __future__ import annotations
 
 __all__ = [
+    "BrokenError",
     "ConflictError",
     "CorruptionError",
     "FencedError",
@@ -46,6 +48,10 @@ class PipelineError(MillwheelError):
 
 class SetupError(MillwheelError):
     """Something outside the pipeline is missing or wrong; the text says what to install or change."""
+
+
+class BrokenError(MillwheelError):
+    """Too many calls of a source or computation failed (``on_error``), so the run was stopped. Nothing is lost."""
 
 
 class RecordError(MillwheelError):

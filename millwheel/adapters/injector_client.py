@@ -17,6 +17,7 @@ import grpc
 from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_channel
 from millwheel.adapters.grpc_security import Security
 from millwheel.adapters.report_desk import ReportDesk
+from millwheel.core.failing import Call, Tally
 from millwheel.core.watermark import ShardReport, Watermarks
 from millwheel.errors import UnavailableError
 from millwheel.pb import injector_pb2 as pb
@@ -101,13 +102,22 @@ class _Desk:
             return self._desk.take() if self._session == session else None
 
 
+def read_tallies(message: pb.Broadcast) -> dict[str, dict[Call, Tally]]:
+    """How calls of nodes went, as a message says it."""
+    found: dict[str, dict[Call, Tally]] = {}
+    for each in message.tallies:
+        found.setdefault(each.node, {})[Call(each.judged, each.what)] = Tally(each.tried, each.failed)
+    return found
+
+
 class InjectorClient:
     """Reports of this worker's shards, and what the service answers.
 
     ``find_address`` says where the leader is now (None: nobody leads) and is called on the client's thread before
     each attempt; it may block shortly. ``on_watermarks`` gets the nodes whose published watermark (µs) rose,
     ``on_token_known`` (shard, token) once a first report has arrived: from then on its owner may ack deliveries.
-    Both are called on the client's thread, must only enqueue, and may repeat what was said on another connection.
+    ``on_tallies`` gets how calls of nodes went, over all of their shards. All are called on the client's thread,
+    must only enqueue, and may repeat what was said on another connection.
     """
 
     def __init__(
@@ -116,11 +126,13 @@ class InjectorClient:
         on_watermarks: Callable[[dict[str, int]], None],
         on_token_known: Callable[[str, int], None],
         security: Security | None = None,
+        on_tallies: Callable[[dict[str, dict[Call, Tally]]], None] = lambda tallies: None,
     ) -> None:
         self._security = security
         self._find_address = find_address
         self._on_watermarks = on_watermarks
         self._on_token_known = on_token_known
+        self._on_tallies = on_tallies
         self._desk = _Desk()
         self._watermarks = Watermarks()
         self._lock = threading.Lock()
@@ -204,3 +216,5 @@ class InjectorClient:
             self._on_watermarks(risen)
         for known in message.known:
             self._on_token_known(known.shard, known.token)
+        if message.tallies:
+            self._on_tallies(read_tallies(message))

@@ -121,7 +121,10 @@ def run(
     from_savepoint: FromSavepoint = "",
     balance: Balance = False,
 ) -> None:
-    """Run a pipeline until its input ends, or until Ctrl-C. Run again on the same root, it continues."""
+    """Run a pipeline until its input ends, or until Ctrl-C. Run again on the same root, it continues.
+
+    Ends with 3 when more failed than on_error allows: mend it, and run again on the same root.
+    """
     from millwheel.launch.driver import Driver
 
     settings = RunSettings(

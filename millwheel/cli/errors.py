@@ -7,16 +7,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from millwheel.errors import MillwheelError
+from millwheel.errors import BrokenError, MillwheelError
 from millwheel.secret_values import masking
 
+_BROKEN = 3
 _INTERRUPTED = 130
 
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """Turns an error of ours into its text on standard error and exit code 1; Ctrl-C ends with 130. No secret that
-    became known meanwhile is written there.
+    """Turns an error of ours into its text on standard error and exit code 1, or 3 when a run was stopped because too
+    much failed; Ctrl-C ends with 130. No secret that became known meanwhile is written there.
 
     A reader of our standard output that has gone away (``| head``) ends us quietly, as Unix expects.
     """
@@ -25,7 +26,7 @@ def sentences() -> Iterator[None]:
         yield
     except MillwheelError as error:
         sys.stderr.write(f"millwheel: {error}\n")
-        sys.exit(1)
+        sys.exit(_BROKEN if isinstance(error, BrokenError) else 1)
     except KeyboardInterrupt:
         sys.stderr.write("millwheel: interrupted\n")
         sys.exit(_INTERRUPTED)

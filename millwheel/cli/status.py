@@ -12,6 +12,7 @@ from rich.table import Table
 
 from millwheel.adapters.grpc_security import Security, load_security
 from millwheel.adapters.injector_client import fetch_status
+from millwheel.core.failing import kinds_in, without_kinds
 from millwheel.core.graph import Graph, build_graph
 from millwheel.core.ranges import KeyRange
 from millwheel.core.table import RangeTable
@@ -21,7 +22,7 @@ from millwheel.launch.attaching import LiveMembers, attach, connected, find_root
 from millwheel.launch.report import summary_lines
 from millwheel.launch.root import read_completed
 from millwheel.launch.shipped import load_shipped
-from millwheel.launch.summary import ClusterView, Summary
+from millwheel.launch.summary import ClusterView, Summary, reason_texts
 from millwheel.launch.watching import LEADER_ROLE, addresses, cluster_view
 
 
@@ -42,6 +43,8 @@ def status(place: str, console: Console) -> None:
         leaders = addresses(LiveMembers(coordination, LEADER_ROLE).some())
         view = _view(leaders, load_security(run.security, "client"))
     console.print(_nodes_table(graph, view))
+    for line in _failures(view):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(_shards_table(tables, addresses(workers)))
 
 
@@ -63,9 +66,22 @@ def _nodes_table(graph: Graph, view: ClusterView) -> Table:
         if node is None:
             table.add_row(name, "?", "not assigned yet", "")
             continue
-        counted = ", ".join(f"{counter} {value:,}" for counter, value in sorted(node.counters.items()))
+        counters = without_kinds(node.counters)
+        counted = ", ".join(f"{counter} {value:,}" for counter, value in sorted(counters.items()))
         table.add_row(name, watermark_words(node.watermark_us), node.holder, counted)
     return table
+
+
+def _failures(view: ClusterView) -> list[str]:
+    """What failed: dead letters by reason, and how recent calls went where some did."""
+    dead = reason_texts({name: kinds_in(node.counters) for name, node in view.nodes.items()})
+    recent = [
+        f"{call.judged}: {tally.failed:,} of its last {tally.tried:,} calls failed ({call.what})"
+        for node in view.nodes.values()
+        for call, tally in node.tallies.items()
+        if tally.failed
+    ]
+    return [*(f"dead letters of {text}" for text in dead), *recent]
 
 
 def _shards_table(tables: Mapping[str, RangeTable], workers: Mapping[str, str]) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from millwheel.core.failing import SHARE, OnError
 from millwheel.core.panes import Accumulation
 from millwheel.core.percentiles import Shares
 from millwheel.core.spec import (
@@ -67,6 +68,11 @@ class Graph:
         for name in sorted(self.nodes, key=lambda name: len(above[name])):  # what is above a node has less above it
             found[name] = max((found[up] + 1 for up in above[name] if name not in above[up]), default=0)
         return found
+
+    def on_error(self, node: str) -> OnError:
+        """What failures of a node come to."""
+        given = self.nodes[node].stream or self.nodes[node].computation
+        return SHARE if given is None else given.on_error
 
     def shards(self, node: str) -> int | None:
         """How many shards a node asks for (None: the default). A sink goes with the computation that feeds it, so that

@@ -169,3 +169,4 @@ class DeadLetter:
     attempts: int = 0
     state: dict[str, Any] = field(default_factory=dict)
     position: str = ""
+    error: str = ""

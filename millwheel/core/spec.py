@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from millwheel.core.failing import SHARE, OnError
 from millwheel.core.limits import DEFAULTS, Limits
 
 DEAD_LETTERS = "dead_letters"
@@ -78,6 +79,7 @@ class StreamSpec:
     max_delay_us: int = 0
     idle_after_us: int | None = 5_000_000
     max_future_us: int | None = 86_400_000_000
+    on_error: OnError = SHARE
     where: str = ""
 
 
@@ -215,6 +217,7 @@ class ComputationSpec:
     delivery: Delivery = Delivery.EXACTLY_ONCE
     productions: Productions = Productions.STRONG
     max_attempts: int = 3
+    on_error: OnError = SHARE
     shards: int | None = None
     standby: int = 0
     where: str = ""

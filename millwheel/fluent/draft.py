@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from millwheel.fluent.code import CodeShelf, own_name
 from millwheel.fluent.fusing import fused
@@ -16,6 +16,10 @@ from millwheel.fluent.places import At, Code, Place, Writer, here
 from millwheel.spec.nodes import Node
 from millwheel.spec.problems import Problems
 from millwheel.spec.python_files import Document
+
+OnError = Literal["dead_letter", "stop"] | Mapping[str, Any]
+"""What failures come to: dead letters for ever, an end at the first, or for example ``{"stop_above": "10%",
+"of_at_least": 100}``, which is the default."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Dials:
     max_attempts: int | None = None
     shards: int | None = None
     standby: int | None = None
+    on_error: OnError | None = None
 
     def fields(self) -> dict[str, Any]:
         """Those that were given."""
@@ -46,6 +51,7 @@ class Dials:
             "max_attempts": self.max_attempts,
             "shards": self.shards,
             "standby": self.standby,
+            "on_error": self.on_error,
         }
         return {name: value for name, value in named.items() if value is not None}
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 from millwheel.core.spec import DEAD_LETTERS, PipelineSpec
 from millwheel.fluent import live
 from millwheel.fluent.code import CodeShelf
-from millwheel.fluent.draft import Draft, Input
+from millwheel.fluent.draft import Draft, Input, OnError
 from millwheel.fluent.ends import Duration, Source, kind_of
 from millwheel.fluent.places import here
 from millwheel.fluent.streams import Flow, KeyedStream, Stream, Unkeyed, merged
@@ -68,6 +68,7 @@ class Pipeline:
         max_future: Duration | None = None,
         schema: type | str | None = None,
         fields: Fields | None = None,
+        on_error: OnError | None = None,
     ) -> Stream:
         """A stream from outside.
 
@@ -77,6 +78,7 @@ class Pipeline:
         ``idle_after``: a silent partition no longer holds the watermark (5s; ``"never"``). ``max_future``: records
         further ahead of the clock are dead letters (1d; ``"never"``). ``schema``: the class that records are decoded
         into. ``fields``: types of some fields, ``{"cost": float}``, which makes reading and aggregating quicker.
+        ``on_error``: what lines that cannot be used come to, as for computations.
         """
         found: dict[str, Any] = {}
         if isinstance(source, Source):
@@ -92,6 +94,8 @@ class Pipeline:
         watermark = {"max_delay": max_delay, "idle_after": idle_after, "max_future": max_future}
         if any(value is not None for value in watermark.values()):
             found["watermark"] = {name: value for name, value in watermark.items() if value is not None}
+        if on_error is not None:
+            found["on_error"] = on_error
         self._draft.add_stream(stream, {**found, **self._types(stream, schema, fields)})
         return self._stream(stream)
 

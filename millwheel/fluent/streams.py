@@ -5,6 +5,7 @@ What every computation may be told:
 - ``name``: what it is called in ``millwheel status``, in errors and in the root. Default: the name of its output.
 - ``output``: the stream of its results. Default: the name of the computation. Several may have the same output.
 - ``delivery``, ``productions``, ``max_attempts``: the guarantee, see docs/pipeline.md.
+- ``on_error``: what failures come to: ``"dead_letter"``, ``"stop"``, or ``{"stop_above": "10%", "of_at_least": 100}``.
 - ``shards``: how many pieces the key space is cut into. Default: two per worker.
 - ``standby``: 1 for a second worker that follows each shard and takes over without replay. Default: 0.
 
@@ -18,7 +19,7 @@ from typing import Any, Literal, overload
 
 from millwheel.api import Computation
 from millwheel.core.windows import WindowFunction
-from millwheel.fluent.draft import Dials, Draft, Input
+from millwheel.fluent.draft import Dials, Draft, Input, OnError
 from millwheel.fluent.ends import Duration, Sink, kind_of
 from millwheel.fluent.places import here
 from millwheel.fluent.windowed import Accumulation, Late, Opened, WindowedStream
@@ -46,6 +47,7 @@ class Flow:
         delivery: Delivery | None = None,
         productions: Productions | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
@@ -53,7 +55,7 @@ class Flow:
 
         A dict gives the fields of the new value, each as an expression: ``{"user": "user", "kb": "size / 1000"}``.
         """
-        dials = Dials(delivery, productions, max_attempts, shards, standby)
+        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
         return self._step("map", function, name, output, dials)
 
     def flat_map(
@@ -65,11 +67,12 @@ class Flow:
         delivery: Delivery | None = None,
         productions: Productions | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
         """Any number of values for each record: ``function(value)`` returns a list or another iterable of them."""
-        dials = Dials(delivery, productions, max_attempts, shards, standby)
+        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
         return self._step("flat_map", function, name, output, dials)
 
     def filter(
@@ -81,11 +84,12 @@ class Flow:
         delivery: Delivery | None = None,
         productions: Productions | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
         """Only the records for which ``function(value)``, or an expression such as ``"status < 500"``, is true."""
-        dials = Dials(delivery, productions, max_attempts, shards, standby)
+        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
         return self._step("filter", function, name, output, dials)
 
     @overload
@@ -100,6 +104,7 @@ class Flow:
         delivery: Delivery | None = None,
         productions: Productions | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream: ...
@@ -115,6 +120,7 @@ class Flow:
         delivery: Delivery | None = None,
         productions: Productions | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> tuple[Stream, ...]: ...
@@ -129,6 +135,7 @@ class Flow:
         delivery: Delivery | None = None,
         productions: Productions | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream | tuple[Stream, ...]:
@@ -152,9 +159,8 @@ class Flow:
             fields["order_by"] = order_by
         if outputs:
             fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
-        self._draft.add_computation(
-            found, self._inputs, {**fields, **Dials(delivery, productions, max_attempts, shards, standby).fields()}
-        )
+        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
+        self._draft.add_computation(found, self._inputs, {**fields, **dials.fields()})
         streams = tuple(self._stream(each) for each in outputs)
         return streams[0] if isinstance(output, str) else streams
 
@@ -167,6 +173,7 @@ class Flow:
         delivery: Delivery | None = None,
         productions: Productions | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
@@ -176,7 +183,7 @@ class Flow:
         """
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_deduplicate")
         given = {"within": within, **({"by": list(by)} if by else {})}
-        dials = Dials(delivery, productions, max_attempts, shards, standby)
+        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
         fields = {"deduplicate": given, "output": output or found, **dials.fields()}
         self._draft.add_computation(found, self._inputs, fields)
         return self._stream(output or found)
@@ -190,6 +197,7 @@ class Flow:
         delivery: Delivery | None = None,
         productions: Productions | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> tuple[Stream, ...]:
@@ -202,7 +210,7 @@ class Flow:
         fields: dict[str, Any] = {"branch": dict(conditions)}
         if match != "first":
             fields["match"] = match
-        dials = Dials(delivery, productions, max_attempts, shards, standby)
+        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
         self._draft.add_computation(found, self._inputs, {**fields, **dials.fields()})
         return tuple(self._stream(stream) for stream in conditions)
 
@@ -217,6 +225,7 @@ class Flow:
         delivery: Delivery | None = None,
         productions: Productions | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
@@ -228,7 +237,7 @@ class Flow:
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_join")
         tree = window_tree(window, lambda thing, what: self._draft.keep(thing, found, what))
         given = {"window": tree, "join": how}
-        dials = Dials(delivery, productions, max_attempts, shards, standby)
+        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
         fields = {**given, "output": output or found, **dials.fields()}
         self._draft.add_computation(found, (*self._inputs, *other._inputs), fields)
         return self._stream(output or found)
@@ -245,6 +254,7 @@ class Flow:
         delivery: Delivery | None = None,
         productions: Productions | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
@@ -258,7 +268,7 @@ class Flow:
         given: dict[str, Any] = {"with": other._inputs[0].stream}
         given.update({"as": field} if field else {}, **({"missing": missing} if missing != "keep" else {}))
         given.update({"as_of": as_of} if as_of != "timestamp" else {})
-        dials = Dials(delivery, productions, max_attempts, shards, standby)
+        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
         fields = {"enrich": given, "output": output or found, **dials.fields()}
         self._draft.add_computation(found, (*self._inputs, *other._inputs), fields)
         return self._stream(output or found)

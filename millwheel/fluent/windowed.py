@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from millwheel.api import Computation
 from millwheel.core.triggers import Trigger
 from millwheel.fluent.agg import Aggregate
-from millwheel.fluent.draft import Dials, Draft, Input
+from millwheel.fluent.draft import Dials, Draft, Input, OnError
 from millwheel.fluent.places import At, CodeKey, Place, here
 from millwheel.fluent.windowing import trigger_tree, window_tree
 
@@ -59,6 +59,7 @@ class WindowedStream:
         delivery: Literal["exactly_once", "at_least_once"] | None = None,
         productions: Literal["strong", "weak"] | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
@@ -76,7 +77,7 @@ class WindowedStream:
         if where:
             fields["where"] = where
         fields["output"] = output or found
-        dials = Dials(delivery, productions, max_attempts, shards, standby).fields()
+        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error).fields()
         parts.draft.add_computation(found, parts.inputs, {**fields, **dials})
         return parts.stream(output or found)
 
@@ -92,6 +93,7 @@ class WindowedStream:
         delivery: Literal["exactly_once", "at_least_once"] | None = None,
         productions: Literal["strong", "weak"] | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream: ...
@@ -107,6 +109,7 @@ class WindowedStream:
         delivery: Literal["exactly_once", "at_least_once"] | None = None,
         productions: Literal["strong", "weak"] | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> tuple[Stream, ...]: ...
@@ -121,6 +124,7 @@ class WindowedStream:
         delivery: Literal["exactly_once", "at_least_once"] | None = None,
         productions: Literal["strong", "weak"] | None = None,
         max_attempts: int | None = None,
+        on_error: OnError | None = None,
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream | tuple[Stream, ...]:
@@ -139,7 +143,7 @@ class WindowedStream:
         fields.update({"options": options} if options else {}, **({"where": where} if where else {}))
         if outputs:
             fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
-        dials = Dials(delivery, productions, max_attempts, shards, standby).fields()
+        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error).fields()
         parts.draft.add_computation(found, parts.inputs, {**fields, **dials})
         streams = tuple(parts.stream(each) for each in outputs)
         return streams[0] if isinstance(output, str) else streams

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from millwheel.core.failing import Call, Tally
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
@@ -22,6 +24,14 @@ class Broadcast:
 
 
 @dataclass(frozen=True, slots=True)
+class Tallies:
+    """Tell every connection (or one) how calls of nodes went, where some failed."""
+
+    tallies: Mapping[str, Mapping[Call, Tally]]
+    connection: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TokensKnown:
     """Tell a reporter that older tokens of these shards are refused from now on: it may ack deliveries."""
 
@@ -29,4 +39,4 @@ class TokensKnown:
     tokens: Mapping[str, int]
 
 
-Effect = Picture | Broadcast | TokensKnown
+Effect = Picture | Broadcast | Tallies | TokensKnown

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from millwheel.core.failing import Call, Tally, has_failures, plain_counters, tallies_in
 from millwheel.core.percentiles import wanted
 from millwheel.core.table import RangeTable
 from millwheel.core.times import IDLE_TIME, MIN_TIME
@@ -54,6 +55,9 @@ class NodeState:
         self._waiting: dict[str, _Waiting] = {}
         self._rolls: dict[int, Roll] = {}
         self._touched = False
+        self.fails = False
+        """Whether any shard has reported calls that failed."""
+        self._tallies_changed = False
 
     def table_changed(self, table: RangeTable) -> dict[int, dict[str, int]]:
         """Follow the table unless it is old; returns the tokens to answer, by connection."""
@@ -150,7 +154,12 @@ class NodeState:
             np.maximum.at(tiles.share(share), places, said)
         tiles.holders[places] = reports.holders
         for place, totals in reports.counters.items():
-            tiles.counters[places[place]].update(totals)
+            known = tiles.counters[places[place]]
+            if self.fails or has_failures(totals):
+                self.fails = self._tallies_changed = True
+                for name in known.keys() - plain_counters(known).keys():
+                    del known[name]
+            known.update(totals)
 
     def _answers(self, connection: int, places: Longs) -> dict[str, int]:
         tiles = self.tiles
@@ -184,6 +193,17 @@ class NodeState:
                 if passed > self.published_shares.get(share, MIN_TIME):
                     risen[share] = self.published_shares[share] = passed
         return risen
+
+    def tallies(self) -> dict[Call, Tally]:
+        """How calls went, over all shards, where some failed."""
+        return tallies_in(self.totals()) if self.fails else {}
+
+    def publish_tallies(self) -> dict[Call, Tally] | None:
+        """The tallies, if a report may have changed them since the last call."""
+        if not self._tallies_changed:
+            return None
+        self._tallies_changed = False
+        return self.tallies()
 
     def totals(self) -> Mapping[str, int]:
         """The counters, summed over the shards of the table."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 
+from millwheel.core.failing import Call, Tally
+from millwheel.injector.wire import tally_messages
 from millwheel.pb import injector_pb2 as pb
 
 
@@ -15,6 +17,7 @@ class Outbox:
         self._ready = threading.Condition()
         self._watermarks: dict[str, int] = {}
         self._tokens: dict[str, int] = {}
+        self._tallies: dict[str, Mapping[Call, Tally]] = {}
         self._greet = False
         self._closed = False
 
@@ -29,6 +32,12 @@ class Outbox:
         """Published watermarks (µs) that rose."""
         with self._ready:
             self._watermarks.update(watermarks)
+            self._ready.notify()
+
+    def tallies(self, tallies: Mapping[str, Mapping[Call, Tally]]) -> None:
+        """How calls of nodes went."""
+        with self._ready:
+            self._tallies.update(tallies)
             self._ready.notify()
 
     def tokens(self, tokens: Mapping[str, int]) -> None:
@@ -50,13 +59,18 @@ class Outbox:
 
     def _next(self) -> pb.Broadcast | None:
         with self._ready:
-            self._ready.wait_for(lambda: self._closed or self._greet or self._watermarks or self._tokens)
+            self._ready.wait_for(lambda: self._closed or self._greet or self._has_news())
             if self._closed:
                 return None
             watermarks, self._watermarks = self._watermarks, {}
             tokens, self._tokens = self._tokens, {}
+            tallies, self._tallies = self._tallies, {}
             self._greet = False
         return pb.Broadcast(
             watermarks=[pb.Watermark(node=node, watermark_us=us) for node, us in watermarks.items()],
             known=[pb.TokenKnown(shard=shard, token=token) for shard, token in tokens.items()],
+            tallies=tally_messages(tallies),
         )
+
+    def _has_news(self) -> bool:
+        return bool(self._watermarks or self._tokens or self._tallies)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from millwheel.core.failing import Call, Tally
 from millwheel.core.times import MAX_TIME
-from millwheel.injector.effects import Broadcast, Effect, Picture, TokensKnown
+from millwheel.injector.effects import Broadcast, Effect, Picture, Tallies, TokensKnown
 from millwheel.injector.events import Connected, Disconnected, Event, PublishDue
 from millwheel.injector.state import InjectorState
 
@@ -25,6 +26,9 @@ class Line(Protocol):
 
     def watermarks(self, watermarks: Mapping[str, int]) -> None:
         """Watermarks that rose."""
+
+    def tallies(self, tallies: Mapping[str, Mapping[Call, Tally]]) -> None:
+        """How calls of nodes went."""
 
     def tokens(self, tokens: Mapping[str, int]) -> None:
         """Tokens that are known, by shard."""
@@ -76,6 +80,10 @@ class InjectorRuntime:
                 case Broadcast():
                     for line in list(self._lines.values()):
                         line.watermarks(effect.watermarks)
+                case Tallies():
+                    for connection, line in list(self._lines.items()):
+                        if effect.connection in (None, connection):
+                            line.tallies(effect.tallies)
                 case TokensKnown():
                     if (answered := self._lines.get(effect.connection)) is not None:
                         answered.tokens(effect.tokens)

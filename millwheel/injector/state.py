@@ -15,7 +15,7 @@ from ddsketch import DDSketch
 
 from millwheel.core.percentiles import share_name
 from millwheel.core.times import MIN_TIME
-from millwheel.injector.effects import Broadcast, Effect, Picture, TokensKnown
+from millwheel.injector.effects import Broadcast, Effect, Picture, Tallies, TokensKnown
 from millwheel.injector.events import (
     Connected,
     Disconnected,
@@ -97,7 +97,9 @@ class InjectorState:
                 answers = self._touch(event.table.computation).table_changed(event.table)
                 return [TokensKnown(connection, tokens) for connection, tokens in answers.items() if tokens]
             case Connected():
-                return [Picture(event.connection, self.published())]
+                told = {name: node.tallies() for name, node in self._nodes.items() if node.fails}
+                effects: list[Effect] = [Picture(event.connection, self.published())]
+                return [*effects, Tallies(told, event.connection)] if told else effects
             case Disconnected():
                 for node in self._nodes.values():
                     node.disconnected(event.connection)
@@ -116,7 +118,9 @@ class InjectorState:
         watermarks = {name: us for name, us in risen.items() if us is not None}
         for name, node in touched.items():
             watermarks.update({share_name(name, share): us for share, us in node.publish_shares().items()})
-        return [Broadcast(watermarks)] if watermarks else []
+        told = {name: tallies for name, node in touched.items() if (tallies := node.publish_tallies()) is not None}
+        effects: list[Effect] = [Broadcast(watermarks)] if watermarks else []
+        return [*effects, Tallies(told)] if told else effects
 
     def published(self) -> dict[str, int]:
         """Every watermark published so far (µs), by node, percentile watermarks by :func:`share_name`."""

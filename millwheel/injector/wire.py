@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
+from millwheel.core.failing import Call, Tally
 from millwheel.injector.events import Event, Longs, NumbersReported, ReportColumns, ReportsArrived
 from millwheel.injector.state import InjectorState, NodeView
 from millwheel.pb import injector_pb2 as pb
@@ -48,6 +49,15 @@ def _changed(connection: int, reports: pb.Reports) -> NumbersReported:
     numbers = np.frombuffer(reports.changed_numbers, "<u4").astype(np.int64)
     watermarks = np.frombuffer(reports.changed_watermarks_us, "<i8").astype(np.int64, copy=False)
     return NumbersReported(connection, reports.node, numbers, watermarks)
+
+
+def tally_messages(tallies: Mapping[str, Mapping[Call, Tally]]) -> list[pb.Tally]:
+    """Tallies of nodes as they are broadcast."""
+    return [
+        pb.Tally(node=node, judged=call.judged, what=call.what, tried=tally.tried, failed=tally.failed)
+        for node, given in tallies.items()
+        for call, tally in given.items()
+    ]
 
 
 def write_status(state: InjectorState) -> pb.StatusReply:

@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from millwheel.core.failing import kinds_in
 from millwheel.core.graph import Graph, NodeKind
 from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
-from millwheel.launch.summary import ClusterView, total
+from millwheel.launch.summary import ClusterView, reason_texts, total
 
 _PLAIN_INTERVAL_S = 5.0
 _RATE_WINDOW_S = 3.0
@@ -40,14 +41,23 @@ class RateMeter:
 def progress_text(
     pipeline: str, graph: Graph, view: ClusterView | None, rate: float, restarts: Mapping[str, int]
 ) -> str:
-    """One line: how much, how fast, how far each node is behind the sources, how many restarts."""
+    """One line: how much, how fast, how far each node is behind the sources, what failed, how many restarts."""
     died = sum(restarts.values())
     tail = f" · {died} restart{'s' if died > 1 else ''}" if died else ""
     if view is None:
         return f"{pipeline}: starting{tail}"
     counters = {name: node.counters for name, node in view.nodes.items()}
     records = total(graph, counters, "records_in", NodeKind.SOURCE)
-    return f"{pipeline}: {records:,} records · {rate:,.0f}/s · {lag_text(graph, view)}{tail}"
+    dead = dead_text(view)
+    return f"{pipeline}: {records:,} records · {rate:,.0f}/s · {lag_text(graph, view)}{dead}{tail}"
+
+
+def dead_text(view: ClusterView) -> str:
+    """How many dead letters there are, and why most of them."""
+    count = sum(node.counters.get("dead_letters", 0) for node in view.nodes.values())
+    reasons = reason_texts({name: kinds_in(node.counters) for name, node in view.nodes.items()})
+    most = f" ({reasons[0]}{', …' if len(reasons) > 1 else ''})" if reasons else ""
+    return f" · {count:,} dead letter{'s' if count > 1 else ''}{most}" if count else ""
 
 
 def lag_text(graph: Graph, view: ClusterView) -> str:

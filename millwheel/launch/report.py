@@ -9,7 +9,9 @@ from rich.console import Console
 
 from millwheel.errors import SetupError
 from millwheel.launch.root import write_atomically
-from millwheel.launch.summary import Summary
+from millwheel.launch.summary import Summary, reason_texts
+
+_REASONS = 3
 
 
 def summary_lines(summary: Summary) -> list[str]:
@@ -25,7 +27,19 @@ def summary_lines(summary: Summary) -> list[str]:
     if summary.restarts:
         lines.append("restarts: " + ", ".join(f"{name} {count}" for name, count in summary.restarts.items()))
     width = max((len(stream) for stream in summary.outputs), default=0)
-    return lines + [f"  {stream:<{width}}  {place}" for stream, place in summary.outputs.items()]
+    lines += [f"  {stream:<{width}}  {place}" for stream, place in summary.outputs.items()]
+    return lines + dead_lines(summary)
+
+
+def dead_lines(summary: Summary) -> list[str]:
+    """The last line of a run with dead letters: how many, and what most of them failed of."""
+    if not summary.dead_letters:
+        return []
+    reasons = reason_texts(summary.reasons)
+    more = f"; and {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
+    why = f": {'; '.join(reasons[:_REASONS])}{more}" if reasons else ""
+    word = "letter" if summary.dead_letters == 1 else "letters"
+    return [f"{summary.dead_letters:,} dead {word}{why}"]
 
 
 def report(summary: Summary, console: Console, json_file: str) -> None:

@@ -26,6 +26,7 @@ from millwheel.core.graph import build_graph
 from millwheel.core.spec import PipelineSpec
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.base import Launcher, WorkerTemplate
+from millwheel.launch.broken import Failures
 from millwheel.launch.coordinator import Keeper, coordinator_for
 from millwheel.launch.processes import ProcessLauncher
 from millwheel.launch.progress import ProgressLine
@@ -65,11 +66,14 @@ class Running:
     def run(self) -> Summary | None:
         """The summary once the input has drained; None when SIGINT or SIGTERM came first.
 
-        Raises SetupError, after everything was taken down, when a part cannot be kept alive.
+        Raises, after everything was taken down, SetupError when a part cannot be kept alive, and BrokenError when too
+        much failed.
         """
         earlier = self._root.read_run()
         before_s = earlier.seconds if earlier else 0.0
-        watch = Watch(self._spec.name, self._graph, self._supervisor, self._services, self._line, self._root.logs)
+        failures = Failures(self._graph, self._root.address, self._line.say)
+        parts = self._supervisor, self._services, self._line, self._root.logs, failures
+        watch = Watch(self._spec.name, self._graph, *parts)
         with StopSignals() as signals, self._line:
             with ExitStack() as stack:  # undone from the last to the first, after errors too
                 zookeeper = self._start_zookeeper(stack)
@@ -82,9 +86,11 @@ class Running:
                 self._start_workers(launcher)
                 began_s = time.monotonic()
                 check = partial(self._check, watcher, launcher)
-                view = watch.until_drained(launcher, watcher, signals.requested, check)
-                seconds = before_s + time.monotonic() - began_s
-                self._note(zookeeper, seconds)
+                try:
+                    view = watch.until_drained(launcher, watcher, signals.requested, check)
+                finally:
+                    seconds = before_s + time.monotonic() - began_s
+                    self._note(zookeeper, seconds)
                 self._line.show(f"{self._spec.name}: stopping", time.monotonic())
             if view is not None:
                 self._forget_hangs()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from millwheel.core.failing import Call, First, Tally, kinds_in, without_kinds
 from millwheel.core.graph import Graph, NodeKind
 from millwheel.core.spec import DEAD_LETTERS
 from millwheel.core.times import MAX_TIME
@@ -17,13 +18,16 @@ _QUANTILES = ("p50", "p95", "p99", "max")
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """How one node stands: its watermark in µs, whether all ranges have reported, who holds it, what it counted."""
+    """How one node stands: its watermark in µs, whether all ranges have reported, who holds it, what it counted; how
+    its recent calls went, if some failed, and the first failures."""
 
     name: str
     watermark_us: int
     complete: bool
     holder: str
     counters: Counters
+    tallies: Mapping[Call, Tally] = field(default_factory=dict)
+    firsts: Sequence[First] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of a run. All counters are exact: they are part of the commits they count."""
+    """The result of a run. All counters are exact: they are part of the commits they count. ``reasons`` are dead
+    letters by the node that wrote them, and by what failed."""
 
     records_in: int
     records_out: int
@@ -54,6 +59,7 @@ class Summary:
     outputs: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, Counters] = field(default_factory=dict)
     restarts: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, Counters] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The summary as plain values, ready for JSON."""
@@ -62,7 +68,8 @@ class Summary:
 
 def summarize(graph: Graph, view: ClusterView, seconds: float, restarts: Mapping[str, int]) -> Summary:
     """Add up the counters. ``seconds`` is how long workers have been at it."""
-    counters = {name: dict(view.nodes[name].counters) if name in view.nodes else {} for name in graph.nodes}
+    given = {name: view.nodes[name].counters if name in view.nodes else {} for name in graph.nodes}
+    counters = {name: without_kinds(each) for name, each in given.items()}
     records_in = total(graph, counters, "records_in", NodeKind.SOURCE)
     return Summary(
         records_in=records_in,
@@ -76,7 +83,14 @@ def summarize(graph: Graph, view: ClusterView, seconds: float, restarts: Mapping
         outputs=outputs(graph),
         nodes=counters,
         restarts=dict(restarts),
+        reasons={name: kinds for name, each in given.items() if (kinds := kinds_in(each))},
     )
+
+
+def reason_texts(reasons: Mapping[str, Counters]) -> list[str]:
+    """Dead letters by node and kind in words, the most frequent first."""
+    flat = [(count, node, kind) for node, kinds in reasons.items() for kind, count in kinds.items()]
+    return [f"{node}: {kind} {count:,}" for count, node, kind in sorted(flat, key=lambda each: (-each[0], each[1:]))]
 
 
 def total(graph: Graph, counters: Mapping[str, Counters], name: str, kind: NodeKind | None = None) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from millwheel.core.graph import Graph, NodeKind
 from millwheel.launch.base import Launcher
+from millwheel.launch.broken import Failures
 from millwheel.launch.output import OutputPump
 from millwheel.launch.progress import ProgressLine, RateMeter, progress_text
 from millwheel.launch.services import Services
@@ -26,7 +27,14 @@ class Watch:
     """Steps the supervisor and shows what goes on."""
 
     def __init__(
-        self, pipeline: str, graph: Graph, supervisor: Supervisor, services: Services, line: ProgressLine, logs: Path
+        self,
+        pipeline: str,
+        graph: Graph,
+        supervisor: Supervisor,
+        services: Services,
+        line: ProgressLine,
+        logs: Path,
+        failures: Failures,
     ) -> None:
         self._pipeline = pipeline
         self._graph = graph
@@ -37,13 +45,15 @@ class Watch:
         self._rate = RateMeter()
         self._stragglers = Stragglers()
         self._show_due_s = 0.0
+        self._failures = failures
 
     def until_drained(
         self, launcher: Launcher, watcher: StatusWatcher, stop: threading.Event, check: Callable[[], None]
     ) -> ClusterView | None:
         """How the graph stood when it had drained, or None when ``stop`` was set first.
 
-        Raises SetupError when a process cannot be kept alive, or when ``check`` does.
+        Raises SetupError when a process cannot be kept alive, or when ``check`` does, and BrokenError when too much
+        fails.
         """
         while not stop.wait(_STEP_S):
             now_s = time.monotonic()
@@ -51,7 +61,9 @@ class Watch:
             self._answer_deaths(launcher, now_s)
             self._end_stragglers(launcher, watcher, now_s)
             view = watcher.latest
-            if view is not None and view.drained(self._graph):
+            drained = view is not None and view.drained(self._graph)
+            self._failures.look(view, now_s, drained)
+            if drained:
                 return view
             if now_s >= self._show_due_s:
                 self._show_due_s = now_s + _SHOW_INTERVAL_S

@@ -9,6 +9,7 @@ import msgspec
 
 from millwheel.adapters.grpc_security import Security
 from millwheel.adapters.injector_client import StatusLine
+from millwheel.core.failing import firsts_in, plain_counters, tallies_in
 from millwheel.core.table import RangeTable
 from millwheel.errors import MillwheelError
 from millwheel.launch.stopping import STOP
@@ -156,7 +157,9 @@ def cluster_view(reply: injector_pb2.StatusReply) -> ClusterView:
             watermark_us=node.watermark_us,
             complete=node.complete,
             holder=f"{node.holder_shard}: {node.holder}" if node.holder else node.holder_shard,
-            counters=dict(node.counters),
+            counters=plain_counters(node.counters),
+            tallies=tallies_in(node.counters),
+            firsts=firsts_in(node.counters),
         )
         for node in reply.nodes
     }

@@ -226,26 +226,65 @@ class Watermark(_message.Message):
 Global___Watermark: _TypeAlias = Watermark  # noqa: Y015
 
 @_typing.final
+class Tally(_message.Message):
+    """How calls of a node went, over all of its shards: how many about "what" were tried, and failed to the debit of "judged"."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    JUDGED_FIELD_NUMBER: _builtins.int
+    WHAT_FIELD_NUMBER: _builtins.int
+    TRIED_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    judged: _builtins.str
+    what: _builtins.str
+    tried: _builtins.int
+    failed: _builtins.int
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        judged: _builtins.str = ...,
+        what: _builtins.str = ...,
+        tried: _builtins.int = ...,
+        failed: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "judged", b"judged", "node", b"node", "tried", b"tried", "what", b"what"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Tally: _TypeAlias = Tally  # noqa: Y015
+
+@_typing.final
 class Broadcast(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     WATERMARKS_FIELD_NUMBER: _builtins.int
     KNOWN_FIELD_NUMBER: _builtins.int
+    TALLIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def watermarks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Watermark]: ...
     @_builtins.property
     def known(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenKnown]:
         """answers the first report of a token: the owner may ack deliveries now"""
 
+    @_builtins.property
+    def tallies(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tally]:
+        """of nodes in which calls fail, when they changed"""
+
     def __init__(
         self,
         *,
         watermarks: _abc.Iterable[Global___Watermark] | None = ...,
         known: _abc.Iterable[Global___TokenKnown] | None = ...,
+        tallies: _abc.Iterable[Global___Tally] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["known", b"known", "watermarks", b"watermarks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known", b"known", "tallies", b"tallies", "watermarks", b"watermarks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

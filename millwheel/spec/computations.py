@@ -14,6 +14,7 @@ from millwheel.spec.joins import FIELDS as JOIN_FIELDS
 from millwheel.spec.joins import read_enrich, read_join
 from millwheel.spec.loading import OBJECT_NAME
 from millwheel.spec.nodes import Node
+from millwheel.spec.on_error import read_on_error
 from millwheel.spec.reader import Reader
 from millwheel.spec.steps import FIELDS as STEP_FIELDS
 from millwheel.spec.steps import read_steps
@@ -21,7 +22,7 @@ from millwheel.spec.windows import read_late, read_trigger, read_window
 
 _WINDOW_FIELDS = ("window", "aggregate", "where", "trigger", "accumulation", "allowed_lateness", "output_time", "late")
 _CALLBACK_FIELDS = ("callback", "options")
-_DIALS = ("delivery", "productions", "max_attempts", "shards", "standby")
+_DIALS = ("delivery", "productions", "max_attempts", "on_error", "shards", "standby")
 _OTHER_FORMS = (*STEP_FIELDS, *SORT_FIELDS, *JOIN_FIELDS)
 FIELDS = ("input", "output", *_CALLBACK_FIELDS, *_OTHER_FORMS, "order_by", *_WINDOW_FIELDS, *_DIALS)
 _EXAMPLE = "{input: {hits: {key: path}}, callback: callbacks:Detector, output: alerts}"
@@ -63,6 +64,7 @@ def read_computation(reader: Reader, name: str, node: Node, load: Callable[[str]
             reader.choice(fields.get("productions"), [kind.value for kind in Productions], "strong")
         ),
         max_attempts=reader.number(fields.get("max_attempts"), 3, 1, 1_000) or 3,
+        on_error=read_on_error(reader, fields.get("on_error")),
         shards=reader.number(fields.get("shards"), None, 1, 4_096),
         standby=reader.number(fields.get("standby"), 0, 0, 1) or 0,
         where=reader.where(node),

@@ -8,10 +8,11 @@ from millwheel.core.spec import DEAD_LETTERS, SourceSpec, StreamSpec
 from millwheel.spec.kinds import Kind, read_kind
 from millwheel.spec.loading import OBJECT_NAME
 from millwheel.spec.nodes import Node
+from millwheel.spec.on_error import read_on_error
 from millwheel.spec.reader import Reader
 
-FIELDS = ("source", "timestamp", "id", "watermark", "schema", "fields")
-_ONLY_WITH_SOURCE = ("timestamp", "id", "watermark")
+FIELDS = ("source", "timestamp", "id", "watermark", "schema", "fields", "on_error")
+_ONLY_WITH_SOURCE = ("timestamp", "id", "watermark", "on_error")
 _EXAMPLE = "{source: {files: {path: …}}, timestamp: ts}"
 _UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}
 _TYPES = ("int", "float", "str", "bool")
@@ -41,6 +42,7 @@ def read_stream(reader: Reader, name: str, node: Node, origin: str) -> tuple[Str
         max_delay_us=reader.duration(watermark.get("max_delay"), 0),
         idle_after_us=reader.duration_or_never(watermark.get("idle_after"), 5_000_000),
         max_future_us=reader.duration_or_never(watermark.get("max_future"), 86_400_000_000),
+        on_error=read_on_error(reader, fields.get("on_error")),
         where=reader.where(node),
     )
     return spec, kind

@@ -216,6 +216,9 @@ class MemoryCluster:
                         worker.post(ev.WatermarksRose(effect.watermarks))
                 case ief.Picture():
                     self._connected(effect.connection).post(ev.WatermarksRose(effect.watermarks))
+                case ief.Tallies():
+                    for worker in self._workers.values():
+                        worker.post(ev.TalliesTold(effect.tallies))
                 case ief.TokensKnown():
                     for shard, token in effect.tokens.items():
                         self._connected(effect.connection).post(ev.TokenKnown(shard, token))

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from millwheel.core.failing import without_kinds
 from millwheel.core.graph import NodeKind
 from millwheel.core.keys import Key, check_key, key_hash
 from millwheel.core.records import Domain, Record
@@ -303,7 +304,7 @@ class PipelineHarness:
         sink = graph.nodes[node].sink
         if sink is None or sink.stream in self._sinks:
             for shard in self._cluster.shards_of(node):
-                counted.update(shard.meta.counters)
+                counted.update(without_kinds(shard.meta.counters))
         return dict(counted)
 
     def _source(self, spec: SourceSpec, folder: str, schema: Any, fields: Mapping[str, str]) -> Any:

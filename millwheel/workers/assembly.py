@@ -53,6 +53,7 @@ from millwheel.workers.stepped import Stepped
 from millwheel.workers.timestamps import Timestamps
 from millwheel.workers.turn import Operator
 from millwheel.workers.upsert import Table, UpsertOperator
+from millwheel.workers.verdicts import Policies
 from millwheel.workers.window_callback import WindowCallbackOperator
 from millwheel.workers.windowed import WindowedOperator
 from millwheel.workers.write_behind import WriteBehindStore
@@ -94,6 +95,7 @@ class Assembly:
     ) -> None:
         self._outside = outside
         self._hangs: Hangs | None = None
+        self._policies: Policies | None = None
         self.spec = spec
         graph = build_graph(spec)
         used = {computation.name: self._shares_of(computation) for computation in spec.computations}
@@ -176,6 +178,10 @@ class Assembly:
         """From here on, shards are told what earlier owners did not return from, and are watched."""
         self._hangs = hangs
 
+    def stop_broken(self) -> None:
+        """From here on, steps in which too many calls fail wait for whoever stops the run."""
+        self._policies = self.graph.on_error
+
     def _shares_of(self, computation: ComputationSpec) -> Shares:
         """The percentile watermarks that the trigger of a computation looks at."""
         if computation.trigger is None:
@@ -196,7 +202,8 @@ class Assembly:
             return self._operator(node, _Place(entry, store, shard))
 
         horizon = self._id_horizon_us(node) if exact else None
-        shard = Shard(identity, store, self._fanout, router.route, self._limits_of(node), make_operator, horizon)
+        given = self._limits_of(node)
+        shard = Shard(identity, store, self._fanout, router.route, given, make_operator, horizon, self._policies)
         if self._hangs is not None:
             self._hangs.watch(shard.operator, node_name, entry)
         return shard

@@ -96,7 +96,7 @@ class Attempts:
             attempts=1,
             state=self._state.describe(),
         )
-        turn.dead_letter(letter, subject.timestamp, subject.cause)
+        turn.dead_letter(letter, subject.timestamp, subject.cause, subject.what)
 
     def _give_up(self, turn: Turn, subject: Subject, ex: Exception) -> None:
         last, hint = traceback.extract_tb(ex.__traceback__)[-1], missing_file_hint(ex)
@@ -114,5 +114,6 @@ class Attempts:
             location=f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name}",
             attempts=attempts,
             state=self._state.describe(),
+            error=type(ex).__name__,
         )
-        turn.dead_letter(letter, subject.timestamp, subject.cause)
+        turn.dead_letter(letter, subject.timestamp, subject.cause, subject.what)

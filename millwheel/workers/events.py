@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millwheel.core.column_batch import AnyBatch
+from millwheel.core.failing import Call, Tally
 from millwheel.core.orders import Order, Standing
 from millwheel.core.table import RangeTable, ShardEntry
 from millwheel.ports import StateStore
@@ -72,6 +73,13 @@ class WatermarksRose:
     """Published watermarks by node."""
 
     watermarks: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TalliesTold:
+    """How calls of nodes went, over all of their shards, where some failed."""
+
+    tallies: Mapping[str, Mapping[Call, Tally]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from millwheel.workers.carried import carried
 from millwheel.workers.silence import Silence
 from millwheel.workers.source_end import SourceEnd
 from millwheel.workers.timestamps import Timestamps
-from millwheel.workers.turn import Hold, Turn
+from millwheel.workers.turn import LINE, Hold, Turn
 
 _PLACE = POSITION + b"injection"
 _LOOK_EVERY_US = 250_000
@@ -77,6 +77,7 @@ class InjectionOperator:
         elif not self.paused:
             self._silence.nothing(turn.now)
         for arrival in turn.arrivals:
+            turn.try_(LINE, len(arrival.batch))
             route: Any = arrival.route
             route.duplicates = arrival.duplicates
             for key, raw in zip(arrival.batch.keys, arrival.batch.rows().values, strict=True):
@@ -87,7 +88,7 @@ class InjectionOperator:
                     letter = DeadLetter(
                         self._pipeline, self._node, self._spec.name, reason, key, bytes(raw).decode("utf-8", "replace")
                     )
-                    turn.dead_letter(letter, max(floor, 0) if floor < IDLE_TIME else turn.now)
+                    turn.dead_letter(letter, max(floor, 0) if floor < IDLE_TIME else turn.now, what=LINE)
         if turn.arrivals:
             turn.overlay.put(_PLACE, pack(Position(0, self._max_timestamp, False)))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from millwheel.core.codec import decode_batch
-from millwheel.core.column_batch import AnyBatch
+from millwheel.core.codec import decode_batch, decode_value
+from millwheel.core.column_batch import AnyBatch, ColumnBatch
 from millwheel.core.damage import checked
 from millwheel.core.keys import key_from_bytes
 from millwheel.core.layout import (
@@ -23,6 +23,9 @@ from millwheel.core.marks import Marks, decode_marks
 from millwheel.core.records import Domain
 from millwheel.core.timers import TimerQueue
 from millwheel.ports import StateStore
+from millwheel.workers.outbox import Chunk
+from millwheel.workers.productions import earliest_of
+from millwheel.workers.routing import Fanout
 
 _decode_pending = checked(msgspec.msgpack.Decoder(tuple[str, list[bytes]]).decode, "productions of a shard")
 
@@ -56,3 +59,18 @@ def read_pending(store: StateStore) -> list[tuple[int, str, list[AnyBatch]]]:
         channel, stored = _decode_pending(data)
         found.append((number_from8(place[1:]), channel, [decode_batch(encoded) for encoded in stored]))
     return found
+
+
+def read_productions(store: StateStore, fanout: Fanout) -> list[Chunk]:
+    """The same productions, for their consumers."""
+    chunks = []
+    for number, channel, stored in read_pending(store):
+        batches: list[tuple[str, AnyBatch]] = []
+        for batch in stored:
+            if isinstance(batch, ColumnBatch):
+                batches += fanout.split_columns(batch)[0]
+                continue
+            decoded = [decode_value(raw) for raw in batch.values]
+            batches += fanout.split(batch, decoded)[0]
+        chunks.append(Chunk(number, channel, batches, earliest_of(batches)))
+    return chunks

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from millwheel.core.codec import Commit
+from millwheel.core.layout import PENDING, number8
 from millwheel.core.times import MIN_TIME
+from millwheel.errors import invariant
 from millwheel.workers.inbox import Arrival
 from millwheel.workers.outbox import Chunk
 from millwheel.workers.turn import Hold
@@ -34,3 +36,16 @@ class Prepared:
     write_by: int = 0
     floor: int = MIN_TIME
     reads: list[Chunk] = field(default_factory=list)
+
+    def checkpoint_chunk(self) -> None:
+        """Weak productions on their way become part of the commit: a consumer takes too long."""
+        chunk, commit = self.chunk, self.commit
+        invariant(chunk is not None and commit is not None, "a weak commit has productions")
+        assert chunk is not None
+        assert commit is not None
+        if chunk.stored:
+            return
+        place = PENDING + number8(chunk.number)
+        commit.puts.append((place, chunk.stored_form))
+        self.shard.store.apply([(place, chunk.stored_form)], [])
+        chunk.stored = True

@@ -96,10 +96,12 @@ class WorkerProcess:
             lambda watermarks: self._events.put(ev.WatermarksRose(watermarks)),
             lambda shard, token: self._events.put(ev.TokenKnown(shard, token)),
             settings.security,
+            lambda tallies: self._events.put(ev.TalliesTold(tallies)),
         )
         scratch, post = settings.scratch, self._events.put
         assembly.publish_aside(PublishThread(post).publish)
         assembly.warm_up()
+        assembly.stop_broken()
         given = assembly.spec.limits
         hangs = Hangs(storage.notes, given.hangs)
         assembly.watch(hangs)

@@ -18,7 +18,7 @@ from millwheel.core.times import MAX_TIME
 from millwheel.workers.outbox import Chunk
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.routing import Fanout, Keyless
-from millwheel.workers.turn import Produced, Turn, beginning
+from millwheel.workers.turn import Produced, Turn, beginning, keys_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,7 @@ class Productions:
         parts.stored.append(data)
         mine, keyless = self._fanout.split(batch, produced.decoded)
         parts.batches += mine
+        turn.try_(keys_of(stream), len(batch))
         self._lose(keyless, batch, produced.decoded, turn, produced.ids)
 
     def _take_columns(self, columns: ColumnBatch, turn: Turn, born: int, parts: _Parts) -> None:
@@ -106,6 +107,7 @@ class Productions:
         parts.stored.append(encode_columns(batch, packed=True))
         mine, keyless = self._fanout.split_columns(batch)
         parts.batches += mine
+        turn.try_(keys_of(columns.stream), len(batch))
         if keyless:
             rows = batch.rows()
             self._lose(keyless, rows, rows.values, turn, [b""] * len(rows))
@@ -142,7 +144,7 @@ class Productions:
             letter = DeadLetter(self._identity.pipeline, bad.node, batch.stream, bad.reason, value=decoded[bad.place])
             # What has no id has a letter without one: they would all be copies of each other.
             identity = (bad.node, ids[bad.place]) if ids[bad.place] else None
-            turn.dead_letter(letter, batch.timestamps[bad.place], identity)
+            turn.dead_letter(letter, batch.timestamps[bad.place], identity, keys_of(batch.stream))
 
     def _numbered(self, stream: str, produced: Produced, born: int) -> Batch:
         count = len(produced.raws)

@@ -74,11 +74,11 @@ def _report_of(served: Served, now: int) -> ShardReport | None:
     hold = shard.watermark(now)
     shares = shard.share_watermarks(now)
     latencies: list[float] = getattr(shard.operator, "latencies_ms", [])
-    state = (hold.at, shard.durable_number, *shares.values())
+    state = (hold.at, shard.durable_number, shard.verdicts.version, *shares.values())
     if served.live and state == served.reported and not latencies:
         return None
     served.reported = state
-    counters = dict(shard.meta.counters)
+    counters = {**shard.meta.counters, **shard.verdicts.counters()}
     identity = shard.identity
     report = ShardReport(identity.shard, identity.token, hold.at, hold.holder, counters, list(latencies), shares)
     latencies.clear()

@@ -85,13 +85,16 @@ class WorkerRuntime:
             ev.TableChanged: self._on_table,
             ev.WorkersChanged: self._on_workers,
             ev.WatermarksRose: self._on_watermarks,
+            ev.TalliesTold: self._on_tallies,
             ev.TokenKnown: self._on_token_known,
-            ev.GroupDurable: self._on_group_durable,
-            ev.JournalFailed: self._on_journal_failed,
+            ev.GroupDurable: lambda event, now: self._commits.durable(event.segment, now),
+            ev.JournalFailed: self._on_failed,
             ev.ShardRecovered: self._on_recovered,
-            ev.RecoveryFailed: self._on_recovery_failed,
-            ev.DamageFound: self._on_recovery_failed,
-            ev.SnapshotPublished: self._on_snapshot,
+            ev.RecoveryFailed: self._on_failed,
+            ev.DamageFound: self._on_failed,
+            ev.SnapshotPublished: lambda event, now: self._snapshots.published(
+                event.shard, event.token, event.last_commit
+            ),
             ev.SnapshotFailed: self._on_snapshot_failed,
             ev.WorkDone: self._on_work_done,
             ev.Injected: self._on_injected,
@@ -378,7 +381,7 @@ class WorkerRuntime:
         self._follow(event.node, self._entries[name])
         self._reporting.at_once()
 
-    def _on_recovery_failed(self, event: ev.RecoveryFailed | ev.DamageFound, now: int) -> None:
+    def _on_failed(self, event: ev.RecoveryFailed | ev.DamageFound | ev.JournalFailed, now: int) -> None:
         raise event.error
 
     def _on_token_known(self, event: ev.TokenKnown, now: int) -> None:
@@ -405,14 +408,11 @@ class WorkerRuntime:
             if served.ended and not had_ended:
                 self._reporting.hurry()
 
-    def _on_group_durable(self, event: ev.GroupDurable, now: int) -> None:
-        self._commits.durable(event.segment, now)
-
-    def _on_journal_failed(self, event: ev.JournalFailed, now: int) -> None:
-        raise event.error
-
-    def _on_snapshot(self, event: ev.SnapshotPublished, now: int) -> None:
-        self._snapshots.published(event.shard, event.token, event.last_commit)
+    def _on_tallies(self, event: ev.TalliesTold, now: int) -> None:
+        for served in self._served.values():
+            if (told := event.tallies.get(served.node)) is not None:
+                served.shard.verdicts.hear(told)
+                served.stirred = self._reporting.changed = True
 
     def _on_work_done(self, event: ev.WorkDone, now: int) -> None:
         served = self._served.get(event.shard)

@@ -75,7 +75,7 @@ class Served:
 
     def has_news(self, now: int) -> bool:
         """After a turn without a commit: a source that found nothing has news only when its silence says something."""
-        return not self.reads or self.shard.watermark(now).at != self.reported[0]
+        return not self.reads or self.shard.waiting is not None or self.shard.watermark(now).at != self.reported[0]
 
     def count(self, arrivals: Sequence[Arrival]) -> None:
         """Records were processed: count them, and remember where a few of their keys lie."""

@@ -17,26 +17,29 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from millwheel.core.codec import Commit, decode_value, encode_commit
-from millwheel.core.column_batch import AnyBatch, ColumnBatch
+from millwheel.core.codec import Commit, encode_commit
+from millwheel.core.column_batch import AnyBatch
+from millwheel.core.failing import counted
 from millwheel.core.keys import key_hash
 from millwheel.core.layout import CHANNEL, META, PENDING, encode_meta, number8, timer_key, timer_value
 from millwheel.core.marks import AppliedMarks
 from millwheel.core.records import Batch, Domain
-from millwheel.core.timers import Due
 from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.errors import invariant
 from millwheel.ports import StateStore
 from millwheel.workers.bundles import BundleSize, ShardLimits
+from millwheel.workers.due import due_timers
 from millwheel.workers.inbox import Arrival, Inbox, Verdict
-from millwheel.workers.opening import read_marks, read_meta, read_pending, read_timers
+from millwheel.workers.opening import read_marks, read_meta, read_productions, read_timers
 from millwheel.workers.outbox import Chunk, Outbox, Route
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.prepared import Prepared
-from millwheel.workers.productions import Productions, ShardIdentity, earliest_of
+from millwheel.workers.productions import Productions, ShardIdentity
 from millwheel.workers.routing import Fanout
 from millwheel.workers.seen_ids import SeenIds
-from millwheel.workers.turn import Hold, Operator, Turn
+from millwheel.workers.step import Step
+from millwheel.workers.turn import RECORD, TIMER, Hold, Operator, Turn
+from millwheel.workers.verdicts import Policies, Verdicts, looks_at
 
 _WORTH_A_TURN = 256
 
@@ -68,6 +71,7 @@ class Shard:
         limits: ShardLimits,
         make_operator: OperatorFactory,
         id_horizon_us: int | None,
+        policies: Policies | None = None,
     ) -> None:
         self.identity = identity
         self.store = store
@@ -88,6 +92,9 @@ class Shard:
         self._seen = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
         self._floor = self.meta.floor
         self._unsent: list[Chunk] = []
+        self.waiting: Step | None = None
+        """A step that must not be committed before there is a verdict."""
+        self.verdicts = Verdicts(policies)
         self._productions = Productions(identity, self.meta, self.overlay, fanout, limits.given)
         self._bundle = BundleSize(limits.bundle)
         self.operator = make_operator(self)
@@ -113,8 +120,10 @@ class Shard:
         ``patient`` shard leaves a few arrivals where they are: they could not be durable any sooner, and a commit
         of many costs little more than one of few. (Weak productions do not wait to be durable.)"""
         limit = self._limits.weak_in_flight if self.identity.weak else self._limits.in_flight
-        if len(self._progress.in_flight) >= limit:
+        if len(self._progress.in_flight) >= limit or self._waits(now):
             return False
+        if self.waiting is not None:
+            return True
         if self._congested():
             return self._inbox.waits_for(self._circles)
         if self._takes_arrivals(now, patient) or self.outbox.unsettled:
@@ -133,11 +142,16 @@ class Shard:
 
     def wakes_at(self, now: int) -> int:
         """The wall clock at which it must be looked at again, if nothing else happens."""
+        if self.waiting is not None:
+            return looks_at(self.waiting.turn.now, now)
         passed = min(self._timers[Domain.PROCESSING].earliest(), MAX_TIME - 1) + 1
         return min(self.operator.wakes_at(now), passed)
 
     def run(self, now: int) -> Prepared | None:
         """One turn: due timers, then arrivals; the result is applied to the local store, not durable yet."""
+        if self.waiting is not None:
+            step, self.waiting = self.waiting, None
+            return self._go_on(step)
         work = self._work(now)
         hold = self._lowest(now, work)
         wanted = self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark)
@@ -153,23 +167,37 @@ class Shard:
             self._timers,
             floor=max(self._floor, 0),
         )
-        turn.due = [] if congested else self._due(now)
+        turn.due = [] if congested else due_timers(self._timers, self.input_watermark, now, self._limits.timers)
         turn.arrivals = self._deduplicated(turn)
         self._forget_done()
         self.operator.run(turn)
         turn.take_counts()
+        step = Step(turn, arrivals, hold, work.at, self._productions.checkpoint(turn))
+        turn.try_(RECORD, sum(len(arrival.batch) for arrival in turn.arrivals))
+        turn.try_(TIMER, len(turn.due))
+        self.verdicts.take(turn)
+        if turn.failures and self.verdicts.waits(turn.failures, now, now):
+            self.waiting = step
+            return None
+        return self._go_on(step)
+
+    def _go_on(self, step: Step) -> Prepared | None:
+        turn = step.turn
         for chunk in turn.chunks:
             self.outbox.add(chunk)
             if not turn.commit_before_sending:
                 self.outbox.release(chunk, self._route)
-        prepared = self._prepare(turn, arrivals, hold)
-        made = prepared.chunk.weight if prepared is not None and prepared.chunk is not None else 0
+        prepared = self._prepare(turn, step.arrivals, step.hold, step.chunk)
+        made = step.chunk.weight if step.chunk is not None else 0
         self._bundle.learn(sum(arrival.batch.weight for arrival in turn.arrivals), made)
         if prepared is not None:
-            prepared.work_us = work.at
-        if prepared is not None and turn.commit_before_sending:
-            prepared.reads = turn.chunks
+            prepared.work_us = step.work_us
+            prepared.reads = turn.chunks if turn.commit_before_sending else []
         return prepared
+
+    def _waits(self, now: int) -> bool:
+        step = self.waiting
+        return step is not None and self.verdicts.waits(step.turn.failures, step.turn.now, now)
 
     def _congested(self) -> bool:
         return self.outbox.pending_weight >= self._limits.pending
@@ -182,18 +210,6 @@ class Shard:
     def _processing_due(self, now: int) -> bool:
         queue = self._timers[Domain.PROCESSING]
         return bool(queue) and (queue.earliest() < now or self.input_watermark == MAX_TIME)
-
-    def _due(self, now: int) -> list[Due]:
-        due: list[Due] = []
-        if not any(self._timers.values()):
-            return due
-        clocks = {Domain.EVENT: self.input_watermark, Domain.PROCESSING: now}
-        if self.input_watermark == MAX_TIME:
-            clocks[Domain.PROCESSING] = MAX_TIME
-        for domain, clock in clocks.items():
-            while len(due) < self._limits.timers and (timer := self._timers[domain].pop_due(clock)):
-                due.append(timer)
-        return due
 
     def _deduplicated(self, turn: Turn) -> list[Arrival]:
         if self._seen is None:
@@ -210,8 +226,7 @@ class Shard:
 
     # --- committing --------------------------------------------------------------------------------------
 
-    def _prepare(self, turn: Turn, arrivals: list[Arrival], hold: Hold) -> Prepared | None:
-        chunk = self._productions.checkpoint(turn)
+    def _prepare(self, turn: Turn, arrivals: list[Arrival], hold: Hold, chunk: Chunk | None) -> Prepared | None:
         if chunk is not None:
             self.outbox.add(chunk)
         self._write_timers()
@@ -228,7 +243,8 @@ class Shard:
             if not arrivals:
                 return None
             return self._enlist(Prepared(self, self._progress.made, None, arrivals, None, hold, write_by=write_by))
-        for name, by in turn.counters.items():
+        for given, by in turn.counters.items():
+            name = counted(given, self.meta.counters)
             self.meta.counters[name] = self.meta.counters.get(name, 0) + by
         self._progress.made += 1
         self.meta.number = self._progress.made
@@ -269,7 +285,7 @@ class Shard:
             if prepared.weak and prepared.chunk is not None and not prepared.chunk.finished:
                 if now < prepared.since + self._limits.straggler_us:
                     return
-                self._checkpoint_straggler(prepared)
+                prepared.checkpoint_chunk()
             waiting.popleft()
             self._progress.urgent -= not prepared.write_by
             yield prepared, b"" if prepared.commit is None else encode_commit(prepared.commit)
@@ -285,24 +301,12 @@ class Shard:
             return first.since + self._limits.straggler_us
         return 0 if self._progress.urgent else first.write_by
 
-    def _checkpoint_straggler(self, prepared: Prepared) -> None:
-        chunk, commit = prepared.chunk, prepared.commit
-        invariant(chunk is not None and commit is not None, "a weak commit has productions")
-        assert chunk is not None
-        assert commit is not None
-        if chunk.stored:
-            return
-        place = PENDING + number8(chunk.number)
-        commit.puts.append((place, chunk.stored_form))
-        self.store.apply([(place, chunk.stored_form)], [])
-        chunk.stored = True
-
     def checkpoint(self, path: str) -> None:
         """Copy the store as of the last commit made. Weak productions on their way go into it: a recovery from the
         copy skips their commits, which would bring them along if their consumers take too long."""
         for prepared in self._progress.unsubmitted:
             if prepared.weak and prepared.chunk is not None and not prepared.chunk.finished:
-                self._checkpoint_straggler(prepared)
+                prepared.checkpoint_chunk()
         self.store.checkpoint(path)
 
     def _write_timers(self) -> None:
@@ -361,6 +365,7 @@ class Shard:
         source at rest lets arrivals wait: nobody was told that they were taken."""
         waiting = 0 if getattr(self.operator, "paused", False) else len(self._inbox)
         unseen: int = getattr(self.operator, "unrest", int)()
+        waiting += self.waiting is not None
         return waiting + len(self._progress.in_flight) + self.outbox.unfinished + unseen
 
     def forget_old_ids(self) -> None:
@@ -376,6 +381,8 @@ class Shard:
         for prepared in self._progress.in_flight:
             if prepared.hold.at < hold.at:
                 hold = prepared.hold
+        if self.waiting is not None and (kept := self.waiting.kept()).at < hold.at:
+            hold = kept
         if self._floor_matters() and self._progress.floor < hold.at:
             hold = Hold(self._progress.floor, "the floor of processing-time timers, whose rise is not durable yet")
         if hold.at < MAX_TIME:
@@ -394,6 +401,7 @@ class Shard:
         if not self.input_shares:
             return {}
         work = min([self._work(now).at, *(prepared.work_us for prepared in self._progress.in_flight)])
+        work = work if self.waiting is None else min(work, self.waiting.work_us, self.waiting.kept().at)
         lowest = {share: min(work, max(at, self.input_watermark)) for share, at in self.input_shares.items()}
         if self._timers[Domain.PROCESSING]:
             return {share: self._floor if at == MAX_TIME else at for share, at in lowest.items()}
@@ -426,17 +434,9 @@ class Shard:
 
     def _recover_productions(self) -> None:
         """Productions that were checkpointed but perhaps not delivered are sent again under their old numbers."""
-        for number, channel, stored in read_pending(self.store):
-            batches: list[tuple[str, AnyBatch]] = []
-            for batch in stored:
-                if isinstance(batch, ColumnBatch):
-                    batches += self._fanout.split_columns(batch)[0]
-                    continue
-                decoded = [decode_value(raw) for raw in batch.values]
-                batches += self._fanout.split(batch, decoded)[0]
-            chunk = Chunk(number, channel, batches, earliest_of(batches))
+        self._unsent = read_productions(self.store, self._fanout)
+        for chunk in self._unsent:
             self.outbox.add(chunk)
-            self._unsent.append(chunk)
 
     def start(self) -> None:
         """Begin to send what recovery found; called when this owner may act (its token is known)."""

@@ -22,7 +22,7 @@ from millwheel.workers.source_frames import sort_frame
 from millwheel.workers.source_partition import Outstanding, Part
 from millwheel.workers.source_parts import SourceParts
 from millwheel.workers.source_sorting import Sorted, Sorting
-from millwheel.workers.turn import Hold, Turn
+from millwheel.workers.turn import LINE, Hold, Turn, keys_of
 
 _LIST_EVERY_US = SECOND
 _SILENCE_PER_PAUSE, _LONGEST_PAUSE = 100, 5
@@ -181,6 +181,7 @@ class SourceOperator:
             part.next_poll = turn.now + self._poll_us
         sorting = Sorting(self._parts, part.max_timestamp, part.judged, turn.now)
         found = sorting.sort(part.partition.name, read)
+        sorting.judge(turn, len(read) + len(read.rejects))
         self._commit_judgements(part, sorting.newly_judged, turn)
         part.position, part.max_timestamp, part.read_all = read.next_position, sorting.max_timestamp, read.finished
         self._send(part, found, turn)
@@ -213,6 +214,8 @@ class SourceOperator:
         part.silence.heard(turn.now)
         part.size.told(read.next_position > part.position and not read.finished)
         part.certain = part.certain or read.finished
+        turn.try_(LINE, len(read))
+        turn.try_(keys_of(self._spec.name), len(read))
         counters = {"records_in": len(read)}
         if found.late:
             counters["late"] = found.late

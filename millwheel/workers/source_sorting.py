@@ -10,6 +10,7 @@ import numpy as np
 
 from millwheel.core.codec import encode_value
 from millwheel.core.column_batch import AnyBatch
+from millwheel.core.failing import KINDS, kind_of
 from millwheel.core.records import Batch, DeadLetter
 from millwheel.core.spec import DEAD_LETTERS
 from millwheel.core.times import MIN_TIME, duration_text
@@ -17,7 +18,7 @@ from millwheel.sources.base import Chunk as Read
 from millwheel.workers.carried import carried
 from millwheel.workers.source_parts import SourceParts
 from millwheel.workers.timestamps import Stamps, column_of, extent
-from millwheel.workers.turn import beginning, plain_letter
+from millwheel.workers.turn import LINE, Turn, beginning, keys_of, plain_letter
 
 Batches = list[tuple[str, AnyBatch]]
 
@@ -71,10 +72,21 @@ class Sorting:
         letters: dict[str, Batches] = {}
         if self._letters:
             counters["dead_letters"] = len(self._letters)
+            for _, letter in self._letters:
+                kind = KINDS + kind_of(letter.error, letter.location, letter.reason)
+                counters[kind] = counters.get(kind, 0) + 1
             letters = self._dead_letters(self._floors(first, read.positions, stamps, bad))
         if read.watermark is not None and read.watermark > MIN_TIME:
             self.max_timestamp = max(self.max_timestamp, read.watermark + self._spec.max_delay_us)
         return Sorted(out, letters, counters)
+
+    def judge(self, turn: Turn, read: int) -> None:
+        """Tell a step what of a read of so many lines could not be used."""
+        keys = keys_of(self._spec.name)
+        turn.try_(LINE, read)
+        turn.try_(keys, read)
+        for _, letter in self._letters:
+            turn.fail(letter, LINE if letter.computation == self._parts.node else keys)
 
     def _too_far(self, partition: str, read: Read, stamps: Stamps, problems: dict[int, str]) -> set[int]:
         if self._spec.max_future_us is None or not len(stamps):

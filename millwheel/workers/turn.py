@@ -10,6 +10,7 @@ import msgspec
 
 from millwheel.core.codec import encode_value
 from millwheel.core.column_batch import ColumnBatch
+from millwheel.core.failing import KINDS, Call, First, kind_of, printable
 from millwheel.core.keys import Key
 from millwheel.core.records import DeadLetter, Domain
 from millwheel.core.spec import DEAD_LETTERS
@@ -24,6 +25,14 @@ _COUNTED = "\0counted"
 _LETTER_STATE = 1 << 20
 """So many bytes of state go into a dead letter whole."""
 _BEGINNING = 10_000
+_WORDS = 300
+RECORD, TIMER, WINDOW, LINE = "record", "timer", "window", "line"
+"""What calls are about."""
+
+
+def keys_of(stream: str) -> str:
+    """What is tried when records of a stream get keys."""
+    return f"key of {stream}"
 
 
 class Outputs:
@@ -95,7 +104,8 @@ class Turn:
     ``commit_before_sending`` makes the chunks wait for this turn's commit, when what was read was judged by
     something that a second reading may not repeat; otherwise nobody waits for a commit of ``positions_only``.
     ``floor`` is the earliest timestamp that something without a
-    record of its own (a processing-time timer) may produce.
+    record of its own (a processing-time timer) may produce. ``tried`` counts calls by what they are about, ``failures``
+    those that failed, and ``firsts`` says in words how, by kind.
     """
 
     number: int
@@ -111,6 +121,9 @@ class Turn:
     floor: int = 0
     commit_before_sending: bool = False
     positions_only: bool = False
+    tried: dict[str, int] = field(default_factory=dict)
+    failures: dict[Call, int] = field(default_factory=dict)
+    firsts: dict[str, First] = field(default_factory=dict)
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a durable counter of the shard."""
@@ -122,12 +135,33 @@ class Turn:
             self.count(name, by)
         self.outputs.counted.clear()
 
-    def dead_letter(self, letter: DeadLetter, timestamp: int, identity: object = None) -> None:
-        """Send a record to the dead-letter stream, with the commit, and count it. ``identity`` is what a weak
-        production's id is made of."""
+    def try_(self, what: str, count: int = 1) -> None:
+        """Note that so many calls about ``what`` were tried."""
+        self.tried[what] = self.tried.get(what, 0) + count
+
+    def fail(self, letter: DeadLetter, what: str) -> str:
+        """Note that a call about ``what`` failed; the kind of the failure."""
+        call = Call(letter.computation, what)
+        self.failures[call] = self.failures.get(call, 0) + 1
+        kind = kind_of(letter.error, letter.location, letter.reason)
+        if kind not in self.firsts:
+            self.firsts[kind] = First(letter.computation, kind, in_words(letter))
+        return kind
+
+    def dead_letter(self, letter: DeadLetter, timestamp: int, identity: object = None, what: str = RECORD) -> None:
+        """Send a record to the dead-letter stream, with the commit, and count it: a call about ``what`` failed.
+        ``identity`` is what a weak production's id is made of."""
         self.count("dead_letters")
+        self.count(KINDS + self.fail(letter, what))
         key = b"" if identity is None else encode_value(("dead", identity))
         self.outputs.produce(DEAD_LETTERS, letter.computation, plain_letter(letter), timestamp, key)
+
+
+def in_words(letter: DeadLetter) -> str:
+    """What a person is told of a failure."""
+    place = f"{letter.location}; " if letter.location else f"{letter.position}; " if letter.position else ""
+    about = f"key {letter.key!r}" if letter.key is not None else f"record {letter.value!r}"
+    return printable(f"{letter.reason[:_WORDS]} ({place}{about[:_WORDS]})")
 
 
 def plain_letter(letter: DeadLetter) -> Any:

@@ -28,7 +28,7 @@ from millwheel.workers.hangs import Avoided, Doing, timer_mark
 from millwheel.workers.keyed_state import KeyedState
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.state_handles import TTL_TAG
-from millwheel.workers.turn import Turn
+from millwheel.workers.turn import WINDOW, Turn
 from millwheel.workers.windowed import WindowedOperator
 
 CALLBACK_TAG = "\0own:"
@@ -116,6 +116,8 @@ class WindowCallbackOperator(WindowedOperator):
     # --- calls -------------------------------------------------------------------------------------------
 
     def _emit(self, pane: Pane, cause: Cause, turn: Turn) -> None:
+        turn.try_(WINDOW)
+
         def call() -> None:
             records = self._records(pane)
             self._context.point(pane.key, pane.timestamp, cause)

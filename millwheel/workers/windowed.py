@@ -38,7 +38,7 @@ from millwheel.spec.loading import load_object
 from millwheel.workers.callbacks import Decode
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.share_timers import ShareTimers
-from millwheel.workers.turn import Hold, Turn
+from millwheel.workers.turn import RECORD, TIMER, Hold, Turn
 
 _FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
 _ABSENT: Any = object()
@@ -220,7 +220,7 @@ class WindowedOperator:
                 self._cells.drop(timer.key)
                 reason = f"window {timer.tag} could not fire: {type(ex).__name__}: {ex}"
                 failed = aside_cause(cause, "failed", timer.at)
-                self.letter(turn, timer.key, None, max(timer.at, turn.floor), reason, failed)
+                self.letter(turn, timer.key, None, max(timer.at, turn.floor), reason, failed, TIMER)
             else:
                 self._perform(effects, cause, turn)
                 self._flush(cause, turn)
@@ -344,10 +344,13 @@ class WindowedOperator:
             at = max(late.timestamp, turn.floor)
             turn.outputs.produce(side, late.key, late.value, at, production_id(cause, 0))
 
-    def letter(self, turn: Turn, key: Key, value: Any, timestamp: int, reason: str, cause: Cause = None) -> None:
-        """Send what could not be used to the dead letters. ``cause`` is what their ids are made of."""
+    def letter(
+        self, turn: Turn, key: Key, value: Any, timestamp: int, reason: str, cause: Cause = None, what: str = RECORD
+    ) -> None:
+        """Send what could not be used to the dead letters: a call about ``what`` failed. ``cause`` is what their ids
+        are made of."""
         letter = DeadLetter(self._pipeline, self._spec.name, "", reason, key=key, value=value, timestamp=timestamp)
-        turn.dead_letter(letter, max(timestamp, turn.floor), cause)
+        turn.dead_letter(letter, max(timestamp, turn.floor), cause, what)
 
     def _write_holds(self) -> None:
         self.share_timers.write()

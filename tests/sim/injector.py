@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millwheel.core.failing import Call, Tally
 from millwheel.errors import MillwheelError
 from millwheel.injector.events import TableChanged
 from millwheel.injector.runtime import InjectorRuntime
-from millwheel.injector.wire import read_frame
+from millwheel.injector.wire import read_frame, tally_messages
 from millwheel.pb import injector_pb2 as pb
 from tests.sim.network import Connection
 from tests.sim.process import Mailbox, Process
@@ -87,6 +88,9 @@ class _Line:
     def watermarks(self, watermarks: Mapping[str, int]) -> None:
         self._world.checkers.watermarks.broadcast(dict(watermarks))
         self._tell(watermarks=[pb.Watermark(node=node, watermark_us=us) for node, us in watermarks.items()])
+
+    def tallies(self, tallies: Mapping[str, Mapping[Call, Tally]]) -> None:
+        self._tell(tallies=tally_messages(tallies))
 
     def tokens(self, tokens: Mapping[str, int]) -> None:
         self._tell(known=[pb.TokenKnown(shard=shard, token=token) for shard, token in tokens.items()])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millwheel.adapters.clock import SteadyClock
+from millwheel.adapters.injector_client import read_tallies
 from millwheel.adapters.report_desk import ReportDesk
 from millwheel.core.orders import ORDERS, Answer, Order, Standing
 from millwheel.core.watermark import ShardReport, Watermarks
@@ -347,6 +348,8 @@ class InjectorLine:
             self._worker.post(ev.WatermarksRose(risen))
         for known in message.known:
             self._worker.post(ev.TokenKnown(known.shard, known.token))
+        if message.tallies:
+            self._worker.post(ev.TalliesTold(read_tallies(message)))
 
 
 class MasterLine:

@@ -7,11 +7,13 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from millwheel.core.failing import DEAD_LETTER, OnError
 from millwheel.core.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions
 from millwheel.ports import Clock
 from millwheel.workers.assembly import Assembly, Outside
@@ -51,6 +53,7 @@ class Workload:
     def __init__(self, seed: int, size: float) -> None:
         self.rng = random.Random(seed ^ 0x5EED)
         self.size = size
+        self.seed = seed
         self.settle_us = SECOND // 5
         self.sinks = MemorySinks(self.look)
         self.rows: dict[str, dict[str, list[Any]]] = {}
@@ -105,4 +108,15 @@ class Workload:
         outside = Outside(
             lambda spec, *_: sources[spec.options["stream"]], self.sinks.build, lambda name, folder: self.code[name]
         )
-        return Assembly(self.spec(), str(self._root), clock, outside, self.limits)
+        assembly = Assembly(self._judged(self.spec()), str(self._root), clock, outside, self.limits)
+        assembly.stop_broken()
+        return assembly
+
+    def _judged(self, spec: PipelineSpec) -> PipelineSpec:
+        """With policies under which no run stops, but in some seeds each step with failures waits for others first."""
+        policy = random.Random(self.seed ^ 0xBAD).choice([DEAD_LETTER, OnError(0.5, 1_000_000)])
+        return replace(
+            spec,
+            streams=tuple(replace(stream, on_error=policy) for stream in spec.streams),
+            computations=tuple(replace(each, on_error=policy) for each in spec.computations),
+        )

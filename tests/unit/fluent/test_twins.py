@@ -112,6 +112,7 @@ computations:
     delivery: at_least_once
     productions: weak
     max_attempts: 5
+    on_error: {stop_above: 20%, of_at_least: 50}
 sinks:
   minutes: {files: {path: "${output}/minutes", format: parquet, flush: 10s, fields: {n: int}}}
   alerts: {stdout: {with_key: true, at_once: true}}
@@ -167,7 +168,8 @@ sent.window(Count(10)).aggregate({"n": agg.count()}, output="runs")
 alerts, trace = p.flatten(bursts, p.stream("late_words").key_by("word")).process(
     Watch, name="watch", output=["alerts", "trace"],
     options={"limit": 3, "names": ["a", "b"], "more": {"x": None, "y": True}},
-    delivery="at_least_once", productions="weak", max_attempts=5)
+    delivery="at_least_once", productions="weak", max_attempts=5,
+    on_error={"stop_above": "20%", "of_at_least": 50})
 minutes.write(FileSink("${output}/minutes", "parquet", flush="10s", fields={"n": "int"}))
 alerts.write(StdoutSink(with_key=True, at_once=True))
 p.dead_letters.write(FileSink("letters"))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.failing import DEAD_LETTER, STOP, OnError
 from millwheel.core.spec import ComputationSpec, Delivery, InputSpec, KeyKind, KeySpec, Productions
 
 _CALLBACK = {"input": "hits", "callback": "detectors:SpikeDetector", "output": "out"}
@@ -55,9 +56,23 @@ def test_the_dials(callback: Any) -> None:
     plain = callback()
     assert (plain.delivery, plain.productions) == (Delivery.EXACTLY_ONCE, Productions.STRONG)
     assert (plain.max_attempts, plain.shards, plain.standby) == (3, None, 0)
+    assert plain.on_error == OnError(0.1, 100)
     given = callback(delivery="at_least_once", productions="weak", max_attempts="5", shards="8", standby="1")
     assert (given.delivery, given.productions) == (Delivery.AT_LEAST_ONCE, Productions.WEAK)
     assert (given.max_attempts, given.shards, given.standby) == (5, 8, 1)
+
+
+@pytest.mark.parametrize(
+    ("written", "policy"),
+    [
+        ("dead_letter", DEAD_LETTER),
+        ("stop", STOP),
+        ("{stop_above: 0.5%}", OnError(0.005, 100)),
+        ("{stop_above: 25%, of_at_least: 7}", OnError(0.25, 7)),
+    ],
+)
+def test_what_failures_come_to_is_a_word_or_a_share(callback: Any, written: str, policy: OnError) -> None:
+    assert callback(on_error=written).on_error == policy
 
 
 def test_options_reach_the_constructor(callback: Any) -> None:
@@ -118,6 +133,10 @@ def test_the_stream_of_late_records_can_be_consumed(check: Any) -> None:
         ({"delivery": "once"}, "computations.c.delivery: must be one of exactly_once, at_least_once"),
         ({"productions": "week"}, "did you mean 'weak'?"),
         ({"max_attempts": "0"}, "must be a whole number from 1 to 1000, not 0"),
+        ({"on_error": "ignore"}, "on_error: must be dead_letter, stop, or for example {stop_above: 10%"),
+        ({"on_error": "{stop_above: 10}"}, "on_error.stop_above: must be a share from 0% to below 100%"),
+        ({"on_error": "{stop_above: 100%}"}, "to go on whatever fails, write on_error: dead_letter"),
+        ({"on_error": "{of_at_least: 0}"}, "must be a whole number from 1"),
         ({"shards": "'8'"}, "must be a whole number from 1 to 4096, not '8'"),
         ({"standby": "2"}, "must be a whole number from 0 to 1, not 2"),
         ({"shards": "true"}, "must be a whole number"),
