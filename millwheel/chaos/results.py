@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import polars as pl
 
+from millwheel.core.late import pl
 from millwheel.core.spec import PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
 

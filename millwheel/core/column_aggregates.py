@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import polars as pl
-
 from millwheel.core.expression_columns import NoColumns, condition_over_columns
 from millwheel.core.fixed_sums import (
     Unfit,
@@ -24,9 +22,9 @@ from millwheel.core.fixed_sums import (
     to_exact,
     whole_part,
 )
+from millwheel.core.late import dtype, pl
 from millwheel.core.spec import AggregateSpec
 
-_DTYPES: dict[str, Any] = {"int": pl.Int64, "float": pl.Float64, "str": pl.String}
 _EXACT_INT = 2**53
 
 
@@ -185,7 +183,7 @@ class Extremal:
         self._place = place
         self._argument = argument
         self._largest = largest
-        self.dtypes: dict[str, Any] = {place: _DTYPES[argument.kind]}
+        self.dtypes: dict[str, Any] = {place: dtype(argument.kind)}
 
     def prepared(self) -> list[pl.Expr]:
         return [self._argument.or_null().alias(self._place)]

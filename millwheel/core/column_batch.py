@@ -10,10 +10,10 @@ from typing import Literal
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import xxhash
 
 from millwheel.core.damage import DAMAGE
+from millwheel.core.late import pl
 from millwheel.core.records import Batch
 from millwheel.core.times import MAX_TIME
 from millwheel.errors import CorruptionError

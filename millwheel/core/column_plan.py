@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from millwheel.core.column_aggregates import ColumnAggregate, column_aggregate
 from millwheel.core.column_batch import ColumnBatch, Int64s
 from millwheel.core.expression_columns import NoColumns, condition_over_columns
 from millwheel.core.fixed_sums import Unfit
 from millwheel.core.keys import Key
+from millwheel.core.late import dtype, pl
 from millwheel.core.panes import Accumulation, OutputTime
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec
 from millwheel.core.triggers import Default
@@ -25,7 +25,7 @@ from millwheel.core.windows import Cumulative, Sliding, Window, WindowFunction
 
 KEY, START, END, COUNT = "key", "start", "end", "count"
 _PLACE, _INT64 = "place", 2**63
-_KEYS = {"int": pl.Int64, "str": pl.String}
+_KEYS = ("int", "str")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ def _plan(
     if {key, "window_start", "window_end"} & set(names):
         raise NoColumns
     return ColumnPlan(
-        window, names, tuple(aggregates), condition, tuple(sorted(used)), key, _KEYS[fields[key]], tuple(floats)
+        window, names, tuple(aggregates), condition, tuple(sorted(used)), key, dtype(fields[key]), tuple(floats)
     )
 
 

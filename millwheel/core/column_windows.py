@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import polars as pl
-
 from millwheel.core.column_plan import END, ColumnPlan
+from millwheel.core.late import pl
 from millwheel.core.times import MAX_TIME
 
 _FAN = 8

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
-
 from millwheel.core.expression_nodes import CONSTANTS
+from millwheel.core.late import pl
 
 _EXACT_INT = 2**53
 _COMPARE: dict[type[ast.cmpop], Callable[[pl.Expr, pl.Expr], pl.Expr]] = {

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import polars as pl
-
 from millwheel.core.aggregates_numeric import Exact
+from millwheel.core.late import pl
 
 SCALE_BITS = 90
 _SCALE = 2.0**SCALE_BITS

@@ -31,8 +31,12 @@ class WorkerTemplate:
 
     def command(self, slot: int, scratch: str, python: str = sys.executable) -> list[str]:
         """The argv of one worker, made on the machine where it will run."""
+        return [python, "-m", self.module, *self.arguments(slot, scratch)]
+
+    def arguments(self, slot: int, scratch: str) -> list[str]:
+        """What stands behind the module there."""
         return [
-            *(python, "-m", self.module, "--root", self.root, "--zookeeper", self.zookeeper),
+            *("--root", self.root, "--zookeeper", self.zookeeper),
             *("--pipeline", self.pipeline, "--slot", str(slot), "--scratch", scratch),
             *("--listen", listen_on(self.listen, self.zookeeper)),
             *(("--security", self.security) if self.security else ()),

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from millwheel.launch.lifeline import child_environment
 
@@ -17,24 +18,65 @@ _LAST_WORDS_BYTES = 2_000
 _LOG_LIMIT_BYTES = 16_000_000
 
 
-class Child:
-    """A running process. Standard error goes to ``<log>.log``, standard output to ``<log>.out``, both appended.
+class LifeLog:
+    """Where a process writes: standard error to ``<log>.log``, standard output to ``<log>.out``, both appended."""
 
-    It is in a session of its own, so that Ctrl-C in a terminal reaches the driver alone, which then stops the
-    rest in the right order. ``scratch`` is a directory that dies with it.
+    def __init__(self, log: Path) -> None:
+        self.err, self.out = log.with_suffix(".log"), log.with_suffix(".out")
+        _rotate(self.err)
+        self._started_at = self.err.stat().st_size if self.err.exists() else 0
+
+    def last_words(self) -> str:
+        """The end of what was written to the log since."""
+        return tail(self.err, self._started_at)
+
+
+class Living(Protocol):
+    """One life of a process, as a launcher sees it."""
+
+    @property
+    def pid(self) -> int:
+        """The process id; 0 while it is not known yet."""
+
+    def poll(self) -> int | None:
+        """The exit code once it has ended (negative: a signal), None while it runs. Never blocks."""
+
+    def lived_s(self) -> float:
+        """Seconds since it was started."""
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+
+    def kill(self) -> None:
+        """End it, whatever it does (a stopped process too)."""
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit code, or None if it still runs after so long."""
+
+    def last_words(self) -> str:
+        """The end of what this process (not an earlier one) wrote to its log."""
+
+
+class Child:
+    """A running process that we execute. It is in a session of its own, so that Ctrl-C in a terminal reaches the driver
+    alone, which then stops the rest in the right order. ``scratch`` is a directory that dies with it; ``pass_fds`` stay
+    open in it.
     """
 
     def __init__(
-        self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None, scratch: str = ""
+        self,
+        command: Sequence[str],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        scratch: str = "",
+        pass_fds: Sequence[int] = (),
     ) -> None:
-        self._log = log.with_suffix(".log")
+        self._log = LifeLog(log)
         self._scratch = scratch
-        _rotate(self._log)
-        with open(self._log, "ab") as err, open(log.with_suffix(".out"), "ab") as out:
-            self._started_at = err.tell()
+        with open(self._log.err, "ab") as err, open(self._log.out, "ab") as out:
             self._process = subprocess.Popen(
                 list(command), env=child_environment(env), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                start_new_session=True,
+                start_new_session=True, pass_fds=tuple(pass_fds),
             )  # fmt: skip
         self._born_s = time.monotonic()
 
@@ -72,14 +114,14 @@ class Child:
 
     def last_words(self) -> str:
         """The end of what this process (not an earlier one) wrote to its log."""
-        return tail(self._log, self._started_at)
+        return self._log.last_words()
 
     def _signal(self, number: int) -> None:
         if self._process.poll() is None:
             self._process.send_signal(number)
 
 
-def stop_all(children: Sequence[Child], grace_s: float) -> None:
+def stop_all(children: Sequence[Living], grace_s: float) -> None:
     """Ask all of them to stop, wait up to ``grace_s`` seconds in all, kill what is left, and reap it."""
     for child in children:
         child.terminate()

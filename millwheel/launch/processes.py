@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from millwheel.launch.base import WorkerExit, WorkerTemplate
-from millwheel.launch.child import Child, fresh_scratch, stop_all
+from millwheel.launch.child import Child, Living, fresh_scratch, stop_all
 from millwheel.launch.libraries import worker_environment
+from millwheel.launch.warmed import Birth, WarmParent
 
 
 class ProcessLauncher:
-    """The `processes` launcher: one child process per slot."""
+    """The `processes` launcher: one child process per slot, forked by a warm parent where the system lets processes
+    fork (Linux)."""
 
     def __init__(self, template: WorkerTemplate) -> None:
         self._template = template
-        self._children: dict[int, Child] = {}
+        self._children: dict[int, Living] = {}
+        self._environment = worker_environment()
+        self._warm: WarmParent | None = self._parent()
 
     def start(self, slot: int) -> None:
         """See :class:`millwheel.launch.base.Launcher`."""
         scratch = fresh_scratch(self._template.scratch, slot)
         log = Path(self._template.logs) / f"worker-{slot}"
-        command = self._template.command(slot, scratch)
-        self._children[slot] = Child(command, log, worker_environment(), scratch)
+        birth = Birth(self._template.module, self._template.arguments(slot, scratch), log, scratch, self._environment)
+        if self._warm is not None and self._warm.gone:
+            self._warm.close()
+            self._warm = self._parent()
+        if self._warm is not None:
+            self._children[slot] = self._warm.start(birth)
+        else:
+            self._children[slot] = Child(birth.command, log, self._environment, scratch)
 
     def exits(self) -> list[WorkerExit]:
         """See :class:`millwheel.launch.base.Launcher`."""
@@ -35,7 +46,7 @@ class ProcessLauncher:
 
     def pids(self) -> dict[int, int]:
         """The process id of each slot's living worker."""
-        return {slot: child.pid for slot, child in self._children.items()}
+        return {slot: child.pid for slot, child in self._children.items() if child.pid}
 
     def kill(self, slot: int, pid: int) -> bool:
         """See :class:`millwheel.launch.base.Launcher`."""
@@ -49,3 +60,10 @@ class ProcessLauncher:
         """See :class:`millwheel.launch.base.Launcher`."""
         stop_all(list(self._children.values()), grace_s)
         self._children.clear()
+        if self._warm is not None:
+            self._warm.close()
+
+    def _parent(self) -> WarmParent | None:
+        if not sys.platform.startswith("linux"):
+            return None
+        return WarmParent(Path(self._template.logs) / "warm", self._environment)

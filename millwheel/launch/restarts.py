@@ -1,8 +1,9 @@
 """When a process that ended is started again: pure decisions, one object per process.
 
-A crash is normal and is answered at once. A process that dies again within seconds waits a little longer each
-time; one that keeps failing by itself is given up, because something is wrong that a restart does not mend
-(a callback module that is missing on the executor). Being killed from outside never counts towards giving up.
+A crash is normal and is answered at once. A process that fails again within seconds of its start waits a little longer
+each time; one that keeps failing by itself is given up, because something is wrong that a restart does not mend
+(a callback module that is missing on the executor). Being killed from outside, or fenced, is no failure: it counts for
+neither, and is always answered at once.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from dataclasses import dataclass
 from millwheel.launch.exits import Exit
 
 QUICK_S = 5.0
-"""A life shorter than this is a quick death."""
+"""A failure after a shorter life is a quick one."""
 PATIENCE = 3
-"""So many quick deaths in a row are answered without delay."""
+"""So many quick failures in a row are answered without delay."""
 GIVE_UP = 10
 """So many quick failures in a row end the run."""
 _FIRST_DELAY_S = 0.1
@@ -55,7 +56,6 @@ def exit_words(code: int) -> str:
 class RestartPolicy:
     """The story of one supervised process; ask it once per death."""
 
-    quick_deaths: int = 0
     quick_failures: int = 0
     restarts: int = 0
 
@@ -63,15 +63,16 @@ class RestartPolicy:
         """What to do about a process that lived ``lived_s`` seconds and ended with ``code``."""
         if code == Exit.BAD_CONFIG:
             return GiveUp("cannot run as it is configured")
-        quick = lived_s < QUICK_S
-        self.quick_deaths = self.quick_deaths + 1 if quick else 0
         failed = code not in _KILLED and code != Exit.FENCED
-        self.quick_failures = self.quick_failures + 1 if quick and failed else self.quick_failures if quick else 0
+        if lived_s >= QUICK_S:
+            self.quick_failures = 0
+        elif failed:
+            self.quick_failures += 1
         if self.quick_failures >= GIVE_UP:
             return GiveUp(f"{exit_words(code)}, {self.quick_failures} times within seconds of its start")
         self.restarts += 1
-        return Restart(self._delay_s())
+        return Restart(self._delay_s() if failed else 0.0)
 
     def _delay_s(self) -> float:
-        late = self.quick_deaths - PATIENCE
+        late = self.quick_failures - PATIENCE
         return 0.0 if late <= 0 else min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2.0 ** (late - 1))

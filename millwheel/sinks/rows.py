@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import polars as pl
 
 from millwheel.core.column_batch import ColumnBatch
+from millwheel.core.late import pl
 from millwheel.sinks.base import SinkRecord
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode_lines

@@ -7,13 +7,12 @@ from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
-import polars as pl
 
+from millwheel.core.late import dtype, pl
 from millwheel.sources.fields import column_of
 
 _INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _ROW_TYPES: dict[str, Any] = {"int": _INT64 | None, "float": float | None, "str": str | None, "bool": bool | None}
-DTYPES: dict[str, Any] = {"int": pl.Int64, "float": pl.Float64, "str": pl.String, "bool": pl.Boolean}
 
 
 def row_type(fields: Mapping[str, str]) -> type[msgspec.Struct]:
@@ -33,7 +32,7 @@ def frame_of(values: Sequence[Any], fields: Mapping[str, str]) -> pl.DataFrame:
     else:
         columns = [_attribute(place, values) for place in range(len(fields))]
     kinds = zip(fields.items(), columns, strict=True)
-    return pl.DataFrame([pl.Series(name, column, DTYPES[kind]) for (name, kind), column in kinds])
+    return pl.DataFrame([pl.Series(name, column, dtype(kind)) for (name, kind), column in kinds])
 
 
 def frames_of(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -47,7 +46,7 @@ _EXAMPLE_VALUES = 5_000
 def example_frame(fields: Mapping[str, str], rows: int) -> pl.DataFrame:
     """Made-up records with a few thousand different values of each declared field."""
     numbers = pl.int_range(rows, eager=True) % _EXAMPLE_VALUES
-    return pl.DataFrame([numbers.cast(DTYPES[kind]).alias(name) for name, kind in fields.items()])
+    return pl.DataFrame([numbers.cast(dtype(kind)).alias(name) for name, kind in fields.items()])
 
 
 _FIRST: tuple[Callable[[Sequence[Any]], list[Any]], ...] = (

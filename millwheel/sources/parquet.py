@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from millwheel.core.late import dtype, pl
 from millwheel.errors import SetupError
 from millwheel.sources.base import Chunk, FrameChunk, Reject
 from millwheel.sources.fields import FieldTypes
-from millwheel.sources.frames import DTYPES, example_frame, frame_of
+from millwheel.sources.frames import example_frame, frame_of
 from millwheel.sources.lines import MAX_RAW_BYTES
 from millwheel.sources.structs import Structs
 
@@ -89,12 +89,12 @@ class ParquetReader:
         columns = []
         for name, kind in self._fields.items():
             if name not in batch.schema.names:
-                columns.append(pl.Series(name, [None] * batch.num_rows, DTYPES[kind]))
+                columns.append(pl.Series(name, [None] * batch.num_rows, dtype(kind)))
                 continue
             found = plain(batch.column(name))
             if not _fits(found.type, kind):
                 return None
-            columns.append(pl.Series(name, found).cast(DTYPES[kind]))
+            columns.append(pl.Series(name, found).cast(dtype(kind)))
         return pl.DataFrame(columns)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import polars as pl
 
 from millwheel.core.aggregation import FILTERED
 from millwheel.core.aggregation_specs import compile_aggregation
@@ -23,6 +22,7 @@ from millwheel.core.column_windows import ColumnWindows
 from millwheel.core.expressions import compile_expression
 from millwheel.core.fixed_sums import Unfit
 from millwheel.core.keys import Key, key_hash
+from millwheel.core.late import pl
 from millwheel.core.layout import COLUMNS, WINDOW, number8, number_from8, pack
 from millwheel.core.ranges import KeyRange
 from millwheel.core.records import Batch

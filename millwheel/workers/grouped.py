@@ -6,12 +6,11 @@ retractions are the window machine's. A bundle with anything that needs a look a
 
 from __future__ import annotations
 
-import polars as pl
-
 from millwheel.core.column_batch import ColumnBatch, joined
 from millwheel.core.column_plan import END, ColumnPlan
 from millwheel.core.fixed_sums import Unfit
 from millwheel.core.keys import Key
+from millwheel.core.late import pl
 from millwheel.core.spec import ComputationSpec, PipelineSpec
 from millwheel.core.window_calls import Group
 from millwheel.core.window_state import CLOSED, as_state

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from millwheel.core.column_batch import AnyBatch, ColumnBatch
 from millwheel.core.graph import Graph, Node
 from millwheel.core.keys import Key, fitting_key, key_hash
+from millwheel.core.late import pl
 from millwheel.core.limits import DEFAULTS
 from millwheel.core.records import Batch
 from millwheel.core.spec import KeyKind, KeySpec

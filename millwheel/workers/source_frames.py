@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
 from millwheel.core.column_batch import AnyBatch, ColumnBatch
 from millwheel.core.column_plan import is_clean, late_places
+from millwheel.core.late import pl
 from millwheel.core.spec import StreamSpec
 from millwheel.core.times import MIN_TIME
 from millwheel.sources.base import FrameChunk

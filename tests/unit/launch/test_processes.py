@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,14 +21,20 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return write_worker(tmp_path)
 
 
+@pytest.fixture
+def launcher(tmp_path: Path, module: str) -> Iterator[ProcessLauncher]:
+    made = ProcessLauncher(template(tmp_path, module))
+    yield made
+    made.stop(0.0)
+
+
 def exits(launcher: ProcessLauncher) -> list[WorkerExit]:
     found: list[WorkerExit] = []
     eventually(lambda: found.extend(launcher.exits()) or found)
     return found
 
 
-def test_a_killed_worker_is_noticed_and_its_scratch_is_gone(tmp_path: Path, module: str) -> None:
-    launcher = ProcessLauncher(template(tmp_path, module))
+def test_a_killed_worker_is_noticed_and_its_scratch_is_gone(tmp_path: Path, launcher: ProcessLauncher) -> None:
     launcher.start(0)
     eventually(lambda: lives(tmp_path, 0))
     assert launcher.exits() == []
@@ -40,8 +47,7 @@ def test_a_killed_worker_is_noticed_and_its_scratch_is_gone(tmp_path: Path, modu
     assert launcher.pids() == {}
 
 
-def test_a_paused_worker_is_killed_if_it_is_the_one_that_is_meant(tmp_path: Path, module: str) -> None:
-    launcher = ProcessLauncher(template(tmp_path, module))
+def test_a_paused_worker_is_killed_if_it_is_the_one_that_is_meant(tmp_path: Path, launcher: ProcessLauncher) -> None:
     launcher.start(0)
     eventually(lambda: lives(tmp_path, 0))
     pid = launcher.pids()[0]
@@ -55,8 +61,7 @@ def test_a_paused_worker_is_killed_if_it_is_the_one_that_is_meant(tmp_path: Path
     assert not launcher.kill(0, pid)
 
 
-def test_last_words_are_those_of_the_last_life(tmp_path: Path, module: str) -> None:
-    launcher = ProcessLauncher(template(tmp_path, module))
+def test_last_words_are_those_of_the_last_life(tmp_path: Path, launcher: ProcessLauncher) -> None:
     (tmp_path / "exit").write_text("64")
     for _ in range(2):
         launcher.start(3)
@@ -66,8 +71,7 @@ def test_last_words_are_those_of_the_last_life(tmp_path: Path, module: str) -> N
     assert (tmp_path / "logs" / "worker-3.out").read_text() == "hello from 3\n" * 2
 
 
-def test_stop_asks_first_and_then_kills_what_does_not_listen(tmp_path: Path, module: str) -> None:
-    launcher = ProcessLauncher(template(tmp_path, module))
+def test_stop_asks_first_and_then_kills_what_does_not_listen(tmp_path: Path, launcher: ProcessLauncher) -> None:
     launcher.start(0)
     launcher.start(1)
     eventually(lambda: lives(tmp_path, 0) and lives(tmp_path, 1))

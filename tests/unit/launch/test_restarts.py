@@ -16,14 +16,27 @@ def test_a_crash_after_a_long_life_is_answered_at_once() -> None:
     assert policy.restarts == 50
 
 
-def test_quick_deaths_in_a_row_wait_longer_each_time_up_to_a_limit() -> None:
+def test_quick_failures_in_a_row_wait_longer_each_time_up_to_a_limit() -> None:
     policy = RestartPolicy()
-    delays = [policy.after(-signal.SIGKILL, 0.1) for _ in range(20)]
+    delays = [policy.after(1, 0.1) for _ in range(GIVE_UP - 1)]
     waits = [step.delay_s for step in delays if isinstance(step, Restart)]
     assert waits[:PATIENCE] == [0.0] * PATIENCE
     assert waits == sorted(waits)
-    assert len(waits) == 20
-    assert waits[-1] == waits[-2] <= 5.0
+    assert len(waits) == GIVE_UP - 1
+    assert 0.0 < waits[-1] <= 5.0
+
+
+@pytest.mark.parametrize("code", [-signal.SIGKILL, -signal.SIGTERM, Exit.FENCED])
+def test_what_others_did_to_it_is_answered_at_once_however_often(code: int) -> None:
+    policy = RestartPolicy()
+    assert [policy.after(code, 0.1) for _ in range(GIVE_UP * 5)] == [Restart(0.0)] * (GIVE_UP * 5)
+
+
+def test_kills_in_between_neither_forgive_failures_nor_add_to_them() -> None:
+    policy = RestartPolicy()
+    steps = [policy.after(code, 0.1) for _ in range(GIVE_UP) for code in (1, -signal.SIGKILL)]
+    assert all(isinstance(step, Restart) for step in steps[:-2])
+    assert isinstance(steps[-2], GiveUp)
 
 
 def test_a_process_that_keeps_failing_by_itself_is_given_up() -> None:
@@ -32,12 +45,6 @@ def test_a_process_that_keeps_failing_by_itself_is_given_up() -> None:
     assert all(isinstance(step, Restart) for step in steps[:-1])
     assert isinstance(steps[-1], GiveUp)
     assert "exit code 1" in steps[-1].reason
-
-
-@pytest.mark.parametrize("code", [-signal.SIGKILL, -signal.SIGTERM, Exit.FENCED])
-def test_what_others_did_to_it_never_counts_towards_giving_up(code: int) -> None:
-    policy = RestartPolicy()
-    assert all(isinstance(policy.after(code, 0.1), Restart) for _ in range(GIVE_UP * 5))
 
 
 def test_a_crash_in_native_code_counts_as_a_failure_of_its_own() -> None:

@@ -36,7 +36,7 @@ def test_a_process_is_started_when_it_is_to_be_kept_and_again_when_it_ends() -> 
 def test_a_delayed_restart_waits_for_its_time() -> None:
     world = Started()
     for _ in range(4):
-        world.supervisor.ended(Ended("worker 0", -9, 0.0), 10.0)
+        world.supervisor.ended(Ended("worker 0", 1, 0.0), 10.0)
         before = world.count
         world.supervisor.step(10.0)
     assert world.count == before

@@ -1,0 +1,34 @@
+"""Polars, loaded when it is first used: a tenth of a second of the processor that most processes never need.
+
+A process that forks must not have loaded it at all: the library begins a thread as soon as it is loaded, and a child
+would be without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["dtype", "pl"]
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+
+    class _Late:
+        """Names of a module, each looked up there once. Any thread: one loads it while the others wait."""
+
+        def __init__(self, module: str) -> None:
+            self.__module = module
+
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(importlib.import_module(self.__module), name)
+            setattr(self, name, found)
+            return found
+
+    pl = _Late("polars")
+
+
+def dtype(kind: str) -> Any:
+    """What a column of a declared field is made of."""
+    return {"int": pl.Int64, "float": pl.Float64, "str": pl.String, "bool": pl.Boolean}[kind]
