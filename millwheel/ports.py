@@ -40,6 +40,9 @@ class StateStore(Protocol):
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys that start with ``prefix``, in byte order, as of the call."""
 
+    def first(self, prefix: bytes, since: bytes) -> bytes | None:
+        """The lowest key that starts with ``prefix`` and is not below ``since``. Quick, however many there are."""
+
     def checkpoint(self, path: str) -> None:
         """Write a consistent copy of everything applied so far to ``path``, which must not exist yet."""
 

@@ -109,6 +109,22 @@ class RocksStore:
         self._scans.add(scan)
         return chain(head, chain.from_iterable(iter(scan.some, [])))
 
+    def first(self, prefix: bytes, since: bytes) -> bytes | None:
+        try:
+            options = ReadOptions()  # it must outlive the iterator, which has a pointer to the bound
+            if end := _after(prefix):
+                options.set_iterate_upper_bound(end)
+            cursor = self._db.iter(options)
+            cursor.seek(max(prefix, since))
+            if cursor.valid() and cursor.key() == _IDENTITY:
+                cursor.next()
+            found = cursor.key() if cursor.valid() else None
+            cursor.status()
+            del cursor
+        except Exception as ex:
+            raise _translated(ex, self._path) from ex
+        return cast("bytes | None", found)
+
     def checkpoint(self, path: str) -> None:
         """The flush comes first and lets other threads run; the checkpoint itself is then a few links."""
         try:

@@ -68,6 +68,9 @@ class MemoryStore:
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         return iter(sorted(entry for entry in self._open().items() if entry[0].startswith(prefix)))
 
+    def first(self, prefix: bytes, since: bytes) -> bytes | None:
+        return min((key for key in self._open() if key.startswith(prefix) and key >= since), default=None)
+
     def checkpoint(self, path: str) -> None:
         self._open()
         self._flush()

@@ -11,7 +11,7 @@ An id is stored as the 128-bit xxh3 of stream, key and id: streams number their 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 import msgspec
 import numpy as np
@@ -30,6 +30,8 @@ MIN_SPAN_US = 60 * SECOND
 _BUCKETS_PER_HORIZON = 8
 _CAPACITY = 100_000
 _ERROR_RATE = 0.001
+_BEHIND_ALL = b"\xff" * 25
+"""Behind every mark of a bucket: they have 24 bytes."""
 _encode = msgspec.msgpack.Encoder().encode
 _Words = npt.NDArray[np.uint64]
 
@@ -175,10 +177,9 @@ def _words(digests: list[bytes]) -> tuple[_Words, _Words]:
     return words[0::2], words[1::2]
 
 
-def _first_of_buckets(store: StateStore) -> Iterable[bytes]:
-    """One key of every bucket in the store."""
-    last = b""
-    for key, _ in store.scan(SEEN):
-        if key[:9] != last:
-            last = key[:9]
-            yield key
+def _first_of_buckets(store: StateStore) -> Iterator[bytes]:
+    """One key of every bucket in the store. Buckets have very many."""
+    key = store.first(SEEN, SEEN)
+    while key is not None:
+        yield key
+        key = store.first(SEEN, key[:9] + _BEHIND_ALL)

@@ -49,6 +49,10 @@ class WriteBehindStore:
         self._write()
         return self._store.scan(prefix)
 
+    def first(self, prefix: bytes, since: bytes) -> bytes | None:
+        self._write()
+        return self._store.first(prefix, since)
+
     def checkpoint(self, path: str) -> None:
         self._write()
         self._store.checkpoint(path)

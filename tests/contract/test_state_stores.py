@@ -79,6 +79,19 @@ def test_a_scan_takes_the_prefix_and_byte_order_whatever_the_bytes(place: Place)
         assert [key for key, _ in store.scan(prefix)] == sorted(key for key in keys if key.startswith(prefix))
 
 
+def test_the_first_key_of_a_prefix_is_found_from_anywhere(place: Place) -> None:
+    store = place.stores.open("s", None)
+    assert store.first(b"", b"") is None
+    keys = [b"", b"\x01", b"a", b"a\x00", b"a\xff", b"a\xff\xff", b"b", b"\xff", b"\xff\xff"]
+    store.apply([(key, b"v") for key in keys], [])
+    for prefix in (b"", b"a", b"a\xff", b"b", b"\xff", b"nothing"):
+        for since in (b"", b"a", b"a\x01", b"a\xff\xff\xff", b"b", b"\xff\xff\xff"):
+            below = [key for key in keys if key.startswith(prefix) and key >= since]
+            assert store.first(prefix, since) == min(below, default=None), (prefix, since)
+    store.delete_range(b"a", b"b")
+    assert store.first(b"a", b"") is None
+
+
 @pytest.mark.parametrize("count", [3, 511, 512, 513, 2000])
 def test_a_scan_sees_the_store_as_of_the_call(place: Place, count: int) -> None:
     store = place.stores.open("s", None)
@@ -169,6 +182,7 @@ def test_a_store_after_close_refuses_every_call(place: Place) -> None:
         lambda: store.get_many([b"a"]),
         lambda: store.apply([(b"a", b"1")], []),
         lambda: list(store.scan(b"")),
+        lambda: store.first(b"", b""),
         lambda: store.checkpoint(place.path()),
     ):
         with pytest.raises(InvariantError):

@@ -42,6 +42,9 @@ class ModelStore:
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         return iter(sorted((key, value) for key, value in self.data.items() if key.startswith(prefix)))
 
+    def first(self, prefix: bytes, since: bytes) -> bytes | None:
+        return min((key for key in self.data if key.startswith(prefix) and key >= since), default=None)
+
     def checkpoint(self, path: str) -> None:
         self._checkpoints[path] = dict(self.data)
 
