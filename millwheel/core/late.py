@@ -6,7 +6,6 @@ would be without it.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dtype", "pl"]
@@ -16,17 +15,16 @@ if TYPE_CHECKING:
 else:
 
     class _Late:
-        """Names of a module, each looked up there once. Any thread: one loads it while the others wait."""
-
-        def __init__(self, module: str) -> None:
-            self.__module = module
+        """Names of Polars, each looked up there once. Any thread: one loads it while the others wait."""
 
         def __getattr__(self, name: str) -> Any:
-            found = getattr(importlib.import_module(self.__module), name)
+            import polars
+
+            found = getattr(polars, name)
             setattr(self, name, found)
             return found
 
-    pl = _Late("polars")
+    pl = _Late()
 
 
 def dtype(kind: str) -> Any:
