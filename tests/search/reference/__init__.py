@@ -24,7 +24,7 @@ are written anew, each in a file of its own.
   the time of the output watermark, which in the runtime is that of a shard. They are a lower bound nowhere; do not
   compare them, nor windows behind them.
 - *Percentile watermarks* depend on shards. Here every share is all of the input.
-- *Ids* are remembered for good here. A copy that comes more than the horizon behind the watermark may count.
+- *Ids* are forgotten some time after the horizon. Where that decides, ``unsure`` is True, and the outcome one of two.
 """
 
 from __future__ import annotations
@@ -76,6 +76,11 @@ class Reference:
             for source in self._chosen(action.stream):
                 source.ended = True
             self._world.settle()
+
+    @property
+    def unsure(self) -> bool:
+        """Whether there was a copy of which nobody knows whether it is remembered."""
+        return self._world.unsure
 
     @property
     def clocked(self) -> frozenset[str]:

@@ -74,7 +74,7 @@ class CallNode(Node):
         self._key: Any = None
         self._memories: defaultdict[Any, Memory] = defaultdict(dict)
         self._declared = bind(self, instance)
-        self._seen: set[Any] = set()
+        self._seen: dict[Any, int] = {}
         self._kept: list[Arrival] = []
         self._floor = 0
         self.clocked = False
@@ -91,16 +91,14 @@ class CallNode(Node):
             self._process(arrival)
 
     def copied(self, arrival: Arrival) -> bool:
-        """Whether a record with the same id was here before. Ids are remembered for good, which is longer than
-        promised: copies further apart than the horizon may count or not."""
+        """Whether a record with the same id was here before."""
         given = id_of(self.world.spec.stream(arrival.stream), arrival.value)
         if given is None or self.spec.delivery is not Delivery.EXACTLY_ONCE:
             return False
         seen = (arrival.stream, arrival.key, given)
-        if seen in self._seen:
+        if self.world.is_copy(self._seen, seen, arrival.stream, arrival.timestamp, self.watermark):
             self.counters["duplicates"] += 1
             return True
-        self._seen.add(seen)
         return False
 
     def _process(self, arrival: Arrival) -> None:

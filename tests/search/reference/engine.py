@@ -21,6 +21,7 @@ from millwheel.spec.loading import load_extractor, load_object
 from tests.search.script import Letter, Row
 
 _MOST_STEPS = 200_000
+_MINUTE = 60_000_000
 
 
 @dataclass(slots=True)
@@ -87,7 +88,8 @@ class World:
         self.letters: list[Letter] = []
         self._queue: deque[Arrival] = deque()
         self._number = 0
-        self._shown: set[Any] = set()
+        self._shown: dict[Any, int] = {}
+        self.unsure = False
         self.clocked: set[str] = set()
         """Streams with records whose time is that of an output watermark."""
         self._extract: dict[tuple[str, str], Callable[[Any], Any] | None] = {}
@@ -118,7 +120,7 @@ class World:
         """A record of ``stream`` is there. ``late``: it was late at its source, and goes only to nodes that take such.
         ``sink``: it is visible, too."""
         producer = self.nodes.get(origin.partition("/")[0])
-        if sink and not self._seen_by_sink(stream, key, value, producer):
+        if sink and not self._seen_by_sink(stream, key, value, timestamp, producer):
             self.rows.setdefault(stream, []).append(Row(key, timestamp, plain(value)))
         for node in self._consumers.get(stream, ()):
             if late and not node.delayed:
@@ -134,7 +136,19 @@ class World:
                 self._number += 1
                 self._queue.append(Arrival(node, stream, own, value, timestamp, origin, self._number))
 
-    def _seen_by_sink(self, stream: str, key: Any, value: Any, producer: Node | None) -> bool:
+    def is_copy(self, seen: dict[Any, int], place: Any, stream: str, timestamp: int, watermark: int) -> bool:
+        """Whether a record is a copy of one in ``seen`` (with its time), where it is remembered. Ids are remembered for
+        the horizon behind the watermark, and up to a minute or an eighth of the horizon longer."""
+        horizon = self.spec.stream(stream).id_horizon_us
+        if place in seen and seen[place] + horizon >= watermark:
+            return True
+        if place in seen and seen[place] + horizon + max(_MINUTE, horizon // 8) >= watermark:
+            self.unsure = True
+            return True
+        seen[place] = timestamp
+        return False
+
+    def _seen_by_sink(self, stream: str, key: Any, value: Any, timestamp: int, producer: Node | None) -> bool:
         """A sink is a consumer, too: it needs its key, and of records with the same key and id it takes one."""
         own = next((sink.key for sink in self.spec.sinks if sink.stream == stream), None)
         if own is not None and own.kind is not KeyKind.RECORD:
@@ -144,10 +158,9 @@ class World:
                 self.letter(f"sink.{stream}", str(ex), value, 0, counted=producer)
                 return True
         given = id_of(self.spec.stream(stream), value)
-        if given is None or (stream, key, given) not in self._shown:
-            self._shown.add((stream, key, given))
-            return False
-        return True
+        watermark = MIN_TIME if producer is None else producer.output()
+        place = (stream, key, given)
+        return given is not None and self.is_copy(self._shown, place, stream, timestamp, watermark)
 
     def letter(self, where: str, reason: str, about: Any, timestamp: int, counted: Node | None = None) -> None:
         """A record could not be used."""

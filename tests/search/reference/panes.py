@@ -50,7 +50,8 @@ class Clocks:
 class Open:
     """One window. ``news``: what came (1) or was taken back (-1) since it last fired. ``told``: what comes from here
     on was not there by the end. ``standing``: panes that were said and not taken back. ``held`` are the times of
-    records in ``news`` that were not behind the watermark."""
+    records in ``news`` that were not behind the watermark. ``brought``: some record came into no
+    earlier window."""
 
     window: Window
     trigger: Trigger
@@ -62,6 +63,7 @@ class Open:
     nonspeculative: int = 0
     standing: list[Pane] = field(default_factory=list)
     closed: bool = False
+    brought: bool = False
 
 
 class KeyWindows:
@@ -119,6 +121,7 @@ class KeyWindows:
                 self._take_back(each, item, clocks)
             else:
                 self._add(each, item, clocks)
+                each.brought = each.brought or window == live[0]
             found.append(each)
         return found
 
@@ -250,7 +253,11 @@ class KeyWindows:
     def pass_clock(self, clocks: Clocks) -> None:
         """The wall clock has reached what triggers wait for."""
         due = [e for e in self.open if not e.closed and e.trigger.wakes_at() <= clocks.now]
-        for each in sorted(due, key=lambda e: (e.trigger.wakes_at(), e.window.end, e.window.start)):
+        merges = self._rules.assign.merges
+        # The docs give no order to what is due at one moment. This is the runtime's, so that it can be compared.
+        for each in sorted(
+            due, key=lambda e: (e.trigger.wakes_at(), "" if merges else f"{e.window.start},{e.window.end}")
+        ):
             if each in self.open:
                 self.ask(each, clocks)
 
@@ -289,12 +296,9 @@ class KeyWindows:
         each.news, each.held = [], []
 
     def _skipped(self, each: Open) -> bool:
-        """Cumulative windows with ``emit: changes``: the last step of this one brought no records."""
+        """Cumulative windows with ``emit: changes``: this one brought no record, and there is nothing to correct."""
         assign = self._rules.assign
-        if assign.kind != "cumulative" or not assign.changes:
-            return False
-        steps = (each.window.end - 1 - each.window.start) // assign.every
-        return all(item.timestamp < each.window.start + steps * assign.every for item in each.items)
+        return assign.kind == "cumulative" and assign.changes and not each.brought and not each.index
 
     def _content(self, each: Open) -> tuple[list[Item], list[Item]]:
         """The records of a pane; and, where panes are differences, those that were said before and are gone."""

@@ -52,6 +52,7 @@ class SourceNode(Node):
         """One record."""
         part = self._partitions.setdefault(partition, Partition(partition, self._known))
         self.counters["records_in"] += 1
+        typed = value
         try:
             typed = self._typed(deepcopy(value))
             timestamp = self._timestamp(typed)
@@ -61,7 +62,7 @@ class SourceNode(Node):
                     f"timestamp {timestamp} µs lies more than {allowed} in the future (watermark.max_future)"
                 )
         except Unusable as ex:
-            self.world.letter(self.name, str(ex), value, 0)
+            self.world.letter(self.name, str(ex), typed, 0)
             return
         late = timestamp < part.watermark
         if late and any(not node.delayed for node in self._consumers()):
