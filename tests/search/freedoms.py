@@ -211,6 +211,7 @@ def _called(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> 
     "Callbacks that are not functions of their input"; Order. With ``order_by`` records and timers come in the order of
     their times (pipeline.md, order_by); those of one time in the order of their partition or producer."""
     kind = load_object(c.callback, spec.folder).__name__
+    base = replace(base, keyed=None)  # What a callback produces has fields of its own.
     if kind == "Free":
         waits = bool(c.options.get("wait"))
         level = base.level if base.level is Level.ALL and (base.paced or not waits) else Level.NOTHING
@@ -265,6 +266,7 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
     if base.level is Level.STANDING:
         level = Level.STANDING if base.retracts and retracting else Level.NOTHING
     order = Order.NONE if c.join is not None else Order.KEY
+    base = replace(base, keyed=None if c.callback else base.keyed)
     timely = base.timely and (c.output_time == "end_of_window" or (c.trigger is None and not c.allowed_lateness_us))
     facts = Facts(level, order, base.keyed, False, timely, False, retracting, base.doubled)
     side = c.late.partition(":")[2]

@@ -47,6 +47,8 @@ class Ctx:
         if place not in node.timers and waiting >= node.world.spec.limits.timers:
             raise RecordError(f"set_timer {tag!r}: too many timers of this key wait already")
         node.timers[place] = at
+        # Who takes the watermark of the end for a time: how far it has come just then, nobody says.
+        node.world.unsure = node.world.unsure or at >= MAX_TIME
 
     def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
         self._node.timers.pop((self.key, domain, tag), None)
