@@ -13,7 +13,7 @@ from millwheel.core.keys import check_key
 from millwheel.core.panes import Pane
 from millwheel.core.records import Domain, Record, Timer
 from millwheel.core.spec import ComputationSpec, Delivery
-from millwheel.core.times import MAX_TIME
+from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.errors import RecordError
 from tests.search.reference.engine import Arrival, Node, World, id_of, outputs_of, plain
 from tests.search.reference.states import Memory, bind, remembered
@@ -46,7 +46,7 @@ class Ctx:
         waiting = sum(key == self.key and of is domain for key, of, _ in node.timers)
         if place not in node.timers and waiting >= node.world.spec.limits.timers:
             raise RecordError(f"set_timer {tag!r}: too many timers of this key wait already")
-        node.timers[place] = at
+        node.timers[place] = min(at, MAX_TIME - 1)
         # Who takes the watermark of the end for a time: how far it has come just then, nobody says.
         node.world.unsure = node.world.unsure or at >= MAX_TIME
 
@@ -60,13 +60,16 @@ class Ctx:
 
 
 class CallNode(Node):
-    """A computation whose user code is called. ``time`` is the event time of what is processed now."""
+    """A computation whose user code is called. ``time`` is that of the record or timer that is processed now, and
+    ``moment`` the time that counts for times to live: what comes behind the watermark, or is set for a time that has
+    passed, counts as of the watermark. While a watermark passes several things, each counts as of its own time."""
 
     def __init__(self, world: World, spec: ComputationSpec, instance: Computation, code: str) -> None:
         super().__init__(world, spec.name, spec.inputs, outputs_of(spec))
         self.spec = spec
         self.instance = instance
-        self.time = 0
+        self.time = self.moment = 0
+        self.clock = MIN_TIME
         self.timers: dict[tuple[Any, Domain, str], int] = {}
         self.made: list[tuple[str, Any, Any, int]] = []
         self.counted: Counter[str] = Counter()
@@ -87,7 +90,8 @@ class CallNode(Node):
     def take(self, arrival: Arrival) -> None:
         if self.copied(arrival):
             return
-        if self.spec.ordered or (self.spec.enrich is not None and self.spec.enrich.waits):
+        waits = self.spec.ordered or (self.spec.enrich is not None and self.spec.enrich.waits)
+        if waits and arrival.timestamp >= self.watermark:
             self._kept.append(arrival)
         else:
             self._process(arrival)
@@ -116,7 +120,9 @@ class CallNode(Node):
 
     def fire(self) -> None:
         while (due := min(self._due(), key=lambda pair: pair[0], default=None)) is not None:
+            self.clock = max(self.clock, due[0][0])
             due[1]()
+        self.clock = self.watermark
 
     def _due(self) -> Iterator[tuple[Any, Callable[[], None]]]:
         """What the watermark has passed: (its place in the order, what happens). At one time, records that were kept
@@ -183,7 +189,7 @@ class CallNode(Node):
 
     def attempt(self, key: Any, time: int, what: str, call: Callable[[], None], about: Any) -> None:
         """Call up to ``max_attempts`` times; what a call did that fails never happened."""
-        self._key, self.time = key, time
+        self._key, self.time, self.moment = key, time, max(time, self.clock)
         for _ in range(self.spec.max_attempts):
             memory, timers = deepcopy(self.memory()), dict(self.timers)
             self.made, self.counted, self.after_call = [], Counter(), []

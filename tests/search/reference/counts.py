@@ -29,12 +29,12 @@ class KeyCounts:
             if item.timestamp >= clocks.watermark:
                 self._held.append(item.timestamp)
             if len(self._items) == self._rules.assign.count:
-                self._fire()
+                self._fire(clocks.watermark)
 
     def pass_time(self, clocks: Clocks) -> None:
         """What is left when input has ended."""
         if clocks.watermark == MAX_TIME and self._items:
-            self._fire()
+            self._fire(clocks.watermark)
 
     def pass_clock(self, clocks: Clocks) -> None:
         """The wall clock means nothing here."""
@@ -44,8 +44,8 @@ class KeyCounts:
         return MAX_TIME
 
     def hold(self, watermark: int) -> int:
-        """What waits is not passed."""
-        return self._timestamp() if self._held else MAX_TIME
+        """Only ``earliest`` asks for it: a key may wait for ever for its next record."""
+        return min(self._held) if self._rules.output_time == "earliest" and self._held else MAX_TIME
 
     def windows(self) -> list[Window]:
         """What is filling now."""
@@ -55,17 +55,18 @@ class KeyCounts:
         times = [item.timestamp for item in self._items]
         return Window(min(times), max(times) + 1)
 
-    def _timestamp(self) -> int:
+    def _timestamp(self, watermark: int) -> int:
+        """Nothing downstream has passed it."""
         if self._rules.output_time == "earliest" and self._held:
             return min(self._held)
-        return self._window().end - 1
+        return min(max(self._window().end - 1, watermark), MAX_TIME - 1)
 
-    def _fire(self) -> None:
+    def _fire(self, watermark: int) -> None:
         pane = Pane(
             key=self.key,
             window=self._window(),
             result=self._rules.aggregates.result(self._items),
-            timestamp=self._timestamp(),
+            timestamp=self._timestamp(watermark),
             timing=Timing.ON_TIME,
             index=0,
             nonspeculative_index=0,

@@ -13,7 +13,7 @@ import msgspec
 
 from millwheel.core.codec import encode_value
 from millwheel.core.panes import Pane, Timing
-from millwheel.core.times import MAX_TIME
+from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows import Window
 from tests.search.reference.aggregates import Aggregates, Item
 from tests.search.reference.assign import Assigner
@@ -83,6 +83,7 @@ class KeyWindows:
         self._say = say
         self._drop = drop
         self._reject = reject
+        self._passed = MIN_TIME
 
     # --- records -----------------------------------------------------------------------------------------
 
@@ -246,9 +247,15 @@ class KeyWindows:
         due = [e for e in self.open if not e.told and not e.closed and clocks.watermark >= e.window.end]
         due += [e for e in self.open if self._rules.over(e.window, clocks.watermark)]
         due += [e for e in self.open if not e.closed and any(at >= e.window.end for at in clocks.shares.values())]
-        for each in sorted(set(due), key=lambda e: (e.window.end, e.window.start)):
+        for each in sorted(set(due), key=self._due_at):
             if each in self.open:
                 self.ask(each, clocks)
+        self._passed = clocks.watermark
+
+    def _due_at(self, each: Open) -> tuple[int, int]:
+        """What the watermark passes of a window: its end, or the end of its lateness."""
+        ends = each.window.end
+        return (ends if self._passed < ends else min(ends + self._rules.lateness, MAX_TIME)), each.window.start
 
     def pass_clock(self, clocks: Clocks) -> None:
         """The wall clock has reached what triggers wait for."""

@@ -46,11 +46,11 @@ class Handle:
 
     def _over(self, entry: Entry) -> bool:
         ttl = self._state.ttl_us
-        return ttl is not None and self._node.time >= entry.at + ttl
+        return ttl is not None and self._node.moment >= entry.at + ttl
 
     def _write(self, value: Any, part: Any = None) -> None:
         before = self._find(part)
-        at = self._node.time if before is None else max(before.at, self._node.time)
+        at = self._node.moment if before is None else max(before.at, self._node.moment)
         self._node.memory()[self._state.name, part] = Entry(value, at)
 
     def _remove(self, part: Any = None) -> None:
