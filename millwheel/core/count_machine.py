@@ -1,7 +1,12 @@
 """The machine of count windows: every n records of a key in a row, as they arrive.
 
 Each pane is its window's only one, and spans the timestamps of its records. What is left when bounded input
-ends is said then. Only with output_time earliest does a window that is filling hold the watermark.
+ends is said then.
+
+A window may wait for ever to be full, so it does not hold the watermark while it fills, but with output_time
+earliest. Without a hold, the watermark may have passed all of its records when a late one fills it, or when the input
+has ended. Its pane then has the time of the watermark, so that it is not late for those who consume it. At the end of
+the input that is the last instant, in every run.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from millwheel.core.aggregation import FILTERED, Aggregation
 from millwheel.core.keys import Key
 from millwheel.core.panes import OutputTime, Pane, Timing
 from millwheel.core.records import Domain
-from millwheel.core.times import MAX_TIME
+from millwheel.core.times import LAST_TIME
 from millwheel.core.windowing import (
     Effects,
     HoldEffect,
@@ -67,7 +72,7 @@ class CountMachine:
             if prepared is not FILTERED:
                 own = self._add(own, prepared, timestamp, times, key, effects)
         if own.count and stored is None:
-            effects.timers.append(TimerEffect(key, SLOT, Domain.EVENT, MAX_TIME - 1))
+            effects.timers.append(TimerEffect(key, SLOT, Domain.EVENT, LAST_TIME))
         if before or own.count:
             self._store(own, state, key, effects)
 
@@ -76,7 +81,7 @@ class CountMachine:
     ) -> None:
         own = self._filling(state.get(SLOT))
         if own.count:
-            effects.panes.append(self._pane(own, key))
+            effects.panes.append(self._pane(own, key, max(times.watermark, at + 1)))
             held = own.held_at
             self._store(Filling(self._aggregation.create(), held_at=held), state, key, effects)
 
@@ -101,7 +106,7 @@ class CountMachine:
             own.output_at = timestamp if own.output_at is None else min(own.output_at, timestamp)
         if own.count < self._count:
             return own
-        effects.panes.append(self._pane(own, key))
+        effects.panes.append(self._pane(own, key, times.watermark))
         return Filling(self._aggregation.create(), held_at=own.held_at)
 
     def _store(self, own: Filling, state: KeyState, key: Key, effects: Effects) -> None:
@@ -114,12 +119,12 @@ class CountMachine:
             del state[SLOT]
             effects.timers.append(TimerEffect(key, SLOT, Domain.EVENT, None))
 
-    def _pane(self, own: Filling, key: Key) -> Pane:
+    def _pane(self, own: Filling, key: Key, watermark: int) -> Pane:
         return Pane(
             key=key,
             window=Window(own.earliest, own.latest + 1),
             result=self._aggregation.result(own.acc),
-            timestamp=own.latest if own.output_at is None else own.output_at,
+            timestamp=min(max(own.latest, watermark), LAST_TIME) if own.output_at is None else own.output_at,
             timing=Timing.ON_TIME,
             index=0,
             nonspeculative_index=0,

@@ -43,7 +43,7 @@ from millwheel.core.windowing import (
     Times,
     Windowing,
 )
-from millwheel.core.windows import Sliding, Window
+from millwheel.core.windows import Sliding, Window, within_time
 from millwheel.errors import RecordError
 
 SLOT = "steps"
@@ -91,8 +91,8 @@ class KeyWindowMachine:
             self._store(own, call)
 
     def _enters(self, timestamp: int) -> int:
-        """The first window end after a time."""
-        return timestamp + self._every - (timestamp - self._offset) % self._every
+        """The first window end after a time: the last of them is the end of time."""
+        return min(timestamp + self._every - (timestamp - self._offset) % self._every, MAX_TIME)
 
     def _take(self, own: Steps, groups: dict[int, _Rows], call: Call) -> None:
         watermark = call.times.watermark
@@ -185,7 +185,7 @@ class KeyWindowMachine:
     ) -> Pane:
         return Pane(
             key=key,
-            window=Window(point - self._size, point),
+            window=within_time(point - self._size, point),
             result=result,
             timestamp=point - 1,
             timing=timing,
@@ -267,19 +267,21 @@ class KeyWindowMachine:
     def _store(self, own: Steps, call: Call) -> None:
         if self._lateness:
             self._trim(own, call)
-        point = self._next_point(own)
-        if point == MAX_TIME and own.kept is None and not own.said:
+        ahead = bool(own.pending or own.extra) or own.first is not None
+        if call.times.watermark == MAX_TIME or not (ahead or own.said or own.kept is not None):
             self._end(own, call)
             return
         last = max(own.said[-1][0] if own.said else 0, 0 if own.kept is None else own.kept + self._size)
-        at = min(point if point < MAX_TIME else last + self._lateness, MAX_TIME) - 1
+        at = min(self._next_point(own) if ahead else last + self._lateness, MAX_TIME) - 1
         if own.timer_at is None or own.timer_at > at:
             own.timer_at = at
             call.effects.timers.append(TimerEffect(call.key, SLOT, Domain.EVENT, at))
         call.state[SLOT] = own
 
     def _end(self, own: Steps, call: Call) -> None:
-        """Nothing of the key is in any window: its state ends."""
+        """Nothing of the key is in any window that is still to end: its state ends."""
+        for point in self._queue.chain(own.kept, call.state):
+            del call.state[point]
         if own.timer_at is not None:
             call.effects.timers.append(TimerEffect(call.key, SLOT, Domain.EVENT, None))
         if call.state.get(SLOT) is not None:

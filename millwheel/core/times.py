@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from operator import index
 
 MIN_TIME = -(2**63)
 """Before every record: the watermark of a source that has said nothing yet."""
 MAX_TIME = 2**63 - 1
 """After every record: the watermark of a bounded source that has ended."""
+LAST_TIME = MAX_TIME - 1
+"""The last instant at which something can be: a record, a timer, the end of a window."""
 IDLE_TIME = MAX_TIME - 1
-"""What a source shard without live input reports: it holds nothing now, but may again later."""
+"""What a source shard without live input reports: it holds nothing now, but may again later. No other shard reports
+it."""
 
 SECOND = 1_000_000
 _IDLE_STEP_US, _LONG_SILENCE_US, _LONG_IDLE_STEP_US = 250_000, 20 * SECOND, SECOND
@@ -42,6 +46,18 @@ def duration_text(us: int) -> str:
         if count:
             words.append(f"{count}{unit}")
     return "".join(words)
+
+
+def instant(at: int) -> int:
+    """A time as far as time goes: what is to be after the last instant is at it. TypeError for what is no whole
+    number."""
+    return min(max(index(at), MIN_TIME), LAST_TIME)
+
+
+def held_at(at_us: int) -> int:
+    """Where work at a time holds the watermark. Work at the last instant is reported to hold before it: a report of
+    that instant would say that nothing is held, and consumers would take the end of time for reached."""
+    return at_us - 1 if at_us == IDLE_TIME else at_us
 
 
 def idle_progress(silent_us: int) -> int:

@@ -62,7 +62,7 @@ class Requests:
 
     def _renew_clock(self, slot: Slot, own: WindowState, call: Call) -> None:
         wake = MAX_TIME if own.trigger is None else self._trigger.wake(own.trigger, call.times.now)
-        at = None if wake == MAX_TIME else wake - 1
+        at = None if wake >= MAX_TIME else wake - 1
         if at != own.clock_at:
             own.clock_at = at
             call.effects.timers.append(TimerEffect(call.key, tag_of(slot), Domain.PROCESSING, at))

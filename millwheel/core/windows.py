@@ -30,6 +30,11 @@ class Window(NamedTuple):
         return self.end - 1
 
 
+def within_time(start: int, end: int) -> Window:
+    """``[start, end)``, as far as time goes: what lies outside fits no store, and no watermark gets there."""
+    return Window(start if start > MIN_TIME else MIN_TIME, end if end < MAX_TIME else MAX_TIME)
+
+
 GLOBAL_WINDOW = Window(MIN_TIME, MAX_TIME)
 """All of time. Its last instant is only passed by the watermark at the end of bounded input."""
 
@@ -76,7 +81,7 @@ class Tumbling:
         if self._days is not None:
             return Window(*self._days.bounds(timestamp))
         start = timestamp - (timestamp - self.offset) % self.size
-        return Window(start, start + self.size)
+        return within_time(start, start + self.size)
 
     def assign(self, timestamp: int) -> Sequence[Window]:
         return (self.window(timestamp),)
@@ -115,7 +120,7 @@ class Sliding:
         size, every = self.size, self.every
         last = timestamp - (timestamp - self.offset) % every
         count = (last - timestamp + size + every - 1) // every
-        return [Window(last - i * every, last - i * every + size) for i in range(count - 1, -1, -1)]
+        return [within_time(last - i * every, last - i * every + size) for i in range(count - 1, -1, -1)]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -130,7 +135,7 @@ class Sessions:
         _init(self, gap=_duration("gap", gap))
 
     def assign(self, timestamp: int) -> Sequence[Window]:
-        return (Window(timestamp, timestamp + self.gap),)
+        return (within_time(timestamp, timestamp + self.gap),)
 
     def merge(self, windows: Sequence[Window]) -> Sequence[Sequence[Window]]:
         """Groups of windows that overlap (touching ones do not), each of which becomes one window."""
@@ -248,7 +253,9 @@ class Custom:
                 raise ValueError(
                     f"a custom window function returned {tuple(window)}: the start must lie before its end"
                 )
-        return windows
+            if window.start >= MAX_TIME or window.end <= MIN_TIME:
+                raise ValueError(f"a custom window function returned {tuple(window)}, which lies outside of all time")
+        return [within_time(*window) for window in windows]
 
     def merge(self, windows: Sequence[Window]) -> Sequence[Sequence[Window]]:
         if self.merge_all is None:

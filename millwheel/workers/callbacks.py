@@ -22,7 +22,7 @@ from millwheel.core.records import Batch, Domain, Record, Timer
 from millwheel.core.spec import ComputationSpec
 from millwheel.core.steps import step_text
 from millwheel.core.timers import Due, TimerQueue
-from millwheel.core.times import MAX_TIME
+from millwheel.core.times import LAST_TIME, MAX_TIME, MIN_TIME, instant
 from millwheel.errors import RecordError
 from millwheel.workers.attempts import FATAL, Attempts, Subject
 from millwheel.workers.hangs import Avoided, Doing, record_mark, timer_mark
@@ -93,7 +93,7 @@ class CallbackContext:
             )
         if timestamp is None:
             timestamp = self.timestamp
-        elif timestamp < self.timestamp:
+        elif (timestamp := instant(timestamp)) < self.timestamp:
             raise RecordError(
                 f"produce to {stream!r}: timestamp {timestamp} lies {self.timestamp - timestamp} µs before the record "
                 f"or timer being processed ({self.timestamp}); a production may not be earlier than its cause"
@@ -107,6 +107,8 @@ class CallbackContext:
         )
 
     def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
+        if type(at) is not int or not MIN_TIME <= at <= LAST_TIME:
+            at = instant(at)
         queue = self._turn.timers[domain]
         if len(queue) >= self._limits.timers:
             self._check_timers(queue, tag)

@@ -27,6 +27,7 @@ from millwheel.core.layout import COLUMNS, WINDOW, number8, number_from8, pack
 from millwheel.core.ranges import KeyRange
 from millwheel.core.records import Batch
 from millwheel.core.spec import ComputationSpec
+from millwheel.core.times import held_at
 from millwheel.core.window_calls import Group
 from millwheel.core.windows import Window
 from millwheel.errors import RecordError
@@ -95,7 +96,7 @@ class ColumnOperator:
         pass
 
     def hold(self, now: int) -> Hold:
-        own = Hold(self._windows.due_at(), "window (in columns), which outputs as it closes")
+        own = Hold(held_at(self._windows.due_at()), "window (in columns), which outputs as it closes")
         return min(own, self._rows.hold(now), key=lambda hold: hold.at)
 
     def close(self) -> None:

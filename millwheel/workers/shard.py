@@ -24,7 +24,7 @@ from millwheel.core.keys import key_hash
 from millwheel.core.layout import CHANNEL, META, PENDING, encode_meta, number8, timer_key, timer_value
 from millwheel.core.marks import AppliedMarks
 from millwheel.core.records import Batch, Domain
-from millwheel.core.times import MAX_TIME, MIN_TIME
+from millwheel.core.times import MAX_TIME, MIN_TIME, held_at
 from millwheel.errors import invariant
 from millwheel.ports import StateStore
 from millwheel.workers.bundles import BundleSize, ShardLimits
@@ -421,7 +421,7 @@ class Shard:
         if (timer := self._timers[Domain.EVENT].earliest()) < at:
             at, holder = timer, "timer"
         hold = self.operator.hold(now)
-        return hold if hold.at < at else Hold(at, holder)
+        return hold if hold.at < at else Hold(held_at(at), holder)
 
     def _in_words(self, hold: Hold) -> str:
         if hold.holder == "timer" and (first := self._timers[Domain.EVENT].first()):

@@ -27,7 +27,7 @@ from millwheel.core.production_ids import (
 from millwheel.core.records import DeadLetter, Domain
 from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec
 from millwheel.core.timers import Due, TimerQueue
-from millwheel.core.times import MAX_TIME
+from millwheel.core.times import MAX_TIME, held_at
 from millwheel.core.window_calls import Group, tag_of
 from millwheel.core.window_machine import AlignedMachine
 from millwheel.core.window_specs import machine_from_spec
@@ -193,7 +193,7 @@ class WindowedOperator:
         first = self._holds.first()
         if first is None:
             return Hold()
-        return Hold(first.at, f"window {first.tag} of key {first.key!r}, which outputs at {first.at}")
+        return Hold(held_at(first.at), f"window {first.tag} of key {first.key!r}, which outputs at {first.at}")
 
     def close(self) -> None:
         pass

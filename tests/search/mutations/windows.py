@@ -3,10 +3,18 @@ show one stand in its docstring."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from millwheel.core import windows
+from millwheel.core.count_machine import CountMachine, Filling
+from millwheel.core.keys import Key
 from millwheel.core.panes import Pane
 from millwheel.core.production_ids import Cause
 from millwheel.core.timers import Due
-from millwheel.workers import callbacks, windowed
+from millwheel.core.times import MIN_TIME
+from millwheel.core.windows import Window
+from millwheel.workers import callbacks, shard, windowed
 from tests.search.mistakes import Context, replaced
 
 
@@ -33,3 +41,31 @@ def panes_named_by_window_and_number() -> Context:
 def late_records_sent_aside_without_an_id() -> Context:
     """What a window with weak productions sends aside has no id. (``late: side:STREAM``, weak, and a crash.)"""
     return replaced(windowed, "aside_cause", lambda call, what, number: None)
+
+
+def windows_beyond_the_end_of_time() -> Context:
+    """Windows and their timers may end after the last instant. (A window behind a global one.)"""
+    return replaced(windows, "within_time", Window)
+
+
+def the_last_instant_reported_as_idleness() -> Context:
+    """A shard that works at the last instant reports what an idle source reports. (A window behind a global one, and
+    several shards.)"""
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with replaced(shard, "held_at", int), replaced(windowed, "held_at", int):
+            yield
+
+    return both()
+
+
+def count_windows_fire_at_the_time_of_their_records() -> Context:
+    """What is left in a count window has the time of its records, which the watermark has passed. (A time window behind
+    a count window.)"""
+    right = CountMachine._pane
+
+    def wrong(self: CountMachine, own: Filling, key: Key, watermark: int) -> Pane:
+        return right(self, own, key, MIN_TIME)
+
+    return replaced(CountMachine, "_pane", wrong)

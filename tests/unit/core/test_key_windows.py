@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.core.panes import Pane, Timing
+from millwheel.core.times import LAST_TIME, MAX_TIME
 from millwheel.core.triggers import AfterCount
+from millwheel.core.windowing import Effects, Times
 from millwheel.core.windows import Sliding
 from millwheel.testing import WindowHarness
 
@@ -216,3 +218,17 @@ def test_what_cannot_work_is_refused_with_the_fix(settings: dict[str, Any], fix:
 def test_a_size_that_is_no_multiple_of_the_slide_is_refused() -> None:
     with pytest.raises(ValueError, match="multiple of the slide"):
         Sliding("10s", "3s", changes=True)
+
+
+@pytest.mark.parametrize("lateness", [0, 100])
+def test_the_last_window_ends_with_time_and_leaves_nothing(lateness: int) -> None:
+    accumulation = "accumulating" if lateness else "discarding"
+    harness = WindowHarness(
+        Sliding(60, 20, changes=True), aggregate="count", accumulation=accumulation, allowed_lateness=lateness
+    )
+    effects, state = Effects(), harness._state("k")
+    harness.machine.on_records(state, "k", [(1, LAST_TIME), (1, LAST_TIME - 70)], Times(0, 0), effects)
+    harness._perform(effects)
+    harness.advance_watermark(MAX_TIME)
+    assert [(pane.result, pane.window.end) for pane in harness.take()][-1] == (1, MAX_TIME)
+    assert (harness.state_of("k"), harness.timers("k")) == ({}, [])

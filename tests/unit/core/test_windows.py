@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.core.times import LAST_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.window_arrays import assign_array
 from millwheel.core.window_zones import Days
 from millwheel.core.windows import (
@@ -191,3 +192,29 @@ def test_arrays_of_timestamps_get_the_same_windows(function: WindowFunction, tim
         found[int(row)].append((int(start), int(end)))
     assert found == [[tuple(window) for window in function.assign(t)] for t in times]
     assert list(assigned.rows) == sorted(assigned.rows)
+
+
+ALL_OF_TIME = [
+    Tumbling("1m"),
+    Tumbling("1m", offset="7s"),
+    Tumbling(2**63),
+    Sliding("1m", "20s"),
+    Sessions("1m"),
+    Sessions(2**64),
+    Cumulative("1h", "20m"),
+    Custom(lambda t: [(t - 10**30, t + 10**30)]),
+]
+
+
+@pytest.mark.parametrize("function", ALL_OF_TIME)
+@pytest.mark.parametrize("timestamp", [MIN_TIME, MIN_TIME + 1, 0, LAST_TIME - 1, LAST_TIME])
+def test_windows_end_with_time(function: WindowFunction, timestamp: int) -> None:
+    windows = function.assign(timestamp)
+    assert windows
+    for window in windows:
+        assert MIN_TIME <= window.start <= timestamp < window.end <= MAX_TIME
+
+
+def test_a_custom_window_outside_of_time_is_refused() -> None:
+    with pytest.raises(ValueError, match="outside of all time"):
+        Custom(lambda t: [(2**63, 2**64)]).assign(0)
