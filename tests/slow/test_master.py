@@ -27,7 +27,7 @@ from millwheel.pb import master_pb2 as pb
 from millwheel.pb.master_pb2_grpc import MasterStub
 from millwheel.spec import load_pipeline
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 PIPELINE = """\
 pipeline: hits

@@ -22,7 +22,7 @@ from millwheel.core.keys import key_hash
 from millwheel.core.ranges import tile
 from tests.slow.runs import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 ROW = ("shard", "first", "last", "owner", "busy", "records/s")
 PIPELINE = """

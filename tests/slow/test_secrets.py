@@ -79,7 +79,7 @@ def test_secrets_reach_workers_and_are_written_nowhere(
     (secrets / "PASSWORD").write_text(f"{PASSWORD}\n")
     monkeypatch.setenv("TOKEN", TOKEN)
     site = installed(tmp_path / "site")
-    run = Run(home / "p.yaml", home, launcher=launcher, more=("--secrets", str(secrets)), path=(str(site),))
+    run = Run(home / "p.yaml", home, launcher=launcher, workers=1, more=("--secrets", str(secrets)), path=(str(site),))
     run.start().wait()
     assert run.code == 0, run.said
     assert run.summary["dead_letters"] == 1

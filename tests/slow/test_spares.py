@@ -13,7 +13,7 @@ from millwheel.launch.root import read_run
 from tests.slow.runs import Run
 from tests.slow.test_ranges import CALLBACK, PIPELINE, Tool, check_rows, rows
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 FOLLOWED = PIPELINE.replace("output: numbered", "output: numbered\n    standby: 1").replace(
     "output: totals", "output: totals\n    standby: 1"

@@ -75,6 +75,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     cluster.launcher.stop(20)
 
 
+@pytest.mark.alone
 def test_whatever_is_killed_the_worker_comes_back_and_nothing_is_left(cluster: Cluster) -> None:
     for what in ("worker", "task", "daemon", "executor"):
         chain = cluster.chain(0)

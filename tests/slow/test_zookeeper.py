@@ -129,6 +129,7 @@ def test_a_place_in_line_whose_reply_was_lost_is_found_again_and_not_taken_twice
     direct.close()
 
 
+@pytest.mark.alone
 def test_a_short_loss_of_the_connection_stops_nothing_and_watches_go_on(
     direct: ZooKeeperCoordination, shaky: ZooKeeperCoordination, proxy: TcpProxy
 ) -> None:
@@ -149,6 +150,7 @@ def test_a_short_loss_of_the_connection_stops_nothing_and_watches_go_on(
     assert lost == []
 
 
+@pytest.mark.alone
 def test_a_session_is_given_up_on_our_own_clock_when_no_server_answers(
     shaky: ZooKeeperCoordination, proxy: TcpProxy
 ) -> None:
@@ -167,6 +169,7 @@ def test_a_session_is_given_up_on_our_own_clock_when_no_server_answers(
         shaky.tables()
 
 
+@pytest.mark.alone
 def test_a_server_that_is_silent_is_given_up_too(shaky: ZooKeeperCoordination, proxy: TcpProxy) -> None:
     lost: list[str] = []
     shaky.on_lost(lambda: lost.append("lost"))
