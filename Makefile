@@ -24,7 +24,7 @@ test-search: $(READY)
 SIDE := 3
 test-slow: $(READY)
 	$(BIN)/python -m pytest -q -m "slow and not alone" -n $(SIDE) --dist worksteal tests
-	$(BIN)/python -m pytest -q -m "slow and alone" tests
+	$(BIN)/python -m pytest -q -m "slow and alone" tests/slow
 
 lint: $(READY)
 	$(BIN)/ruff check .

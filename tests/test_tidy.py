@@ -174,6 +174,11 @@ def test_files_have_one_owner_and_a_readable_length() -> None:
     assert not {name: length for name, length in lengths.items() if length > MAX_LINES}
 
 
+def test_what_runs_alone_lies_where_it_is_looked_for() -> None:
+    marked = [path for path in (HOUSE / "tests").rglob("test_*.py") if "pytest.mark.alone" in path.read_text("utf-8")]
+    assert {path.parent.name for path in marked if path != Path(__file__)} == {"slow"}
+
+
 def test_nothing_is_left_for_later() -> None:
     words = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
     found = [name_of(path) for path in everything_written() if words.search(path.read_text(encoding="utf-8"))]

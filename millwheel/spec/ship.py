@@ -91,9 +91,7 @@ def _undeclared(spec: PipelineSpec) -> Iterator[tuple[str, int, str]]:
         for line, text in _literals(path)
         for base in {folder, path.parent}
     ]
-    for computation in spec.computations:
-        options = _texts(computation.options)
-        named += [(computation.callback, int(computation.where.rpartition(":")[2] or 1), folder / t) for t in options]
+    named += [(who, int(where.rpartition(":")[2] or 1), folder / text) for who, where, text in _options(spec)]
     told: set[Path] = set()
     for place, line, path in named:
         if path in told or path in shipped or not _is_data(path, folder):
@@ -101,6 +99,15 @@ def _undeclared(spec: PipelineSpec) -> Iterator[tuple[str, int, str]]:
         if not any(fnmatch(str(path), pattern) or Path(pattern) in path.parents for pattern in outside):
             told.add(path)
             yield place, line, str(path.relative_to(folder))
+
+
+def _options(spec: PipelineSpec) -> Iterator[tuple[str, str, str]]:
+    """(whose, place, text) of the options that code gets; those called ``path`` are told apart before."""
+    given = [(c.callback, c.where, c.options) for c in spec.computations]
+    given += [(f"{s.source.kind} of {s.name}", s.where, s.source.options) for s in spec.streams if s.source is not None]
+    given += [(f"{sink.kind} of {sink.stream}", sink.where, sink.options) for sink in spec.sinks]
+    for who, where, options in given:
+        yield from ((who, where, text) for name, value in options.items() if name != "path" for text in _texts(value))
 
 
 def _is_data(path: Path, folder: Path) -> bool:

@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from millwheel.core.spec import PipelineSpec, SinkSpec
 from millwheel.errors import PipelineError
 from millwheel.launch import root
 from millwheel.sinks import marker
 from millwheel.spec import check_pipeline
 from millwheel.spec.imports import OUTPUT_MARK, ROOT_MARK
-from millwheel.spec.ship import files_to_ship
+from millwheel.spec.nodes import Node
+from millwheel.spec.problems import Problems
+from millwheel.spec.reader import Reader
+from millwheel.spec.ship import check_ship, files_to_ship
 
 PIPELINE = """
 pipeline: p
@@ -71,6 +75,16 @@ def test_code_that_names_a_file_beside_the_pipeline_is_told_to_declare_it(folder
 def test_options_that_name_a_file_beside_the_pipeline_are_told_so_too(folder: Path) -> None:
     (warning,), _ = checked(folder, model="words.txt")
     assert "counting:Count names words.txt" in warning
+
+
+def test_options_of_sinks_that_name_a_file_are_told_so_unless_it_is_where_they_write(folder: Path) -> None:
+    (folder / "ca.pem").write_text("")
+    sink = SinkSpec("out", "database", {"ca": "ca.pem", "path": str(folder / "words.txt")}, "p.yaml:9")
+    spec = PipelineSpec("p", (), (), (sink,), str(folder), str(folder / "p.yaml"))
+    problems = Problems("p.yaml")
+    check_ship(Reader(problems), spec, Node({}, 1))
+    (warning,) = problems.warnings
+    assert warning.startswith("p.yaml:9: database of out names ca.pem")
 
 
 def test_inputs_of_the_pipeline_are_no_files_that_its_code_lacks(folder: Path) -> None:
