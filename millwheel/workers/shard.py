@@ -203,8 +203,7 @@ class Shard:
         return self.outbox.pending_weight >= self._limits.pending
 
     def _circles(self, channel: str) -> bool:
-        """True for what follows from our own productions: it is taken however many of them are on their way, because
-        they wait for it."""
+        """True for what follows from our own productions, which wait for it: it is taken however many wait."""
         return channel.rpartition("-")[0] in self.identity.circle
 
     def _processing_due(self, now: int) -> bool:
@@ -239,7 +238,7 @@ class Shard:
             self.meta.floor = self._floor = floor
         read_again = turn.positions_only and not turn.commit_before_sending
         write_by = turn.now + self._limits.company_us if self.identity.weak or read_again else 0
-        if not self.overlay and not turn.counters and not rises:
+        if self._changes_nothing(chunk, turn, rises):
             if not arrivals:
                 return None
             return self._enlist(Prepared(self, self._progress.made, None, arrivals, None, hold, write_by=write_by))
@@ -252,12 +251,11 @@ class Shard:
         self.overlay.put(META, encode_meta(self.meta))
         puts, deletes = self.overlay.take()
         self.store.apply(puts, deletes)
-        commit = Commit(self.identity.shard, self.identity.token, self.meta.number, puts, deletes)
         weak = self.identity.weak and chunk is not None
         prepared = Prepared(
             self,
             self.meta.number,
-            commit,
+            Commit(self.identity.shard, self.identity.token, self.meta.number, puts, deletes),
             arrivals,
             chunk,
             Hold() if read_again else hold,  # consumers have it all: to read it again changes nothing
@@ -270,6 +268,10 @@ class Shard:
             chunk.held = not weak
             self.outbox.release(chunk, self._route)
         return self._enlist(prepared)
+
+    def _changes_nothing(self, chunk: Chunk | None, turn: Turn, rises: bool) -> bool:
+        # Productions need a commit even where nothing is remembered: a weak one that is slow is checkpointed by it.
+        return chunk is None and not self.overlay and not turn.counters and not rises
 
     def _enlist(self, prepared: Prepared) -> Prepared:
         self._progress.in_flight.append(prepared)
@@ -390,9 +392,8 @@ class Shard:
         return Hold(hold.at, self._in_words(hold))
 
     def _floor_matters(self) -> bool:
-        """True while processing-time timers of callbacks wait. What those produce has no time of its own: it is said at
-        the floor, so that it is not behind a watermark that was published. Therefore no more may be published than a
-        next owner, too, will know of."""
+        """True while processing-time timers of callbacks wait. What they produce is emitted at the floor, not
+        behind a published watermark. So no more may be published than a next owner, too, will know of."""
         return self._speaks_at_floor and bool(self._timers[Domain.PROCESSING])
 
     def share_watermarks(self, now: int) -> dict[float, int]:

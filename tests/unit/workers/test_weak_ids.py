@@ -208,3 +208,29 @@ def test_a_timer_keeps_its_cause_when_what_moved_it_is_taken_back() -> None:
     queue.cancel("ann", "t")
     queue.undo_to(place)
     assert queue.pop_due(6) == Due("ann", "t", 5, Domain.EVENT, b"first")
+
+
+@pytest.mark.parametrize("work", ['filter: "n < 100"', "window: {count: 1}, aggregate: {n: count}"])
+def test_what_an_at_least_once_computation_makes_of_records_without_a_number_arrives_though_nothing_is_remembered(
+    tmp_path: Path, work: str
+) -> None:
+    (tmp_path / "p.yaml").write_text(
+        dedent(f"""
+        pipeline: ways
+        streams:
+          hits: {{source: {{injection: {{}}}}, timestamp: at}}
+        computations:
+          first: {{input: {{hits: {{key: k}}}}, filter: "n < 100", output: first, productions: weak}}
+          second:
+            input: {{first: {{key: k}}}}
+            {work.replace(", aggregate", chr(10) + "            aggregate")}
+            output: second
+            productions: weak
+            delivery: at_least_once
+        """)
+    )
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        harness.push("hits", {"at": 5, "k": "a", "n": 2})
+        harness.finish()
+        assert len(harness.read("first")) == 1
+        assert len(harness.read("second")) == 1
