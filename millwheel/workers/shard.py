@@ -91,7 +91,7 @@ class Shard:
         self._timers = read_timers(store)
         self._seen = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
         self._floor = self.meta.floor
-        self._unsent: list[Chunk] = []
+        self._unsent = read_productions(store, fanout)
         self.waiting: Step | None = None
         """A step that must not be committed before there is a verdict."""
         self.verdicts = Verdicts(policies)
@@ -99,7 +99,8 @@ class Shard:
         self._bundle = BundleSize(limits.bundle)
         self.operator = make_operator(self)
         self._speaks_at_floor: bool = getattr(self.operator, "speaks_at_floor", False)
-        self._recover_productions()
+        for chunk in self._unsent:
+            self.outbox.add(chunk)
 
     # --- receiving ---------------------------------------------------------------------------------------
 
@@ -432,12 +433,6 @@ class Shard:
         return hold.holder
 
     # --- recovery ----------------------------------------------------------------------------------------
-
-    def _recover_productions(self) -> None:
-        """Productions that were checkpointed but perhaps not delivered are sent again under their old numbers."""
-        self._unsent = read_productions(self.store, self._fanout)
-        for chunk in self._unsent:
-            self.outbox.add(chunk)
 
     def start(self) -> None:
         """Begin to send what recovery found; called when this owner may act (its token is known)."""
