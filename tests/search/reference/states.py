@@ -139,8 +139,9 @@ class MapHandle(Handle):
 
     def clear(self) -> None:
         """Forget all."""
-        for key, _ in self.items():
-            self._remove(key)
+        for name, part in list(self._node.memory()):
+            if name == self._state.name:
+                self._remove(part)
 
 
 def bind(node: CallNode, instance: Computation) -> dict[str, State]:
