@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,11 +23,11 @@ def read_options(kind: str, given: Mapping[str, Any], form: type[T], examples: M
 
     Raises ValueError with one sentence: which option, what is wrong with it, what to write instead.
     """
-    known = [field.name for field in msgspec.structs.fields(form)]
+    known = [field.name for field in _fields(form)]
     for name in given:
         if name not in known:
             raise ValueError(f"{kind} has no option {name!r}{did_you_mean(str(name), known)}")
-    for required in msgspec.structs.fields(form):
+    for required in _fields(form):
         if required.required and given.get(required.name) is None:
             raise ValueError(f"{kind} needs the option {required.name!r}; write for example {examples[required.name]}")
     present = {name: value for name, value in given.items() if value is not None}
@@ -34,6 +35,12 @@ def read_options(kind: str, given: Mapping[str, Any], form: type[T], examples: M
         return msgspec.convert(present, form, strict=False)
     except msgspec.ValidationError as ex:
         raise ValueError(_in_words(kind, str(ex), examples)) from None
+
+
+@cache
+def _fields(form: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """A shard that opens reads its options again; to look at the form's annotations takes a millisecond."""
+    return msgspec.structs.fields(form)
 
 
 def did_you_mean(given: str, known: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ import ast
 import re
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from simpleeval import InvalidExpression, SimpleEval
@@ -46,6 +47,7 @@ class Expression:
         return isinstance(self.tree, ast.Name) and bool(self.fields)
 
 
+@lru_cache(maxsize=1_000)  # every shard of a node compiles the same few
 def compile_expression(text: str) -> Expression:
     """The expression that ``text`` describes. ValueError, with the column and a hint, when it describes none."""
     tree = _parse(text)

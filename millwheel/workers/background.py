@@ -20,7 +20,7 @@ from millwheel.workers import events as ev
 from millwheel.workers.following import Standbys
 from millwheel.workers.hangs import Hangs
 from millwheel.workers.journal_reads import ReadOnce
-from millwheel.workers.recovery import recover
+from millwheel.workers.recovery import Effort, recover
 from millwheel.workers.sink import Publication
 
 _VERIFY_PAUSE_S = 0.02
@@ -66,13 +66,15 @@ class Recovering:
         try:
             if self.hangs is not None:
                 self.hangs.learn(node, entry)
+            effort = Effort()
             store = None if self.standbys is None else self.standbys.take(entry)
             if store is None:
-                store = recover(entry, self.stores, self.snapshots, self.reads or self.journals, self.scratch)
+                journals = self.reads or self.journals
+                store = recover(entry, self.stores, self.snapshots, journals, self.scratch, effort)
         except Exception as ex:  # handed to the loop, which ends the process with its words
             post(ev.RecoveryFailed(entry, node, ex))
         else:
-            post(ev.ShardRecovered(entry, node, store))
+            post(ev.ShardRecovered(entry, node, store, effort.replayed))
 
     def rest(self) -> None:
         """Nothing more is to be recovered at the moment."""

@@ -106,11 +106,13 @@ class JournalFailed:
 
 @dataclass(frozen=True, slots=True)
 class ShardRecovered:
-    """The store of a shard is open and holds everything its lineage committed."""
+    """The store of a shard is open and holds everything its lineage committed. ``replayed``: bytes of commits that no
+    snapshot had."""
 
     entry: ShardEntry
     node: str
     store: StateStore
+    replayed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

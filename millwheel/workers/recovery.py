@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -24,10 +25,22 @@ _ARRAY_OF_5 = b"\x95"
 _pack = msgspec.msgpack.Encoder().encode
 
 
+@dataclass(slots=True)
+class Effort:
+    """What a recovery had to do: bytes of commits that were replayed."""
+
+    replayed: int = 0
+
+
 def recover(
-    entry: ShardEntry, stores: StateStores, snapshots: Snapshots, journals: JournalsRead, scratch: str
+    entry: ShardEntry,
+    stores: StateStores,
+    snapshots: Snapshots,
+    journals: JournalsRead,
+    scratch: str,
+    effort: Effort | None = None,
 ) -> StateStore:
-    """An open store with every commit of ``entry``'s lineage, and nothing else.
+    """An open store with every commit of ``entry``'s lineage, and nothing else. ``effort`` learns what it took.
 
     Raises CorruptionError when a commit is missing or unreadable: recovery never skips. A snapshot that an earlier
     owner published at its last moment may let journal segments go before they were read: then recovery starts
@@ -35,21 +48,29 @@ def recover(
     """
     place = f"{entry.shard}-{entry.token}"
     while is_behind(
-        entry.shard, last_commit(store := inherited(entry, stores, snapshots, journals, scratch, place)), snapshots
+        entry.shard,
+        last_commit(store := inherited(entry, stores, snapshots, journals, scratch, place, effort)),
+        snapshots,
     ):
         store.close()
     return store
 
 
 def inherited(
-    entry: ShardEntry, stores: StateStores, snapshots: Snapshots, journals: JournalsRead, scratch: str, place: str
+    entry: ShardEntry,
+    stores: StateStores,
+    snapshots: Snapshots,
+    journals: JournalsRead,
+    scratch: str,
+    place: str,
+    effort: Effort | None = None,
 ) -> StateStore:
     """An open store, named ``place``, with what ``entry``'s lineage committed, and perhaps what its living owner has in
     a snapshot. That may also be more than was seen here: see :func:`is_behind`."""
     while True:
         manifest = snapshots.latest(entry.shard)
         try:
-            return _recover_from(manifest, entry, stores, snapshots, journals, scratch, place)
+            return _recover_from(manifest, entry, stores, snapshots, journals, scratch, place, effort or Effort())
         except (CorruptionError, FencedError, UnavailableError):
             if snapshots.latest(entry.shard) == manifest:
                 raise
@@ -70,7 +91,9 @@ def _recover_from(
     journals: JournalsRead,
     scratch: str,
     place: str,
+    effort: Effort,
 ) -> StateStore:
+    effort.replayed = 0
     if manifest is not None:
         store = _restored(manifest, place, snapshots, stores, scratch)
     else:
@@ -83,7 +106,7 @@ def _recover_from(
         # A snapshot made under a token holds all that was committed under older ones: their journals need no reading.
         since = manifest.token if manifest is not None else 0
         for ancestor in (each for each in entry.lineage if each.token >= since):
-            have = replay(entry.shard, ancestor, journals, replayed, have)
+            have = replay(entry.shard, ancestor, journals, replayed, have, effort=effort)
         replayed.written()
     except BaseException:
         store.close()
@@ -139,10 +162,13 @@ def replay(
     store: StateStore,
     have: int,
     since: JournalPlace | None = None,
+    effort: Effort | None = None,
 ) -> int:
     """Apply what an ancestor committed after commit ``have``; where the shard stands then. ``since``: how far its
     journal was followed. Raises CorruptionError when a commit is missing."""
-    for commit in _commits(shard, ancestor, journals, since):
+    for commit, size in _commits(shard, ancestor, journals, since):
+        if effort is not None and commit.number > have:
+            effort.replayed += size
         have = apply(commit, ancestor.incarnation, store, have)
     if ancestor.last_commit > have:
         raise CorruptionError(
@@ -170,7 +196,10 @@ def commits_prefix(shard: str, token: int) -> bytes:
     return _ARRAY_OF_5 + _pack(shard) + _pack(token)
 
 
-def _commits(shard: str, ancestor: Ancestor, journals: JournalsRead, since: JournalPlace | None) -> Iterator[Commit]:
+def _commits(
+    shard: str, ancestor: Ancestor, journals: JournalsRead, since: JournalPlace | None
+) -> Iterator[tuple[Commit, int]]:
+    """An ancestor's commits of the shard, each with its bytes."""
     prefix = commits_prefix(shard, ancestor.token)
     for entry in journals.read(ancestor.incarnation, ancestor.sealed_end, since):
         if not entry.startswith(prefix):
@@ -178,7 +207,7 @@ def _commits(shard: str, ancestor: Ancestor, journals: JournalsRead, since: Jour
         commit = decode_commit(entry)
         if 0 <= ancestor.last_commit < commit.number:
             return
-        yield commit
+        yield commit, len(entry)
 
 
 def last_commit(store: StateStore) -> int:

@@ -376,7 +376,7 @@ class WorkerRuntime:
         self._served[name] = served
         self._levels = levels_of(self._served)
         served.follow(self._watermarks, self._graph)
-        self._snapshots.opened(shard, now, event.entry.lineage)
+        self._snapshots.opened(shard, now, event.entry.lineage, event.replayed)
         self._savepoints.opened(shard, now)
         self._follow(event.node, self._entries[name])
         self._reporting.at_once()

@@ -19,12 +19,14 @@ from millwheel.workers.shard import Shard
 @dataclass(frozen=True, slots=True)
 class SnapshotPace:
     """A shard is snapshotted after so many bytes of commits, or after so long a time (µs) if there were any; one that
-    was recovered from the journal of the dead already after ``recovered_us``. A snapshot that failed is tried again
-    after ``retry_us``."""
+    was recovered from the journal of the dead already after ``recovered_us``, and at once if ``replayed_bytes`` or
+    more had to be replayed: where owners die faster than that, every one would replay it all again. A snapshot that
+    failed is tried again after ``retry_us``."""
 
     bytes: int = 32 << 20
     age_us: int = 30 * SECOND
     recovered_us: int = 3 * SECOND
+    replayed_bytes: int = 128 << 10
     retry_us: int = 5 * SECOND
 
 
@@ -57,11 +59,14 @@ class SnapshotPolicy:
         self._busy = ""
         self._newest = 0
 
-    def opened(self, shard: Shard, now: int, lineage: Sequence[Ancestor] = ()) -> None:
-        """A shard is served here now. What it recovered from older journals wants a snapshot of its own, soon if their
-        owners died: the next owner would read them all again, and they cannot be collected."""
-        early = max(self._pace.age_us - self._pace.recovered_us, 0)
-        since = now - early if any(ancestor.sealed_end >= 0 for ancestor in lineage) else now
+    def opened(self, shard: Shard, now: int, lineage: Sequence[Ancestor] = (), replayed: int = 0) -> None:
+        """A shard is served here now. What it recovered from older journals, of which ``replayed`` bytes were its own,
+        wants a snapshot, soon if their owners died: the next owner would read them all again, and they cannot be
+        collected."""
+        pace = self._pace
+        wait_us = 0 if replayed >= pace.replayed_bytes else min(pace.recovered_us, pace.age_us)
+        died = any(ancestor.sealed_end >= 0 for ancestor in lineage)
+        since = now - (pace.age_us - wait_us) if died else now
         self._shards[shard.identity.shard] = _Shard(shard.identity.token, -1, since, bool(lineage))
 
     def forget(self, shard: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 
 from millwheel.ports import StateStore
 
 _ENTRIES = 2_000
 _BYTES = 1 << 20
+_LARGE = 1_000
+"""A commit of more entries goes to the store by itself: to gather it with others costs more than a write."""
 
 
 class WriteBehindStore:
@@ -32,6 +34,10 @@ class WriteBehindStore:
         return found
 
     def apply(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes]) -> None:
+        if isinstance(puts, Sized) and len(puts) > _LARGE:
+            self._write()
+            self._store.apply(puts, deletes)
+            return
         waiting = self._waiting
         for key, value in puts:
             waiting[key] = value

@@ -280,8 +280,8 @@ def snapshot_before_durable() -> Context:
 def journal_replayed_twice() -> Context:
     """Replay does not skip what the snapshot holds, nor check that commits are contiguous."""
 
-    def wrong(name: str, ancestor: Any, journals: Any, store: Any, have: int, since: Any = None) -> int:
-        for commit in recovery._commits(name, ancestor, journals, since):
+    def wrong(name: str, ancestor: Any, journals: Any, store: Any, have: int, since: Any = None, **_: Any) -> int:
+        for commit, _size in recovery._commits(name, ancestor, journals, since):
             store.apply(commit.puts[: len(commit.puts) // 2], commit.deletes)
             have = commit.number
         data = store.get(META)

@@ -12,7 +12,7 @@ from millwheel.core.segment import JournalPlace
 from millwheel.core.table import Ancestor, ShardEntry
 from millwheel.errors import CorruptionError, FencedError, UnavailableError
 from millwheel.ports import Manifest
-from millwheel.workers.recovery import recover
+from millwheel.workers.recovery import Effort, recover
 from tests.fakes.plain_storage import CHECKPOINTS, SimJournals, SimSnapshots, SimStore, SimStores
 
 
@@ -38,7 +38,8 @@ class Storage:
 
     def recover(self, *lineage: Ancestor, token: int = 9) -> SimStore:
         entry = ShardEntry("t-0", tile(1)[0], "w9", token, lineage)
-        store = recover(entry, self.stores, self.snapshots, self.journals, "/scratch")
+        self.effort = Effort()
+        store = recover(entry, self.stores, self.snapshots, self.journals, "/scratch", self.effort)
         assert isinstance(store, SimStore)
         return store
 
@@ -65,6 +66,18 @@ def test_all_commits_of_all_ancestors_are_replayed_in_order(storage: Storage) ->
     storage.commits("w2", 2, 3)
     store = storage.recover(sealed("w1", 1, 2), sealed("w2", 2, 1))
     assert (store.data[b"k1"], store.data[b"k2"], store.data[b"k3"]) == (b"w1", b"w1", b"w2")
+
+
+def test_what_no_snapshot_had_is_the_effort_of_a_recovery(storage: Storage) -> None:
+    storage.commits("w1", 1, 1, 2, 3)
+    storage.recover(sealed("w1", 1, 3))
+    alone = storage.effort.replayed
+    storage.snapshot(2, 1)
+    storage.recover(sealed("w1", 1, 3))
+    assert 0 < storage.effort.replayed == alone / 3
+    storage.snapshot(3, 1)
+    storage.recover(sealed("w1", 1, 3))
+    assert storage.effort.replayed == 0
 
 
 def test_journals_of_owners_before_the_one_who_made_the_snapshot_are_not_read(storage: Storage) -> None:

@@ -251,17 +251,23 @@ def test_a_shard_that_is_quiet_after_its_snapshot_gets_no_other(bench: Bench) ->
     assert len(bench.outside.asked) == 1
 
 
-def reopened(made: int, *lineage: Ancestor) -> Bench:
+def reopened(made: int, *lineage: Ancestor, replayed: int = 0) -> Bench:
     """A shard that was opened after former owners, at commit ``made``."""
     bench = Bench("t-0")
     bench.shards["t-0"].made_number = bench.shards["t-0"].durable_number = made
-    bench.policy.opened(bench.shards["t-0"], 0, lineage)
+    bench.policy.opened(bench.shards["t-0"], 0, lineage, replayed)
     return bench
 
 
 def asked_at(bench: Bench, now: int) -> list[tuple[str, int, int]]:
     bench.policy.step(now, [(shard, False) for shard in bench.shards.values()])
     return bench.outside.asked
+
+
+def test_what_took_much_replay_is_snapshotted_before_the_next_owner_may_have_to_replay_it() -> None:
+    much = SnapshotPace().replayed_bytes
+    assert asked_at(reopened(7, Ancestor("w0", 0, 99, -1), replayed=much), 0) == [("t-0", 1, 7)]
+    assert asked_at(reopened(7, Ancestor("w0", 0, 99, -1), replayed=much - 1), 0) == []
 
 
 def test_what_was_recovered_from_the_dead_is_snapshotted_soon() -> None:

@@ -37,6 +37,16 @@ def test_it_behaves_as_the_store_behind_it(seed: int) -> None:
             assert list(store.scan(b"")) == list(plain.scan(b""))
 
 
+def test_commits_of_many_entries_and_of_few_are_written_in_their_order() -> None:
+    under = SimStore({})
+    store = WriteBehindStore(under)
+    store.apply([(b"a", b"1"), (b"b", b"1")], [])
+    store.apply([(b"%d" % number, b"") for number in range(5_000)] + [(b"a", b"2")], [b"b"])
+    assert (under.get(b"a"), under.get(b"b")) == (b"2", None)
+    store.apply([(b"a", b"3")], [])
+    assert (store.get(b"a"), store.get(b"b"), store.get(b"7")) == (b"3", None, b"")
+
+
 def test_a_large_commit_does_not_wait() -> None:
     under = SimStore({})
     WriteBehindStore(under).apply([(b"a", bytes(2 << 20))], [])
