@@ -71,7 +71,7 @@ class World:
         self.sim, self.workload, self.shape = sim, workload, shape
         workload.now = lambda: sim.now
         self.limits = RuntimeLimits(
-            snapshots=SnapshotPace(bytes=20_000, age_us=shape.snapshot_us, retry_us=SECOND // 2)
+            snapshots=SnapshotPace(20_000, shape.snapshot_us, replayed_bytes=5_000, retry_us=SECOND // 2)
         )
         self.graph = workload.assembly(Process(sim, "driver").clock).graph
         self.storage: Storage = (
