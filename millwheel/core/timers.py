@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from millwheel.core.keys import Key
@@ -41,6 +41,7 @@ class TimerQueue:
         self._undo: list[tuple[_Id, int | None, bytes]] = []
         self._causes: dict[_Id, bytes] = {}
         self._counts: Counter[Key] | None = None
+        self._mine: Callable[[str], bool] = bool
 
     def __len__(self) -> int:
         return len(self._at)
@@ -49,10 +50,12 @@ class TimerQueue:
         """When the timer is set for, or None."""
         return self._at.get((key, tag))
 
-    def waiting(self, key: Key) -> int:
-        """How many timers of a key there are. They are counted from the first call on."""
+    def waiting(self, key: Key, mine: Callable[[str], bool]) -> int:
+        """How many timers of a key there are whose tags are ``mine``, which is the same question each time. They are
+        counted from the first call on."""
         if self._counts is None:
-            self._counts = Counter(key for key, _ in self._at)
+            self._mine = mine
+            self._counts = Counter(key for key, tag in self._at if mine(tag))
         return self._counts[key]
 
     def set(self, key: Key, tag: str, at: int, cause: bytes = b"") -> None:
@@ -62,7 +65,7 @@ class TimerQueue:
         self._undo.append((place, before, self._recall(place, cause)))
         if before != at:
             if before is None:
-                self._count(key, 1)
+                self._count(place, 1)
             self._at[place] = at
             self._order += 1
             heapq.heappush(self._heap, (at, tag, self._order, place))
@@ -72,7 +75,7 @@ class TimerQueue:
         before = self._at.pop((key, tag), None)
         if before is None:
             return False
-        self._count(key, -1)
+        self._count((key, tag), -1)
         self._undo.append(((key, tag), before, self._recall((key, tag), b"")))
         return True
 
@@ -102,13 +105,26 @@ class TimerQueue:
         key, tag = self._heap[0][3]
         return Due(key, tag, at, self.domain, self.cause_of(key, tag))
 
+    def more_due_than(self, many: int, clock: int) -> bool:
+        """Whether ``clock`` has passed more timers than so many."""
+        if len(self._at) <= many:
+            return False
+        # In a heap, what lies before a time hangs together, from the root on.
+        heap, found, places = self._heap, 0, [0]
+        while places and found <= many:
+            place = places.pop()
+            if place < len(heap) and heap[place][0] < clock:
+                found += self._at.get(heap[place][3]) == heap[place][0]
+                places += (2 * place + 1, 2 * place + 2)
+        return found > many
+
     def pop_due(self, clock: int) -> Due | None:
         """The next timer that ``clock`` has passed, removed."""
         if self.earliest() >= clock or not self._heap:
             return None
         at, _, _, (key, tag) = heapq.heappop(self._heap)
         del self._at[key, tag]
-        self._count(key, -1)
+        self._count((key, tag), -1)
         cause = self._recall((key, tag), b"")
         self._undo.append(((key, tag), at, cause))
         return Due(key, tag, at, self.domain, cause)
@@ -129,17 +145,17 @@ class TimerQueue:
             self._recall(place, cause)
             if before is None:
                 if self._at.pop(place, None) is not None:
-                    self._count(place[0], -1)
+                    self._count(place, -1)
             else:
                 if place not in self._at:
-                    self._count(place[0], 1)
+                    self._count(place, 1)
                 self._at[place] = before
                 self._order += 1
                 heapq.heappush(self._heap, (before, place[1], self._order, place))
 
-    def _count(self, key: Key, by: int) -> None:
-        counts = self._counts
-        if counts is None:
+    def _count(self, place: _Id, by: int) -> None:
+        counts, (key, tag) = self._counts, place
+        if counts is None or not self._mine(tag):
             return
         counts[key] += by
         if not counts[key]:

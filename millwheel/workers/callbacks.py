@@ -14,17 +14,16 @@ from operator import length_hint
 from typing import Any
 
 from millwheel.api import Computation
-from millwheel.core.keys import Key, fitting_key
+from millwheel.core.keys import Key
 from millwheel.core.limits import Limits
-from millwheel.core.panes import Pane
-from millwheel.core.production_ids import Cause, production_id, record_causes, remembered, timer_cause
+from millwheel.core.production_ids import Cause, record_causes, timer_cause
 from millwheel.core.records import Batch, Domain, Record, Timer
 from millwheel.core.spec import ComputationSpec
 from millwheel.core.steps import step_text
-from millwheel.core.timers import Due, TimerQueue
-from millwheel.core.times import LAST_TIME, MAX_TIME, MIN_TIME, instant
-from millwheel.errors import RecordError
+from millwheel.core.timers import Due
+from millwheel.core.times import MAX_TIME
 from millwheel.workers.attempts import FATAL, Attempts, Subject
+from millwheel.workers.callback_context import CallbackContext
 from millwheel.workers.hangs import Avoided, Doing, record_mark, timer_mark
 from millwheel.workers.inbox import Arrival
 from millwheel.workers.keyed_state import KeyedState
@@ -35,109 +34,8 @@ from millwheel.workers.turn import Hold, Turn
 
 Decode = Callable[[str, list[Any]], list[Any]]
 """(stream, values as they travelled) -> values as the callback sees them."""
-
-
-class CallbackContext:
-    """The Context of one shard, pointed at the current record or timer. ``identified``: productions have ids, made of
-    the cause that each call is."""
-
-    __slots__ = (
-        "_cause",
-        "_limits",
-        "_made",
-        "_outputs",
-        "_state",
-        "_turn",
-        "calls",
-        "floor",
-        "identified",
-        "key",
-        "now",
-        "pane",
-        "timestamp",
-        "watermark",
-    )
-
-    def __init__(self, outputs: frozenset[str], state: KeyedState, limits: Limits, identified: bool = False) -> None:
-        self._outputs = outputs
-        self._limits = limits
-        self._state = state
-        self._turn: Turn
-        self.identified = identified
-        self._cause: Cause = None
-        self._made = 0
-        self.calls = 0
-        self.pane: Pane | None = None
-        self.key: Key = None
-        self.timestamp = 0
-        self.watermark = 0
-        self.now = 0
-        self.floor = 0
-
-    def begin(self, turn: Turn) -> None:
-        """Start of a turn."""
-        self._state.set_timer = self.set_timer
-        self._turn, self.watermark, self.now, self.floor = turn, turn.watermark, turn.now, turn.floor
-
-    def point(self, key: Key, timestamp: int, cause: Cause = None) -> None:
-        """The next call is about this key; nothing may be produced before ``timestamp``."""
-        self.key = self._state.key = key
-        self.timestamp = self._state.timestamp = timestamp
-        self._cause, self._made = cause, 0
-        self.calls += 1
-
-    def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
-        if stream not in self._outputs:
-            raise RecordError(
-                f"produce: {stream!r} is no output of this computation; its outputs: {_names(self._outputs)}"
-            )
-        if timestamp is None:
-            timestamp = self.timestamp
-        elif (timestamp := instant(timestamp)) < self.timestamp:
-            raise RecordError(
-                f"produce to {stream!r}: timestamp {timestamp} lies {self.timestamp - timestamp} µs before the record "
-                f"or timer being processed ({self.timestamp}); a production may not be earlier than its cause"
-            )
-        identity = b""
-        if self._cause is not None:
-            identity = production_id(self._cause, self._made)
-            self._made += 1
-        self._turn.outputs.produce(
-            stream, self.key if key is None else fitting_key(key, self._limits.key), value, timestamp, identity
-        )
-
-    def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
-        if type(at) is not int or not MIN_TIME <= at <= LAST_TIME:
-            at = instant(at)
-        queue = self._turn.timers[domain]
-        if len(queue) >= self._limits.timers:
-            self._check_timers(queue, tag)
-        queue.set(self.key, tag, at, remembered(self._cause) if self.identified else b"")
-
-    def _check_timers(self, queue: TimerQueue, tag: str) -> None:
-        most = self._limits.timers
-        if queue.waiting(self.key) >= most and queue.get(self.key, tag) is None:
-            raise RecordError(
-                f"set_timer {tag!r}: {most} timers of this key wait already, which is limits.timers_per_key; "
-                "use fewer tags: setting a timer again moves it"
-            )
-
-    def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
-        self._turn.timers[domain].cancel(self.key, tag)
-
-    def count(self, name: str, by: int = 1) -> None:
-        if name in _SYSTEM_COUNTERS or not name.isidentifier():
-            raise RecordError(f"count: {name!r} cannot name a counter; use a word of your own, such as 'retries'")
-        self._turn.outputs.counted.append((name, by))
-
-
-_MOST_TIMERS = 100_000
-"""So many timers fire in one turn at most, even if each sets the next."""
-_SYSTEM_COUNTERS = frozenset(("records_in", "records_out", "late", "dead_letters", "duplicates"))
-
-
-def _names(names: frozenset[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
+Fire = Callable[[Due], None]
+"""How a timer is called: at full speed, or carefully."""
 
 
 class _LookCloserError(Exception):
@@ -209,7 +107,6 @@ class CallbackOperator:
         turn.overlay.savepoint()
         marks = {domain: queue.savepoint() for domain, queue in turn.timers.items()}
         start = turn.overlay.savepoint()
-        fired = list(turn.due)
         try:
             if self._attempts.avoided.hangs and self._may_hang(turn):
                 raise _LookCloserError
@@ -223,8 +120,9 @@ class CallbackOperator:
             for domain, queue in turn.timers.items():
                 queue.undo_to(marks[domain])
             turn.outputs.cut_to({})
-            turn.due[:] = fired
+            turn.due.clear()
             self._state.forget()
+            self._context.begin(turn)
             self._at = None
             self._run_carefully(turn)
             changed = self._state.encoded()
@@ -275,8 +173,8 @@ class CallbackOperator:
 
     def _run_fast(self, turn: Turn) -> None:
         context, state, process = self._context, self._state, self._instance.process_record
-        self._fire(turn, Domain.EVENT)
-        for arrival in self._at_once(turn):
+        self._fire_due(turn, self._fire_one)
+        for arrival in self._at_once(turn, self._fire_one):
             batch = arrival.batch.rows()
             values, times = self._decode(batch.stream, batch.values), batch.timestamps
             records = map(Record, batch.keys, values, times, repeat(batch.stream))
@@ -289,42 +187,65 @@ class CallbackOperator:
                 for key, timestamp, record, cause in zip(keys, times, records, causes, strict=True):
                     context.point(key, timestamp, cause)
                     process(context, record)
+                    if context.passed:
+                        self._fire_passed(turn, self._fire_one)
                 continue
             context.calls += len(batch)
-            for key, timestamp, record in zip(keys, times, records, strict=True):
+            moments = state.moments(times)
+            for key, timestamp, moment, record in zip(keys, times, moments, records, strict=True):
                 context.key = state.key = key
-                context.timestamp = state.timestamp = timestamp
+                context.timestamp = timestamp
+                state.timestamp = moment
                 process(context, record)
-        self._fire(turn, Domain.PROCESSING)
+                if context.passed:
+                    self._fire_passed(turn, self._fire_one)
+        self._ring_due(turn, self._fire_one)
 
-    def _at_once(self, turn: Turn) -> list[Arrival]:
+    def _at_once(self, turn: Turn, fire: Fire) -> list[Arrival]:
         """The arrivals that are processed in this turn: none, if they wait for the watermark."""
         if self._ordered is None:
             return turn.arrivals
         for arrival in turn.arrivals:
-            self._ordered.keep(arrival.batch.rows(), arrival.channel, turn)
+            self._keep(arrival.batch.rows(), arrival.channel, turn, fire)
         return []
 
-    def _in_turn(self, turn: Turn, domain: Domain) -> Iterator[Due]:
-        """The timers that are due, one by one: what one does may move or cancel the next. Between ordered records there
-        are also those that were set meanwhile."""
-        due = [timer for timer in turn.due if timer.domain is domain]
-        if not due:
-            return
-        queue = turn.timers[domain]
-        for timer in due:
-            queue.set(timer.key, timer.tag, timer.at, timer.cause)
-        last = (due[-1].at, due[-1].tag)
-        for _ in range(len(due) if self._ordered is None else _MOST_TIMERS):
-            first = queue.first()
-            if first is None or (first.at, first.tag) > last:
-                return
-            queue.pop_due(MAX_TIME)
-            yield first
+    def _keep(self, batch: Batch, channel: str, turn: Turn, fire: Fire) -> None:
+        """Put records aside. One that is behind the watermark has waited long enough, and those behind it in the batch
+        come after it: so it is when they come one by one."""
+        assert self._ordered is not None
+        start = 0
+        for place, timestamp in enumerate(batch.timestamps):
+            if timestamp < turn.watermark:
+                self._ordered.keep(batch, channel, turn, range(start, place + 1))
+                self._fire_passed(turn, fire)
+                start = place + 1
+        self._ordered.keep(batch, channel, turn, range(start, len(batch)))
 
-    def _fire(self, turn: Turn, domain: Domain) -> None:
-        for due in self._in_turn(turn, domain):
-            self._fire_one(due)
+    def _fire_due(self, turn: Turn, fire: Fire) -> None:
+        """The event-time timers that come before the records. Each call counts as of the time of its timer, or of one
+        that has fired before: time does not go back for who sets a timer for the past."""
+        state = self._state
+        for due in turn.fires(Domain.EVENT):
+            state.clock = max(state.clock, due.at)
+            fire(due)
+        state.clock = turn.watermark
+        self._context.passed = False
+
+    def _fire_passed(self, turn: Turn, fire: Fire) -> None:
+        """The timers that a call has set for a time that the watermark has passed. They fire before the next call: that
+        could have come a turn later."""
+        at = self._at
+        for due in turn.fires(Domain.EVENT):
+            fire(due)
+        self._at = at
+        self._context.passed = False
+
+    def _ring_due(self, turn: Turn, fire: Fire) -> None:
+        """The processing-time timers, behind the records."""
+        for due in turn.fires(Domain.PROCESSING):
+            fire(due)
+            if self._context.passed:
+                self._fire_passed(turn, fire)
 
     def _fire_one(self, due: Due) -> None:
         floor = due.at if due.domain is Domain.EVENT else self._context.floor
@@ -342,9 +263,11 @@ class CallbackOperator:
         return timer_cause(due) if self._identified else None
 
     def _run_carefully(self, turn: Turn) -> None:
-        for due in self._in_turn(turn, Domain.EVENT):
+        def fire(due: Due) -> None:
             self._attempt(turn, self._call_of(due))
-        for arrival in self._at_once(turn):
+
+        self._fire_due(turn, fire)
+        for arrival in self._at_once(turn, fire):
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             causes = record_causes(batch, arrival.channel) if self._identified else [None] * len(batch)
@@ -352,14 +275,16 @@ class CallbackOperator:
             for place, (key, value, timestamp, cause) in enumerate(rows):
                 record = Record(key, value, timestamp, batch.stream)
                 self._attempt(turn, _Call(key, timestamp, record, None, cause, (batch, arrival.channel, place)))
-        for due in [due for due in turn.due if due.domain is Domain.PROCESSING]:
-            self._attempt(turn, self._call_of(due))
+                if self._context.passed:
+                    self._fire_passed(turn, fire)
+        self._ring_due(turn, fire)
 
     def _call_of(self, due: Due) -> _Call:
+        at = due.at if due.domain is Domain.EVENT else self._context.floor
         cause = self._cause_of(due)
         if self._ordered is None or not due.tag.startswith(ORDER_TAG):
-            return _Call(due.key, due.at, None, due, cause, due)
-        return _Call(due.key, due.at, self._ordered.take(due), None, cause, due)
+            return _Call(due.key, at, None, due, cause, due)
+        return _Call(due.key, at, self._ordered.take(due), None, cause, due)
 
     def _attempt(self, turn: Turn, call: _Call) -> None:
         def once() -> None:

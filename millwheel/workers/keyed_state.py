@@ -6,46 +6,80 @@ from what was read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from millwheel.api import Computation, ListState, MapState, State, ValueState
 from millwheel.core.keys import Key, placed_key
 from millwheel.core.layout import STATE
 from millwheel.core.limits import DEFAULTS, over
+from millwheel.core.records import Domain
+from millwheel.core.timers import TimerQueue
+from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.errors import RecordError
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.state_handles import ABSENT, TTL_TAG, Cell, ListCells, MapCells, ValueCells
 
 _WORTH_READING_AHEAD = 64
-SetTimer = Callable[[str, int], None]
-"""(tag, at): set an event-time timer of the current key."""
 Change = tuple[ValueCells | MapCells, Cell, bytes | None]
 """A cell of a handle, and what it is in the store now (None: gone)."""
 
 
 class KeyedState:
-    """All handles of one computation instance in one shard, and the key they speak of."""
+    """All handles of one computation instance in one shard, and the key they speak of.
 
-    def __init__(self, instance: Computation, overlay: Overlay, cache_entries: int, most: int = DEFAULTS.state) -> None:
+    ``timestamp`` is the time of the current call, by which times to live are judged. It is never before ``clock``: a
+    record behind the watermark counts as of the watermark, so that what it writes lives on. ``tags`` stands before
+    the tags of the system's own timers.
+    """
+
+    def __init__(
+        self,
+        instance: Computation,
+        overlay: Overlay,
+        cache_entries: int,
+        most: int = DEFAULTS.state,
+        tags: str = "",
+    ) -> None:
         self.overlay = overlay
         self.most = most
         self.key: Key = None
         self.timestamp = 0
+        self.clock = MIN_TIME
+        self._timers = TimerQueue(Domain.EVENT)
+        self._tags = tags
         self._touched: list[tuple[ValueCells | MapCells, Cell]] = []
         self._cache_entries = cache_entries
         self._records = 0
-        self.set_timer: SetTimer = lambda tag, at: None
         self.handles = {name: self._bind(instance, name, state) for name, state in _declared(type(instance)).items()}
+        self._ages = any(handle.ttl_us is not None for handle in self.handles.values())
+
+    def begin(self, timers: TimerQueue) -> None:
+        """Start of a turn. ``timers`` are those by event time."""
+        self._timers, self.clock = timers, MIN_TIME
+
+    def point(self, key: Key, timestamp: int) -> None:
+        """The next call is about this key, at this time."""
+        self.key = key
+        self.timestamp = timestamp if timestamp > self.clock else self.clock
+
+    def moments(self, timestamps: Sequence[int]) -> Sequence[int]:
+        """The times of the calls for records with these timestamps."""
+        if not self._ages or not timestamps or min(timestamps) >= self.clock:
+            return timestamps
+        return [max(timestamp, self.clock) for timestamp in timestamps]
 
     def touch(self, owner: ValueCells | MapCells, cell: Cell) -> None:
         """Remember that a cell may have changed in this bundle."""
-        if owner.ttl_us is not None:
-            cell.at = max(cell.at, self.timestamp)
-            self.set_timer(TTL_TAG + owner.name, cell.at + owner.ttl_us)
-        if not cell.dirty:
-            cell.dirty = True
-            self._touched.append((owner, cell))
+        cell.dirty = True
+        self._touched.append((owner, cell))
+
+    def look_at(self, tag: str, at: int) -> None:
+        """See that :meth:`expire` is called for the current key once the watermark has passed ``at``, or before."""
+        tag, at = self._tags + tag, min(at, MAX_TIME - 1)
+        known = self._timers.get(self.key, tag)
+        if known is None or at < known:
+            self._timers.set(self.key, tag, at)
 
     def read_ahead(self, keys: Sequence[Key]) -> None:
         """A bundle with these keys comes: what is likely to be asked of the store is asked in one go."""
@@ -109,9 +143,8 @@ class KeyedState:
 
     def expire(self, tag: str, at: int) -> None:
         """The system's own timer of the current key has come due: remove what was not written for its time to live."""
-        self.timestamp = at
         handle = self.handles.get(tag[len(TTL_TAG) :])
-        if handle is not None:  # else the class has lost the declaration since
+        if handle is not None and handle.ttl_us is not None:  # else the class has lost the declaration since
             handle.expire(at)
 
     def describe(self) -> dict[str, Any]:

@@ -43,11 +43,12 @@ class OrderBuffer:
         self._decode = decode
         self._first = first
 
-    def keep(self, batch: Batch, channel: str, turn: Turn) -> None:
-        """Put the records of a batch aside."""
+    def keep(self, batch: Batch, channel: str, turn: Turn, places: range) -> None:
+        """Put the records at these places of a batch aside."""
         timers = turn.timers[Domain.EVENT]
         raw = msgspec.Raw
-        for place, (key, value, timestamp) in enumerate(zip(batch.keys, batch.values, batch.timestamps, strict=True)):
+        for place in places:
+            key, value, timestamp = batch.keys[place], batch.values[place], batch.timestamps[place]
             tag = _tag("0" if batch.stream == self._first else "1", batch, channel, place)
             encoded = value if type(value) is raw else raw(encode_value(value))
             self._overlay.put(_place(key, tag), _encode(_Kept(batch.stream, encoded)))

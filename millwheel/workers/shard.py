@@ -155,10 +155,8 @@ class Shard:
             return self._go_on(step)
         work = self._work(now)
         hold = self._lowest(now, work)
-        wanted = self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark)
         congested = self._congested()
-        only = self._circles if congested else None
-        arrivals = self._inbox.take(min(wanted, self._bundle.most), only) if wanted and len(self._inbox) else []
+        arrivals = self._take(now, congested)
         turn = Turn(
             self._progress.made + 1,
             now,
@@ -166,6 +164,7 @@ class Shard:
             arrivals,
             self.overlay,
             self._timers,
+            most_timers=0 if congested and not arrivals else self._limits.timers,
             floor=max(self._floor, 0),
         )
         turn.due = [] if congested else due_timers(self._timers, self.input_watermark, now, self._limits.timers)

@@ -1,8 +1,13 @@
 """What a callback has in the place of a declared state: a value, a list or a map of the current key.
 
-Values and entries of maps are cached as cells, since a shard has a single writer. An entry of a state with a time to
-live carries the time it was last written. It reads as absent once a record that much later touches it, and a timer of
-the system's own removes it when nobody does.
+Values and entries of maps are cached as cells, since a shard has a single writer.
+
+An entry of a state with a time to live carries when it was written: the highest time of the calls that wrote it. A call
+whose time is that plus the time to live, or later, finds nothing there. That alone decides what is found, so bundles,
+caches and the order of removal do not show. A look does not remove anything: a record out of order, whose
+time is earlier, finds the entry still. A timer of the system's own removes from the store what the watermark has left
+behind. There is one for each state of a key; it is set for the entry that must go first and, when it comes due, for the
+next, so that a write moves no timer.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from millwheel.api import State, ValueState
 from millwheel.core.keys import Key, check_key, key_bytes, key_from_bytes, placed_key
 from millwheel.core.layout import STATE
 from millwheel.core.limits import over
+from millwheel.core.times import MAX_TIME
 from millwheel.errors import CorruptionError, RecordError
 
 if TYPE_CHECKING:
@@ -26,6 +32,8 @@ _HEADER = msgspec.msgpack.Decoder(tuple[int, int]).decode
 _FIXED = (int, float, str, bytes, bool, type(None))
 ABSENT: Any = object()
 """The value of a cell that has none."""
+_STORED: Any = object()
+"""The value of a cell that is still as the store has it."""
 _LOADS_OF_MOST = 4
 """Where one in so many records asks the store for a value, the values of the next bundles are read ahead."""
 _BUNDLES_AHEAD = 63
@@ -33,6 +41,10 @@ _CACHED_BYTES = 32 << 20
 """Of one state of a shard, as they are stored."""
 TTL_TAG = "\0ttl:"
 """How the tags of the system's own timers begin."""
+_END = MAX_TIME - 1
+"""The last time that a watermark can pass."""
+_LOOKS_IN_A_TTL = 8
+"""The entries of a map are looked through so often for what must go: each time costs a scan of them all."""
 
 
 class Cell:
@@ -76,20 +88,44 @@ class _Typed:
         """About how many bytes the cached cells have in the store."""
 
     def cell_of(self, place: bytes) -> Cell:
-        """What the store holds at a place, as a cell; absent when its time to live is over."""
+        """What the store holds at a place, as a cell."""
         data = self._owner.overlay.get(place)
         if data is None:
             return Cell(place, ABSENT, None)
         self.held += len(data)
         if self.ttl_us is None:
             return Cell(place, self.decode(data), data)
-        at = int.from_bytes(data[:8], "big", signed=True)
-        live = self._owner.timestamp < at + self.ttl_us
-        return Cell(place, self.decode(data[8:]) if live else ABSENT, data, at)
+        return Cell(place, _STORED, data, written_at(data))
 
-    def expired(self, cell: Cell) -> bool:
-        """Whether a cached cell has outlived its time."""
-        return self.ttl_us is not None and self._owner.timestamp >= cell.at + self.ttl_us and cell.written is not None
+    def found(self, cell: Cell) -> Any:
+        """What the current call finds in a cell; ABSENT also when its time to live is over."""
+        if self.ttl_us is None:
+            return cell.value
+        if self.gone_by(cell.at, self._owner.timestamp):
+            return ABSENT
+        if cell.value is _STORED:
+            assert cell.written is not None
+            cell.value = self.decode(cell.written[8:])
+        return cell.value
+
+    def write(self, cell: Cell, value: Any) -> None:
+        """The current call writes a cell (ABSENT: removes the entry), or gets what it may change in place."""
+        if self.ttl_us is not None and value is not ABSENT:
+            now = self._owner.timestamp
+            cell.at = now if cell.value is ABSENT else max(cell.at, now)
+            self.look_later(cell.at)
+        cell.value = value
+        if not cell.dirty:
+            self._owner.touch(self, cell)  # type: ignore[arg-type]
+
+    def gone_by(self, at: int, now: int) -> bool:
+        """Whether a call at ``now`` finds nothing of what was written at ``at``. At the end of time all is gone."""
+        return self.ttl_us is not None and now >= min(at + self.ttl_us, _END)
+
+    def look_later(self, at: int) -> None:
+        """See that what was written at ``at`` is removed in the end."""
+        assert self.ttl_us is not None
+        self._owner.look_at(TTL_TAG + self.name, at + self.ttl_us)
 
     def decode(self, data: bytes) -> Any:
         try:
@@ -104,6 +140,11 @@ class _Typed:
         """Drop cached entries beyond the limit, or beyond what they may hold."""
 
 
+def written_at(data: bytes) -> int:
+    """When an entry with a time to live was written, of how it is stored."""
+    return int.from_bytes(data[:8], "big", signed=True)
+
+
 class ValueCells(_Typed):
     """The handle of a ValueState."""
 
@@ -115,46 +156,47 @@ class ValueCells(_Typed):
         self._ahead = 0
 
     def get(self) -> Any:
-        owner = self._owner
-        cell = self.cells.get(owner.key)
-        if cell is None:
-            cell = self._load()
-        elif self.ttl_us is not None and self.expired(cell):
-            cell.value = ABSENT
-        if cell.value is ABSENT:
+        cell = self.cells.get(self._owner.key) or self._load()
+        value = cell.value if self.ttl_us is None else self.found(cell)
+        if value is ABSENT:
             default = self._default
             fresh = default() if callable(default) else default
-            if type(fresh) in _FIXED:
-                return fresh
-            cell.value = fresh
-        if not cell.dirty and type(cell.value) not in _FIXED:
-            owner.touch(self, cell)
-        return cell.value
+            if type(fresh) not in _FIXED:
+                self.write(cell, fresh)
+            return fresh
+        if type(value) not in _FIXED and (not cell.dirty or self.ttl_us is not None):
+            self.write(cell, value)
+        return value
 
     def set(self, value: Any) -> None:
-        owner = self._owner
-        cell = self.cells.get(owner.key) or self._load()
+        cell = self.cells.get(self._owner.key) or self._load()
+        if self.ttl_us is not None:
+            self.write(cell, value)
+            return
         cell.value = value
-        if not cell.dirty or self.ttl_us is not None:
-            owner.touch(self, cell)
+        if not cell.dirty:
+            self._owner.touch(self, cell)
 
     def clear(self) -> None:
         self.set(ABSENT)
 
-    def expire(self, at: int) -> None:
+    def expire(self, now: int) -> None:
         """Remove the value unless it was written again meanwhile."""
         cell = self.cells.get(self._owner.key) or self._load()
-        if cell.written is not None and self.ttl_us is not None and at >= cell.at + self.ttl_us:
-            self._owner.overlay.delete(cell.place)
-            self.cells.pop(self._owner.key, None)
+        if cell.value is ABSENT:
+            return
+        if self.gone_by(cell.at, now):
+            self.write(cell, ABSENT)
+        else:
+            self.look_later(cell.at)
 
     def trim(self, limit: int) -> None:
         if len(self.cells) > limit or self.held > _CACHED_BYTES:
             self.held = _trimmed(self.cells, limit // 2, _CACHED_BYTES // 2)
 
     def describe(self) -> Any:
-        cell = self.cells.get(self._owner.key) or self._load()
-        return None if cell.value is ABSENT else msgspec.to_builtins(cell.value)
+        value = self.found(self.cells.get(self._owner.key) or self._load())
+        return None if value is ABSENT else msgspec.to_builtins(value)
 
     def read_ahead(self, keys: Sequence[Key], before: int) -> None:
         """Read the values of these keys together, which takes half as long as one by one, if enough of the last
@@ -188,17 +230,19 @@ class ListCells(_Typed):
     """The handle of a ListState: a count, and one entry per item."""
 
     def append(self, item: Any) -> None:
-        place = self._owner.prefix(self._name)
-        count = self._count(place)
-        if not count and self.ttl_us is not None:
+        place, now = self._owner.prefix(self._name), self._owner.timestamp
+        count, at = self._header(place)
+        if count and self.gone_by(at, now):
             self.clear()
+            count = 0
+        at = max(at, now) if count else now
         data = self.encode(item)
         if len(data) > self._owner.most:
             raise RecordError(over("state", f"state {self.name!r}: an item", len(data), self._owner.most))
         self._owner.overlay.put(place + count.to_bytes(8, "big"), data)
-        self._owner.overlay.put(place, _encode((count + 1, self._owner.timestamp)))
+        self._owner.overlay.put(place, _encode((count + 1, at)))
         if self.ttl_us is not None:
-            self._owner.set_timer(TTL_TAG + self.name, self._owner.timestamp + self.ttl_us)
+            self.look_later(at)
 
     def __iter__(self) -> Iterator[Any]:
         place = self._owner.prefix(self._name)
@@ -214,20 +258,23 @@ class ListCells(_Typed):
             self._owner.overlay.delete(place + i.to_bytes(8, "big"))
         self._owner.overlay.delete(place)
 
-    def expire(self, at: int) -> None:
+    def expire(self, now: int) -> None:
         """Remove the list unless it grew meanwhile."""
-        if self.ttl_us is not None and at >= self._header(self._owner.prefix(self._name))[1] + self.ttl_us:
+        count, at = self._header(self._owner.prefix(self._name))
+        if self.gone_by(at, now):
             self.clear()
+        elif count:
+            self.look_later(at)
 
     def describe(self) -> Any:
         return [msgspec.to_builtins(item) for item in self]
 
     def _count(self, place: bytes) -> int:
         count, at = self._header(place)
-        return 0 if self.ttl_us is not None and self._owner.timestamp >= at + self.ttl_us else count
+        return 0 if self.gone_by(at, self._owner.timestamp) else count
 
     def _header(self, place: bytes) -> tuple[int, int]:
-        """(number of items, when the last one came)."""
+        """(number of items, the highest time of a call that appended one)."""
         data = self._owner.overlay.get(place)
         return (0, 0) if data is None else _HEADER(data)
 
@@ -241,11 +288,12 @@ class MapCells(_Typed):
 
     def get(self, key: Key, default: Any = None) -> Any:
         cell = self._cell(key)
-        if cell.value is ABSENT:
+        value = cell.value if self.ttl_us is None else self.found(cell)
+        if value is ABSENT:
             return default
-        if not cell.dirty and type(cell.value) not in _FIXED:
-            self._owner.touch(self, cell)
-        return cell.value
+        if type(value) not in _FIXED and (not cell.dirty or self.ttl_us is not None):
+            self.write(cell, value)
+        return value
 
     def __getitem__(self, key: Key) -> Any:
         value = self.get(key, ABSENT)
@@ -254,46 +302,61 @@ class MapCells(_Typed):
         return value
 
     def __setitem__(self, key: Key, value: Any) -> None:
-        cell = self._cell(key)
-        cell.value = value
-        self._owner.touch(self, cell)
+        self.write(self._cell(key), value)
 
     def __delitem__(self, key: Key) -> None:
         if key not in self:
             raise KeyError(key)
-        self[key] = ABSENT
+        self.write(self._cell(key), ABSENT)
 
     def __contains__(self, key: Key) -> bool:
-        return self._cell(key).value is not ABSENT
+        return self.found(self._cell(key)) is not ABSENT
 
     def items(self) -> Iterator[tuple[Key, Any]]:
-        self._owner.flush()
-        prefix = self._owner.prefix(self._name)
-        keys = [key_from_bytes(place[len(prefix) :]) for place, _ in self._owner.overlay.scan(prefix)]
-        return iter([(key, self[key]) for key in keys if key in self])
+        return iter([(key, self[key]) for key in self._stored() if key in self])
 
-    def expire(self, at: int) -> None:
-        """Remove the entries that were not written again meanwhile; the others get a timer of their own."""
+    def expire(self, now: int) -> None:
+        """Remove the entries that were not written again meanwhile. The others are looked at later."""
         self._owner.flush()
-        prefix, ttl_us = self._owner.prefix(self._name), self.ttl_us or 0
+        prefix, first = self._owner.prefix(self._name), MAX_TIME
         for place, data in list(self._owner.overlay.scan(prefix)):
-            written = int.from_bytes(data[:8], "big", signed=True)
-            if at >= written + ttl_us:
-                self._owner.overlay.delete(place)
-                self.cells.pop((self._owner.key, key_from_bytes(place[len(prefix) :])), None)
+            at = written_at(data)
+            if self.gone_by(at, now):
+                self._drop(place, key_from_bytes(place[len(prefix) :]))
             else:
-                self._owner.set_timer(TTL_TAG + self.name, written + ttl_us)
+                first = min(first, at)
+        if first < MAX_TIME:
+            self.look_later(first)
+
+    def look_later(self, at: int) -> None:
+        assert self.ttl_us is not None
+        step = max(self.ttl_us // _LOOKS_IN_A_TTL, 1)
+        self._owner.look_at(TTL_TAG + self.name, -(-(at + self.ttl_us) // step) * step)
 
     def clear(self) -> None:
-        for key, _ in self.items():
-            del self[key]
+        for key in self._stored():
+            self.write(self._cell(key), ABSENT)
 
     def trim(self, limit: int) -> None:
         if len(self.cells) > limit or self.held > _CACHED_BYTES:
             self.held = _trimmed(self.cells, limit // 2, _CACHED_BYTES // 2)
 
     def describe(self) -> Any:
-        return [[key, msgspec.to_builtins(value)] for key, value in self.items()]
+        found = [(key, self.found(self._cell(key))) for key in self._stored()]
+        return [[key, msgspec.to_builtins(value)] for key, value in found if value is not ABSENT]
+
+    def _stored(self) -> list[Key]:
+        """The keys of all entries that the store will have, also of those whose time to live is over."""
+        self._owner.flush()
+        prefix = self._owner.prefix(self._name)
+        return [key_from_bytes(place[len(prefix) :]) for place, _ in self._owner.overlay.scan(prefix)]
+
+    def _drop(self, place: bytes, key: Key) -> None:
+        """Remove an entry that is in the overlay as it is in the cache."""
+        self._owner.overlay.delete(place)
+        cell = self.cells.pop((self._owner.key, key), None)
+        if cell is not None:  # it may be among those that are written at the end of the bundle
+            cell.value, cell.written = ABSENT, None
 
     def _cell(self, key: Key) -> Cell:
         cell = self.cells.get((self._owner.key, key))
@@ -303,6 +366,4 @@ class MapCells(_Typed):
             except RecordError as ex:
                 raise RecordError(f"state {self._state.name!r}: {ex}") from ex
             cell = self.cells[self._owner.key, key] = self.cell_of(place)
-        elif self.ttl_us is not None and self.expired(cell):
-            cell.value = ABSENT
         return cell

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -25,6 +25,8 @@ _COUNTED = "\0counted"
 _LETTER_STATE = 1 << 20
 """So many bytes of state go into a dead letter whole."""
 _BEGINNING = 10_000
+_MOST_TIMERS = 100_000
+"""So many event-time timers fire before the records of a turn at most, even if each sets the next."""
 _WORDS = 300
 RECORD, TIMER, WINDOW, LINE = "record", "timer", "window", "line"
 """What calls are about."""
@@ -103,6 +105,7 @@ class Turn:
     ``number`` is what its commit will be. ``chunks`` are reads of a source, which need no checkpoint.
     ``commit_before_sending`` makes the chunks wait for this turn's commit, when what was read was judged by
     something that a second reading may not repeat; otherwise nobody waits for a commit of ``positions_only``.
+    ``due`` are the timers that have fired; of each domain, about ``most_timers`` may.
     ``floor`` is the earliest timestamp that something without a
     record of its own (a processing-time timer) may produce. ``tried`` counts calls by what they are about, ``failures``
     those that failed, and ``firsts`` says in words how, by kind.
@@ -118,12 +121,41 @@ class Turn:
     counters: dict[str, int] = field(default_factory=dict)
     chunks: list[Chunk] = field(default_factory=list)
     due: list[Due] = field(default_factory=list)
+    most_timers: int = _MOST_TIMERS
     floor: int = 0
     commit_before_sending: bool = False
     positions_only: bool = False
     tried: dict[str, int] = field(default_factory=dict)
     failures: dict[Call, int] = field(default_factory=dict)
     firsts: dict[str, First] = field(default_factory=dict)
+
+    def fires(self, domain: Domain) -> Iterator[Due]:
+        """The timers that the clock of a domain has passed, in their order, each removed when its turn comes: what one
+        does may move or cancel the next."""
+        return self._event_timers() if domain is Domain.EVENT else self._processing_timers()
+
+    def _event_timers(self) -> Iterator[Due]:
+        """Also those that are set meanwhile for a time that the watermark has passed already. Had it risen in smaller
+        steps they would have fired, too, before the records that are here now."""
+        queue = self.timers[Domain.EVENT]
+        most = max(self.most_timers, _MOST_TIMERS) if self.arrivals else self.most_timers
+        while len(self.due) < most and (timer := queue.pop_due(self.watermark)) is not None:
+            self.due.append(timer)
+            yield timer
+
+    def _processing_timers(self) -> Iterator[Due]:
+        """Those that are set meanwhile wait for the next turn, so that one that always sets itself stops nobody."""
+        queue, due = self.timers[Domain.PROCESSING], []
+        clock = MAX_TIME if self.watermark == MAX_TIME else self.now
+        while len(self.due) + len(due) < self.most_timers and (timer := queue.pop_due(clock)) is not None:
+            due.append(timer)
+        for timer in due:
+            queue.set(timer.key, timer.tag, timer.at, timer.cause)
+        for timer in due:
+            if queue.get(timer.key, timer.tag) == timer.at:
+                queue.cancel(timer.key, timer.tag)
+                self.due.append(timer)
+                yield timer
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to a durable counter of the shard."""

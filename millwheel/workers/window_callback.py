@@ -23,7 +23,8 @@ from millwheel.core.spec import ComputationSpec, PipelineSpec
 from millwheel.core.timers import Due
 from millwheel.core.windowing import Effects, Times
 from millwheel.workers.attempts import Attempts, Subject
-from millwheel.workers.callbacks import CallbackContext, Decode
+from millwheel.workers.callback_context import CallbackContext
+from millwheel.workers.callbacks import Decode
 from millwheel.workers.hangs import Avoided, Doing, timer_mark
 from millwheel.workers.keyed_state import KeyedState
 from millwheel.workers.overlay import Overlay
@@ -49,6 +50,9 @@ class WindowContext(CallbackContext):
     def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
         super().cancel_timer(CALLBACK_TAG + tag, domain)
 
+    def owns(self, tag: str) -> bool:
+        return tag.startswith(CALLBACK_TAG) and not tag.startswith(CALLBACK_TAG + TTL_TAG)
+
 
 class WindowCallbackOperator(WindowedOperator):
     """The operator of a computation with ``window`` and ``callback``."""
@@ -68,14 +72,14 @@ class WindowCallbackOperator(WindowedOperator):
         self._typed = frozenset(stream.name for stream in pipeline.streams if stream.schema)
         self._decode_typed = decode
         self._instance = instance
-        self._state = KeyedState(instance, overlay, cache_entries, pipeline.limits.state)
+        self._state = KeyedState(instance, overlay, cache_entries, pipeline.limits.state, CALLBACK_TAG)
         self._context = WindowContext(frozenset(spec.outputs), self._state, pipeline.limits, spec.identified)
         self._attempts = Attempts(spec, pipeline.name, spec.callback or "join", self._state)
 
     def run(self, turn: Turn) -> None:
         self._context.begin(turn)
         super().run(turn)
-        self._state.flush()
+        self._state.write(self._state.encoded())
 
     def durable(self, number: int, now: int) -> None:
         super().durable(number, now)
@@ -106,6 +110,12 @@ class WindowCallbackOperator(WindowedOperator):
     def _numbered(self, stream: str, values: list[Any]) -> list[Any]:
         number = self._numbers[stream]
         return [_numbered(number, value) for value in _plain_values(stream, values)]
+
+    def _take(self, turn: Turn, times: Times) -> None:
+        self._state.clock = turn.watermark
+        super()._take(turn, times)
+        if self._context.passed:
+            self._fire(turn.fires(Domain.EVENT), times, turn)
 
     def _perform(self, effects: Effects, cause: Cause, turn: Turn) -> None:
         """What the windows do not take leaves as it came."""
@@ -145,6 +155,8 @@ class WindowCallbackOperator(WindowedOperator):
 
     def _fire(self, due: Iterable[Due], times: Times, turn: Turn) -> None:
         for timer in due:
+            if timer.domain is Domain.EVENT:
+                self._state.clock = max(self._state.clock, timer.at)
             if timer.tag.startswith(CALLBACK_TAG):
                 self._ring(timer, turn)
             else:

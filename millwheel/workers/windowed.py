@@ -168,10 +168,10 @@ class WindowedOperator:
 
     def run(self, turn: Turn) -> None:
         times = Times(turn.watermark, turn.now, self.share_timers.passed)
-        self._fire((due for due in turn.due if due.domain is Domain.EVENT), times, turn)
+        self._fire(turn.fires(Domain.EVENT), times, turn)
         self._fire(self.share_timers.pop_due(), times, turn)
         self._take(turn, times)
-        self._fire((due for due in turn.due if due.domain is Domain.PROCESSING), times, turn)
+        self._fire(turn.fires(Domain.PROCESSING), times, turn)
         self._write_holds()
 
     def take_groups(self, groups: Iterable[tuple[Key, Group]], turn: Turn) -> None:

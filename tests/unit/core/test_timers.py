@@ -153,4 +153,4 @@ def test_the_timers_of_a_key_are_counted_from_the_first_question_on(steps: list[
             place = queue.savepoint()
         if number >= 1:
             for each in "ab":
-                assert queue.waiting(each) == sum(1 for mine, _, _ in queue.items() if mine == each)
+                assert queue.waiting(each, lambda tag: True) == sum(1 for mine, _, _ in queue.items() if mine == each)

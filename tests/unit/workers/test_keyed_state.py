@@ -7,6 +7,8 @@ import pytest
 
 from millwheel import Computation, ListState, MapState, ValueState
 from millwheel.core.keys import placed_key
+from millwheel.core.records import Domain
+from millwheel.core.timers import TimerQueue
 from millwheel.errors import CorruptionError, RecordError
 from millwheel.workers.keyed_state import KeyedState
 from millwheel.workers.overlay import Overlay
@@ -49,13 +51,24 @@ class Bench:
         self.overlay = Overlay(self.store)
         self.it: Any = self.kind()
         self.state = KeyedState(self.it, self.overlay, cache_entries=100)
-        self.timers: dict[str, int] = {}
-        self.state.set_timer = self.timers.__setitem__
+        self.queue = TimerQueue(Domain.EVENT)
+        self.state.begin(self.queue)
         self.at("k", 0)
 
+    @property
+    def timers(self) -> dict[str, int]:
+        return {tag: at for _, tag, at in self.queue.items()}
+
     def at(self, key: Any, timestamp: int) -> Any:
-        self.state.key, self.state.timestamp = key, timestamp
+        self.state.point(key, timestamp)
         return self.it
+
+    def pass_by(self, watermark: int) -> None:
+        """The watermark has risen: timers that are due fire."""
+        while due := self.queue.pop_due(watermark):
+            self.state.point(due.key, due.at)
+            self.state.expire(due.tag, due.at)
+        self.commit()
 
     def commit(self) -> None:
         self.state.write(self.state.encoded())
@@ -172,8 +185,7 @@ def test_writing_again_prolongs_the_time_to_live(bench: Bench) -> None:
     bench.commit()
     bench.at("k", 8_000_000).brief.set(2)
     bench.commit()
-    bench.state.expire(TTL_TAG + "brief", 10_000_000)
-    bench.commit()
+    bench.pass_by(10_000_001)
     assert bench.at("k", 17_000_000).brief.get() == 2
 
 
@@ -182,19 +194,16 @@ def test_the_timer_removes_what_nobody_touches(bench: Bench) -> None:
     bench.it.brief_items.append(1)
     bench.it.brief_ages["x"] = 1
     bench.commit()
-    for name in ("brief", "brief_items", "brief_ages"):
-        bench.at("k", 0)
-        bench.state.expire(TTL_TAG + name, 10_000_000)
-    bench.commit()
+    bench.pass_by(10_000_001)
     assert not bench.store.data
+    assert not bench.timers
 
 
 def test_entries_of_a_map_live_and_die_apart(bench: Bench) -> None:
     bench.it.brief_ages["x"] = 1
     bench.at("k", 5_000_000).brief_ages["y"] = 2
     bench.commit()
-    bench.state.expire(TTL_TAG + "brief_ages", 10_000_000)
-    bench.commit()
+    bench.pass_by(10_000_001)
     assert dict(bench.at("k", 11_000_000).brief_ages.items()) == {"y": 2}
     assert bench.timers[TTL_TAG + "brief_ages"] == 15_000_000
 
