@@ -84,8 +84,8 @@ class Computation:
 
 
 class State:
-    """Base of the declarations. ``ttl`` (duration or µs): an entry not written for so long, by event time of the
-    records that touch the key, reads as absent and is removed."""
+    """Base of the declarations. ``ttl`` (duration or µs): an entry is absent for records and timers whose time is so
+    much later than that of any that wrote it, and is removed by the watermark."""
 
     name: str
 

@@ -102,7 +102,7 @@ class CallbackContext:
             at = _time(tag, at)
         queue.set(self.key, tag, at, remembered(self._cause) if self.identified else b"")
         if at < self.watermark and domain is Domain.EVENT:
-            self.passed = True
+            self.passed = self._state.unsettled = True
 
     def owns(self, tag: str) -> bool:
         """Whether a timer of this tag was set by the callback, and not by the system."""

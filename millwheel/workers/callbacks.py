@@ -187,8 +187,8 @@ class CallbackOperator:
                 for key, timestamp, record, cause in zip(keys, times, records, causes, strict=True):
                     context.point(key, timestamp, cause)
                     process(context, record)
-                    if context.passed:
-                        self._fire_passed(turn, self._fire_one)
+                    if state.unsettled:
+                        self._settle(turn, self._fire_one)
                 continue
             context.calls += len(batch)
             moments = state.moments(times)
@@ -197,8 +197,8 @@ class CallbackOperator:
                 context.timestamp = timestamp
                 state.timestamp = moment
                 process(context, record)
-                if context.passed:
-                    self._fire_passed(turn, self._fire_one)
+                if state.unsettled:
+                    self._settle(turn, self._fire_one)
         self._ring_due(turn, self._fire_one)
 
     def _at_once(self, turn: Turn, fire: Fire) -> list[Arrival]:
@@ -231,6 +231,12 @@ class CallbackOperator:
         state.clock = turn.watermark
         self._context.passed = False
 
+    def _settle(self, turn: Turn, fire: Fire) -> None:
+        """What is left to do when a call is over."""
+        self._state.settle()
+        if self._context.passed:
+            self._fire_passed(turn, fire)
+
     def _fire_passed(self, turn: Turn, fire: Fire) -> None:
         """The timers that a call has set for a time that the watermark has passed. They fire before the next call: that
         could have come a turn later."""
@@ -244,8 +250,7 @@ class CallbackOperator:
         """The processing-time timers, behind the records."""
         for due in turn.fires(Domain.PROCESSING):
             fire(due)
-            if self._context.passed:
-                self._fire_passed(turn, fire)
+            self._settle(turn, fire)
 
     def _fire_one(self, due: Due) -> None:
         floor = due.at if due.domain is Domain.EVENT else self._context.floor
@@ -253,11 +258,11 @@ class CallbackOperator:
         self._at = due
         if self._ordered is not None and due.tag.startswith(ORDER_TAG):
             self._instance.process_record(self._context, self._ordered.take(due))
-            return
-        if due.tag.startswith(TTL_TAG):
+        elif due.tag.startswith(TTL_TAG):
             self._state.expire(due.tag, due.at)
-            return
-        self._instance.process_timer(self._context, Timer(due.key, due.tag, due.at, due.domain))
+        else:
+            self._instance.process_timer(self._context, Timer(due.key, due.tag, due.at, due.domain))
+        self._state.settle()
 
     def _cause_of(self, due: Due) -> Cause:
         return timer_cause(due) if self._identified else None
@@ -275,8 +280,7 @@ class CallbackOperator:
             for place, (key, value, timestamp, cause) in enumerate(rows):
                 record = Record(key, value, timestamp, batch.stream)
                 self._attempt(turn, _Call(key, timestamp, record, None, cause, (batch, arrival.channel, place)))
-                if self._context.passed:
-                    self._fire_passed(turn, fire)
+                self._settle(turn, fire)
         self._ring_due(turn, fire)
 
     def _call_of(self, due: Due) -> _Call:
@@ -291,6 +295,7 @@ class CallbackOperator:
             if call.record is not None:
                 self._context.point(call.key, call.timestamp, call.cause)
                 self._instance.process_record(self._context, call.record)
+                self._state.settle()
             elif call.timer is not None:
                 self._fire_one(call.timer)
 

@@ -7,7 +7,7 @@ from what was read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from millwheel.api import Computation, ListState, MapState, State, ValueState
 from millwheel.core.keys import Key, placed_key
@@ -18,11 +18,20 @@ from millwheel.core.timers import TimerQueue
 from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.errors import RecordError
 from millwheel.workers.overlay import Overlay
-from millwheel.workers.state_handles import ABSENT, TTL_TAG, Cell, ListCells, MapCells, ValueCells
+from millwheel.workers.state_handles import ABSENT, TTL_TAG, Cell, ListCells, MapCells, Typed, ValueCells
 
 _WORTH_READING_AHEAD = 64
-Change = tuple[ValueCells | MapCells, Cell, bytes | None]
+Change = tuple[Typed, Cell, bytes | None]
 """A cell of a handle, and what it is in the store now (None: gone)."""
+
+
+class Handed(NamedTuple):
+    """What the current call got, and may change in place; ``before``: what it was then."""
+
+    owner: Typed
+    cell: Cell
+    value: Any
+    before: bytes
 
 
 class KeyedState:
@@ -48,7 +57,10 @@ class KeyedState:
         self.clock = MIN_TIME
         self._timers = TimerQueue(Domain.EVENT)
         self._tags = tags
-        self._touched: list[tuple[ValueCells | MapCells, Cell]] = []
+        self._touched: list[tuple[Typed, Cell]] = []
+        self.handed: dict[int, Handed] = {}
+        self.unsettled = False
+        """Something is left to do when the current call is over, by :meth:`settle` or by whoever set this."""
         self._cache_entries = cache_entries
         self._records = 0
         self.handles = {name: self._bind(instance, name, state) for name, state in _declared(type(instance)).items()}
@@ -69,10 +81,24 @@ class KeyedState:
             return timestamps
         return [max(timestamp, self.clock) for timestamp in timestamps]
 
-    def touch(self, owner: ValueCells | MapCells, cell: Cell) -> None:
+    def touch(self, owner: Typed, cell: Cell) -> None:
         """Remember that a cell may have changed in this bundle."""
         cell.dirty = True
         self._touched.append((owner, cell))
+
+    def hand(self, owner: Typed, cell: Cell, value: Any) -> None:
+        """The current call gets a value with a time to live. Whether it changes it, and so writes it, is seen when the
+        call is over: at the end of the bundle nobody could say which call did."""
+        if id(cell) not in self.handed:
+            self.handed[id(cell)] = Handed(owner, cell, value, owner.encode(value))
+            self.unsettled = True
+
+    def settle(self) -> None:
+        """The call is over: what it has changed in place it has written."""
+        handed, self.handed, self.unsettled = self.handed, {}, False
+        for owner, cell, value, before in handed.values():
+            if owner.encode(value) != before:
+                owner.write(cell, value)
 
     def look_at(self, tag: str, at: int) -> None:
         """See that :meth:`expire` is called for the current key once the watermark has passed ``at``, or before."""
@@ -138,6 +164,7 @@ class KeyedState:
     def forget(self) -> None:
         """Drop the whole cache: after a failed callback nothing in memory is to be trusted."""
         self._touched.clear()
+        self.handed, self.unsettled = {}, False
         for handle in self.handles.values():
             handle.trim(0)
 

@@ -73,7 +73,7 @@ def _trimmed(cells: dict[Any, Cell], most: int, most_bytes: int) -> int:
     return held
 
 
-class _Typed:
+class Typed:
     """Encoding and decoding of one declared type, with errors that name the state."""
 
     def __init__(self, owner: KeyedState, state: State) -> None:
@@ -109,14 +109,23 @@ class _Typed:
         return cell.value
 
     def write(self, cell: Cell, value: Any) -> None:
-        """The current call writes a cell (ABSENT: removes the entry), or gets what it may change in place."""
-        if self.ttl_us is not None and value is not ABSENT:
-            now = self._owner.timestamp
-            cell.at = now if cell.value is ABSENT else max(cell.at, now)
-            self.look_later(cell.at)
+        """The current call writes a cell (ABSENT: removes the entry)."""
+        if self.ttl_us is not None:
+            self._owner.handed.pop(id(cell), None)
+            if value is not ABSENT:
+                now = self._owner.timestamp
+                cell.at = now if cell.value is ABSENT else max(cell.at, now)
+                self.look_later(cell.at)
         cell.value = value
         if not cell.dirty:
-            self._owner.touch(self, cell)  # type: ignore[arg-type]
+            self._owner.touch(self, cell)
+
+    def hand(self, cell: Cell, value: Any) -> None:
+        """The current call gets a value that it may change in place."""
+        if self.ttl_us is not None:
+            self._owner.hand(self, cell, value)
+        elif not cell.dirty:
+            self._owner.touch(self, cell)
 
     def gone_by(self, at: int, now: int) -> bool:
         """Whether a call at ``now`` finds nothing of what was written at ``at``. At the end of time all is gone."""
@@ -145,7 +154,7 @@ def written_at(data: bytes) -> int:
     return int.from_bytes(data[:8], "big", signed=True)
 
 
-class ValueCells(_Typed):
+class ValueCells(Typed):
     """The handle of a ValueState."""
 
     def __init__(self, owner: KeyedState, state: ValueState[Any]) -> None:
@@ -159,13 +168,9 @@ class ValueCells(_Typed):
         cell = self.cells.get(self._owner.key) or self._load()
         value = cell.value if self.ttl_us is None else self.found(cell)
         if value is ABSENT:
-            default = self._default
-            fresh = default() if callable(default) else default
-            if type(fresh) not in _FIXED:
-                self.write(cell, fresh)
-            return fresh
-        if type(value) not in _FIXED and (not cell.dirty or self.ttl_us is not None):
-            self.write(cell, value)
+            return self._fresh(cell)
+        if type(value) not in _FIXED:
+            self.hand(cell, value)
         return value
 
     def set(self, value: Any) -> None:
@@ -220,13 +225,27 @@ class ValueCells(_Typed):
                 cells[key] = Cell(place, self.decode(data), data)
                 self.held += len(data)
 
+    def _fresh(self, cell: Cell) -> Any:
+        """The default, which is the value from now on if it can be changed in place; with a time to live only if it
+        was."""
+        handed = self._owner.handed.get(id(cell)) if self.ttl_us is not None else None
+        if handed is not None:
+            return handed.value
+        default = self._default
+        fresh = default() if callable(default) else default
+        if type(fresh) not in _FIXED:
+            if self.ttl_us is None:
+                cell.value = fresh
+            self.hand(cell, fresh)
+        return fresh
+
     def _load(self) -> Cell:
         self._loads += 1
         cell = self.cells[self._owner.key] = self.cell_of(self._owner.prefix(self._name))
         return cell
 
 
-class ListCells(_Typed):
+class ListCells(Typed):
     """The handle of a ListState: a count, and one entry per item."""
 
     def append(self, item: Any) -> None:
@@ -279,7 +298,7 @@ class ListCells(_Typed):
         return (0, 0) if data is None else _HEADER(data)
 
 
-class MapCells(_Typed):
+class MapCells(Typed):
     """The handle of a MapState: one entry per map key."""
 
     def __init__(self, owner: KeyedState, state: State) -> None:
@@ -291,8 +310,8 @@ class MapCells(_Typed):
         value = cell.value if self.ttl_us is None else self.found(cell)
         if value is ABSENT:
             return default
-        if type(value) not in _FIXED and (not cell.dirty or self.ttl_us is not None):
-            self.write(cell, value)
+        if type(value) not in _FIXED:
+            self.hand(cell, value)
         return value
 
     def __getitem__(self, key: Key) -> Any:

@@ -134,6 +134,7 @@ class WindowCallbackOperator(WindowedOperator):
             self._context.pane = msgspec.structs.replace(pane, result=records)
             try:
                 self._instance.process_window(self._context, pane.key, pane.window, records)
+                self._state.settle()
             finally:
                 self._context.pane = None
 
@@ -174,6 +175,7 @@ class WindowCallbackOperator(WindowedOperator):
                 self._state.expire(tag, due.at)
             else:
                 self._instance.process_timer(self._context, timer)
+            self._state.settle()
 
         about = Subject("timer", due.key, floor, repr(timer), cause=cause)
         self._attempts.run(turn, call, lambda: about, lambda: timer_mark(due))

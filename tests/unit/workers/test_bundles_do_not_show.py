@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from millwheel.testing import PipelineHarness
 
-N = int(os.environ.get("N", "25"))
 SECOND = 1_000_000
 PIPELINE = """
 pipeline: p
@@ -132,8 +130,8 @@ def pipeline(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def told(path: Path, story: Story, *, apart: bool = False, broken: bool = False, crash_every: int | None = None) -> Any:
-    """What was said and is remembered of each user. ``apart``: one record at a time, and a second at a time. ``broken``:
-    each bundle has a record of somebody else that fails."""
+    """What was said and is remembered of each user. ``apart``: one record at a time, and a second at a time.
+    ``broken``: each bundle has a record of somebody else that fails."""
     with PipelineHarness(path, shards=1, workers=1, now=0, crash_every=crash_every) as harness:
         watermark = clock = 0
         for what, of in story:
@@ -155,14 +153,14 @@ def told(path: Path, story: Story, *, apart: bool = False, broken: bool = False,
         return {user: [row for row in rows if row["user"] == user] for user in "ab"}, kept
 
 
-@settings(max_examples=N, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stories)
 def test_what_arrives_together_shows_nowhere(pipeline: Path, story: Story) -> None:
     together = told(pipeline, story)
     assert told(pipeline, story, apart=True) == together
 
 
-@settings(max_examples=N, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stories, st.integers(3, 40))
 def test_neither_a_failing_neighbour_nor_a_crash_shows(pipeline: Path, story: Story, crash_every: int) -> None:
     together = told(pipeline, story)
