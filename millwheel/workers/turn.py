@@ -145,7 +145,8 @@ class Turn:
 
     def _processing_timers(self) -> Iterator[Due]:
         """Those that are set meanwhile wait for the next turn, so that one that always sets itself stops nobody."""
-        queue, due = self.timers[Domain.PROCESSING], []
+        queue = self.timers[Domain.PROCESSING]
+        due: list[Due] = []
         clock = MAX_TIME if self.watermark == MAX_TIME else self.now
         while len(self.due) + len(due) < self.most_timers and (timer := queue.pop_due(clock)) is not None:
             due.append(timer)
