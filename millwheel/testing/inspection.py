@@ -11,7 +11,6 @@ from millwheel.core.keys import Key, key_hash
 from millwheel.core.layout import STATE, TIMER, WINDOW, key_prefix, unpack
 from millwheel.core.records import Domain
 from millwheel.core.timers import TimerQueue
-from millwheel.core.times import MIN_TIME
 from millwheel.ports import StateStore
 from millwheel.workers.columns import slabs_of
 from millwheel.workers.keyed_state import KeyedState
@@ -21,10 +20,10 @@ from millwheel.workers.state_handles import TTL_TAG
 from millwheel.workers.window_callback import CALLBACK_TAG
 
 
-def callback_state(kind: type[Computation], store: StateStore, key: Key) -> dict[str, Any]:
-    """Every declared state of a key: the value (or its default), a list, or a dict."""
+def callback_state(kind: type[Computation], store: StateStore, key: Key, now: int) -> dict[str, Any]:
+    """Every declared state of a key, as a call at ``now`` finds it: the value (or its default), a list, or a dict."""
     state = KeyedState(object.__new__(kind), Overlay(store), cache_entries=0)
-    state.key, state.timestamp = key, MIN_TIME
+    state.point(key, now)
     found: dict[str, Any] = {}
     for name, handle in state.handles.items():
         declared = _declared(kind, name)

@@ -178,12 +178,13 @@ class PipelineHarness:
     # --- looking in --------------------------------------------------------------------------------------
 
     def state(self, computation: str, key: Key) -> dict[str, Any]:
-        """What a computation remembers of a key: each declared state by name. Of an aggregation, its slots: empty once
-        all windows of the key are collected."""
+        """What a computation remembers of a key: each declared state by name, without what the watermark has outlived.
+        Of an aggregation, its slots: empty once all windows of the key are collected."""
         spec = self._computation(computation)
         store = self._store(computation, key)
         if spec.callback:
-            return callback_state(load_object(spec.callback, self.spec.folder), store, check_key(key))
+            kind, now = load_object(spec.callback, self.spec.folder), self.watermark(computation)
+            return callback_state(kind, store, check_key(key), now)
         return window_state(store, check_key(key))
 
     def open_windows(self, computation: str, key: Key) -> list[Window]:
