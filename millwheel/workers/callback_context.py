@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import index
 from typing import Any
 
 from millwheel.core.keys import Key, fitting_key
@@ -11,7 +10,7 @@ from millwheel.core.panes import Pane
 from millwheel.core.production_ids import Cause, production_id, remembered
 from millwheel.core.records import Domain
 from millwheel.core.timers import TimerQueue
-from millwheel.core.times import MAX_TIME, MIN_TIME
+from millwheel.core.times import LAST_TIME, MIN_TIME, instant
 from millwheel.errors import RecordError
 from millwheel.workers.keyed_state import KeyedState
 from millwheel.workers.turn import Turn
@@ -81,7 +80,7 @@ class CallbackContext:
             )
         if timestamp is None:
             timestamp = self.timestamp
-        elif timestamp < self.timestamp:
+        elif (timestamp := instant(timestamp)) < self.timestamp:
             raise RecordError(
                 f"produce to {stream!r}: timestamp {timestamp} lies {self.timestamp - timestamp} µs before the record "
                 f"or timer being processed ({self.timestamp}); a production may not be earlier than its cause"
@@ -98,8 +97,8 @@ class CallbackContext:
         queue = self._turn.timers[domain]
         if len(queue) >= self._limits.timers:
             self._check_timers(queue, tag)
-        if type(at) is not int or not MIN_TIME <= at <= MAX_TIME:
-            at = _time(tag, at)
+        if type(at) is not int or not MIN_TIME <= at <= LAST_TIME:
+            at = instant(at)
         queue.set(self.key, tag, at, remembered(self._cause) if self.identified else b"")
         if at < self.watermark and domain is Domain.EVENT:
             self.passed = self._state.unsettled = True
@@ -127,14 +126,3 @@ class CallbackContext:
 
 def _names(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)) or "none"
-
-
-def _time(tag: str, at: Any) -> int:
-    """The time of a timer, whatever kind of whole number it came as."""
-    try:
-        whole = index(at)
-    except TypeError:
-        raise RecordError(f"set_timer {tag!r}: {at!r} is no time; give µs since 1970 UTC as an int") from None
-    if not MIN_TIME <= whole <= MAX_TIME:
-        raise RecordError(f"set_timer {tag!r}: {whole} lies beyond all times, which are 64-bit whole numbers of µs")
-    return whole

@@ -15,7 +15,7 @@ from millwheel.core.layout import STATE
 from millwheel.core.limits import DEFAULTS, over
 from millwheel.core.records import Domain
 from millwheel.core.timers import TimerQueue
-from millwheel.core.times import MAX_TIME, MIN_TIME
+from millwheel.core.times import LAST_TIME, MIN_TIME
 from millwheel.errors import RecordError
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.state_handles import ABSENT, TTL_TAG, Cell, ListCells, MapCells, Typed, ValueCells
@@ -102,7 +102,7 @@ class KeyedState:
 
     def look_at(self, tag: str, at: int) -> None:
         """See that :meth:`expire` is called for the current key once the watermark has passed ``at``, or before."""
-        tag, at = self._tags + tag, min(at, MAX_TIME - 1)
+        tag, at = self._tags + tag, min(at, LAST_TIME)
         known = self._timers.get(self.key, tag)
         if known is None or at < known:
             self._timers.set(self.key, tag, at)

@@ -28,7 +28,6 @@ from millwheel.core.times import MAX_TIME, MIN_TIME, held_at
 from millwheel.errors import invariant
 from millwheel.ports import StateStore
 from millwheel.workers.bundles import BundleSize, ShardLimits
-from millwheel.workers.due import due_timers
 from millwheel.workers.inbox import Arrival, Inbox, Verdict
 from millwheel.workers.opening import read_marks, read_meta, read_productions, read_timers
 from millwheel.workers.outbox import Chunk, Outbox, Route
@@ -167,7 +166,6 @@ class Shard:
             most_timers=0 if congested and not arrivals else self._limits.timers,
             floor=max(self._floor, 0),
         )
-        turn.due = [] if congested else due_timers(self._timers, self.input_watermark, now, self._limits.timers)
         turn.arrivals = self._deduplicated(turn)
         self._forget_done()
         self.operator.run(turn)
@@ -209,6 +207,14 @@ class Shard:
     def _processing_due(self, now: int) -> bool:
         queue = self._timers[Domain.PROCESSING]
         return bool(queue) and (queue.earliest() < now or self.input_watermark == MAX_TIME)
+
+    def _take(self, now: int, congested: bool) -> list[Arrival]:
+        """The arrivals of a turn: none while more timers are due than fire in one, because those come first."""
+        wanted = self.operator.appetite(max(1, self._inbox.records), now, self.input_watermark)
+        crowded = self._timers[Domain.EVENT].more_due_than(self._limits.timers, self.input_watermark)
+        if crowded or not wanted or not len(self._inbox):
+            return []
+        return self._inbox.take(min(wanted, self._bundle.most), self._circles if congested else None)
 
     def _deduplicated(self, turn: Turn) -> list[Arrival]:
         if self._seen is None:

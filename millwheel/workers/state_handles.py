@@ -21,7 +21,7 @@ from millwheel.api import State, ValueState
 from millwheel.core.keys import Key, check_key, key_bytes, key_from_bytes, placed_key
 from millwheel.core.layout import STATE
 from millwheel.core.limits import over
-from millwheel.core.times import MAX_TIME
+from millwheel.core.times import LAST_TIME, MAX_TIME
 from millwheel.errors import CorruptionError, RecordError
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ _CACHED_BYTES = 32 << 20
 """Of one state of a shard, as they are stored."""
 TTL_TAG = "\0ttl:"
 """How the tags of the system's own timers begin."""
-_END = MAX_TIME - 1
-"""The last time that a watermark can pass."""
 _LOOKS_IN_A_TTL = 8
 """The entries of a map are looked through so often for what must go: each time costs a scan of them all."""
 
@@ -129,7 +127,7 @@ class Typed:
 
     def gone_by(self, at: int, now: int) -> bool:
         """Whether a call at ``now`` finds nothing of what was written at ``at``. At the end of time all is gone."""
-        return self.ttl_us is not None and now >= min(at + self.ttl_us, _END)
+        return self.ttl_us is not None and now >= min(at + self.ttl_us, LAST_TIME)
 
     def look_later(self, at: int) -> None:
         """See that what was written at ``at`` is removed in the end."""

