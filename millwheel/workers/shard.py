@@ -154,8 +154,7 @@ class Shard:
             return self._go_on(step)
         work = self._work(now)
         hold = self._lowest(now, work)
-        congested = self._congested()
-        arrivals = self._take(now, congested)
+        arrivals = self._take(now, congested := self._congested())
         turn = Turn(
             self._progress.made + 1,
             now,
