@@ -20,9 +20,10 @@ from millwheel.launch.root import Root
 from millwheel.launch.running import Running
 from millwheel.launch.s3_root import S3Root
 from millwheel.launch.savepoint import savepoint_folder
-from millwheel.launch.settings import RunSettings
+from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.launch.shipped import with_defaults
 from millwheel.launch.shipping import ship
+from millwheel.launch.spark_master import check_master
 from millwheel.launch.summary import Summary
 from millwheel.launch.upgrading import blueprint_bytes, check_same_root, check_savepoint, kept_blueprint
 from millwheel.savepoints.record import read_record
@@ -49,6 +50,8 @@ class Driver:
         if self._settings.secrets:
             os.environ[FOLDER_VARIABLE] = self._settings.secrets
         check_reach(self._settings.listen, self._settings.zookeeper)
+        if self._settings.launcher is LauncherKind.SPARK and not self._settings.submitted:
+            check_master(self._settings.spark_master)
         check_listen(f"{self._settings.listen}:0", load_security(self._settings.security))
         spec = self._validated()
         place = self._settings.place(spec.name)

@@ -1,0 +1,72 @@
+"""Whether anybody listens where ``--spark-master`` points, before a JVM is started that would try for minutes."""
+
+from __future__ import annotations
+
+import queue
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+from millwheel.errors import SetupError
+
+PATIENCE_S = 6.0
+"""A master that has not answered by then counts as out of reach, whatever keeps its name or its packets."""
+
+_STANDALONE = re.compile(r"spark://(.+)")
+_KUBERNETES = re.compile(r"k8s://(?:https?://)?([^/,]+:\d+)/?")
+Connect = Callable[[str, int, float], object]
+
+
+def check_master(url: str, patience_s: float = PATIENCE_S, connect: Connect | None = None) -> None:
+    """Raises SetupError, in time for somebody who waits at a terminal, when no master of ``url`` can be reached. What
+    names no address (``local``, ``yarn``) is left to Spark."""
+    places = [_place(url, text) for text in _addresses(url)]
+    if not places:
+        return
+    answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for host, port in places:  # side by side: a name that is never resolved must not keep the others
+        work = (answers, connect or _connect, host, port, patience_s)
+        threading.Thread(target=_try, args=work, daemon=True, name=f"spark-master {host}").start()
+    until_s, problems = time.monotonic() + patience_s, []
+    for _ in places:
+        try:
+            problem = answers.get(timeout=max(0.0, until_s - time.monotonic()))
+        except queue.Empty:
+            problem = f"no answer within {patience_s:.0f} s"
+        if not problem:
+            return
+        problems.append(problem)
+    raise SetupError(
+        f"No Spark master can be reached at {url}: {'; '.join(dict.fromkeys(problems))}. Check that it runs, and that "
+        "--spark-master is the URL that it shows (spark://HOST:7077). Without the option executors run on this machine"
+    )
+
+
+def _addresses(url: str) -> list[str]:
+    if found := _STANDALONE.fullmatch(url):
+        return found[1].split(",")
+    return [found[1]] if (found := _KUBERNETES.fullmatch(url)) else []
+
+
+def _place(url: str, text: str) -> tuple[str, int]:
+    host, colon, port = text.strip().rpartition(":")
+    if not (colon and host and port.isdigit() and 0 < int(port) < 1 << 16):
+        raise SetupError(f"--spark-master {url}: write it as spark://HOST:PORT, several as spark://HOST:PORT,HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _try(answers: queue.SimpleQueue[str], connect: Connect, host: str, port: int, patience_s: float) -> None:
+    try:
+        connect(host, port, patience_s)
+    except OSError as error:
+        answers.put(f"{host}:{port} says {error.strerror or error}")
+    else:
+        answers.put("")
+
+
+def _connect(host: str, port: int, patience_s: float) -> None:
+    with closing(socket.create_connection((host, port), patience_s)):
+        pass
