@@ -8,6 +8,7 @@
     ├── FencedError        somebody newer owns what we write to: this process must exit
     ├── CorruptionError    stored bytes fail their check: recovery stops, nothing older is used
     ├── ConflictError      a compare-and-set lost: read again, decide again
+    ├── ExhaustedError     something of this machine is used up for now: nothing was done, try again later
     ├── UnavailableError   an outside system did not answer; the outcome is indeterminate
     └── InvariantError     a bug of ours; survives ``python -O``
 
@@ -20,6 +21,7 @@ __all__ = [
     "BrokenError",
     "ConflictError",
     "CorruptionError",
+    "ExhaustedError",
     "FencedError",
     "InvariantError",
     "MillwheelError",
@@ -68,6 +70,10 @@ class CorruptionError(MillwheelError):
 
 class ConflictError(MillwheelError):
     """A compare-and-set found another version than expected."""
+
+
+class ExhaustedError(MillwheelError):
+    """Something that others on this machine use, too, such as open files, is used up. Nothing was done; try later."""
 
 
 class UnavailableError(MillwheelError):

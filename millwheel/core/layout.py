@@ -9,6 +9,7 @@ so that a split is a range of every family.
     p <chunk>                           pending productions
     o <partition>                       source: committed position of a partition
     e                                   source: it was told to read nothing more, and has ended
+    g <partition> <position>            source: what was decided about the input that follows a position
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
     n                                   sink: number of the next cut
     u <hash> <key> [<window>]           sink: the rows that stand, by identity
@@ -34,6 +35,7 @@ CUTS = b"n"
 ENDED = b"e"
 WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER = b"w", b"h", b"x", b"u", b"q"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, RECEIPT = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
+DECIDED = b"g"
 
 _DOMAIN_BYTE = {Domain.EVENT: b"e", Domain.PROCESSING: b"p"}
 _DOMAIN_OF = {b"e"[0]: Domain.EVENT, b"p"[0]: Domain.PROCESSING}
@@ -57,11 +59,13 @@ class Meta(msgspec.Struct, array_like=True):
 
 
 class Position(msgspec.Struct, array_like=True):
-    """How far a partition has been read and delivered. ``max_timestamp`` decides what is late after it."""
+    """How far a partition has been read and delivered. ``max_timestamp`` decides what is late after it. ``note``: what
+    else a reader must know to go on."""
 
     position: int = 0
     max_timestamp: int = -(2**63)
     finished: bool = False
+    note: bytes = b""
 
 
 encode_meta = msgspec.msgpack.Encoder().encode

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from millwheel.core.times import MAX_TIME
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -23,10 +25,14 @@ if TYPE_CHECKING:
 class Partition:
     """Something read in order by one reader: a file, a share of a generator.
 
-    ``name`` is stable across runs and unique within the source; it decides which shard reads it.
+    ``name`` is stable across runs and unique within the source; it decides which shard reads it. ``version``, of an
+    unbounded source, differs once there may be something new to read; with None it must be read to know. It changed
+    last at ``changed_at`` (wall clock, µs).
     """
 
     name: str
+    version: tuple[int, ...] | None = field(default=None, compare=False)
+    changed_at: int = field(default=MAX_TIME, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,10 @@ class Chunk:
     ``finished`` is True once a bounded partition has nothing more, ever; ``caught_up`` when there is nothing more for
     now, so that the next read may wait for the source's ``poll_us``. ``watermark`` (µs) is the source's own word
     that nothing before it will follow: what does is late. None: it follows the newest timestamp, ``max_delay`` behind.
+
+    What a position does not tell is in notes, for sources whose input changes (see :class:`ResumingReader`). ``note``
+    is what a later reader must know to go on at ``next_position``. ``begins`` is a decision, which a second reading
+    might not repeat, about what follows a position, as (position, note): nothing more is read before it is durable.
     """
 
     positions: list[int]
@@ -56,6 +66,8 @@ class Chunk:
     finished: bool = False
     caught_up: bool = False
     watermark: int | None = None
+    note: bytes = b""
+    begins: tuple[int, bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -71,6 +83,8 @@ class FrameChunk:
     next_position: int
     rejects: list[Reject] = field(default_factory=list)
     finished: bool = False
+    note: bytes = b""
+    begins: tuple[int, bytes] | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -84,6 +98,14 @@ class Reader(Protocol):
         empty, unfinished chunk when there is none now."""
 
     def close(self) -> None: ...
+
+
+class ResumingReader(Reader, Protocol):
+    """A reader that needs more than a position to go on where another one was."""
+
+    def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
+        """Called once, before anything is read. The first one is (the position to go on at, the last ``note``, b"" for
+        none), the others are the decisions about what begins there or later, in order."""
 
 
 class FrameReader(Reader, Protocol):
@@ -110,4 +132,5 @@ class Source(Protocol):
         root), and about once a second by every source shard for an unbounded one."""
 
     def open(self, partition: Partition) -> Reader:
-        """Raises SetupError, with a sentence, when the partition cannot be read."""
+        """Raises SetupError, with a sentence, when the partition cannot be read; ExhaustedError when it cannot be read
+        now. So does a read."""

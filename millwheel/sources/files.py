@@ -7,7 +7,9 @@ source reads new lines as they are written and new files as they appear, and nev
 from __future__ import annotations
 
 import glob
+import logging
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,9 +21,12 @@ from millwheel.sources.apache import ApacheCombined
 from millwheel.sources.base import Partition, Reader
 from millwheel.sources.csv_lines import CsvLines
 from millwheel.sources.fields import FieldTypes
+from millwheel.sources.followed import FollowedInput
 from millwheel.sources.inputs import compression_of, open_input
 from millwheel.sources.json_lines import JsonLines
 from millwheel.sources.lines import FrameForm, LineFormat, LineReader
+
+log = logging.getLogger(__name__)
 
 FORMATS = ("jsonl", "csv", "parquet", "apache_combined")
 _EXAMPLES = {
@@ -32,6 +37,9 @@ _EXAMPLES = {
     "columns": "columns: [id, time, amount]",
     "max_line_bytes": "max_line_bytes: 1000000",
 }
+
+_told_of_compressed: set[str] = set()
+"""Folders: each is named once."""
 
 
 class FilesOptions(msgspec.Struct, frozen=True):
@@ -47,6 +55,8 @@ class FilesOptions(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         one_of("format", self.format, FORMATS)
         self._check_paths()
+        if self.follow and (packed := next(filter(compression_of, self.globs()), None)):
+            raise ValueError(f"option 'follow' does not fit {packed}: compressed files are written once; remove it")
         if self.format == "parquet" and self.follow:
             raise ValueError("option 'follow' does not fit format parquet, whose files are written once; remove it")
         if self.format != "csv" and (self.delimiter != "," or self.columns):
@@ -91,17 +101,42 @@ class FilesSource:
     def partitions(self) -> Sequence[Partition]:
         """One per file; of a bounded source in such an order that halves of it, and quarters, have about as many bytes
         each: shards read neighbours. Raises SetupError when there is none and none will come."""
-        found = {path for pattern in self._globs for path in _files(pattern)}
-        if not found and self.bounded:
+        found = {path for pattern in self._globs for path in _matches(pattern)}
+        if not self.bounded:
+            return self._followed(found)
+        found = set(filter(os.path.isfile, found))
+        if not found:
             raise SetupError(
                 f"no file matches {' or '.join(self._globs)}; check the path of the source (** descends into folders), "
                 "or write follow: true to wait for files"
             )
-        self._refuse_compressed(found)
         names = sorted(os.path.relpath(path, self._top) for path in found)
-        if self.bounded:
-            names = dealt({name: os.path.getsize(os.path.join(self._top, name)) for name in names})
-        return [Partition(name) for name in names]
+        return [Partition(name) for name in dealt({n: os.path.getsize(os.path.join(self._top, n)) for n in names})]
+
+    def _followed(self, paths: set[str]) -> list[Partition]:
+        """Files as they are now; those that a rotation has compressed are no partitions."""
+        partitions = []
+        for path in sorted(paths):
+            if compression_of(path):
+                self._tell_of_compressed(path)
+                continue
+            try:
+                found = os.stat(path)
+            except OSError:  # it went while the folder was listed
+                continue
+            if stat.S_ISREG(found.st_mode):
+                version = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+                partitions.append(Partition(os.path.relpath(path, self._top), version, found.st_mtime_ns // 1000))
+        return partitions
+
+    def _tell_of_compressed(self, path: str) -> None:
+        if self._top not in _told_of_compressed:
+            _told_of_compressed.add(self._top)
+            log.warning(
+                "%s is compressed, and compressed files are not followed: it and others like it are left alone. "
+                "Narrow the glob to say so yourself",
+                path,
+            )
 
     def warm_up(self) -> None:
         """Load now what the first read would load."""
@@ -118,9 +153,9 @@ class FilesSource:
             from millwheel.sources.parquet import ParquetReader
 
             return ParquetReader(path, self._schema, self._fields)
-        options = self._options
-        opened = open_input(path, options.follow)
-        return LineReader(opened, self._line_format(), options.max_line_bytes, options.follow, self._frame_form())
+        followed = FollowedInput(path) if self._options.follow else None
+        opened = open_input(path) if followed is None else followed
+        return LineReader(opened, self._line_format(), self._options.max_line_bytes, followed, self._frame_form())
 
     def _line_format(self) -> LineFormat:
         options = self._options
@@ -138,13 +173,6 @@ class FilesSource:
         from millwheel.sources.frames import row_type
 
         return FrameForm(JsonLines(row_type(self._fields), FieldTypes({})), self._fields)
-
-    def _refuse_compressed(self, paths: set[str]) -> None:
-        compressed = next(filter(compression_of, paths), None)
-        if self._options.follow and compressed is not None:
-            raise SetupError(
-                f"{compressed} is compressed and cannot be followed; narrow the glob, or remove follow: true"
-            )
 
 
 def dealt(sizes: Mapping[str, int]) -> list[str]:
@@ -168,9 +196,9 @@ def _fixed_folder(pattern: str) -> str:
     return folder
 
 
-def _files(pattern: str) -> list[str]:
-    """The files that match; of a folder, the visible ones in it (no ``_SUCCESS`` either)."""
+def _matches(pattern: str) -> list[str]:
+    """The paths that match; of a folder, the visible ones in it (no ``_SUCCESS`` either)."""
     found = glob.glob(pattern, recursive=True)
     if found == [pattern] and os.path.isdir(pattern):
-        found = [os.path.join(pattern, name) for name in os.listdir(pattern) if name[0] not in "._"]
-    return [path for path in found if os.path.isfile(path)]
+        return [os.path.join(pattern, name) for name in os.listdir(pattern) if name[0] not in "._"]
+    return found

@@ -7,7 +7,7 @@ the same record, or the same reject, whatever block it arrived in.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from millwheel.core.damage import DAMAGE
 from millwheel.errors import RecordError
 from millwheel.sources.base import Chunk, FrameChunk, Reject
+from millwheel.sources.followed import FollowedInput
 from millwheel.sources.inputs import Input
 
 MAX_RAW_BYTES = 65_536
@@ -111,21 +112,27 @@ class _Step:
     next_position: int
     finished: bool
     block: Block | None = None
+    begins: tuple[int, bytes] | None = None
 
 
 class LineReader:
-    """A reader of one file of lines."""
+    """A reader of one file of lines. One that is ``followed`` ends only where another takes its place."""
 
     def __init__(
-        self, source: Input, form: LineFormat, max_line_bytes: int, follow: bool, frames: FrameForm | None = None
+        self,
+        source: Input,
+        form: LineFormat,
+        max_line_bytes: int,
+        followed: FollowedInput | None = None,
+        frames: FrameForm | None = None,
     ) -> None:
         self._input = source
+        self._followed = followed
         self._format = form
         self._frames = frames
         self._max_line = max_line_bytes
-        self._follow = follow
         self._line_bytes = 200.0
-        self._begun_base = -1
+        self._begun_life = 0
         self._first = 0
         self._scanned = 0
 
@@ -137,7 +144,15 @@ class LineReader:
         positions = decoded.positions
         if positions is None:
             positions = step.block.positions() if step.block is not None else []
-        return Chunk(positions, decoded.values, step.next_position, decoded.rejects, step.finished)
+        note = self._note(position, step)
+        return Chunk(
+            positions, decoded.values, step.next_position, decoded.rejects, step.finished, note=note, begins=step.begins
+        )
+
+    def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
+        """See :class:`millwheel.sources.base.ResumingReader`."""
+        if self._followed is not None:
+            self._followed.resume(notes)
 
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         """See :class:`millwheel.sources.base.FrameReader`."""
@@ -156,15 +171,26 @@ class LineReader:
             else:
                 positions.append(np.array(decoded.positions, np.int64))
             rejects += decoded.rejects
-            if step.finished or read < wanted // 2 or at >= position + max_bytes:
-                return FrameChunk(np.concatenate(positions), frames_of(frames), at, rejects, step.finished)
+            if step.finished or step.begins or read < wanted // 2 or at >= position + max_bytes:
+                note = self._note(position, step)
+                return FrameChunk(
+                    np.concatenate(positions), frames_of(frames), at, rejects, step.finished, note, step.begins
+                )
 
     def close(self) -> None:
         self._input.close()
 
+    def _note(self, position: int, step: _Step) -> bytes:
+        if self._followed is None or step.next_position == position:
+            return b""
+        return self._followed.note(step.next_position)
+
     def _step(self, position: int, wanted: int, max_records: int, form: LineFormat) -> _Step:
-        base, offset = self._input.locate(position)
-        if base != self._begun_base and not self._begin(base):
+        place = self._input.locate(position)
+        base, offset = place.base, place.offset
+        if place.nothing or place.begins is not None or place.skip_to > position:
+            return _Step(Decoded([], []), max(position, place.skip_to), False, begins=place.begins)
+        if place.life != self._begun_life and not self._begin(place.life):
             return self._nothing(position, b"", offset)
         offset = max(offset, self._first)
         while True:
@@ -180,10 +206,13 @@ class LineReader:
             if decoded.used:
                 return self._done(decoded, block, window)
             if window.at_end and len(ends) == len(window.ends):
-                return _Step(decoded, position, False)
+                return _Step(decoded, position, False, begins=self._succeeded())
             wanted, max_records = wanted * 2, max_records * 2
 
-    def _begin(self, base: int) -> bool:
+    def _succeeded(self) -> tuple[int, bytes] | None:
+        return None if self._followed is None else self._followed.succeeded()
+
+    def _begin(self, life: int) -> bool:
         """Look at the start of the file; False when there is not enough of it yet."""
         head = self._input.read_at(0, self._max_line)
         ended = len(head) < self._max_line and self._input.ended()
@@ -200,7 +229,7 @@ class LineReader:
         self._format.begin(header)
         if self._frames is not None:
             self._frames.form.begin(header)
-        self._begun_base, self._first, self._scanned = base, first, 0
+        self._begun_life, self._first, self._scanned = life, first, 0
         return True
 
     def _window(self, offset: int, wanted: int) -> _Window:
@@ -238,14 +267,14 @@ class LineReader:
                 break
             if len(data) < _SCAN_BYTES:
                 self._scanned = at
-                return _Step(Decoded([], []), position, False)
+                return _Step(Decoded([], []), position, False, begins=self._succeeded())
         reason = f"the line has {at - offset} bytes, more than max_line_bytes: {self._max_line} allows"
         return _Step(Decoded([], [], [Reject(base + at, raw_text(head), reason)]), base + at, False)
 
     def _nothing(self, position: int, tail: bytes, at: int) -> _Step:
         """Nothing whole to read now; for a bounded file, ever."""
-        if self._follow:
-            return _Step(Decoded([], []), position, False)
+        if self._followed is not None:
+            return _Step(Decoded([], []), position, False, begins=self._followed.succeeded())
         if reason := self._input.damage():
             place = at + len(tail) + 1
             return _Step(Decoded([], [], [Reject(place, raw_text(tail), reason)]), place, True)
@@ -255,7 +284,7 @@ class LineReader:
         used = len(block.ends) if decoded.used < 0 else decoded.used
         end = int(block.ends[used - 1])
         self._line_bytes = max(end / used, 1.0)
-        finished = not self._follow and window.at_end and end == len(window.data) and not self._input.damage()
+        finished = self._followed is None and window.at_end and end == len(window.data) and not self._input.damage()
         return _Step(decoded, block.base + end, finished, block)
 
 

@@ -30,9 +30,10 @@ class Silence:
         """There was something."""
         self.heard_at = self.looked_at = self._listening_since = now
 
-    def nothing(self, now: int) -> None:
-        """Somebody has looked, and there was nothing that came later than what was heard last."""
-        if now - self.looked_at > max((self.idle_after_us or 0) // 2, _CLOSELY_US):
+    def nothing(self, now: int, closely: bool = False) -> None:
+        """Somebody has looked, and there was nothing that came later than what was heard last. ``closely``: as good as
+        looked at all the time."""
+        if not closely and now - self.looked_at > max((self.idle_after_us or 0) // 2, _CLOSELY_US):
             self._listening_since = now
         self.looked_at = now
 

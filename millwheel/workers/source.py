@@ -10,21 +10,22 @@ committed before anything is sent.
 from __future__ import annotations
 
 from millwheel.core.column_batch import AnyBatch
-from millwheel.core.layout import JUDGED, POSITION, Position, decode_position, number8, number_from8, pack
-from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
+from millwheel.core.layout import Position
+from millwheel.core.times import MAX_TIME
+from millwheel.errors import ExhaustedError
 from millwheel.ports import StateStore
-from millwheel.sources.base import FrameChunk, Partition
+from millwheel.sources.base import Chunk as Read
+from millwheel.sources.base import FrameChunk, Reader
 from millwheel.workers.outbox import Chunk
 from millwheel.workers.productions import earliest_of
-from millwheel.workers.silence import Silence
 from millwheel.workers.source_end import SourceEnd
 from millwheel.workers.source_frames import sort_frame
 from millwheel.workers.source_partition import Outstanding, Part
+from millwheel.workers.source_partitions import Partitions
 from millwheel.workers.source_parts import SourceParts
 from millwheel.workers.source_sorting import Sorted, Sorting
 from millwheel.workers.turn import LINE, Hold, Turn, keys_of
 
-_LIST_EVERY_US = SECOND
 _SILENCE_PER_PAUSE, _LONGEST_PAUSE = 100, 5
 """Who has been silent for so many pauses is looked at after another one, but at least every so many polls' time."""
 
@@ -36,14 +37,12 @@ class SourceOperator:
         self._parts = parts
         self._store = store
         self._spec = parts.stream
-        self._known: dict[str, Part] = {}
         self._poll_us: int = getattr(parts.source, "poll_us", 50_000)
-        self._list_us: int = getattr(parts.source, "list_us", _LIST_EVERY_US)
-        self._listed_at = -self._list_us
         self._settled_at = 0
         self._durable = 0
         self._end = SourceEnd(store)
-        self._list(now)
+        self._partitions = Partitions(parts, store, lambda: self._end.ended)
+        self._partitions.list(now)
 
     def appetite(self, waiting: int, now: int, watermark: int) -> int:
         return 0
@@ -54,7 +53,7 @@ class SourceOperator:
         polls = [part.next_poll for part in self._readable()]
         polls.append(self._settles_at(now))
         if self._lists():
-            polls.append(self._listed_at + self._list_us)
+            polls.append(self._partitions.lists_at())
         return min(polls)
 
     def due_at(self) -> int:
@@ -67,11 +66,12 @@ class SourceOperator:
         if self._end.due(self.unrest() == 0):
             self._end.commit(turn)
             turn.positions_only = False
-        if self._lists() and turn.now >= self._listed_at + self._list_us:
-            self._list(turn.now)
+        if self._lists() and turn.now >= self._partitions.lists_at():
+            self._partitions.list(turn.now)
+        self._partitions.open(turn.now)
         ready = [part for part in self._readable() if part.next_poll <= turn.now]
         if ready:
-            self._read(min(ready, key=lambda part: part.max_timestamp), turn)
+            self._look_at(self._partitions.choose(ready), turn)
 
     def durable(self, number: int, now: int) -> None:
         self._durable = max(self._durable, number)
@@ -91,7 +91,7 @@ class SourceOperator:
     def unrest(self) -> int:
         """How many partitions have to catch up, or have reads that are not applied and committed."""
         behind = self._end.catching_up
-        return sum(bool(part.outstanding) or (behind and not part.certain) for part in self._known.values())
+        return sum(bool(part.outstanding) or (behind and not part.certain) for part in self._partitions.awake.values())
 
     def _lists(self) -> bool:
         return not self._parts.source.bounded and not self._end.reads_nothing
@@ -100,7 +100,7 @@ class SourceOperator:
         """What may be read now: not what waits for a commit, since whatever is sent behind an unsent read makes
         consumers take that for applied. Before an end, also what an earlier owner may have sent to some consumers and
         not to others: it cannot have read beyond what there is."""
-        parts = [part for part in self._known.values() if not part.read_all and part.awaits <= self._durable]
+        parts = [part for part in self._partitions.awake.values() if not part.read_all and part.awaits <= self._durable]
         if self._end.reads_nothing:
             return [part for part in parts if self._end.catching_up and not part.certain]
         return parts
@@ -108,73 +108,31 @@ class SourceOperator:
     def hold(self, now: int) -> Hold:
         if self._end.ended:
             return Hold()
-        holds = [self._hold_of(part) for part in self._known.values()]
-        if not holds and not self._parts.source.bounded:
-            return Hold(IDLE_TIME, "no partition yet")
-        return min(holds, key=lambda hold: hold.at, default=Hold())
+        return self._partitions.hold()
 
     def close(self) -> None:
-        for part in self._known.values():
-            if part.reader is not None:
-                part.reader.close()
+        self._partitions.close()
 
     def look(self, now: int) -> None:
         """There may be new input: list the partitions and read them at the next turn, whatever was planned."""
-        self._list(now)
-        for part in self._known.values():
-            part.next_poll = now
-
-    # --- partitions and their watermarks -----------------------------------------------------------------
-
-    def _list(self, now: int) -> None:
-        self._listed_at = now
-        for partition in self._parts.partitions():
-            if partition.name not in self._known and self._parts.mine(partition.name):
-                self._known[partition.name] = self._open(partition, now)
-
-    def _open(self, partition: Partition, now: int) -> Part:
-        data = self._store.get(POSITION + partition.name.encode())
-        at = Position() if data is None else decode_position(data)
-        prefix = JUDGED + pack(partition.name)
-        judged = {number_from8(place[len(prefix) :]) for place, _ in self._store.scan(prefix)}
-        channel = f"{self._parts.node}/{partition.name}"
-        certain = at.finished or self._parts.first_owner or self._end.ended
-        silence = Silence(None if self._parts.source.bounded else self._spec.idle_after_us, now)
-        return Part(
-            partition, channel, at, at.position, at.max_timestamp, at.finished, judged, silence, certain=certain
-        )
-
-    def _hold_of(self, part: Part) -> Hold:
-        name = part.partition.name
-        if part.read_all:
-            if part.committed.finished:
-                return Hold()
-            return Hold(self._watermark(part), f"partition {name}: its end is not committed yet")
-        idle = part.silence.idle and not part.outstanding
-        if part.max_timestamp == MIN_TIME:
-            return Hold(IDLE_TIME if idle else MIN_TIME, f"partition {name}: nothing read from it yet")
-        if idle:
-            return Hold(
-                self._watermark(part) + part.silence.progress_us, f"partition {name}, {part.silence.in_words()}"
-            )
-        return Hold(self._watermark(part), f"partition {name}, read up to position {part.position}")
-
-    def _watermark(self, part: Part) -> int:
-        return (
-            max(part.max_timestamp - self._spec.max_delay_us, MIN_TIME) if part.max_timestamp > MIN_TIME else MIN_TIME
-        )
+        self._partitions.list(now)
+        self._partitions.wake_all(now)
 
     # --- reading -----------------------------------------------------------------------------------------
 
-    def _read(self, part: Part, turn: Turn) -> None:
-        if part.reader is None:
-            part.reader = self._parts.source.open(part.partition)
-        if self._parts.needs is not None and part.position >= part.rows_until and self._read_frame(part, turn):
-            return
-        read = part.reader.read(part.position, self._parts.max_records)
+    def _look_at(self, part: Part, turn: Turn) -> None:
+        try:
+            reader = self._partitions.reader_of(part, turn.now)
+            columns = self._parts.needs is not None and part.position >= part.rows_until
+            if not (columns and self._read_frame(part, reader, turn)):
+                self._read(part, reader, turn)
+        except ExhaustedError as ex:
+            self._partitions.exhausted(part, ex, turn.now)
+
+    def _read(self, part: Part, reader: Reader, turn: Turn) -> None:
+        read = reader.read(part.position, self._parts.max_records)
         part.certain = part.certain or read.finished or read.caught_up
-        if not read.positions and not read.rejects and not read.finished and read.next_position == part.position:
-            self._heard_nothing(part, turn.now)
+        if self._heard_nothing(part, read, turn):
             return
         part.silence.heard(turn.now)
         if read.caught_up:
@@ -182,29 +140,47 @@ class SourceOperator:
         sorting = Sorting(self._parts, part.max_timestamp, part.judged, turn.now)
         found = sorting.sort(part.partition.name, read)
         sorting.judge(turn, len(read) + len(read.rejects))
-        self._commit_judgements(part, sorting.newly_judged, turn)
-        part.position, part.max_timestamp, part.read_all = read.next_position, sorting.max_timestamp, read.finished
+        part.judge(sorting.newly_judged, turn.overlay)
+        if sorting.newly_judged:
+            self._await_commit(part, turn)
+        self._move(part, read, sorting.max_timestamp)
         self._send(part, found, turn)
 
-    def _heard_nothing(self, part: Part, now: int) -> None:
-        """Look again soon; less often when it has been silent for long."""
-        part.certain = True
-        part.silence.nothing(now)
+    def _heard_nothing(self, part: Part, read: Read | FrameChunk, turn: Turn) -> bool:
+        """True when a look found nothing to send. Then look again soon; less often when it has been silent for long."""
+        if read.begins is not None:
+            part.decide(*read.begins, turn.overlay)
+            self._await_commit(part, turn)
+        if len(read) or read.rejects or read.finished or read.next_position > part.position:
+            return False
+        if read.begins is not None:
+            return True
+        part.certain, part.behind = True, False
+        part.silence.nothing(turn.now)
         pause = max(self._poll_us, min(part.silence.lasted_us // _SILENCE_PER_PAUSE, _LONGEST_PAUSE * self._poll_us))
-        part.next_poll = now + pause
+        part.next_poll = turn.now + pause
+        self._partitions.fall_asleep(part, turn.now)
+        return True
 
-    def _read_frame(self, part: Part, turn: Turn) -> bool:
+    def _await_commit(self, part: Part, turn: Turn) -> None:
+        """Nothing is sent, and no more is read of it, before this turn's commit is durable."""
+        turn.commit_before_sending, part.awaits = True, turn.number
+
+    def _move(self, part: Part, read: Read | FrameChunk, max_timestamp: int) -> None:
+        part.position, part.max_timestamp, part.read_all = read.next_position, max_timestamp, read.finished
+        part.note = read.note
+
+    def _read_frame(self, part: Part, reader: Reader, turn: Turn) -> bool:
         """Read columns; False when there are none to be had, or they need a look at each record."""
-        needs, reader = self._parts.needs, part.reader
+        needs = self._parts.needs
         read_frame = getattr(reader, "read_frame", None)
         if needs is None or read_frame is None or part.judged:
             return False
         read: FrameChunk | None = read_frame(part.position, part.size.bytes)
         if read is None:
             return False
-        if not len(read) and not read.rejects and not read.finished and read.next_position == part.position:
+        if self._heard_nothing(part, read, turn):
             part.size.told(False)
-            self._heard_nothing(part, turn.now)
             return True
         split = self._parts.fanout.split_columns
         found = sort_frame(read, self._spec, needs, part.max_timestamp, turn.now, split)
@@ -219,7 +195,7 @@ class SourceOperator:
         counters = {"records_in": len(read)}
         if found.late:
             counters["late"] = found.late
-        part.position, part.max_timestamp, part.read_all = read.next_position, found.max_timestamp, read.finished
+        self._move(part, read, found.max_timestamp)
         self._send(part, Sorted(found.batches, {}, counters), turn)
         return True
 
@@ -227,7 +203,7 @@ class SourceOperator:
         """A read goes on its way; its position is committed once every consumer has applied it. Letters are numbered by
         positions, too, so those of each who writes them have a channel of their own: whoever consumes several of these
         has a mark for each."""
-        after = Position(part.position, part.max_timestamp, part.read_all)
+        after = Position(part.position, part.max_timestamp, part.read_all, part.note)
         chunks = [self._chunk(part, part.channel, found.batches)]
         for name, letters in found.letters.items():
             chunks.append(self._chunk(part, f"{self._parts.node}!{name}/{part.partition.name}", letters))
@@ -239,17 +215,10 @@ class SourceOperator:
         part.next_chunk += 1
         return chunk
 
-    def _commit_judgements(self, part: Part, positions: list[int], turn: Turn) -> None:
-        for position in positions:
-            turn.overlay.put(JUDGED + pack(part.partition.name) + number8(position), b"")
-            part.judged.add(position)
-        if positions:
-            turn.commit_before_sending, part.awaits = True, turn.number
-
     def _settles_at(self, now: int) -> int:
         """When positions are to be committed (wall clock; MAX_TIME: there is nothing to commit). What is read meanwhile
         only has to be read again after a crash, so it waits for others, unless somebody waits for the last of it."""
-        applied = [part for part in self._known.values() if part.outstanding and part.outstanding[0].applied]
+        applied = [part for part in self._partitions.awake.values() if part.outstanding and part.outstanding[0].applied]
         if not applied:
             return MAX_TIME
         if self._end.reads_nothing or any(part.read_all for part in applied):
@@ -260,7 +229,7 @@ class SourceOperator:
         """Commit the positions up to which all reads, in order, have been applied. Who waits for the end of a source
         waits for the last of them."""
         self._settled_at = turn.now
-        for part in self._known.values():
+        for part in self._partitions.awake.values():
             moved = False
             while part.outstanding and part.outstanding[0].applied:
                 settled = part.outstanding.popleft()
@@ -268,14 +237,7 @@ class SourceOperator:
                 for name, by in settled.counters.items():
                     turn.count(name, by)
             if moved:
-                self._write_position(part, turn)
-                turn.positions_only = turn.positions_only and not part.committed.finished
-
-    def _write_position(self, part: Part, turn: Turn) -> None:
-        turn.overlay.put(POSITION + part.partition.name.encode(), pack(part.committed))
-        for position in [place for place in part.judged if place <= part.committed.position]:
-            turn.overlay.delete(JUDGED + pack(part.partition.name) + number8(position))
-            part.judged.discard(position)
-        if part.committed.finished and part.reader is not None:
-            part.reader.close()
-            part.reader = None
+                part.write(turn.overlay)
+                if part.committed.finished:
+                    part.close()
+                    turn.positions_only = False

@@ -13,12 +13,19 @@ from millwheel.sources.base import Partition, Reader, Reject, Source
 
 @dataclass
 class Everything:
-    """All that was read: positions and values of records, rejects, and where reading ended."""
+    """All that was read: positions and values of records, rejects, where reading ended, and its notes."""
 
     records: list[tuple[int, Any]] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
     next_position: int = 0
     finished: bool = False
+    note: bytes = b""
+    decided: list[tuple[int, bytes]] = field(default_factory=list)
+
+    @property
+    def notes(self) -> list[tuple[int, bytes]]:
+        """What a reader is told that goes on where this one ended."""
+        return [(self.next_position, self.note), *(d for d in self.decided if d[0] >= self.next_position)]
 
     @property
     def values(self) -> list[Any]:
@@ -53,9 +60,13 @@ def read_on(reader: Any, position: int = 0, size: int = 1_000, columns: bool = F
         values = chunk.frame.to_dicts() if columns else chunk.values
         positions = [int(position) for position in chunk.positions]
         _check(chunk, positions, values, found.next_position)
-        nothing = chunk.next_position == found.next_position
+        nothing = chunk.next_position == found.next_position and chunk.begins is None
         found.records += zip(positions, values, strict=True)
         found.rejects += chunk.rejects
+        if chunk.next_position > found.next_position:
+            found.note = chunk.note
+        if chunk.begins is not None:
+            found.decided.append(chunk.begins)
         found.next_position, found.finished = chunk.next_position, chunk.finished
         if nothing:
             break

@@ -12,15 +12,15 @@ from tests.sim.mistakes import Context, mistake, replaced
 @mistake(within=20)
 def position_committed_when_read() -> Context:
     """A source commits how far it has read before the consumers have applied it."""
-    right = SourceOperator._read
+    right = SourceOperator._look_at
 
     def wrong(self: SourceOperator, part: Any, turn: Any) -> None:
         right(self, part, turn)
         if part.outstanding:
             part.committed = part.outstanding[-1].after
-            self._write_position(part, turn)
+            part.write(turn.overlay)
 
-    return replaced(SourceOperator, "_read", wrong)
+    return replaced(SourceOperator, "_look_at", wrong)
 
 
 @mistake(within=5, workload="letters")

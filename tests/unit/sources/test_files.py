@@ -89,10 +89,25 @@ def test_a_partition_outside_the_globs_folder_is_refused(tmp_path: Path) -> None
         files(tmp_path / "in" / "*").open(Partition("../secret"))
 
 
-def test_a_compressed_file_cannot_be_followed(tmp_path: Path) -> None:
-    make(tmp_path, "in/a.jsonl.gz")
-    with pytest.raises(SetupError, match="is compressed and cannot be followed"):
-        files(tmp_path / "in" / "*", follow=True).partitions()
+def test_a_file_that_a_rotation_has_compressed_is_left_alone_and_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(tmp_path, "in/a.jsonl", "in/a.jsonl.1.gz", "in/a.jsonl.2.gz")
+    source = files(tmp_path / "in" / "*", follow=True)
+    for _ in range(3):
+        assert names(source) == ["a.jsonl"]
+    assert len(caplog.messages) == 1
+    assert "compressed files are not followed" in caplog.messages[0]
+
+
+def test_a_followed_file_that_changed_is_known_by_its_version(tmp_path: Path) -> None:
+    make(tmp_path, "in/a.jsonl", "in/b.jsonl")
+    source = files(tmp_path / "in" / "*", follow=True)
+    before = [partition.version for partition in source.partitions()]
+    with (tmp_path / "in" / "b.jsonl").open("a") as out:
+        out.write("{}")
+    after = [partition.version for partition in source.partitions()]
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +126,7 @@ def test_a_compressed_file_cannot_be_followed(tmp_path: Path) -> None:
         ({"path": 7, "format": "csv"}, "option 'path': expected str | array, got int; write for example path: input/"),
         ({"path": "s3://b/x", "format": "csv"}, "option 'path' is the URL s3://b/x"),
         ({"path": "x", "format": "parquet", "follow": True}, "option 'follow' does not fit format parquet"),
+        ({"path": "x.csv.gz", "format": "csv", "follow": True}, "option 'follow' does not fit x.csv.gz: compressed"),
         ({"path": "x", "format": "csv", "follow": "often"}, "option 'follow': expected bool, got str"),
         ({"path": "x", "format": "csv", "delimiter": "::"}, "option 'delimiter' is '::'; write one character"),
         ({"path": "x", "format": "csv", "columns": ["a", "a"]}, "option 'columns' names a column twice"),

@@ -1,16 +1,14 @@
-"""Files as bytes: compressed, damaged, growing, rotated."""
+"""Files as bytes: compressed, damaged."""
 
 from __future__ import annotations
 
 import gzip
-import os
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from millwheel.errors import SetupError
-from millwheel.sources.inputs import GENERATION
 from tests.fakes.reading import open_file, read_on
 
 LINES = b"".join(b'{"n":%d}\n' % n for n in range(60_000))
@@ -81,59 +79,3 @@ def test_a_missing_file_is_a_setup_error_unless_it_is_followed(tmp_path: Path) -
     assert read_on(reader).next_position == 0
     (tmp_path / "b.jsonl").write_bytes(b"{}\n")
     assert read_on(reader).records == [(3, {})]
-
-
-def test_a_rotated_file_is_read_to_its_end_and_then_the_new_one(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b'{"n":1}\n')
-    reader = open_file(path, follow=True)
-    assert read_on(reader).next_position == 8
-    with path.open("ab") as old:
-        os.rename(path, tmp_path / "a.jsonl.1")
-        old.write(b'{"n":2}\n')
-    assert read_on(reader, 8).values == [{"n": 2}]
-    path.write_bytes(b"")
-    assert read_on(reader, 16).next_position == 16
-    path.write_bytes(b'{"n":3}\n{"n":4}\n')
-    found = read_on(reader, 16)
-    assert found.records == [(GENERATION + 8, {"n": 3}), (GENERATION + 16, {"n": 4})]
-    assert read_on(open_file(path, follow=True), GENERATION + 8).records == found.records[1:]
-
-
-def test_the_unterminated_end_of_a_file_that_was_rotated_away_is_a_record(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b'{"n":1}\n{"n":2}')
-    reader = open_file(path, follow=True)
-    assert read_on(reader).next_position == 8
-    os.rename(path, tmp_path / "a.jsonl.1")
-    path.write_bytes(b'{"n":3}\n')
-    assert read_on(reader, 8).records == [(15, {"n": 2}), (GENERATION + 8, {"n": 3})]
-
-
-@pytest.mark.parametrize("reopened", [False, True])
-def test_a_truncated_file_is_read_again_from_its_start(tmp_path: Path, reopened: bool) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b'{"n":1}\n{"n":2}\n')
-    reader = open_file(path, follow=True)
-    assert read_on(reader).next_position == 16
-    with path.open("wb") as out:
-        out.write(b'{"n":3}\n')
-    reader = open_file(path, follow=True) if reopened else reader
-    assert read_on(reader, 16).records == [(GENERATION + 8, {"n": 3})]
-
-
-def test_a_file_replaced_by_a_longer_one_is_known_by_the_line_end_it_lacks(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b'{"number":1}\n{"n":2}\n')
-    assert read_on(open_file(path, follow=True), 8).records[0] == (GENERATION + 13, {"number": 1})
-
-
-def test_a_followed_file_that_is_deleted_waits_for_the_next(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b'{"n":1}\n')
-    reader = open_file(path, follow=True)
-    assert read_on(reader).next_position == 8
-    path.unlink()
-    assert read_on(reader, 8).next_position == 8
-    path.write_bytes(b'{"n":2}\n')
-    assert read_on(reader, 8).records == [(GENERATION + 8, {"n": 2})]

@@ -123,7 +123,7 @@ def pauses(written: dict[str, int], operator: SourceOperator) -> list[int]:
             operator.run(turn)
             for chunk in turn.chunks:
                 chunk.finished = True
-            if operator.hold(now).at > min(operator._known[name].position for name in written) * SECOND:
+            if operator.hold(now).at > min(part.position for part in operator._partitions.awake.values()) * SECOND:
                 wrong.append(now)
     return wrong
 
