@@ -95,6 +95,8 @@ def check_document(
     folder = str(Path(document.problems.file).resolve().parent)
     parts = _read(reader, top, folder, origin or folder, check_code)
     _check(reader, top, parts, check_code)
+    if check_code and origin is None:  # a copy has what it needs, and each worker reads one when it starts
+        check_ship(reader, parts.spec, top)
     if reader.problems.found:
         raise reader.problems.error()
     for name in parameters.unused():
@@ -178,4 +180,3 @@ def _check(reader: Reader, top: Node, parts: _Parts, check_code: bool) -> None:
     for sink in spec.sinks:
         checks.sink(sink, parts.sinks[sink.stream])
     check_cycles(reader, spec, top, checks.has_timer)
-    check_ship(reader, spec, top)
