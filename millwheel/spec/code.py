@@ -16,6 +16,7 @@ from millwheel.core.spec import ComputationSpec, KeyKind, PipelineSpec, SinkSpec
 from millwheel.core.window_specs import machine_from_spec
 from millwheel.errors import MillwheelError, PipelineError
 from millwheel.secret_values import unrevealed
+from millwheel.spec.callback_classes import cannot_be_made, wrong_methods, wrong_states
 from millwheel.spec.joins import keyless
 from millwheel.spec.kinds import Kind, blame
 from millwheel.spec.loading import OBJECT_NAME, load_object
@@ -173,13 +174,17 @@ class CodeChecks:
                 "millwheel.as_retraction(record.value), or give the computation a window"
             )
             self._bad(text, "computations", computation.name, "input")
-        self._options(computation, kind)
+        if wrong := [*wrong_methods(kind, computation.window is not None), *wrong_states(kind)]:
+            self._bad("; ".join(wrong), *place)
+        if self._options(computation, kind):
+            if text := cannot_be_made(kind, computation.options):
+                self._bad(text, "computations", computation.name, "options" if computation.options else "callback")
 
-    def _options(self, computation: ComputationSpec, kind: type[Computation]) -> None:
+    def _options(self, computation: ComputationSpec, kind: type[Computation]) -> bool:
         try:
             signature = inspect.signature(kind)
         except (TypeError, ValueError):  # a constructor that Python cannot describe
-            return
+            return True
         try:
             signature.bind(**computation.options)
         except TypeError as ex:
@@ -191,6 +196,8 @@ class CodeChecks:
             ]
             text = f"{kind.__name__} cannot be made with these options: {ex}{(close or [''])[0]}; it takes {takes}"
             self._bad(text, "computations", computation.name, "options")
+            return False
+        return True
 
     def _machine(self, computation: ComputationSpec) -> None:
         place = ("computations", computation.name, "window")

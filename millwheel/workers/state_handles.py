@@ -13,6 +13,7 @@ next, so that a write moves no timer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -232,6 +233,8 @@ class ValueCells(Typed):
         default = self._default
         fresh = default() if callable(default) else default
         if type(fresh) not in _FIXED:
+            if fresh is default:  # or all keys would share it
+                fresh = deepcopy(fresh)
             if self.ttl_us is None:
                 cell.value = fresh
             self.hand(cell, fresh)
