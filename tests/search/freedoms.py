@@ -267,7 +267,11 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
         level = Level.STANDING if base.retracts and retracting else Level.NOTHING
     order = Order.NONE if c.join is not None else Order.KEY
     base = replace(base, keyed=None if c.callback else base.keyed)
-    timely = base.timely and (c.output_time == "end_of_window" or (c.trigger is None and not c.allowed_lateness_us))
+    # What a window has taken late and says when it is collected is behind the watermark, which moves just then.
+    plain = c.output_time == "end_of_window"
+    timely = (
+        base.timely and (plain or c.trigger is None) and (not c.allowed_lateness_us or (plain and c.trigger is None))
+    )
     facts = Facts(level, order, base.keyed, False, timely, False, retracting, base.doubled)
     side = c.late.partition(":")[2]
     if not side:

@@ -15,7 +15,7 @@ from millwheel.core.records import Domain, Record, Timer
 from millwheel.core.spec import ComputationSpec, Delivery
 from millwheel.core.times import MAX_TIME, MIN_TIME
 from millwheel.errors import RecordError
-from tests.search.reference.engine import Arrival, Node, World, id_of, outputs_of, plain
+from tests.search.reference.engine import Arrival, Node, Seen, World, id_of, outputs_of, plain
 from tests.search.reference.states import Memory, bind, remembered
 
 _SYSTEM = frozenset(("records_in", "records_out", "late", "dead_letters", "duplicates"))
@@ -79,7 +79,7 @@ class CallNode(Node):
         self._key: Any = None
         self._memories: defaultdict[Any, Memory] = defaultdict(dict)
         self._declared = bind(self, instance)
-        self._seen: dict[Any, int] = {}
+        self._seen: Seen = {}
         self._kept: list[Arrival] = []
         self._floor = 0
         self.clocked = False

@@ -22,6 +22,8 @@ from tests.search.script import Letter, Row
 
 _MOST_STEPS = 200_000
 _MINUTE = 60_000_000
+Seen = dict[Any, tuple[int, int]]
+"""Of ids: the time of the record, and the watermark when it came."""
 
 
 @dataclass(slots=True)
@@ -88,7 +90,7 @@ class World:
         self.letters: list[Letter] = []
         self._queue: deque[Arrival] = deque()
         self._number = 0
-        self._shown: dict[Any, int] = {}
+        self._shown: Seen = {}
         self.unsure = False
         self.clocked: set[str] = set()
         """Streams with records whose time is that of an output watermark."""
@@ -136,16 +138,17 @@ class World:
                 self._number += 1
                 self._queue.append(Arrival(node, stream, own, value, timestamp, origin, self._number))
 
-    def is_copy(self, seen: dict[Any, int], place: Any, stream: str, timestamp: int, watermark: int) -> bool:
+    def is_copy(self, seen: Seen, place: Any, stream: str, timestamp: int, watermark: int) -> bool:
         """Whether a record is a copy of one in ``seen`` (with its time), where it is remembered. Ids are remembered for
-        the horizon behind the watermark, and up to a minute or an eighth of the horizon longer."""
+        the horizon behind the watermark, and for some time longer."""
         horizon = self.spec.stream(stream).id_horizon_us
-        if place in seen and seen[place] + horizon >= watermark:
-            return True
-        if place in seen and seen[place] + horizon + max(_MINUTE, horizon // 8) >= watermark:
-            self.unsure = True
-            return True
-        seen[place] = timestamp
+        if place in seen:
+            until, came = seen[place][0] + horizon, seen[place][1]
+            if until >= watermark:
+                return True
+            gone = came <= until and until + max(_MINUTE, horizon // 8) < watermark
+            self.unsure = self.unsure or not gone
+        seen[place] = timestamp, watermark
         return False
 
     def _seen_by_sink(self, stream: str, key: Any, value: Any, timestamp: int, producer: Node | None) -> bool:

@@ -252,19 +252,20 @@ class KeyWindows:
                 self.ask(each, clocks)
         self._passed = clocks.watermark
 
-    def _due_at(self, each: Open) -> tuple[int, int]:
+    def _due_at(self, each: Open) -> tuple[int, str, int]:
         """What the watermark passes of a window: its end, or the end of its lateness."""
         ends = each.window.end
-        return (ends if self._passed < ends else min(ends + self._rules.lateness, MAX_TIME)), each.window.start
+        due = ends if self._passed < ends else min(ends + self._rules.lateness, MAX_TIME)
+        return due, self._tag(each), each.window.start
+
+    def _tag(self, each: Open) -> str:
+        """The docs give no order to what is due at one time. This is the runtime's, so that it can be compared."""
+        return "" if self._rules.assign.merges else f"{each.window.start},{each.window.end}"
 
     def pass_clock(self, clocks: Clocks) -> None:
         """The wall clock has reached what triggers wait for."""
         due = [e for e in self.open if not e.closed and e.trigger.wakes_at() <= clocks.now]
-        merges = self._rules.assign.merges
-        # The docs give no order to what is due at one moment. This is the runtime's, so that it can be compared.
-        for each in sorted(
-            due, key=lambda e: (e.trigger.wakes_at(), "" if merges else f"{e.window.start},{e.window.end}")
-        ):
+        for each in sorted(due, key=lambda e: (e.trigger.wakes_at(), self._tag(e))):
             if each in self.open:
                 self.ask(each, clocks)
 
