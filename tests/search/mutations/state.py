@@ -1,0 +1,117 @@
+"""Deliberate mistakes about times to live and timers of callbacks. The features that a pipeline must have to show one
+stand in its docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from millwheel.core.records import Domain
+from millwheel.core.timers import Due
+from millwheel.core.times import LAST_TIME
+from millwheel.workers.callback_context import CallbackContext
+from millwheel.workers.keyed_state import KeyedState
+from millwheel.workers.state_handles import ABSENT, Cell, ListCells, Typed
+from millwheel.workers.turn import Turn
+from tests.search.mistakes import Context, replaced
+
+
+def what_was_written_in_a_bundle_does_not_expire_in_it() -> Context:
+    """Only what is in the store already has a time to live. (``ttl`` or ``deduplicate``, and two records of a key,
+    further apart than that, in one bundle.)"""
+    right = Typed.found
+
+    def wrong(self: Typed, cell: Cell) -> Any:
+        return cell.value if cell.dirty else right(self, cell)
+
+    return replaced(Typed, "found", wrong)
+
+
+def what_is_over_is_removed_by_a_look() -> Context:
+    """A look at what has outlived its time removes it, as far as the cache is concerned. (``ttl``, records out of
+    order, and caches or none.)"""
+    right = Typed.found
+
+    def wrong(self: Typed, cell: Cell) -> Any:
+        found = right(self, cell)
+        if found is ABSENT:
+            cell.value = ABSENT
+        return found
+
+    return replaced(Typed, "found", wrong)
+
+
+def each_write_moves_the_timer_of_a_removal() -> Context:
+    """What is to be removed waits until its key is silent for the time to live. (A map with ``ttl``, or
+    ``deduplicate``, a busy key, and a look at what lies in the store: results do not show it.)"""
+
+    def wrong(self: KeyedState, tag: str, at: int) -> None:
+        self._timers.set(self.key, self._tags + tag, min(at, LAST_TIME))
+
+    return replaced(KeyedState, "look_at", wrong)
+
+
+def a_list_is_as_old_as_its_last_item() -> Context:
+    """An item that comes out of order makes the list older. (A ``ListState`` with ``ttl``, records out of order.)"""
+    right = ListCells.append
+
+    def wrong(self: ListCells, item: Any) -> None:
+        right(self, item)
+        place = self._owner.prefix(self._name)
+        header = msgspec.msgpack.encode((self._header(place)[0], self._owner.timestamp))
+        self._owner.overlay.put(place, header)
+
+    return replaced(ListCells, "append", wrong)
+
+
+@contextmanager
+def wall_clock_timers_leave_their_queue_before_the_records() -> Iterator[None]:
+    """A timer that is due fires, whatever the records of its step do to it. (Timers by the wall clock that records move
+    or cancel, in the step in which they come due.)"""
+    waiting: dict[int, list[Due]] = {}
+    right = Turn._event_timers
+
+    def events(self: Turn) -> Iterator[Due]:
+        queue = self.timers[Domain.PROCESSING]
+        due = waiting.setdefault(id(self), [])
+        while (timer := queue.pop_due(self.now)) is not None:
+            due.append(timer)
+        return right(self)
+
+    def rings(self: Turn) -> Iterator[Due]:
+        for timer in waiting.pop(id(self), []):
+            self.timers[Domain.PROCESSING].cancel(timer.key, timer.tag)
+            self.due.append(timer)
+            yield timer
+
+    with replaced(Turn, "_event_timers", events), replaced(Turn, "_processing_timers", rings):
+        yield
+
+
+def timers_that_timers_set_wait_for_the_next_step() -> Context:
+    """A timer that is set for a time that the watermark has passed fires behind the records of the step. (Timers that
+    set timers, or ``past_timers``, and a watermark that rises in large steps, or bundles.)"""
+
+    def wrong(self: Turn) -> Iterator[Due]:
+        queue = self.timers[Domain.EVENT]
+        if self.due:
+            return
+        while (timer := queue.pop_due(self.watermark)) is not None:
+            self.due.append(timer)
+        for timer in self.due:
+            queue.set(timer.key, timer.tag, timer.at, timer.cause)
+        for timer in list(self.due):
+            if queue.get(timer.key, timer.tag) == timer.at:
+                queue.cancel(timer.key, timer.tag)
+                yield timer
+
+    return replaced(Turn, "_event_timers", wrong)
+
+
+def records_that_wait_count_as_timers() -> Context:
+    """Every timer of a key counts towards its limit, also those of the system. (``order_by`` or ``enrich``, a callback
+    that sets timers, and a low ``limits.timers_per_key``.)"""
+    return replaced(CallbackContext, "owns", lambda self, tag: True)
