@@ -29,6 +29,8 @@ class Aggregator(Generic[Acc]):
     """True when :meth:`subtract` exactly undoes :meth:`add`."""
     linear = False
     """True when the results of parts add up to the result of the whole, so that panes may hold differences."""
+    ordered = True
+    """False when no order of the records shows in the result. Only sessions ask: they remember the order then."""
     needs_argument = True
     """False for aggregators that only look at the record's existence (``count``)."""
 

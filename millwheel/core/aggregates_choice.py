@@ -16,17 +16,15 @@ def _check_ordered(function: str, value: Any, name: str) -> Any:
     raise wrong(function, name, value, "a number or text")
 
 
-def _rank(value: Any) -> tuple[int, Any]:
-    """Numbers before text, so that a field of mixed types still has an order."""
-    return (1, value) if isinstance(value, str) else (0, value)
-
-
-def _by_rank(pair: Sequence[Any]) -> tuple[int, Any]:
-    return _rank(pair[0])
+def _rank(value: Any) -> tuple[int, Any, bool]:
+    """Numbers before text, so that a field of mixed types still has an order; 1 before 1.0, so that it is only one."""
+    return (1, value, False) if isinstance(value, str) else (0, value, type(value) is float)
 
 
 class Extreme(Aggregator[list[Any]]):
     """min or max: a list of the one value, empty for no records (result None)."""
+
+    ordered = False
 
     def __init__(self, function: str) -> None:
         self._function = function
@@ -77,6 +75,8 @@ class ByTime(Aggregator[list[Any]]):
 
 class TopK(Aggregator[list[Any]]):
     """The ``k`` largest values, largest first: a sorted list of [rank key, value]."""
+
+    ordered = False
 
     def __init__(self, k: int) -> None:
         self._k = k
@@ -139,6 +139,7 @@ class CountDistinct(Aggregator[dict[Any, int]]):
     """How many different values, exactly: each value with the number of records that have it."""
 
     subtracts = True
+    ordered = False
 
     def check(self, value: Any, name: str) -> Any:
         kind = type(value)

@@ -89,6 +89,7 @@ class CountRecords(Aggregator[int]):
     """How many records; with an argument, how many whose argument is there (not None)."""
 
     subtracts = True
+    ordered = False
     linear = True
     needs_argument = False
 
@@ -112,6 +113,7 @@ class Sum(Aggregator[Exact]):
     """The sum; 0 for no records."""
 
     subtracts = True
+    ordered = False
     linear = True
 
     def check(self, value: Any, name: str) -> Any:
@@ -143,6 +145,7 @@ class Mean(Aggregator[list[Any]]):
     """The mean; None for no records. Accumulator: [count, exact sum]."""
 
     subtracts = True
+    ordered = False
 
     def check(self, value: Any, name: str) -> Any:
         return check_number("mean", value, name)
@@ -177,6 +180,7 @@ class Variance(Aggregator[list[Any]]):
     """
 
     subtracts = True
+    ordered = False
 
     def __init__(self, function: str, sample: bool) -> None:
         self._function = function

@@ -24,6 +24,8 @@ _ACCURACY = 0.01
 class ApproxCountDistinct(Aggregator[bytes]):
     """About how many different values; relative standard error 1.04 / sqrt(2**lg_k), 1.6 % by default."""
 
+    ordered = False
+
     def __init__(self, lg_k: int) -> None:
         self._lg_k = lg_k
 
@@ -73,6 +75,7 @@ class Quantiles(Aggregator[list[Any]]):
     """Quantiles within a relative ``accuracy``: [zeros, {bin: count of positives}, {bin: count of negatives}]."""
 
     subtracts = True
+    ordered = False
 
     def __init__(self, function: str, shares: Sequence[float], accuracy: float) -> None:
         self._function = function

@@ -42,6 +42,8 @@ class Aggregation(Protocol):
     """A record can be taken out of an accumulator."""
     linear: bool
     """Panes may hold differences (see :class:`Aggregator`)."""
+    ordered: bool
+    """The order of arrival may show in the result."""
 
     def prepare(self, value: Any) -> Prepared:
         """What is needed of a record; FILTERED when it is left out. RecordError for unusable values."""
@@ -83,6 +85,7 @@ class NamedAggregation:
         self.parts = tuple(parts)
         self.subtracts = all(part.aggregator.subtracts for part in parts)
         self.linear = all(part.aggregator.linear for part in parts)
+        self.ordered = any(part.aggregator.ordered for part in parts)
         self._condition = condition
         self._readers = [_reader(part, self.parts) for part in parts]
 
@@ -168,6 +171,7 @@ class SingleAggregation:
         self._read = read
         self.subtracts = aggregator.subtracts
         self.linear = aggregator.linear
+        self.ordered = aggregator.ordered
         self.create = aggregator.create
         self.merge = aggregator.merge
         self.subtract = aggregator.subtract
@@ -191,6 +195,7 @@ class Buffered:
 
     subtracts = True
     linear = False
+    ordered = True
 
     def __init__(self, condition: Evaluate | None = None) -> None:
         self._condition = condition

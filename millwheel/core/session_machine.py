@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from millwheel.core.aggregation import Aggregation
+from millwheel.core.arrival_order import InOrder
 from millwheel.core.keys import Key
 from millwheel.core.panes import OutputTime, Retraction
 from millwheel.core.records import Domain
@@ -38,13 +39,15 @@ class Merging(Protocol):
 
 
 class Index:
-    """The windows of one key: ``[next number, [entry, ...]]`` as stored."""
+    """The windows of one key: ``[next number, [entry, ...], records so far]`` as stored. Records are counted to tell
+    the order of their arrival, as long as there is a window."""
 
     def __init__(self, state: KeyState) -> None:
         self._state = state
         stored = state.get(INDEX)
         self.next: int = stored[0] if stored else 1
         self.entries: list[Entry] = stored[1] if stored else []
+        self.arrived: int = stored[2] if stored and len(stored) > 2 else 0
 
     def add(self, window: Window) -> Entry:
         """A new window with a number of its own."""
@@ -60,7 +63,7 @@ class Index:
     def save(self) -> None:
         """Write it back; an index without windows disappears."""
         if self.entries:
-            self._state[INDEX] = [self.next, self.entries]
+            self._state[INDEX] = [self.next, self.entries, self.arrived]
         elif self._state.get(INDEX) is not None:
             del self._state[INDEX]
 
@@ -69,7 +72,8 @@ class MergingMachine(TriggeredMachine):
     """Windows of one key that become one when records join them."""
 
     def __init__(self, windowing: Windowing, aggregation: Aggregation, function: Merging) -> None:
-        super().__init__(windowing, aggregation)
+        self._in_order = None if windowing.takes_retractions or not aggregation.ordered else InOrder(aggregation)
+        super().__init__(windowing, self._in_order or aggregation)
         self._function = function
 
     def on_records(
@@ -79,8 +83,8 @@ class MergingMachine(TriggeredMachine):
         index = Index(state)
         groups: dict[Window, Taken] = {}
         gone: list[Gone] = []
-        for place, (value, timestamp) in enumerate(records):
-            self._sort_in(call, index, place, value, timestamp, groups, gone)
+        for value, timestamp in records:
+            self._sort_in(call, index, value, timestamp, groups, gone)
         self._refire(call)
         if not groups and not gone:
             return
@@ -108,7 +112,7 @@ class MergingMachine(TriggeredMachine):
         number = tag.partition("%")[0]
         index = Index(state)
         entry = index.find(int(number)) if number.isdigit() else None
-        own = as_state(state.get(entry[2])) if entry is not None else None
+        own = self._known(state.get(entry[2])) if entry is not None else None
         if entry is None or own is None:
             return
         call = Call(state, key, self._requests.rung(own, tag, domain, at, times), effects)
@@ -131,7 +135,6 @@ class MergingMachine(TriggeredMachine):
         self,
         call: Call,
         index: Index,
-        place: int,
         value: Any,
         timestamp: int,
         groups: dict[Window, Taken],
@@ -152,8 +155,9 @@ class MergingMachine(TriggeredMachine):
         elif back:
             gone.append(Gone(prepared, timestamp, value))
         else:
+            index.arrived += 1
             for window in live:
-                groups.setdefault(window, Taken()).rows.append((place, timestamp, prepared, value))
+                groups.setdefault(window, Taken()).rows.append((index.arrived, timestamp, prepared, value))
 
     def _join(self, call: Call, index: Index, groups: dict[Window, Taken]) -> list[tuple[Entry, Taken]]:
         """Merge the records' own windows with the open ones; each changed window with its new records."""
@@ -167,9 +171,27 @@ class MergingMachine(TriggeredMachine):
                     self._merge(call, index, parts, span(members))
                 continue
             parts = [opened[window] for window in members if window in opened]
+            met = len(parts) == 1 and self._meets_another(call, parts[0], members, groups)
             entry = self._merge(call, index, parts, span(members)) if parts else index.add(span(members))
+            if met:
+                own = self._stored(call, entry)
+                own.index = own.nonspeculative = 0
+                call.state[entry[2]] = own
             changed.append((entry, _together(new)))
         return changed
+
+    def _meets_another(self, call: Call, part: Entry, members: Sequence[Window], groups: dict[Window, Taken]) -> bool:
+        """True when the records of this bundle, one by one, would have made a window of their own that then merged with
+        the one they go to: how they were bundled must not show in the number of its next pane."""
+        if not self._stored(call, part).index:
+            return False
+        apart = [window_at(part)]
+        for window in sorted((w for w in members if w in groups), key=lambda window: groups[window].rows[0][0]):
+            merged = self._function.merge(sorted({*apart, window}))
+            if any(len([other for other in group if other != window]) > 1 for group in merged):
+                return True
+            apart = [span(group) for group in merged]
+        return False
 
     def _merge(self, call: Call, index: Index, parts: list[Entry], window: Window) -> Entry:
         """Several windows become the first of them, which then spans ``window``."""
@@ -180,6 +202,7 @@ class MergingMachine(TriggeredMachine):
         own = states[0]
         if not self._plain:
             own.trigger = self._trigger.merge([state.trigger for state in states], call.moment(window))
+        own.index, own.nonspeculative = self._panes_so_far(parts, states, window)
         for part, state in zip(parts[1:], states[1:], strict=True):
             self._absorb(own, state)
             self._forget(part[2], state, call)
@@ -190,22 +213,45 @@ class MergingMachine(TriggeredMachine):
         call.state[entry[2]] = own
         return entry
 
+    def _panes_so_far(self, parts: list[Entry], states: list[WindowState], window: Window) -> tuple[int, int]:
+        """Of a window that came of several: it is another window, unless it is one of its parts."""
+        for part, state in zip(parts, states, strict=True):
+            if len(parts) == 1 or window_at(part) == window:
+                return state.index, state.nonspeculative
+        return 0, 0
+
     def _absorb(self, own: WindowState, other: WindowState) -> None:
         own.acc = self.aggregation.merge(own.acc, other.acc)
         own.flags |= other.flags & SPOKEN
         own.fresh += other.fresh
         own.count += other.count
-        own.index += other.index
-        own.nonspeculative += other.nonspeculative
         own.said = own.said + other.said
         own.kept = own.kept + other.kept
         times = [at for at in (own.output_at, other.output_at) if at is not None]
         earliest = self.windowing.output_time is OutputTime.EARLIEST
         own.output_at = None if not times else min(times) if earliest else max(times)
 
+    def _add(self, own: WindowState, taken: Taken) -> None:
+        if self._in_order is None:
+            super()._add(own, taken)
+        else:
+            numbers = [row[0] for row in taken.rows]
+            own.acc = self._in_order.add_numbered(own.acc, numbers, taken.prepared, taken.timestamps)
+
     def _stored(self, call: Call, entry: Entry) -> WindowState:
-        found = as_state(call.state.get(entry[2]))
-        return found if found is not None else self._born(window_at(entry), call.times.watermark)
+        found = self._known(call.state.get(entry[2]))
+        if found is None:
+            found = self._born(window_at(entry), call.times.watermark)
+            found.in_runs = self._in_order is not None
+        return found
+
+    def _known(self, stored: Any) -> WindowState | None:
+        """A window as it was stored, perhaps by a version that did not keep the order of arrival."""
+        own = as_state(stored)
+        if own is not None and self._in_order is not None and not own.in_runs:
+            own.in_runs = True
+            own.acc = None if own.flags & CLOSED else self._in_order.of_old(own.acc)
+        return own
 
     def _settle_entry(self, index: Index, entry: Entry, own: WindowState, call: Call) -> None:
         window = window_at(entry)

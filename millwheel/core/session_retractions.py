@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from millwheel.core.aggregation import Aggregation
+from millwheel.core.arrival_order import OLD
 from millwheel.core.session_machine import Entry, Index, Merging, MergingMachine, span
-from millwheel.core.window_calls import Call, Gone
+from millwheel.core.window_calls import Call, Gone, Taken
 from millwheel.core.window_state import SPOKEN, WindowState
 from millwheel.core.windowing import Windowing
 from millwheel.core.windows import Window
@@ -24,6 +25,16 @@ class UnmergingMachine(MergingMachine):
     def __init__(self, windowing: Windowing, aggregation: Aggregation, function: Merging) -> None:
         super().__init__(windowing, aggregation, function)
         self._keeps = True
+
+    def _add(self, own: WindowState, taken: Taken) -> None:
+        own.acc = self.aggregation.add_many(own.acc, taken.prepared, taken.timestamps)
+        own.kept.extend([timestamp, value, number] for number, timestamp, _, value in taken.rows)
+
+    def _absorb(self, own: WindowState, other: WindowState) -> None:
+        super()._absorb(own, other)
+        own.kept.sort(key=_arrival)
+        if self.aggregation.ordered:
+            own.acc = self._again(own.kept)
 
     def _unmerge(self, call: Call, index: Index, gone: Sequence[Gone]) -> list[Entry]:
         touched: list[Entry] = []
@@ -39,8 +50,10 @@ class UnmergingMachine(MergingMachine):
             if entry[3] or not entry[0] <= record.timestamp < entry[1]:
                 continue
             own = self._stored(call, entry)
-            if [record.timestamp, record.value] in own.kept:
-                own.kept.remove([record.timestamp, record.value])
+            wanted = [record.timestamp, record.value]
+            place = next((place for place, kept in enumerate(own.kept) if kept[:2] == wanted), None)
+            if place is not None:
+                del own.kept[place]
                 own.count -= 1
                 own.fresh += 1
                 call.state[entry[2]] = own
@@ -66,7 +79,7 @@ class UnmergingMachine(MergingMachine):
         return [entry, *(self._split_off(call, index, window, records) for window, records in others)]
 
     def _regroup(self, kept: Sequence[Sequence[Any]]) -> list[Window]:
-        windows = sorted({window for timestamp, _ in kept for window in self._function.assign(timestamp)})
+        windows = sorted({window for record in kept for window in self._function.assign(record[0])})
         return [span(members) for members in self._function.merge(windows)]
 
     def _split_off(self, call: Call, index: Index, window: Window, records: list[Any]) -> Entry:
@@ -84,6 +97,11 @@ class UnmergingMachine(MergingMachine):
         own.acc = self._again(records)
         if call.times.watermark >= window.end:
             own.flags |= SPOKEN
+
+
+def _arrival(record: Sequence[Any]) -> int:
+    """The number of a kept record; those of versions that did not number them came first."""
+    return int(record[2]) if len(record) > 2 else OLD
 
 
 def _inside(record: Sequence[Any], window: Window) -> bool:

@@ -83,11 +83,9 @@ class TriggeredMachine:
         """Add records to a window; nothing is said yet."""
         count = len(taken.rows)
         if count:
-            own.acc = self.aggregation.add_many(own.acc, taken.prepared, taken.timestamps)
+            self._add(own, taken)
             own.fresh += count
             own.count += count
-            if self._keeps:
-                own.kept.extend([timestamp, value] for _, timestamp, _, value in taken.rows)
         if taken.gone:
             count += self._take_out(own, taken.gone, call)
         if self.windowing.output_time is not OutputTime.END_OF_WINDOW:
@@ -96,6 +94,11 @@ class TriggeredMachine:
         if not self._plain:
             size = sum(len(_encode(value)) for *_, value in taken.rows) if self._sized else 0
             own.trigger = self._trigger.add(own.trigger, count, size, call.moment(window))
+
+    def _add(self, own: WindowState, taken: Taken) -> None:
+        own.acc = self.aggregation.add_many(own.acc, taken.prepared, taken.timestamps)
+        if self._keeps:
+            own.kept.extend([timestamp, value] for _, timestamp, _, value in taken.rows)
 
     def _take_group(self, own: WindowState, group: Group, call: Call) -> None:
         """Add records that were aggregated elsewhere."""
@@ -133,8 +136,8 @@ class TriggeredMachine:
 
     def _again(self, kept: Sequence[Sequence[Any]]) -> Any:
         """The accumulator of kept records."""
-        prepared = [self.aggregation.prepare(value) for _, value in kept]
-        return self.aggregation.add_many(self.aggregation.create(), prepared, [timestamp for timestamp, _ in kept])
+        prepared = [self.aggregation.prepare(record[1]) for record in kept]
+        return self.aggregation.add_many(self.aggregation.create(), prepared, [record[0] for record in kept])
 
     def _output_at(self, known: int | None, timestamps: Iterable[int | None], watermark: int) -> int | None:
         """The output time with more records. Those behind the watermark cannot hold it, so they do not count."""

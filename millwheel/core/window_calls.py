@@ -34,8 +34,9 @@ class Group:
 
 
 class Taken:
-    """Records of one bundle that go to the same window: ``rows`` of (place in the bundle, timestamp, prepared, value)
-    in order of arrival, and those that are taken back."""
+    """Records of one bundle that go to the same window: ``rows`` of (number, timestamp, prepared, value) in order of
+    arrival, and those that are taken back. Numbers count the records of the bundle, or, where windows merge, of the
+    key."""
 
     __slots__ = ("gone", "rows")
 

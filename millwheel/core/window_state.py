@@ -21,7 +21,8 @@ class WindowState(msgspec.Struct, array_like=True):
     ``fresh`` counts changes since the last pane, ``count`` the records in the window. ``output_at`` is the output time
     of the fresh records. ``timer_at``, ``clock_at`` and ``held_at`` are what was last asked of the runtime.
     ``said`` are panes that stand and would have to be retracted; ``kept`` are [timestamp, value] of the
-    records, where taking one back needs them.
+    records, where taking one back needs them; in windows that merge, with their numbers in the order of arrival.
+    ``in_runs``: ``acc`` remembers that order (core/arrival_order.py).
     """
 
     acc: Any
@@ -37,6 +38,7 @@ class WindowState(msgspec.Struct, array_like=True):
     held_at: int | None = None
     said: list[Any] = []
     kept: list[Any] = []
+    in_runs: bool = False
 
 
 def as_state(stored: Any) -> WindowState | None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from millwheel.core import windows
+from millwheel.core.arrival_order import InOrder
 from millwheel.core.count_machine import CountMachine, Filling
 from millwheel.core.keys import Key
 from millwheel.core.panes import Pane
 from millwheel.core.production_ids import Cause
+from millwheel.core.session_machine import MergingMachine
 from millwheel.core.timers import Due
 from millwheel.core.times import MIN_TIME
+from millwheel.core.window_state import WindowState
 from millwheel.core.windows import Window
 from millwheel.workers import callbacks, shard, windowed
 from tests.search.mistakes import Context, replaced
@@ -69,3 +73,23 @@ def count_windows_fire_at_the_time_of_their_records() -> Context:
         return right(self, own, key, MIN_TIME)
 
     return replaced(CountMachine, "_pane", wrong)
+
+
+def sessions_merge_in_the_order_of_their_starts() -> Context:
+    """When sessions merge, the records of one come behind those of the other. (``collect`` or ``process_window`` over
+    sessions, and a record that joins two.)"""
+
+    def wrong(self: InOrder, acc: list[Any], other: list[Any]) -> list[Any]:
+        return [*acc, *other]
+
+    return replaced(InOrder, "merge", wrong)
+
+
+def merged_sessions_go_on_counting_their_panes() -> Context:
+    """The first pane of a merged session has the sum of the numbers of its parts. (Sessions with early or late panes;
+    only the reference can tell, by ``ctx.pane`` in a ``process_window``.)"""
+
+    def wrong(self: MergingMachine, parts: Any, states: list[WindowState], window: Window) -> tuple[int, int]:
+        return sum(state.index for state in states), sum(state.nonspeculative for state in states)
+
+    return replaced(MergingMachine, "_panes_so_far", wrong)

@@ -7,7 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millwheel.core.aggregates import Aggregator
 from millwheel.core.panes import Pane, Timing
+from millwheel.core.records import Domain
 from millwheel.core.trigger_combinations import AfterAny, Repeat
 from millwheel.core.triggers import AfterCount, AfterProcessingTime, AfterWatermark, Default, Never
 from millwheel.core.windows import Custom, Sessions, Window
@@ -175,3 +177,60 @@ def test_custom_windows_may_merge() -> None:
     harness.push_bundle([("k", t, t) for t in (0, 5, 9, 14)])
     harness.advance_watermark(100)
     assert [(tuple(pane.window), pane.values) for pane in harness.take()] == [((0, 19), [0, 5, 9]), ((14, 24), [14])]
+
+
+@quick
+@given(
+    timestamps=times, gap=st.integers(1, 20), cuts=st.lists(st.booleans(), min_size=20, max_size=20), back=st.booleans()
+)
+def test_values_come_in_the_order_of_arrival_however_they_are_bundled(
+    timestamps: list[int], gap: int, cuts: list[bool], back: bool
+) -> None:
+    """With aggregators that look at the order, of a user's own, too; and where retractions keep the records."""
+
+    def said(bundles: list[list[tuple[str, int, int]]], aggregate: Any) -> list[Any]:
+        harness = WindowHarness(Sessions(gap), aggregate=aggregate, takes_retractions=back, stored=True)
+        for bundle in bundles:
+            harness.push_bundle(bundle)
+        harness.advance_watermark(1000)
+        return [(pane.window, pane.result) for pane in harness.take()]
+
+    records = [("k", place, t) for place, t in enumerate(timestamps)]
+    bundles: list[list[tuple[str, int, int]]] = [[]]
+    for record, cut in zip(records, cuts, strict=False):
+        bundles[-1].append(record)
+        if cut:
+            bundles.append([])
+    for aggregate in (None, Joined(), {"all": "collect", "n": "count"}):
+        apart = said([[record] for record in records], aggregate)
+        assert said(bundles, aggregate) == said([records], aggregate) == apart
+        if aggregate is None:
+            assert all(values == sorted(values) for _, values in apart)
+
+
+class Joined(Aggregator[str]):
+    """Text in the order in which it came."""
+
+    def create(self) -> str:
+        return ""
+
+    def add(self, acc: str, value: Any, timestamp: int) -> str:
+        return f"{acc},{value}"
+
+    def merge(self, acc: str, other: str) -> str:
+        return acc + other
+
+
+def test_a_session_stored_without_the_order_of_arrival_comes_first() -> None:
+    harness = WindowHarness(Sessions(10))
+    state = harness._state("k")
+    state["open"] = [3, [[20, 30, 1, False], [0, 10, 2, False]]]
+    state[1] = [["b"], 0, 0, 1, 1, 0, 0, None, 29, None, None, [], []]
+    state[2] = [["a"], 0, 0, 1, 1, 0, 0, None, 9, None, None, [], []]
+    harness.push_bundle([("k", "c", 2), ("k", "d", 11)])
+    harness.push("k", "e", 15)
+    harness._timers[Domain.EVENT].set("k", "2", 9)
+    harness.advance_watermark(100)
+    [pane] = harness.take()
+    assert pane.values[2:] == ["c", "d", "e"]
+    assert sorted(pane.values[:2]) == ["a", "b"]
