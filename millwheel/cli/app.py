@@ -322,6 +322,42 @@ def inject(
     send(root, stream, file, id_field, name, Console(stderr=True))
 
 
+RootArgument = Annotated[
+    str, typer.Argument(metavar="[ROOT]", help="root of the run; default: the only one in .millwheel")
+]
+OfComputation = Annotated[str, typer.Option(metavar="NAME", help="only those of this computation, or source")]
+WithReason = Annotated[str, typer.Option(metavar="TEXT", help="only those whose reason contains this")]
+
+
+@app.command()
+def letters(
+    root: RootArgument = "",
+    computation: OfComputation = "",
+    reason: WithReason = "",
+    as_json: Annotated[bool, typer.Option("--json", help="as JSON, on standard output")] = False,
+) -> None:
+    """Show the dead letters of a root by computation and reason: how many, since when, and an example of each."""
+    from millwheel.cli.letters import letters as show
+
+    show(root, computation, reason, as_json, Console(width=None if sys.stdout.isatty() else 200))
+
+
+@app.command()
+def replay(
+    root: RootArgument = "",
+    computation: OfComputation = "",
+    reason: WithReason = "",
+    limit: Annotated[int | None, typer.Option(min=1, help="so many at most")] = None,
+) -> None:
+    """Try dead letters again, after code or data was mended: each once, by the computation that failed on it.
+
+    A run that goes on takes them at once, a root that is stopped or complete with its next `millwheel run`.
+    """
+    from millwheel.cli.letters import replay as again
+
+    again(root, computation, reason, limit, Console(stderr=True))
+
+
 @app.command()
 def chaos(
     pipeline: Pipeline,

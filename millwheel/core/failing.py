@@ -110,8 +110,17 @@ def kinds_in(counters: Mapping[str, int]) -> dict[str, int]:
 
 
 def without_kinds(counters: Mapping[str, int]) -> dict[str, int]:
-    """The counters that are not of one kind of dead letter."""
-    return {name: count for name, count in counters.items() if not name.startswith(KINDS)}
+    """The counters that are not of one kind of dead letter, or of one replay of them."""
+    return {name: count for name, count in counters.items() if not name.startswith((KINDS, REPLAYED))}
+
+
+REPLAYED = "replayed."
+"""How the durable counters of records that were dead letters, and were tried again, begin."""
+
+
+def replayed_in(counters: Mapping[str, int]) -> int:
+    """How many records were tried again that had been dead letters."""
+    return sum(count for name, count in counters.items() if name.startswith(REPLAYED))
 
 
 # --- what a shard reports, among its counters ------------------------------------------------------------------

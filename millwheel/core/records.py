@@ -155,7 +155,9 @@ def _picker(places: Sequence[int]) -> Callable[[list[Any]], list[Any]]:
 
 @dataclass(slots=True)
 class DeadLetter:
-    """A record that could not be used, with all that is needed to understand and replay it."""
+    """A record that could not be used, with all that is needed to understand and replay it. ``error`` is the type of
+    the exception, ``what`` failed ("record", "key of STREAM", "line", "timer", "window"); ``raw`` is key and value as
+    base64 of msgpack, where JSON would change them; ``history`` are the earlier letters about the same record."""
 
     pipeline: str
     computation: str
@@ -170,3 +172,6 @@ class DeadLetter:
     state: dict[str, Any] = field(default_factory=dict)
     position: str = ""
     error: str = ""
+    what: str = ""
+    raw: str = ""
+    history: list[Any] = field(default_factory=list)

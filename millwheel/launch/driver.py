@@ -9,11 +9,15 @@ import msgspec
 from rich.console import Console
 
 from millwheel.adapters.grpc_security import check_listen, load_security
+from millwheel.adapters.replay_orders import ReplayOrders
 from millwheel.adapters.s3_address import is_s3
+from millwheel.adapters.spaces import open_space
+from millwheel.core.graph import build_graph
 from millwheel.core.spec import PipelineSpec
 from millwheel.errors import SetupError
 from millwheel.launch.address import check_reach
 from millwheel.launch.inputs import changed_inputs, keep_inputs
+from millwheel.launch.replays import Replays
 from millwheel.launch.report import report
 from millwheel.launch.restoring import former_identity, refuse_saved, restore, restored
 from millwheel.launch.root import Root
@@ -73,18 +77,25 @@ class Driver:
         return load_pipeline(path, resolve_params(path, self._settings.params, os.environ, os.getcwd()))
 
     def _run_on(self, root: Root, spec: PipelineSpec) -> None:
+        replays = Replays(ReplayOrders(open_space(root.address)), spec, build_graph(spec))
         done = root.completed()
-        if done is not None:
+        if done is not None and replays.orders.pending():
+            self._check_same_input(root, spec)
+            self._say("The run was complete; dead letters of it are tried again.")
+        elif done is not None:
             self._check_same_input(root, spec)
             self._say(_complete(root.address))
             return report(msgspec.convert(done, Summary), self._console, self._settings.summary)
         refuse_saved(root.path)
         former = self._begin(root, spec)
         self._prepare(root, spec, former)
-        summary = Running(self._settings, spec, root, self._console).run()
+        replays.bind()
+        summary = Running(self._settings, spec, root, self._console, replays).run()
         if summary is None:
             return self._say(f"Stopped. The same command continues on the root {root.address} where this one stopped.")
         root.complete(summary.to_json())
+        if replays.open:
+            self._say(f"{replays.left():,} dead letters that are to be tried again wait for the next run on this root.")
         return report(summary, self._console, self._settings.summary)
 
     def _check_same_input(self, root: Root, spec: PipelineSpec) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 
 from rich.console import Console
@@ -21,6 +21,7 @@ from rich.console import Console
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.grpc_security import load_security
 from millwheel.adapters.hang_notes import HangNotes
+from millwheel.adapters.s3_address import is_s3
 from millwheel.adapters.spaces import open_space
 from millwheel.core.graph import build_graph
 from millwheel.core.spec import PipelineSpec
@@ -30,6 +31,7 @@ from millwheel.launch.broken import Failures
 from millwheel.launch.coordinator import Keeper, coordinator_for
 from millwheel.launch.processes import ProcessLauncher
 from millwheel.launch.progress import ProgressLine
+from millwheel.launch.replays import Replays
 from millwheel.launch.restoring import write_tables
 from millwheel.launch.root import Root, RunInfo
 from millwheel.launch.scaling import Scaling, forget
@@ -47,16 +49,21 @@ from millwheel.ports import Coordination
 _WORKER_GRACE_S = 12.0
 _SERVICE_GRACE_S = 5.0
 _OUTAGE_S = 60.0
+_REPLAYS_S = {False: 1.0, True: 10.0}
 
 
 class Running:
     """One run on a prepared root. ``spec`` has its defaults."""
 
-    def __init__(self, settings: RunSettings, spec: PipelineSpec, root: Root, console: Console) -> None:
+    def __init__(
+        self, settings: RunSettings, spec: PipelineSpec, root: Root, console: Console, replays: Replays
+    ) -> None:
         self._settings = settings
         self._spec = spec
         self._root = root
         self._graph = build_graph(spec)
+        self._replays = replays
+        self._replays_due_s = 0.0
         self._line = ProgressLine(console)
         self._supervisor = Supervisor(self._line.say)
         self._services = Services(root.logs)
@@ -88,6 +95,7 @@ class Running:
                 check = partial(self._check, watcher, launcher)
                 try:
                     view = watch.until_drained(launcher, watcher, signals.requested, check)
+                    self._replays.settle(view)
                 finally:
                     seconds = before_s + time.monotonic() - began_s
                     self._note(zookeeper, seconds)
@@ -207,10 +215,21 @@ class Running:
 
     def _check(self, watcher: StatusWatcher, launcher: Launcher) -> None:
         self._root.check()
+        self._look_at_replays(watcher)
         if self._scaling is not None:
             self._scaling.step(time.monotonic(), watcher, launcher)
         if self._embedded is not None:
             self._embedded.check()
+
+    def _look_at_replays(self, watcher: StatusWatcher) -> None:
+        """Orders for what is asked for while the run goes on. A root that does not answer is asked again."""
+        now_s = time.monotonic()
+        if now_s < self._replays_due_s:
+            return
+        self._replays_due_s = now_s + _REPLAYS_S[is_s3(self._root.address)]
+        with suppress(UnavailableError):
+            self._replays.bind()
+            self._replays.settle(watcher.latest)
 
     def _forget_hangs(self) -> None:
         """All is processed and no worker is left: no note about a callback that did not return can meet anything."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from millwheel.core.failing import Call, First, Tally, kinds_in, without_kinds
+from millwheel.core.failing import Call, First, Tally, kinds_in, replayed_in, without_kinds
 from millwheel.core.graph import Graph, NodeKind
 from millwheel.core.spec import DEAD_LETTERS
 from millwheel.core.times import MAX_TIME
@@ -46,7 +46,7 @@ class ClusterView:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The result of a run. All counters are exact: they are part of the commits they count. ``reasons`` are dead
-    letters by the node that wrote them, and by what failed."""
+    letters by the node that wrote them, and by what failed; ``replayed`` counts those that were tried again."""
 
     records_in: int
     records_out: int
@@ -60,6 +60,7 @@ class Summary:
     nodes: Mapping[str, Counters] = field(default_factory=dict)
     restarts: Mapping[str, int] = field(default_factory=dict)
     reasons: Mapping[str, Counters] = field(default_factory=dict)
+    replayed: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The summary as plain values, ready for JSON."""
@@ -83,6 +84,7 @@ def summarize(graph: Graph, view: ClusterView, seconds: float, restarts: Mapping
         outputs=outputs(graph),
         nodes=counters,
         restarts=dict(restarts),
+        replayed=sum(map(replayed_in, given.values())),
         reasons={name: kinds for name, each in given.items() if (kinds := kinds_in(each))},
     )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from millwheel.core.graph import Graph
 from millwheel.core.ranges import tile
+from millwheel.core.replays import Order
 from millwheel.core.table import RangeTable, ShardEntry
 from millwheel.core.watermark import ShardReport
 from millwheel.errors import MillwheelError
@@ -84,6 +85,7 @@ class MemoryCluster:
         self._lives = 0
         self._workers: dict[str, MemoryWorker] = {}
         self._tables: dict[str, RangeTable] = {}
+        self._orders: list[Order] = []
         self._injector = InjectorState()
         self._start()
         self.settle()
@@ -133,6 +135,13 @@ class MemoryCluster:
         for worker in self._workers.values():
             worker.post(ev.WorkDone(shard.identity.shard, shard.identity.token, news))
 
+    def order(self, order: Order) -> None:
+        """Dead letters are to be tried again."""
+        self._orders.append(order)
+        for worker in self._workers.values():
+            worker.post(ev.ReplayOrdered(order, at_start=False))
+        self.settle()
+
     def look(self) -> None:
         """Let every worker look at clock and input, and come to rest."""
         for worker in self._workers.values():
@@ -172,6 +181,8 @@ class MemoryCluster:
             self._inject(self._injector.handle(iev.TableChanged(table)))
         members = ev.WorkersChanged({name: name for name in self._workers})
         for worker in self._workers.values():
+            for order in self._orders:
+                worker.post(ev.ReplayOrdered(order, at_start=True))
             worker.post(members)
             for table in self._tables.values():
                 worker.post(ev.TableChanged(table))

@@ -20,9 +20,10 @@ from millwheel.testing.memory_storage import ROOT
 from millwheel.workers import events as ev
 from millwheel.workers.background import Publishing, Recovering, write_groups
 from millwheel.workers.outbox import Send
+from millwheel.workers.pace import RuntimeLimits
 from millwheel.workers.ports import ShardWork, WorkerPorts
 from millwheel.workers.reporting import ReportPace
-from millwheel.workers.runtime import RuntimeLimits, WorkerRuntime
+from millwheel.workers.runtime import WorkerRuntime
 from millwheel.workers.snapshots import SnapshotPace
 
 if TYPE_CHECKING:

@@ -22,9 +22,12 @@ from millwheel.core.failing import without_kinds
 from millwheel.core.graph import NodeKind
 from millwheel.core.keys import Key, check_key, key_hash
 from millwheel.core.records import Domain, Record
-from millwheel.core.spec import ComputationSpec, PipelineSpec, SourceSpec, StreamSpec
+from millwheel.core.replays import Request
+from millwheel.core.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SourceSpec, StreamSpec
 from millwheel.core.windows import Window
 from millwheel.errors import MillwheelError
+from millwheel.launch.letters import replayable
+from millwheel.launch.replays import Binding
 from millwheel.ports import StateStore
 from millwheel.sources import build_source
 from millwheel.sources.base import Source
@@ -79,6 +82,7 @@ class PipelineHarness:
         self._taken: Counter[str] = Counter()
         self._listed: dict[str, Sequence[Any]] = {}
         self._closed = False
+        self._replayed: set[str] = set()
         clock = ManualClock(0 if now is None else check_time(now, "now"))
         outside = Outside(self._source, self._taps.build, listed=self._partitions)
         assembly = Assembly(self.spec, "", clock, outside, ShardLimits(settle_us=0, company_us=0))
@@ -132,6 +136,18 @@ class PipelineHarness:
         if check_time(t, "the clock") < now:
             raise ValueError(f"the clock is at {now} and cannot go back to {t}")
         self._cluster.advance_clock(t)
+
+    def replay(self) -> int:
+        """Try the dead letters again that were not before, as ``millwheel replay`` does; how many they are."""
+        known = len(self._replayed)
+        values = [record.value for record in self.records(DEAD_LETTERS)]
+        letters = [replayable(value, f"letter:{number}") for number, value in enumerate(values, 1)]
+        wanted = [letter.wanted() for letter in letters if letter.again and letter.id not in self._replayed]
+        self._replayed |= {each.letter for each in wanted}
+        if wanted:
+            order = Binding(self.spec).order(Request(f"harness{known}", wanted))
+            self._cluster.order(order)
+        return len(wanted)
 
     def crash(self) -> None:
         """Kill everything and lose whatever is not durable; begin again from journals and snapshots."""

@@ -15,6 +15,7 @@ from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.grpc_security import load_security
 from millwheel.adapters.hang_notes import HangNotes
+from millwheel.adapters.replay_orders import ReplayOrders
 from millwheel.adapters.rocksdb_store import RocksStores
 from millwheel.adapters.spaces import open_journals, open_snapshots, open_space
 from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
@@ -79,6 +80,7 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
             RocksStores(scratch),
             open_snapshots,
             HangNotes(open_space(root)),
+            ReplayOrders(open_space(root)),
         )
         process = WorkerProcess(settings, assembly, coordination, storage)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -6,15 +6,17 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
+from typing import Protocol
 
 from millwheel.core.orders import ANSWERS, Answer, Order, Standing, encode
+from millwheel.core.replays import Order as ReplayOrder
 from millwheel.core.table import ShardEntry
-from millwheel.errors import ConflictError, UnavailableError
+from millwheel.errors import ConflictError, SetupError, UnavailableError
 from millwheel.ports import Coordination, Journals, JournalWriter, Snapshots, StateStores
 from millwheel.workers import events as ev
 from millwheel.workers.following import Standbys
@@ -232,6 +234,38 @@ class StandbyThread:
             except Exception as ex:  # the loop ends the process with its words
                 self._post(ev.DamageFound(ex))
             self._asked.wait(self._pause_s)
+
+
+class Replays(Protocol):
+    """The orders to try dead letters again, in the root."""
+
+    def undone(self, known: frozenset[int] = frozenset()) -> Mapping[int, ReplayOrder]:
+        """Those that are not done, but for the ``known`` ones."""
+
+
+class ReplayThread:
+    """Looks for orders to try dead letters again, every ``pause_s``."""
+
+    def __init__(self, replays: Replays, pause_s: float, post: Post) -> None:
+        self._replays = replays
+        self._pause_s = pause_s
+        self._post = post
+        threading.Thread(target=self._run, name="replays", daemon=True).start()
+
+    def _run(self) -> None:
+        known: frozenset[int] = frozenset()
+        while True:
+            time.sleep(self._pause_s)
+            try:
+                found = self._replays.undone(known)
+            except (UnavailableError, SetupError):
+                continue  # the next look may have an answer
+            except Exception as ex:  # the loop ends the process with its words
+                self._post(ev.DamageFound(ex))
+                return
+            known |= found.keys()
+            for order in found.values():
+                self._post(ev.ReplayOrdered(order, at_start=False))
 
 
 class PublishThread:

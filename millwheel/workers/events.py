@@ -9,6 +9,7 @@ from typing import Any
 from millwheel.core.column_batch import AnyBatch
 from millwheel.core.failing import Call, Tally
 from millwheel.core.orders import Order, Standing
+from millwheel.core.replays import Order as ReplayOrder
 from millwheel.core.table import RangeTable, ShardEntry
 from millwheel.ports import StateStore
 
@@ -80,6 +81,14 @@ class TalliesTold:
     """How calls of nodes went, over all of their shards, where some failed."""
 
     tallies: Mapping[str, Mapping[Call, Tally]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOrdered:
+    """Dead letters are to be tried again; ``at_start``: that was so before this worker began."""
+
+    order: ReplayOrder
+    at_start: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ class InjectionOperator:
                     letter = DeadLetter(
                         self._pipeline, self._node, self._spec.name, reason, key, bytes(raw).decode("utf-8", "replace")
                     )
+                    letter.what = "injection"
                     turn.dead_letter(letter, max(floor, 0) if floor < IDLE_TIME else turn.now, what=LINE)
         if turn.arrivals:
             turn.overlay.put(_PLACE, pack(Position(0, self._max_timestamp, False)))

@@ -28,6 +28,8 @@ from millwheel.workers.background import (
     PublishThread,
     Recovering,
     RecoveryThread,
+    Replays,
+    ReplayThread,
     SavepointThread,
     SnapshotThread,
     StandbyThread,
@@ -35,14 +37,17 @@ from millwheel.workers.background import (
 from millwheel.workers.following import Following, Standbys
 from millwheel.workers.hangs import Hangs, Notes
 from millwheel.workers.journal_reads import ReadOnce
+from millwheel.workers.pace import RuntimeLimits
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.reporting import ReportPace
-from millwheel.workers.runtime import RuntimeLimits, WorkerRuntime
+from millwheel.workers.runtime import WorkerRuntime
 from millwheel.workers.server import MasterReports, WorkerService, serve
 from millwheel.workers.transport import ExchangeTransport
 from millwheel.workers.watchdog import Watchdog
 
 _MAX_EVENTS = 2_000
+_REPLAYS_S = {True: 1.0, False: 10.0}
+"""How often a worker looks whether dead letters are to be tried again."""
 _SWITCH_INTERVAL_S = 0.0005
 _FOLLOW_S = {True: 0.1, False: 1.0}
 """How often a standby looks for new commits: where commits are quick, so are looks; elsewhere each costs requests."""
@@ -72,6 +77,7 @@ class WorkerStorage:
     stores: StateStores
     savepoints: Callable[[str], Snapshots]
     notes: Notes
+    replays: Replays
 
 
 class WorkerProcess:
@@ -122,6 +128,9 @@ class WorkerProcess:
             savepoints=SavepointThread(copying, Desk(coordination, self.incarnation), scratch, post),
             followers=StandbyThread(standbys, _FOLLOW_S[writer.quick], post),
         )
+        for order in storage.replays.undone().values():
+            self._events.put(ev.ReplayOrdered(order, at_start=True))
+        ReplayThread(storage.replays, _REPLAYS_S[writer.quick], post)
         limits = RuntimeLimits(reports=ReportPace.for_pipeline(assembly.waits_for_time()))
         self._runtime = WorkerRuntime(self.incarnation, assembly.graph, assembly.make_shard, ports, limits)
 

@@ -126,6 +126,7 @@ class Productions:
                 value=beginning(produced.decoded[place]),
                 timestamp=produced.timestamps[place],
             )
+            letter.what = "production"
             turn.dead_letter(letter, produced.timestamps[place], produced.ids[place] or None)
         produced.leave_out(big)
         return bool(big)
@@ -141,7 +142,8 @@ class Productions:
     ) -> None:
         """Productions that a consumer's extractor could give no key."""
         for bad in keyless:
-            letter = DeadLetter(self._identity.pipeline, bad.node, batch.stream, bad.reason, value=decoded[bad.place])
+            value, at = decoded[bad.place], batch.timestamps[bad.place]
+            letter = DeadLetter(self._identity.pipeline, bad.node, batch.stream, bad.reason, None, value, at)
             # What has no id has a letter without one: they would all be copies of each other.
             identity = (bad.node, ids[bad.place]) if ids[bad.place] else None
             turn.dead_letter(letter, batch.timestamps[bad.place], identity, keys_of(batch.stream))

@@ -9,6 +9,7 @@ from millwheel.core.times import SECOND
 from millwheel.core.watermark import ShardReport
 from millwheel.workers.ports import MasterLine, Reports
 from millwheel.workers.served import Served
+from millwheel.workers.turn import Hold
 
 _FOR_THE_EYE_US = 200_000
 
@@ -37,6 +38,8 @@ class Reporting:
         self._report_at = 0
         self._load_at = 0
         self.changed = True
+        self.careful = False
+        """Nothing is believed of an earlier run, which may have ended, as long as it is not heard in this one."""
 
     def at_once(self) -> None:
         """Let the next step report: what others wait for."""
@@ -62,16 +65,18 @@ class Reporting:
         self._report_at, self.changed = now + self._report_us, False
         by_node: dict[str, list[ShardReport]] = {}
         for each in served:
-            report = _report_of(each, now)
+            report = _report_of(each, now, self.careful)
             if report is not None:
                 by_node.setdefault(each.node, []).append(report)
         if by_node:
             self._reports.report(by_node)
 
 
-def _report_of(served: Served, now: int) -> ShardReport | None:
+def _report_of(served: Served, now: int, careful: bool) -> ShardReport | None:
     shard = served.shard
     hold = shard.watermark(now)
+    if careful and not served.reads and served.heard < hold.at:
+        hold = Hold(served.heard, "input, as heard in this run")
     shares = shard.share_watermarks(now)
     latencies: list[float] = getattr(shard.operator, "latencies_ms", [])
     state = (hold.at, shard.durable_number, shard.verdicts.version, *shares.values())

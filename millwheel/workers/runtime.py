@@ -9,7 +9,6 @@ sleeps until the returned time or the next event.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.core.graph import Graph
@@ -23,14 +22,17 @@ from millwheel.workers.commits import CommitGroups
 from millwheel.workers.inbox import Arrival, Verdict
 from millwheel.workers.known import KnownEntries
 from millwheel.workers.outbox import Send
+from millwheel.workers.pace import RuntimeLimits
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.prepared import Prepared
-from millwheel.workers.reporting import Reporting, ReportPace
+from millwheel.workers.replayed import ReplayRoute
+from millwheel.workers.replaying import Replaying
+from millwheel.workers.reporting import Reporting
 from millwheel.workers.routing import TableRouter
 from millwheel.workers.savepoints import SavepointPart
 from millwheel.workers.served import InjectRoute, LocalRoute, Served, levels_of
 from millwheel.workers.shard import Shard
-from millwheel.workers.snapshots import SnapshotPace, SnapshotPolicy
+from millwheel.workers.snapshots import SnapshotPolicy
 from millwheel.workers.standing_by import StandingBy
 
 _HOPS_IN_CIRCLES = 4
@@ -38,15 +40,6 @@ _HOPS_IN_CIRCLES = 4
 
 MakeShard = Callable[[str, ShardEntry, Any, TableRouter], Shard]
 """(node, entry, open store, router) -> the shard's machine."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeLimits:
-    """How often things are done (µs)."""
-
-    retry_lane_us: int = 20_000
-    reports: ReportPace = field(default_factory=ReportPace)
-    snapshots: SnapshotPace = field(default_factory=SnapshotPace)
 
 
 class WorkerRuntime:
@@ -77,6 +70,7 @@ class WorkerRuntime:
         self._stopping = False
         self._joined = False
         self._reporting = Reporting(ports.reports, ports.master, limits.reports)
+        self._replaying = Replaying(self._reporting)
         self._handlers: dict[type, Callable[[Any, int], None]] = {
             ev.DeliveryCame: self._on_delivery,
             ev.AckCame: self._on_ack,
@@ -102,6 +96,7 @@ class WorkerRuntime:
             ev.SessionLost: self._on_session_lost,
             ev.StopAsked: self._on_stop,
             ev.OrdersChanged: self._on_orders,
+            ev.ReplayOrdered: self._on_replay,
             ev.ShardSaved: lambda event, now: self._savepoints.saved(event),
         }
 
@@ -194,7 +189,7 @@ class WorkerRuntime:
         for target, arrival in applied:
             if isinstance(arrival.route, InjectRoute):
                 arrival.route()
-            else:
+            elif not isinstance(arrival.route, ReplayRoute):
                 last[arrival.route, arrival.channel, target, arrival.epoch] = arrival.index
         for (route, channel, target, epoch), index in last.items():
             if not isinstance(route, LocalRoute):
@@ -376,6 +371,7 @@ class WorkerRuntime:
         self._served[name] = served
         self._levels = levels_of(self._served)
         served.follow(self._watermarks, self._graph)
+        self._replaying.begin(served, self._entries[name])
         self._snapshots.opened(shard, now, event.entry.lineage, event.replayed)
         self._savepoints.opened(shard, now)
         self._follow(event.node, self._entries[name])
@@ -419,6 +415,9 @@ class WorkerRuntime:
         if served is not None and served.shard.identity.token == event.token:
             event.tell(now)
             served.stirred = self._reporting.changed = True
+
+    def _on_replay(self, event: ev.ReplayOrdered, now: int) -> None:
+        self._replaying.ordered(event.order, event.at_start, self._served.values(), self._entries)
 
     def _on_snapshot_failed(self, event: ev.SnapshotFailed, now: int) -> None:
         if isinstance(event.error, FencedError | SetupError):

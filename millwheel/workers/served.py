@@ -46,7 +46,7 @@ class Served:
     """A shard in this worker. It is ``live`` when it may act; ``leaving`` when a move is planned; ``ended`` when it was
     told that all sources before it, the ``roots``, have been read to their end. ``depth``: so far below them.
     It is ``stirred`` when something happened to it since it had nothing to do; otherwise it need not be looked at
-    before ``wakes_at`` (wall clock)."""
+    before ``wakes_at`` (wall clock). ``heard`` is what was published of its feeders in the life of this worker."""
 
     shard: Shard
     node: str
@@ -60,6 +60,7 @@ class Served:
     leaving: bool = False
     released: bool = False
     reported: tuple[int, ...] = (MIN_TIME, -1)
+    heard: int = MIN_TIME
     records: int = 0
     stalled: dict[tuple[str, str], int] = field(default_factory=dict)
     sample: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
@@ -102,7 +103,7 @@ class Served:
         shard, feeders = self.shard, graph.feeders[self.node]
         rose = False
         self.stirred = True
-        fresh = watermarks.lowest_of(feeders)
+        self.heard = fresh = watermarks.lowest_of(feeders)
         if fresh > shard.input_watermark:
             shard.input_watermark, rose = fresh, True
             shard.forget_old_ids()

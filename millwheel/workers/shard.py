@@ -34,6 +34,7 @@ from millwheel.workers.outbox import Chunk, Outbox, Route
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.prepared import Prepared
 from millwheel.workers.productions import Productions, ShardIdentity
+from millwheel.workers.replayed import take_replayed
 from millwheel.workers.routing import Fanout
 from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.step import Step
@@ -155,17 +156,11 @@ class Shard:
         work = self._work(now)
         hold = self._lowest(now, work)
         arrivals = self._take(now, congested := self._congested())
-        turn = Turn(
-            self._progress.made + 1,
-            now,
-            self.input_watermark,
-            arrivals,
-            self.overlay,
-            self._timers,
-            most_timers=0 if congested and not arrivals else self._limits.timers,
-            floor=max(self._floor, 0),
-        )
+        turn = Turn(self._progress.made + 1, now, self.input_watermark, arrivals, self.overlay, self._timers)
+        turn.floor = max(self._floor, 0)
+        turn.most_timers = 0 if congested and not arrivals else self._limits.timers
         turn.arrivals = self._deduplicated(turn)
+        take_replayed(turn, self.identity.pipeline)
         self._forget_done()
         self.operator.run(turn)
         turn.take_counts()

@@ -68,7 +68,8 @@ class Sorting:
         out, keyless = self._parts.fanout.split(batch, batch.values, _moved(late, bad))
         for missing in keyless:
             place = missing.place
-            self._letter(batch.seqs[place], partition, missing.reason, batch.values[place], missing.node)
+            about = batch.values[place], batch.timestamps[place]
+            self._letter(batch.seqs[place], partition, missing.reason, about[0], missing.node, about[1])
         letters: dict[str, Batches] = {}
         if self._letters:
             counters["dead_letters"] = len(self._letters)
@@ -79,6 +80,11 @@ class Sorting:
         if read.watermark is not None and read.watermark > MIN_TIME:
             self.max_timestamp = max(self.max_timestamp, read.watermark + self._spec.max_delay_us)
         return Sorted(out, letters, counters)
+
+    @property
+    def letters(self) -> list[DeadLetter]:
+        """What could not be used."""
+        return [letter for _, letter in self._letters]
 
     def judge(self, turn: Turn, read: int) -> None:
         """Tell a step what of a read of so many lines could not be used."""
@@ -134,13 +140,17 @@ class Sorting:
         keys = [partition if given is None else given for given in ids] if ids else [partition] * len(values)
         return Batch(self._spec.name, seqs, times, keys, values, ids, self._now, self._size)
 
-    def _letter(self, position: int, partition: str, reason: str, raw: Any, node: str = "") -> None:
+    def _letter(
+        self, position: int, partition: str, reason: str, raw: Any, node: str = "", timestamp: int | None = None
+    ) -> None:
         letter = DeadLetter(
             self._parts.pipeline,
             node or self._parts.node,
             self._spec.name,
             reason,
             value=raw,
+            timestamp=timestamp,
+            what=keys_of(self._spec.name) if node else LINE,
             position=f"{partition}@{position}",
         )
         self._letters.append((position, letter))

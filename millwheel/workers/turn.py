@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -128,6 +129,7 @@ class Turn:
     tried: dict[str, int] = field(default_factory=dict)
     failures: dict[Call, int] = field(default_factory=dict)
     firsts: dict[str, First] = field(default_factory=dict)
+    replayed: dict[bytes, list[Any]] = field(default_factory=dict)
 
     def fires(self, domain: Domain) -> Iterator[Due]:
         """The timers that the clock of a domain has passed, in their order, each removed when its turn comes: what one
@@ -168,6 +170,10 @@ class Turn:
             self.count(name, by)
         self.outputs.counted.clear()
 
+    def remember(self, key: Any, value: Any, timestamp: int, history: list[Any]) -> None:
+        """A record of this step was a dead letter before."""
+        self.replayed[_likeness(key, value, timestamp)] = history
+
     def try_(self, what: str, count: int = 1) -> None:
         """Note that so many calls about ``what`` were tried."""
         self.tried[what] = self.tried.get(what, 0) + count
@@ -186,6 +192,9 @@ class Turn:
         ``identity`` is what a weak production's id is made of."""
         self.count("dead_letters")
         self.count(KINDS + self.fail(letter, what))
+        letter.what = letter.what or what
+        if self.replayed:
+            letter.history = self.replayed.pop(_likeness(letter.key, letter.value, letter.timestamp), [])
         key = b"" if identity is None else encode_value(("dead", identity))
         self.outputs.produce(DEAD_LETTERS, letter.computation, plain_letter(letter), timestamp, key)
 
@@ -197,10 +206,30 @@ def in_words(letter: DeadLetter) -> str:
     return printable(f"{letter.reason[:_WORDS]} ({place}{about[:_WORDS]})")
 
 
+def _likeness(key: Any, value: Any, timestamp: int | None) -> bytes:
+    """What a record is known by in a letter."""
+    try:
+        return encode_value([key, value, timestamp])
+    except (TypeError, ValueError, OverflowError):
+        return b""
+
+
+def _raw(letter: DeadLetter) -> str:
+    """Key and value as they are, where JSON would change them; "" where it does not, or nothing can carry them."""
+    try:
+        data = encode_value([letter.key, letter.value])
+        plain = msgspec.msgpack.decode(data)
+        same = msgspec.json.decode(msgspec.json.encode(plain)) == plain
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return ""
+    return "" if same else b64encode(data).decode()
+
+
 def plain_letter(letter: DeadLetter) -> Any:
     """The letter as plain data; what msgpack cannot carry becomes its repr: a dead letter must never fail. It is kept,
     so no secret is in the words of an error."""
     letter.reason, letter.exception = masked(letter.reason), masked(letter.exception)
+    letter.raw = _raw(letter)
     for name in ("key", "value", "state"):
         try:
             size = len(encode_value(getattr(letter, name)))

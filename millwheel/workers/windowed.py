@@ -326,7 +326,7 @@ class WindowedOperator:
                 f"what window {tag_of(slot)} remembers cannot be stored, so its newest records are lost: {why}; "
                 "aggregators and triggers must keep plain data"
             )
-            self.letter(turn, key, None, turn.floor, reason, aside_cause(cause, "unstorable", number))
+            self.letter(turn, key, None, turn.floor, reason, aside_cause(cause, "unstorable", number), TIMER)
         self._cells.unstorable.clear()
 
     def _emit(self, pane: Pane, cause: Cause, turn: Turn) -> None:
@@ -335,7 +335,8 @@ class WindowedOperator:
             for number, stream in enumerate(self._spec.outputs):
                 turn.outputs.produce(stream, pane.key, row, pane.timestamp, production_id(cause, number))
         except (TypeError, ValueError, OverflowError) as ex:  # an aggregator of the user's made it
-            self.letter(turn, pane.key, row, pane.timestamp, f"the result of a window cannot be carried: {ex}", cause)
+            reason = f"the result of a window cannot be carried: {ex}"
+            self.letter(turn, pane.key, row, pane.timestamp, reason, cause, TIMER)
 
     def _late(self, late: LateRecord, cause: Cause, turn: Turn) -> None:
         turn.count("late")
@@ -349,7 +350,8 @@ class WindowedOperator:
     ) -> None:
         """Send what could not be used to the dead letters: a call about ``what`` failed. ``cause`` is what their ids
         are made of."""
-        letter = DeadLetter(self._pipeline, self._spec.name, "", reason, key=key, value=value, timestamp=timestamp)
+        stream = self._spec.inputs[0].stream if len(self._spec.inputs) == 1 else ""
+        letter = DeadLetter(self._pipeline, self._spec.name, stream, reason, key, value, timestamp)
         turn.dead_letter(letter, max(timestamp, turn.floor), cause, what)
 
     def _write_holds(self) -> None:

@@ -14,7 +14,7 @@ from millwheel.errors import CorruptionError
 from millwheel.master.balancing import BalanceConfig
 from millwheel.master.planner import NodeDemand, why_fixed
 from millwheel.master.state import MasterConfig
-from millwheel.workers.runtime import RuntimeLimits
+from millwheel.workers.pace import RuntimeLimits
 from millwheel.workers.snapshots import SnapshotPace
 from tests.sim.checkers import Checkers
 from tests.sim.coordinator import SimZooKeeper

@@ -1,0 +1,90 @@
+"""``millwheel letters`` and ``millwheel replay``: what could not be used, and another try of it."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from millwheel.adapters.replay_orders import ReplayOrders
+from millwheel.adapters.s3_address import is_s3
+from millwheel.adapters.spaces import open_space
+from millwheel.errors import SetupError
+from millwheel.launch.attaching import find_root, is_driven
+from millwheel.launch.letters import Group, Letter, grouped, letters_folder, read_letters
+from millwheel.launch.replays import ask, asked_for
+from millwheel.launch.root import read_run
+from millwheel.launch.shipped import load_shipped
+
+_EXAMPLE = 200
+
+
+def letters(place: str, computation: str, reason: str, as_json: bool, console: Console) -> None:
+    """Print the dead letters of a root by computation and reason."""
+    root = find_root(place)
+    found = _chosen(root, computation, reason)
+    groups = grouped(found, asked_for(_orders(place, root)))
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode([_plain(group) for group in groups]) + b"\n")
+        return
+    if not groups:
+        console.print(f"No dead letters in {root}.", highlight=False, soft_wrap=True)
+    for group in groups:
+        for line in _lines(group):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def replay(place: str, computation: str, reason: str, limit: int | None, console: Console) -> None:
+    """Ask for another try of dead letters, and say what becomes of it."""
+    root = find_root(place)
+    found = _chosen(root, computation, reason)
+    count = ask(root, _orders(place, root), found, limit)
+    never = sum(not letter.again for letter in found)
+    left = f" {never:,} cannot be: timers, windows, and what was too large." if never else ""
+    when = "now" if is_driven(root) else "when the pipeline is run on this root again"
+    word = "letter is" if count == 1 else "letters are"
+    console.print(f"{count:,} dead {word} tried again, {when}.{left}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _chosen(root: Path, computation: str, reason: str) -> list[Letter]:
+    if read_run(root) is None:
+        raise SetupError(f"{root} is not the root of a run: give the folder that `millwheel run` was given as --root")
+    folder = letters_folder(load_shipped(str(root)), root)
+    return [letter for letter in read_letters(folder) if letter.matches(computation, reason)]
+
+
+def _orders(place: str, root: Path) -> ReplayOrders:
+    return ReplayOrders(open_space(place if is_s3(place) else str(root)))
+
+
+def _lines(group: Group) -> list[str]:
+    example = group.example
+    replayed = f", {group.replayed:,} of them tried again" if group.replayed else ""
+    word = "letter" if group.count == 1 else "letters"
+    about = f"key {example.key!r}, value {example.value!r}"
+    return [
+        f"{group.computation}: {group.count:,} {word}{replayed}: {group.kind}",
+        f"    written {_time(group.first_s)} to {_time(group.last_s)}; for example {example.id}:",
+        f"    {example.reason[:_EXAMPLE]}",
+        f"    {about if len(about) <= _EXAMPLE else about[:_EXAMPLE] + '…'}",
+    ]
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
+
+
+def _plain(group: Group) -> dict[str, Any]:
+    return {
+        "computation": group.computation,
+        "kind": group.kind,
+        "count": group.count,
+        "replayed": group.replayed,
+        "first": _time(group.first_s),
+        "last": _time(group.last_s),
+        "example": msgspec.to_builtins(group.example),
+    }

@@ -1,0 +1,17 @@
+"""How often a worker does what nobody waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from millwheel.workers.reporting import ReportPace
+from millwheel.workers.snapshots import SnapshotPace
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeLimits:
+    """How often things are done (µs)."""
+
+    retry_lane_us: int = 20_000
+    reports: ReportPace = field(default_factory=ReportPace)
+    snapshots: SnapshotPace = field(default_factory=SnapshotPace)
