@@ -33,6 +33,7 @@ from millwheel.workers.seen_ids import SeenIds
 from millwheel.workers.turn import Hold
 from millwheel.workers.upsert import Table, UpsertOperator
 from tests.sim import (
+    failing_mutations,
     hang_mutations,
     range_mutations,
     recovery_mutations,
@@ -47,6 +48,7 @@ from tests.sim.mistakes import MUTATIONS, Context, Mutation, mistake, replaced
 __all__ = [
     "MUTATIONS",
     "Mutation",
+    "failing_mutations",
     "hang_mutations",
     "range_mutations",
     "recovery_mutations",

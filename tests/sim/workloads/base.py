@@ -6,7 +6,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from millwheel.core.failing import DEAD_LETTER, OnError
+from millwheel.core.replays import Order
 from millwheel.core.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions
 from millwheel.ports import Clock
 from millwheel.workers.assembly import Assembly, Outside
@@ -45,9 +46,11 @@ def equal(what: str, got: Counter[Any], want: Counter[Any]) -> None:
 
 class Workload:
     """``rows`` are what there is to read, by stream and partition; ``code`` the callbacks, by name. ``hangs``: some of
-    them may not return, so workers are watched. ``stride``: so far apart are the positions of rows."""
+    them may not return, so workers are watched. ``orders``: dead letters to be tried again. ``stride``: so far apart
+    are the positions of rows."""
 
     hangs = False
+    orders: Sequence[Order] = ()
     stride = 1
 
     def __init__(self, seed: int, size: float) -> None:

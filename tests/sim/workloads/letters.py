@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from millwheel.api import Computation, ValueState
+from millwheel.core.replays import Again, Order
 from millwheel.core.spec import (
     DEAD_LETTERS,
     ComputationSpec,
@@ -17,6 +18,9 @@ from millwheel.core.spec import (
     StreamSpec,
 )
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
+
+_AGAIN = 99
+"""What stands for a partition in records that are tried again."""
 
 
 class Telling(Computation):
@@ -48,7 +52,18 @@ class Letters(Workload):
         self.code = {"sim:Telling": Telling, "sim:Passing": Passing}
         self.share = self.rng.choice([0.02, 0.3, 0.9])
         self.stride = Random(seed).choice([1, 1 << 55])
+        self.again = self._again(Random(seed ^ 0xA6A1))
+        self.orders = [Order("sim", self.again)] if self.again else []
         self.rows = {"events": {f"p{i}": self._partition(i) for i in range(self.rng.randint(1, 3))}}
+
+    def _again(self, rng: Random) -> list[Again]:
+        """Records that were dead letters once, for either computation."""
+        found = []
+        for n in range(rng.choice([0, rng.randint(1, 60)])):
+            row = {"n": n, "p": _AGAIN, "ts": START_US + n * SECOND, "a": rng.randrange(4), "b": n % 3}
+            node, field = rng.choice([("telling", "a"), ("passing", "b")])
+            found.append(Again(f"letter:{n}", node, "events", row[field], row["ts"], row, []))
+        return found
 
     def _partition(self, number: int) -> list[Any]:
         rows: list[Any] = []
@@ -98,6 +113,11 @@ class Letters(Workload):
                     passed[row["p"], row["n"]] += 1
                 else:
                     letters[place, "passing"] += 1
+        for again in self.again:
+            if again.node == "telling":
+                told[f"p{_AGAIN}@{again.value['n']}", ""] += 1
+            else:
+                passed[_AGAIN, again.value["n"]] += 1
         got = Counter((row["place"], row["about"]) for row in self.sinks.rows("told"))
         equal("told", got, told + letters)
         equal("passed", Counter((row["p"], row["n"]) for row in self.sinks.rows("passed")), passed)

@@ -1,0 +1,49 @@
+"""Deliberate mistakes about steps in which too much fails, and about dead letters that are tried again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millwheel.core.ranges import KeyRange
+from millwheel.core.replays import Order
+from millwheel.workers.replaying import Replaying
+from millwheel.workers.served import Served
+from millwheel.workers.shard import Shard
+from millwheel.workers.step import Step
+from millwheel.workers.turn import Hold
+from tests.sim.mistakes import Context, mistake, replaced
+
+
+@mistake(within=20, faults="none", workload="letters")
+def step_that_waits_is_forgotten() -> Context:
+    """What waits for a verdict is not there any more when it comes."""
+    return replaced(Shard, "_waits", lambda self, now: setattr(self, "waiting", None))
+
+
+@mistake(within=60, workload="letters")
+def step_that_waits_holds_no_watermark() -> Context:
+    """The watermark passes what has been read, computed, and not sent."""
+    return replaced(Step, "kept", lambda self: Hold())
+
+
+@mistake(within=30, workload="letters")
+def every_owner_replays_all_of_an_order() -> Context:
+    """The numbering of an order is another one for each owner of a shard."""
+    right = Replaying._offer
+
+    def wrong(self: Replaying, order: Order, served: Served, keys: KeyRange) -> None:
+        right(self, Order(f"{order.id}{served.shard.identity.token}", order.records), served, keys)
+
+    return replaced(Replaying, "_offer", wrong)
+
+
+@mistake(within=30, workload="letters")
+def replays_are_offered_to_no_later_owner() -> Context:
+    """An order goes to the first owners of the shards alone."""
+    right = Replaying.begin
+
+    def wrong(self: Replaying, served: Served, entry: Any) -> None:
+        if entry.token == 1:
+            right(self, served, entry)
+
+    return replaced(Replaying, "begin", wrong)
