@@ -98,7 +98,7 @@ class SimWorker(Process):
             return world.checkers.observe(assembly.make_shard(*parts))
 
         self.runtime = WorkerRuntime(self.name, assembly.graph, make_shard, ports, world.limits)
-        for order in world.workload.orders:
+        for order in world.workload.replays:
             self.post(ev.ReplayOrdered(order, at_start=True))
         self.session.on_lost(lambda: self.post(ev.SessionLost()))
         self.session.watch_members("workers", self._workers_changed)

@@ -46,11 +46,11 @@ def equal(what: str, got: Counter[Any], want: Counter[Any]) -> None:
 
 class Workload:
     """``rows`` are what there is to read, by stream and partition; ``code`` the callbacks, by name. ``hangs``: some of
-    them may not return, so workers are watched. ``orders``: dead letters to be tried again. ``stride``: so far apart
+    them may not return, so workers are watched. ``replays``: dead letters to be tried again. ``stride``: so far apart
     are the positions of rows."""
 
     hangs = False
-    orders: Sequence[Order] = ()
+    replays: Sequence[Order] = ()
     stride = 1
 
     def __init__(self, seed: int, size: float) -> None:
