@@ -265,7 +265,9 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
     retracting = c.accumulation == "retracting"
     if base.level is Level.STANDING:
         level = Level.STANDING if base.retracts and retracting else Level.NOTHING
-    order = Order.NONE if c.join is not None else Order.KEY
+    # What is said when windows are collected stands between the panes of others as the steps of the watermark have it.
+    collected = bool(c.allowed_lateness_us) and c.trigger is not None and not base.paced
+    order = Order.NONE if c.join is not None or collected else Order.KEY
     base = replace(base, keyed=None if c.callback else base.keyed)
     # What a window has taken late and says when it is collected is behind the watermark, which moves just then.
     plain = c.output_time == "end_of_window"

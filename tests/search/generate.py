@@ -257,6 +257,8 @@ def _orders(draft: Draft, name: str) -> Any:
     unpaced = not all(flow.facts.paced for flow in flows)
     if draft.chance(0.85 if unpaced else 0.2, "order_by"):
         tree["order_by"] = "timestamp"
+        # How far the watermark is beyond a record that waited for it depends on its steps: nothing may be set by it.
+        tree["options"]["past"] = True
     return tree, frozenset({"k", "u", "n", "t", "total"}), key
 
 

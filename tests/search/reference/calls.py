@@ -8,7 +8,7 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
-from millwheel.api import Computation
+from millwheel.api import Computation, Context
 from millwheel.core.keys import check_key
 from millwheel.core.panes import Pane
 from millwheel.core.records import Domain, Record, Timer
@@ -28,8 +28,14 @@ class Ctx:
         self._node = node
         self.key = key
         self.pane = pane
-        self.watermark = node.watermark
         self.now = node.world.now
+
+    @property
+    def watermark(self) -> int:
+        """How far it is beyond what it passes just now, nobody says."""
+        if self._node.clock < self._node.watermark:
+            self._node.world.unsure = True
+        return self._node.watermark
 
     def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
         """See millwheel.api.Context, as for the next three."""
@@ -112,7 +118,7 @@ class CallNode(Node):
 
         def call() -> None:
             again = Record(record.key, deepcopy(record.value), record.timestamp, record.stream)
-            self.instance.process_record(Ctx(self, record.key), again)
+            self.instance.process_record(self.context(record.key), again)
 
         self.attempt(record.key, record.timestamp, "record", call, record.value)
 
@@ -174,7 +180,12 @@ class CallNode(Node):
         at = self.timers.pop((key, domain, tag))
         time = at if domain is Domain.EVENT else self.floor()
         timer = Timer(key, tag, at, domain)
-        self.attempt(key, time, "timer", lambda: self.instance.process_timer(Ctx(self, key), timer), repr(timer))
+        self.attempt(key, time, "timer", lambda: self.instance.process_timer(self.context(key), timer), repr(timer))
+
+    def context(self, key: Any, pane: Pane | None = None) -> Context:
+        """What a call gets."""
+        made: Any = Ctx(self, key, pane)
+        return made  # type: ignore[no-any-return]
 
     def floor(self) -> int:
         """The timestamp of what has no record of its own: that of the output watermark, and not the end of time."""

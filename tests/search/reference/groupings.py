@@ -121,7 +121,7 @@ class WindowNode(CallNode):
             if self.spec.join is not None:
                 self._join(Ctx(self, pane.key), pane.key, pane.window, records)
             else:
-                self.instance.process_window(Ctx(self, pane.key, shown), pane.key, pane.window, deepcopy(records))
+                self.instance.process_window(self.context(pane.key, shown), pane.key, pane.window, deepcopy(records))
 
         about = {
             "window_start": pane.window.start,

@@ -186,8 +186,8 @@ class KeyWindows:
         first.news = sorted((news for part in parts for news in part.news), key=lambda news: news[1].number)
         first.held = [at for part in parts for at in part.held]
         first.standing = [pane for part in parts for pane in part.standing]
-        first.index = sum(part.index for part in parts)
-        first.nonspeculative = sum(part.nonspeculative for part in parts)
+        if len(parts) > 1:  # another window
+            first.index = first.nonspeculative = 0
         first.told = clocks.watermark >= whole.end and any(part.told for part in parts)
         first.window = whole
         self.open = [each for each in self.open if each is first or each not in parts]
