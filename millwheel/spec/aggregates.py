@@ -22,6 +22,8 @@ from millwheel.spec.problems import unknown
 from millwheel.spec.reader import Reader
 
 _EXAMPLE = "{hits: count, bytes: {sum: size}}"
+WINDOW_FIELDS = ("window_start", "window_end")
+"""The fields of every result of a window."""
 
 
 def key_names(inputs: tuple[InputSpec, ...]) -> tuple[str, ...]:
@@ -29,6 +31,21 @@ def key_names(inputs: tuple[InputSpec, ...]) -> tuple[str, ...]:
     if inputs and inputs[0].key.kind in (KeyKind.FIELD, KeyKind.FIELDS):
         return inputs[0].key.names
     return ("key",)
+
+
+def check_keys(reader: Reader, fields: Mapping[str, Node], inputs: tuple[InputSpec, ...]) -> None:
+    """The key lies in each result of a window or a join beside the bounds of the window, which would replace it. What
+    a callback produces is its own."""
+    if "window" not in fields or "callback" in fields:
+        return
+    for name in WINDOW_FIELDS:
+        if name in key_names(inputs):
+            reader.bad(
+                fields["input"].value[inputs[0].stream].value["key"],
+                f"the results have the bounds of their own window as {' and '.join(WINDOW_FIELDS)}, which would "
+                f"replace the key {name!r}; give the field another name in a computation before, for example "
+                f"map: {{of_window: {name}, …}}, and write key: of_window",
+            )
 
 
 def read_aggregates(reader: Reader, node: Node | None, taken: tuple[str, ...]) -> tuple[AggregateSpec, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from millwheel.core.panes import Accumulation, OutputTime
 from millwheel.core.spec import DEAD_LETTERS, ComputationSpec, Delivery, InputSpec, KeyKind, KeySpec, Productions
-from millwheel.spec.aggregates import key_names, read_aggregates
+from millwheel.spec.aggregates import WINDOW_FIELDS, check_keys, key_names, read_aggregates
 from millwheel.spec.branches import FIELDS as SORT_FIELDS
 from millwheel.spec.branches import read_branches, read_deduplicate, read_match, read_order
 from millwheel.spec.joins import FIELDS as JOIN_FIELDS
@@ -38,6 +38,7 @@ def read_computation(reader: Reader, name: str, node: Node, load: Callable[[str]
     inputs = _inputs(reader, node, fields)
     branches = read_branches(reader, fields.get("branch"))
     _check_form(reader, node, fields)
+    check_keys(reader, fields, inputs)
     return ComputationSpec(
         name=name,
         inputs=inputs,
@@ -52,7 +53,7 @@ def read_computation(reader: Reader, name: str, node: Node, load: Callable[[str]
         join=read_join(reader, node, fields, inputs),
         enrich=read_enrich(reader, fields, inputs),
         window=read_window(reader, fields["window"]) if "window" in fields else None,
-        aggregates=read_aggregates(reader, fields.get("aggregate"), (*key_names(inputs), "window_start", "window_end")),
+        aggregates=read_aggregates(reader, fields.get("aggregate"), (*key_names(inputs), *WINDOW_FIELDS)),
         condition=reader.expression(fields.get("where"), "type == 'click'"),
         trigger=read_trigger(reader, fields.get("trigger"), load),
         accumulation=reader.choice(fields.get("accumulation"), [kind.value for kind in Accumulation], "discarding"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from millwheel.core.spec import ComputationSpec, EnrichSpec, InputSpec, JoinKind, KeyKind, Missing, PipelineSpec
-from millwheel.spec.aggregates import key_names
+from millwheel.spec.aggregates import WINDOW_FIELDS, key_names
 from millwheel.spec.nodes import Node
 from millwheel.spec.problems import unknown
 from millwheel.spec.reader import Reader
@@ -123,7 +123,7 @@ def _check_window(reader: Reader, fields: Mapping[str, Node]) -> None:
 
 def _check_names(reader: Reader, node: Node, inputs: Sequence[InputSpec]) -> None:
     """The records lie in a result beside the key and the ends of the window."""
-    taken = [*key_names(tuple(inputs)), "window_start", "window_end"]
+    taken = [*key_names(tuple(inputs)), *WINDOW_FIELDS]
     for given in inputs:
         if given.stream in taken:
             reader.bad(

@@ -18,6 +18,7 @@ from millwheel.core.timers import Due
 from millwheel.core.times import MIN_TIME
 from millwheel.core.window_state import WindowState
 from millwheel.core.windows import Window
+from millwheel.spec import computations
 from millwheel.workers import callbacks, shard, windowed
 from tests.search.mistakes import Context, replaced
 
@@ -93,3 +94,9 @@ def merged_sessions_go_on_counting_their_panes() -> Context:
         return sum(state.index for state in states), sum(state.nonspeculative for state in states)
 
     return replaced(MergingMachine, "_panes_so_far", wrong)
+
+
+def keys_replaced_by_the_bounds_of_windows() -> Context:
+    """A key field called like a bound of the window is accepted, and replaced in the results. (A window or a join over
+    the results of another, keyed by ``window_start``.)"""
+    return replaced(computations, "check_keys", lambda reader, fields, inputs: None)

@@ -228,6 +228,10 @@ def test_steps_of_a_flattened_stream_read_all_of_them() -> None:
             "computations.hits_windows.late: must be drop, refire",
         ),
         ("hits.map('x').write(FileSink('${nowhere}'))", "p.py:5: sinks.hits_map.files.path: ${nowhere} has no value"),
+        (
+            "hits.key_by('window_start').window(Tumbling('1m')).aggregate({'n': 'count'})",
+            "input.hits.key: the results have the bounds of their own window as window_start and window_end, which",
+        ),
         ("p.dead_letters.flatten(hits).map('x', output='dead_letters')", "'dead_letters' is filled by the system"),
     ],
 )

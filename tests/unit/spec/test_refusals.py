@@ -87,6 +87,38 @@ def test_what_cannot_work_is_refused_with_the_fix(problems: Any, fields: str, wr
     assert fix in found[0]
 
 
+KEYED = [
+    ("{s: {key: window_start}}", f"window: {{tumbling: 1m}}, {COUNT}"),
+    ("{s: {key: window_end}}", f"window: {{session: 1m}}, {COUNT}"),
+    ("{s: {key: [v, window_end]}}", f"window: {{count: 3}}, {COUNT}"),
+    ("{s: {key: window_start}, t: {key: v}}", "window: {tumbling: 1m}, join: left"),
+]
+
+
+@pytest.mark.parametrize(("given", "fields"), KEYED)
+def test_a_key_that_the_bounds_of_the_window_would_replace_is_refused_with_the_fix(
+    problems: Any, given: str, fields: str
+) -> None:
+    head = HEAD.replace("computations", "  t: {source: {injection: {}}, timestamp: t}\ncomputations")
+    [found] = problems(f"{head}  c: {{input: {given}, {fields}, output: o}}\n")
+    assert found.startswith("pipeline.yaml:6: computations.c.input.s.key")
+    assert "would replace the key 'window_" in found
+    assert "map: {of_window: window_" in found
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ("{s: {key: window_start}}", "map: {of_window: window_start}"),
+        ("{s: {key: window_start}}", "deduplicate: {within: 1m}"),
+        ("{s: {key: v}, t: {key: window_start}}", "window: {tumbling: 1m}, join: left"),
+    ],
+)
+def test_a_key_of_that_name_stays_where_no_bounds_replace_it(problems: Any, given: str, fields: str) -> None:
+    head = HEAD.replace("computations", "  t: {source: {injection: {}}, timestamp: t}\ncomputations")
+    assert problems(f"{head}  c: {{input: {given}, {fields}, output: o}}\n") == []
+
+
 @pytest.mark.parametrize(
     ("fields", "wrong", "fix"),
     [
