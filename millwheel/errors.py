@@ -53,7 +53,11 @@ class SetupError(MillwheelError):
 
 
 class BrokenError(MillwheelError):
-    """Too many calls of a source or computation failed (``on_error``), so the run was stopped. Nothing is lost."""
+    """Too many calls of a ``node`` failed (``on_error``), so the run was stopped. Nothing is lost."""
+
+    def __init__(self, text: str, node: str) -> None:
+        super().__init__(text)
+        self.node = node
 
 
 class RecordError(MillwheelError):

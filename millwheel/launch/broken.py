@@ -38,7 +38,7 @@ class Failures:
         for call, tally in broken.items():
             patient = self._graph.on_error(call.judged).stop_above > 0 and not at_the_end
             if not patient or now_s >= self._since[call] + _PATIENCE_S:
-                raise BrokenError(self._sentence(call, tally))
+                raise BrokenError(self._sentence(call, tally), call.judged)
 
     def _tell(self, first: First) -> None:
         if (first.judged, first.kind) in self._firsts or self._told[first.judged] >= _TOLD:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -14,10 +16,11 @@ from millwheel.adapters.s3_address import is_s3
 from millwheel.adapters.spaces import open_space
 from millwheel.core.graph import build_graph
 from millwheel.core.spec import PipelineSpec
-from millwheel.errors import SetupError
+from millwheel.errors import BrokenError, SetupError
 from millwheel.launch.address import check_reach
 from millwheel.launch.inputs import changed_inputs, keep_inputs
-from millwheel.launch.replays import Replays
+from millwheel.launch.letters import letters_folder, read_letters
+from millwheel.launch.replays import Replays, ask
 from millwheel.launch.report import report
 from millwheel.launch.restoring import former_identity, refuse_saved, restore, restored
 from millwheel.launch.root import Root
@@ -90,13 +93,26 @@ class Driver:
         former = self._begin(root, spec)
         self._prepare(root, spec, former)
         replays.bind()
-        summary = Running(self._settings, spec, root, self._console, replays).run()
+        began_s = time.time()
+        try:
+            summary = Running(self._settings, spec, root, self._console, replays).run()
+        except BrokenError as error:
+            self._try_again(root, replays, error.node, began_s)
+            raise
         if summary is None:
             return self._say(f"Stopped. The same command continues on the root {root.address} where this one stopped.")
         root.complete(summary.to_json())
         if replays.open:
             self._say(f"{replays.left():,} dead letters that are to be tried again wait for the next run on this root.")
         return report(summary, self._console, self._settings.summary)
+
+    def _try_again(self, root: Root, replays: Replays, node: str, since_s: float) -> None:
+        """What failed in this run before it was too much belongs to what stopped it: the next run tries it, too."""
+        with suppress(SetupError):  # letters that go elsewhere are there to be looked at
+            found = list(read_letters(letters_folder(replays.spec, root.path)))
+            mine = [letter for letter in found if letter.computation == node and letter.written_s >= since_s]
+            if count := ask(root.path, replays.orders, mine, None):
+                self._say(f"The next run tries {count:,} dead letters of this one again, too.")
 
     def _check_same_input(self, root: Root, spec: PipelineSpec) -> None:
         changed = changed_inputs(spec, root.path)
