@@ -50,6 +50,8 @@ class Draft:
     stated: bool
     free: Free
     """Something must be determined although runs differ in this."""
+    columnar: bool
+    """The streams may be read into columns."""
     tree: dict[str, Any]
     flows: dict[str, Flow] = field(default_factory=dict)
     features: set[str] = field(default_factory=set)
@@ -83,7 +85,8 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     if "own_watermark" in wanted or racing:
         stated = False
     free = Free(bundling=racing or rng.random() < 0.7, crashing=racing, racing=frozenset() if racing else None)
-    draft = Draft(rng, stated, free, {"pipeline": "p", "streams": {}, "computations": {}, "sinks": {}})
+    columnar = not stated and rng.random() < 0.3
+    draft = Draft(rng, stated, free, columnar, {"pipeline": "p", "streams": {}, "computations": {}, "sinks": {}})
     draft.features.add("stated" if stated else "own_watermark")
     now = inputs.NOW if not stated or rng.random() < 0.3 else None
     for name in ["hits", "clicks"][: rng.choice([1, 1, 2])]:
@@ -102,14 +105,18 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
 def _stream(draft: Draft, name: str, now: int | None) -> None:
     rng, options = draft.rng, dict[str, Any](source={"injection": {}})
     options["timestamp"] = draft.pick(["at", "at", "at", {"field": "at", "unit": "ms"}, "callbacks:stamp"])
-    typed = draft.chance(0.1, "schema")
-    if typed:
+    typed = not draft.columnar and draft.chance(0.1, "schema")
+    if draft.columnar:
+        draft.features.add("columns")
+        options["fields"] = {"at": "int", "k": "str", "u": "int", "n": "int"}
+        options["timestamp"] = draft.pick(["at", {"field": "at", "unit": "ms"}])
+    elif typed:
         options["schema"], options["timestamp"] = "callbacks:Hit", "at"
     elif draft.chance(0.3, "fields"):
         options["fields"] = {"at": "int", "k": "str", "u": "int", "n": "int"}
         if options["timestamp"] == "callbacks:stamp":
             options["timestamp"] = "at"
-    if draft.chance(0.35, "id"):
+    if not draft.columnar and draft.chance(0.35, "id"):
         options["id"] = {"field": "id", "horizon": draft.pick(["30s", "2m", "1h"])}
     watermark: dict[str, Any] = {}
     if not draft.stated:
@@ -138,7 +145,7 @@ def _computation(draft: Draft, name: str) -> None:
         before = set(draft.features)
         maker = draft.rng.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0]
         made = maker(draft, name)
-        if made is None:
+        if made is None or not _suits_columns(draft, made[0]):
             draft.features = before
             continue
         tree, fields, key = made
@@ -153,6 +160,20 @@ def _computation(draft: Draft, name: str) -> None:
             return
         del draft.tree["computations"][name]
         draft.features = before
+
+
+def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
+    """Whether a computation leaves the sources in columns. Aggregates become such as columns know."""
+    if not draft.columnar or not tree["input"].keys() & draft.tree["streams"].keys():
+        return True
+    if "aggregate" not in tree or len(tree["input"]) > 1 or draft.rng.random() < 0.05:
+        return False
+    names = [name for name in tree["aggregate"] if name != "n"]
+    tree["aggregate"].update({name: {draft.pick(["sum", "min", "max", "mean"]): "n"} for name in names})
+    if draft.rng.random() < 0.7:
+        for name in ("trigger", "allowed_lateness", "late"):
+            tree.pop(name, None)
+    return True
 
 
 def _known(draft: Draft) -> Any:
@@ -252,13 +273,13 @@ def _orders(draft: Draft, name: str) -> Any:
     draft.features.update({"callback", "timers"} | ({"ttl"} if kind != "Orders" else set()))
     if draft.chance(0.15, "past_timers"):
         tree["options"]["past"] = True
-    if not draft.stated:
-        tree["options"]["clock"] = False
     unpaced = not all(flow.facts.paced for flow in flows)
     if draft.chance(0.85 if unpaced else 0.2, "order_by"):
         tree["order_by"] = "timestamp"
         # How far the watermark is beyond a record that waited for it depends on its steps: nothing may be set by it.
         tree["options"]["past"] = True
+    if not draft.stated or "order_by" in tree:
+        tree["options"]["clock"] = False
     return tree, frozenset({"k", "u", "n", "t", "total"}), key
 
 

@@ -7,10 +7,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import polars as pl
+
 from millwheel.core.graph import NodeKind
 from millwheel.core.keys import check_key
-from millwheel.core.spec import DEAD_LETTERS, PipelineSpec, SinkSpec
+from millwheel.core.spec import DEAD_LETTERS, KeyKind, PipelineSpec, SinkSpec
 from millwheel.sinks.base import Cut
+from millwheel.sources.base import FrameChunk
 from millwheel.spec.loading import load_extractor
 from millwheel.testing import PipelineHarness
 from millwheel.testing.memory_cluster import ClusterOptions, ManualClock, MemoryCluster
@@ -25,6 +29,8 @@ from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Pu
 from tests.sim.replacing import replaced
 
 _POLL_US = 200_000
+_MOST = 100_000
+_TYPES = {"int": pl.Int64, "str": pl.String, "float": pl.Float64, "bool": pl.Boolean}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +71,38 @@ class _OwnWatermark(PushedReader):
         return chunk
 
 
+class _Columns(_OwnWatermark):
+    """Reads the same into columns, too."""
+
+    def __init__(self, stream: PushedStream, log: Any, fields: Mapping[str, str]) -> None:
+        super().__init__(stream, log)
+        self._schema = {name: _TYPES[kind] for name, kind in fields.items()}
+
+    def read_frame(self, position: int, max_bytes: int) -> FrameChunk:
+        """All that :meth:`read` gives, as columns."""
+        chunk = self.read(position, _MOST)
+        rows = [{name: value.get(name) for name in self._schema} for value in chunk.values]
+        frame = pl.DataFrame(rows, self._schema, orient="row")
+        places = np.array(chunk.positions, np.int64)
+        return FrameChunk(places, frame, chunk.next_position, chunk.rejects, chunk.finished)
+
+
 class _Stream(PushedStream):
     """What is pushed to one stream of a case."""
 
-    def __init__(self, name: str, stated: bool) -> None:
+    def __init__(self, name: str, stated: bool, fields: Mapping[str, str]) -> None:
         super().__init__(name)
         self._stated = stated
+        self._columns = dict(fields)
         if not stated:
             self.poll_us = _POLL_US
             self._logs.clear()
 
     def open(self, partition: Any) -> PushedReader:
         log = self._logs[partition.name]
-        return PushedReader(self, log) if self._stated else _OwnWatermark(self, log)
+        if self._stated:
+            return PushedReader(self, log)
+        return _Columns(self, log, self._columns) if self._columns else _OwnWatermark(self, log)
 
 
 class _SearchTaps(Taps):
@@ -141,9 +166,12 @@ class Bench(PipelineHarness):
         self._sinks = {sink.stream for sink in spec.sinks}
         self.upserts = frozenset(sink.stream for sink in spec.sinks if sink.options.get("mode") == "upsert")
         self.spec = _wired(case, spec)
-        self._pushed = {s.name: _Stream(s.name, case.stated) for s in self.spec.streams if s.source is not None}
+        self._pushed = {
+            s.name: _Stream(s.name, case.stated, s.fields) for s in self.spec.streams if s.source is not None
+        }
         self._taps = self._seen = _SearchTaps(self.upserts)
         self._listed = {}
+        self._pushes: dict[str, list[Row]] = {}
         self._closed = False
         clock = ManualClock(case.now or 0)
         outside = Outside(self._source, self._taps.build, listed=self._partitions)
@@ -164,6 +192,9 @@ class Bench(PipelineHarness):
 
     def append(self, push: Push) -> None:
         """Let records lie in the source without a look at it."""
+        field = self.spec.stream(push.stream).id
+        rows = [Row(value.get(field) if field else push.partition, 0, value) for value in push.values]
+        self._pushes.setdefault(push.stream, []).extend(rows)
         self._pushed[push.stream].push(push.values, push.partition)
 
     def do(self, action: Action) -> None:
@@ -213,8 +244,10 @@ class Bench(PipelineHarness):
     def _keys(self, computation: Any, streams: Mapping[str, tuple[Row, ...]]) -> set[Any]:
         found: set[Any] = set()
         for given in computation.inputs:
-            extract = None if given.key.kind.value == "record" else load_extractor(given.key, self.spec.folder)
-            for row in streams.get(given.stream, ()):
+            extract = None if given.key.kind is KeyKind.RECORD else load_extractor(given.key, self.spec.folder)
+            pushed = self._pushes.get(given.stream)
+            rows = streams.get(given.stream, ()) if pushed is None else pushed
+            for row in rows:
                 try:
                     found.add(check_key(row.key if extract is None else extract(row.value)))
                 except Exception:  # a record without a key has none
@@ -225,6 +258,9 @@ class Bench(PipelineHarness):
 def _wired(case: Case, spec: PipelineSpec) -> PipelineSpec:
     """The pipeline with what is pushed as its sources. Those that make their own watermark keep their options."""
     wired = rewired(spec, run_sources=False, check_future=case.now is not None)
+    if not case.stated:  # a tap looks at records, and would keep them from being read as columns
+        read = {stream.name for stream in spec.streams if stream.source is not None}
+        wired = replace(wired, sinks=tuple(sink for sink in wired.sinks if sink.stream not in read))
     keys = {sink.stream: sink.key for sink in spec.sinks}
     sinks = tuple(replace(sink, key=keys.get(sink.stream, sink.key)) for sink in wired.sinks)
     idle = {stream.name: stream.idle_after_us for stream in spec.streams}

@@ -14,7 +14,7 @@ from tests.search.freedoms import Free, Promised, promised
 from tests.search.running import Way, run
 from tests.search.script import Case, Outcome
 
-BASE = Way("base", together=1, bundle=1, timers=1)
+BASE = Way("base", together=1, bundle=1, timers=1, columns=False)
 """One record at a time, without a crash, in one shard of one worker."""
 
 VARIANTS: dict[str, Way] = {
