@@ -33,6 +33,8 @@ class _Task:
 def main() -> int:
     args = _arguments()
     logging.disable(logging.CRITICAL)
+    if args.mutations:
+        return _mutations(args.jobs)
     began = time.monotonic()
     seeds = range(args.seed, args.seed + args.runs)
     parts = [tuple(seeds[at : at + _CHUNK]) for at in range(0, len(seeds), _CHUNK)]
@@ -53,6 +55,30 @@ def main() -> int:
     return 1 if found else 0
 
 
+def _mutations(jobs: int) -> int:
+    """Put each known mistake into the code and look for it."""
+    from tests.search import mutations
+    from tests.search.mistakes import MUTATIONS
+
+    assert mutations
+    missed = 0
+    with ProcessPoolExecutor(jobs) as pool:
+        for name, seed, told in pool.map(_caught, MUTATIONS):
+            missed += seed < 0
+            print(f"{name}: " + ("NOT CAUGHT" if seed < 0 else f"seed {seed}: {told[:150]}"), flush=True)
+    return 1 if missed else 0
+
+
+def _caught(name: str) -> tuple[str, int, str]:
+    from tests.search import mutations
+    from tests.search.mistakes import MUTATIONS
+
+    assert mutations
+    logging.disable(logging.CRITICAL)
+    found = MUTATIONS[name].caught()
+    return (name, -1, "") if found is None else (name, found.case.seed, str(found))
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.search", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first seed")
@@ -64,6 +90,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many processes")
     parser.add_argument("--most", type=int, default=20, help="end after so many failures")
     parser.add_argument("--told", type=int, default=3, help="how many of them are shrunk and told")
+    parser.add_argument("--mutations", action="store_true", help="put each known mistake into the code and look for it")
     parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="tell them as they were drawn")
     return parser.parse_args()
 

@@ -15,7 +15,7 @@ from millwheel.errors import PipelineError
 from tests.search import inputs
 from tests.search.document import emit
 from tests.search.freedoms import Facts, Free, Level, Order, promised
-from tests.search.script import Case, load
+from tests.search.script import Case, load_tree
 
 _TRIES = 12
 _DRAWS = 400
@@ -50,6 +50,7 @@ class Draft:
     stated: bool
     free: Free
     """Something must be determined although runs differ in this."""
+    wanted: frozenset[str]
     columnar: bool
     """The streams may be read into columns."""
     tree: dict[str, Any]
@@ -57,8 +58,8 @@ class Draft:
     features: set[str] = field(default_factory=set)
 
     def chance(self, share: float, *words: str) -> bool:
-        """True so often; then the words are features."""
-        if self.rng.random() >= share:
+        """True so often; then the words are features. What is wanted is drawn more often."""
+        if self.rng.random() >= (max(share, 0.7) if self.wanted.intersection(words) else share):
             return False
         self.features.update(words)
         return True
@@ -82,11 +83,14 @@ def case(seed: int, features: Iterable[str] = (), without: Iterable[str] = (), r
 def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     rng = random.Random(f"{seed}/{number}")
     stated = rng.random() < 0.65
-    if "own_watermark" in wanted or racing:
+    if wanted & {"own_watermark", "columns", "idle_after"} or racing:
         stated = False
-    free = Free(bundling=racing or rng.random() < 0.7, crashing=racing, racing=frozenset() if racing else None)
-    columnar = not stated and rng.random() < 0.3
-    draft = Draft(rng, stated, free, columnar, {"pipeline": "p", "streams": {}, "computations": {}, "sinks": {}})
+    bundling = racing or (rng.random() < 0.7 and "past_timers" not in wanted)
+    free = Free(bundling=bundling, crashing=racing, racing=frozenset() if racing else None)
+    columnar = not stated and (rng.random() < 0.3 or "columns" in wanted)
+    draft = Draft(
+        rng, stated, free, wanted, columnar, {"pipeline": "p", "streams": {}, "computations": {}, "sinks": {}}
+    )
     draft.features.add("stated" if stated else "own_watermark")
     now = inputs.NOW if not stated or rng.random() < 0.3 else None
     for name in ["hits", "clicks"][: rng.choice([1, 1, 2])]:
@@ -143,7 +147,7 @@ def _computation(draft: Draft, name: str) -> None:
     """A computation of any kind, drawn anew while nothing of it is determined."""
     for attempt in range(_TRIES):
         before = set(draft.features)
-        maker = draft.rng.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0]
+        maker = _maker(draft)
         made = maker(draft, name)
         if made is None or not _suits_columns(draft, made[0]):
             draft.features = before
@@ -160,6 +164,15 @@ def _computation(draft: Draft, name: str) -> None:
             return
         del draft.tree["computations"][name]
         draft.features = before
+
+
+def _maker(draft: Draft) -> Any:
+    """A kind of computation; what is wanted, more often."""
+    if draft.wanted and draft.rng.random() < 0.6:
+        for words, kind in _MAKERS:
+            if draft.wanted & words and not draft.wanted & words <= draft.features:
+                return kind
+    return draft.rng.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0]
 
 
 def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
@@ -179,7 +192,7 @@ def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
 def _known(draft: Draft) -> Any:
     """What is determined of the pipeline so far; None when the loader refuses it, for reasons that pages name."""
     try:
-        return promised(load(emit(draft.tree)), draft.stated, draft.free)
+        return promised(load_tree(draft.tree), draft.stated, draft.free)
     except PipelineError as ex:
         if any(reason in str(ex) for reason in REFUSED):
             return None
@@ -408,7 +421,7 @@ _WINDOWS: Mapping[str, tuple[Any, ...]] = {
 
 def _window(draft: Draft, kinds: set[str], changes: bool = True) -> Any:
     weights = {"tumbling": 4, "session": 4, "sliding": 2, "changes": 1, "cumulative": 1, "count": 2, "global": 1}
-    names = sorted(kinds)
+    names = sorted({each for each in kinds if f"{each}_window" in draft.wanted} or kinds)
     kind = draft.rng.choices(names, [weights[name] for name in names])[0]
     window = draft.pick(w for w in _WINDOWS[kind] if changes or "emit" not in w)
     draft.features.add(f"{kind}_window")
@@ -432,6 +445,8 @@ def _windowed(draft: Draft, name: str) -> Any:
         return None
     given, flows, key = found
     retracts = any(flow.retracts for flow in flows)
+    if any("window_end" in flow.fields for flow in flows):
+        draft.features.add("two_stages")
     kinds = {"tumbling", "sliding", "session", "cumulative", "global"}
     kinds |= set() if retracts else {"changes", "count"}
     window = _window(draft, kinds, changes=not retracts)
@@ -515,8 +530,11 @@ def _timing(draft: Draft, tree: dict[str, Any], retracts: bool) -> None:
         tree.pop("allowed_lateness", None)
     if draft.chance(0.3, "output_time") and not changes:
         tree["output_time"] = draft.pick(["end_of_window", "earliest", "latest"])
-    if draft.chance(0.35):
-        tree["late"] = draft.pick([{"side": "?"}, "refire", "drop"])
+    if draft.chance(0.35, *draft.wanted & {"side", "refire"}):
+        words = {"side": {"side": "?"}, "refire": "refire"}
+        tree["late"] = draft.pick(
+            [words[word] for word in sorted(draft.wanted & words.keys())] or [*words.values(), "drop"]
+        )
         if tree["late"] == "refire" and (tree.get("accumulation", "discarding") != "discarding" or retracts or changes):
             del tree["late"]
         elif tree["late"] != "drop":
@@ -534,6 +552,22 @@ _KINDS: tuple[tuple[Any, int], ...] = (
     (_join, 3),
     (_enrich, 3),
 )
+
+
+_OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retracting accumulating discarding output_time
+    processing_time_trigger tumbling_window sliding_window changes_window session_window cumulative_window count_window
+    global_window"""
+_MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
+    (frozenset({"past_timers", "timers", "order_by", "ttl"}), _orders),
+    (frozenset({"enrich", "as_of_arrival"}), _enrich),
+    (frozenset({"join"}), _join),
+    (frozenset({"deduplicate"}), _deduplicate),
+    (frozenset({"branch"}), _branch),
+    (frozenset({"steps"}), _steps),
+    (frozenset({"window_callback"}), _spans),
+    (frozenset(_OF_WINDOWS.split()), _windowed),
+)
+"""What kind of computation may have a feature that is wanted."""
 
 
 # --- sinks -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ START = 1_000 * SECOND
 """The event time at which input begins."""
 NOW = START + 200 * SECOND
 """What the clock shows at first, where it matters: ahead of all event times but those of the far future."""
-LAST_CLOCK = 120 * SECOND
+LAST_CLOCK = 60 * SECOND
 _EDGES = (-1, 0, 0, 1, 500_000)
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from tests.search.generate import case
+from tests.search.variants import Finding, chosen, examine
 from tests.sim.replacing import replaced
 
 __all__ = ["MUTATIONS", "Context", "Mutation", "mistake", "replaced"]
@@ -32,6 +34,15 @@ class Mutation:
     features: frozenset[str]
     variants: frozenset[str]
     first: int
+
+    def caught(self) -> Finding | None:
+        """The first case that differs, with the mistake in the code."""
+        with self.make():
+            for seed in range(self.first, self.first + self.within):
+                found = examine(case(seed, self.features), chosen(seed, len(self.variants) or 5, sorted(self.variants)))
+                if found:
+                    return found[0]
+        return None
 
 
 MUTATIONS: dict[str, Mutation] = {}

@@ -28,7 +28,7 @@ from millwheel.workers.callbacks import CallbackOperator
 from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Row, Watermark
 from tests.sim.replacing import replaced
 
-_POLL_US = 200_000
+_POLL_US = 2_000_000
 _MOST = 100_000
 _TYPES = {"int": pl.Int64, "str": pl.String, "float": pl.Float64, "bool": pl.Boolean}
 

@@ -18,6 +18,7 @@ from millwheel.core.records import Domain
 from millwheel.core.spec import PipelineSpec
 from millwheel.spec import pipelines
 from millwheel.spec.document import parse
+from millwheel.spec.nodes import Node
 from millwheel.spec.pipelines import check_document
 from millwheel.spec.problems import Problems
 from millwheel.spec.python_files import Document
@@ -99,9 +100,30 @@ def load(yaml: str) -> PipelineSpec:
     top = parse(yaml, problems)
     if top is None:
         raise problems.error()
+    return _checked(top, problems)
+
+
+def load_tree(tree: Mapping[str, Any]) -> PipelineSpec:
+    """A pipeline from the tree that its text would give: most of the time goes into reading text."""
+    return _checked(_node(tree, ""), Problems(str(FOLDER / "pipeline.yaml")))
+
+
+def _checked(top: Node, problems: Problems) -> PipelineSpec:
     with _quickly():
         spec, _ = check_document(Document(top, problems), {}, {})
     return spec
+
+
+def _node(value: Any, path: str) -> Node:
+    made = Node(value, 1, path)
+    if isinstance(value, Mapping):
+        made.key_lines = dict.fromkeys(value, 1)
+        made.value = {name: _node(inner, made.child_path(name)) for name, inner in value.items()}
+    elif isinstance(value, list):
+        made.value = [_node(inner, made.child_path(place)) for place, inner in enumerate(value)]
+    else:
+        made.text, made.plain = str(value), True
+    return made
 
 
 _installed = cache(sources.entry_points)

@@ -20,9 +20,10 @@ from millwheel.core.window_state import WindowState
 from millwheel.core.windows import Window
 from millwheel.spec import computations
 from millwheel.workers import callbacks, shard, windowed
-from tests.search.mistakes import Context, replaced
+from tests.search.mistakes import Context, mistake, replaced
 
 
+@mistake(within=40, features="weak past_timers", variants="bundles crash")
 def timers_named_by_their_time() -> Context:
     """The id of what a timer produces says for when it was set, not by which call. (Weak productions of a callback that
     sets an event-time timer again for a time that has passed.)"""
@@ -33,6 +34,7 @@ def timers_named_by_their_time() -> Context:
     return replaced(callbacks, "timer_cause", wrong)
 
 
+@mistake(within=40, features="weak refire", variants="reference crash-bundles")
 def panes_named_by_window_and_number() -> Context:
     """The id of a pane says its window and its number there, not what made it. (Weak productions of count windows, or
     of ``late: refire``.)"""
@@ -43,16 +45,19 @@ def panes_named_by_window_and_number() -> Context:
     return replaced(windowed, "pane_cause", wrong)
 
 
+@mistake(within=60, features="weak side late", variants="crash crash-bundles crashes")
 def late_records_sent_aside_without_an_id() -> Context:
     """What a window with weak productions sends aside has no id. (``late: side:STREAM``, weak, and a crash.)"""
     return replaced(windowed, "aside_cause", lambda call, what, number: None)
 
 
+@mistake(within=60, features="global_window two_stages", variants="bundles reference")
 def windows_beyond_the_end_of_time() -> Context:
     """Windows and their timers may end after the last instant. (A window behind a global one.)"""
     return replaced(windows, "within_time", Window)
 
 
+@mistake(within=80, features="global_window two_stages", variants="shards spread reference")
 def the_last_instant_reported_as_idleness() -> Context:
     """A shard that works at the last instant reports what an idle source reports. (A window behind a global one, and
     several shards.)"""
@@ -65,6 +70,7 @@ def the_last_instant_reported_as_idleness() -> Context:
     return both()
 
 
+@mistake(within=80, features="count_window two_stages", variants="reference")
 def count_windows_fire_at_the_time_of_their_records() -> Context:
     """What is left in a count window has the time of its records, which the watermark has passed. (A time window behind
     a count window.)"""

@@ -1,0 +1,109 @@
+"""Some of the search in every run of the tests: fixed seeds, what went wrong once, and mistakes that it must catch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tests.search import mutations
+from tests.search.document import emit, parse
+from tests.search.freedoms import Free, Level, promised
+from tests.search.generate import case
+from tests.search.mistakes import MUTATIONS
+from tests.search.script import load, load_tree
+from tests.search.shrink import shrunk
+from tests.search.story import tell
+from tests.search.variants import chosen, examine
+
+assert mutations
+
+FIXED = range(1, 41)
+QUICKLY_CAUGHT = [name for name, mutation in MUTATIONS.items() if mutation.within <= 10]
+SELDOM = (
+    "columns",
+    "past_timers",
+    "refire",
+    "side weak",
+    "changes_window",
+    "as_of_arrival",
+    "retracting session_window",
+)
+"""What few seeds draw by themselves."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("seed", FIXED)
+def test_a_pipeline_gives_the_same_in_every_way_it_may_be_run(seed: int) -> None:
+    _passes(seed, "", 3)
+
+
+@pytest.mark.parametrize("words", SELDOM)
+def test_what_is_seldom_drawn_gives_the_same_in_every_way(words: str) -> None:
+    for seed in (1, 2):
+        _passes(seed, words, 3)
+
+
+def _passes(seed: int, words: str, ways: int) -> None:
+    found = examine(case(seed, words.split()), chosen(seed, ways))
+    if found:
+        pytest.fail(tell(found[0]), pytrace=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [range(start, start + 50) for start in range(5_000, 5_200, 50)])
+def test_many_pipelines_give_the_same_in_every_way(seeds: range) -> None:
+    for seed in seeds:
+        _passes(seed, "", 4)
+
+
+@pytest.mark.parametrize("name", QUICKLY_CAUGHT)
+def test_a_deliberate_mistake_is_caught(name: str) -> None:
+    assert MUTATIONS[name].caught() is not None, f"{name} was not caught in {MUTATIONS[name].within} seeds"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in MUTATIONS if name not in QUICKLY_CAUGHT])
+def test_every_deliberate_mistake_is_caught(name: str) -> None:
+    assert MUTATIONS[name].caught() is not None, f"{name} was not caught in {MUTATIONS[name].within} seeds"
+
+
+def test_the_same_seed_draws_the_same_case() -> None:
+    assert case(7) == case(7)
+    assert case(7) != case(8)
+
+
+def test_a_text_says_what_its_tree_says() -> None:
+    for seed in range(1, 11):
+        text = case(seed).yaml
+        assert emit(parse(text)) == text
+        one, other = load(text), load_tree(parse(text))
+        assert [c.name for c in one.computations] == [c.name for c in other.computations]
+        assert [c.aggregates for c in one.computations] == [c.aggregates for c in other.computations]
+
+
+def test_most_of_what_is_drawn_is_determined() -> None:
+    levels = []
+    for seed in range(1, 31):
+        drawn = case(seed)
+        levels += promised(drawn.spec(), drawn.stated, Free()).computations.values()
+    assert levels.count(Level.ALL) > 0.6 * len(levels)
+
+
+def test_a_failure_is_shrunk_and_told_shortly() -> None:
+    found = MUTATIONS["timers_named_by_their_time"].caught()
+    assert found is not None
+    with MUTATIONS["timers_named_by_their_time"].make():
+        short = shrunk(found, seconds=4)
+    assert len(short.case.script) <= len(found.case.script)
+    told = tell(short)
+    assert "push " in told
+    assert "computations:" in told
+    assert f"--seed {found.case.seed}" in told
