@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
+from millwheel.core.graph import retracting_streams
 from millwheel.core.spec import (
     DEAD_LETTERS,
     ComputationSpec,
@@ -102,7 +103,9 @@ def promised(spec: PipelineSpec, stated: bool, free: Free) -> Promised:
                 facts = made.sides.get(name, made.facts)
                 found[name] = _merged(found[name], facts) if name in found else facts
         waiting = [c for c in waiting if c not in ready] if ready else []
-    return Promised(found, levels)
+    retracting = retracting_streams(spec)
+    facts = {name: replace(each, retracts=name in retracting) for name, each in found.items()}
+    return Promised(facts, levels)
 
 
 def _pushed(stream: StreamSpec, stated: bool, free: Free) -> Facts:

@@ -95,7 +95,7 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     now = inputs.NOW if not stated or rng.random() < 0.3 else None
     for name in ["hits", "clicks"][: rng.choice([1, 1, 2])]:
         _stream(draft, name, now)
-    for place in range(rng.choice([1, 1, 2, 2, 3, 4])):
+    for place in range(rng.choice([2, 3] if "two_stages" in wanted else [1, 1, 2, 2, 3, 4])):
         _computation(draft, f"c{place}")
     _sinks(draft)
     script = inputs.draw(draft, now)
@@ -554,9 +554,9 @@ _KINDS: tuple[tuple[Any, int], ...] = (
 )
 
 
-_OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retracting accumulating discarding output_time
-    processing_time_trigger tumbling_window sliding_window changes_window session_window cumulative_window count_window
-    global_window"""
+_OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retracting accumulating discarding
+    output_time processing_time_trigger tumbling_window sliding_window changes_window session_window cumulative_window
+    count_window global_window"""
 _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
     (frozenset({"past_timers", "timers", "order_by", "ttl"}), _orders),
     (frozenset({"enrich", "as_of_arrival"}), _enrich),

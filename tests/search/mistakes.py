@@ -36,12 +36,14 @@ class Mutation:
     first: int
 
     def caught(self) -> Finding | None:
-        """The first case that differs, with the mistake in the code."""
-        with self.make():
-            for seed in range(self.first, self.first + self.within):
-                found = examine(case(seed, self.features), chosen(seed, len(self.variants) or 5, sorted(self.variants)))
-                if found:
-                    return found[0]
+        """The first case that differs with the mistake in the code, and not without it."""
+        for seed in range(self.first, self.first + self.within):
+            drawn = case(seed, self.features)
+            ways = chosen(seed, len(self.variants) or 5, sorted(self.variants))
+            with self.make():
+                found = examine(drawn, ways)
+            if found and not examine(drawn, [found[0].way]):
+                return found[0]
         return None
 
 
