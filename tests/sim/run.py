@@ -18,6 +18,7 @@ from tests.sim.world import Refused, Shape, World
 
 _SAFETY_US = 5 * SECOND
 _LIVENESS_US = 60 * SECOND
+_SEARCHED_FROM = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,7 @@ class Result:
 def simulate(case: Case) -> Result:
     """Run a case. Raises Failure, with the story so far, when an invariant does not hold."""
     sim = Simulation(case.seed)
-    names = sorted(WORKLOADS.keys() - BY_NAME)
-    name = case.workload or names[case.seed % len(names)]
+    name = case.workload or _workload(case.seed)
     shape = Shape.drawn(sim, case.seed)
     refused = ""
     workload = WORKLOADS[name](case.seed, case.size)
@@ -95,6 +95,14 @@ def simulate(case: Case) -> Result:
         finally:
             workload.close()
     return Result(sim.trace_hash(), (sim.now - START_US) / 1e6, tuple(sim.story), refused)
+
+
+def _workload(seed: int) -> str:
+    """Regressions and deliberate mistakes name earlier seeds, whose workloads stay what they were."""
+    if seed >= _SEARCHED_FROM and seed % 4 == 0:
+        return "searched"
+    names = sorted(WORKLOADS.keys() - BY_NAME)
+    return names[seed % len(names)]
 
 
 def _run(world: World, case: Case) -> None:
