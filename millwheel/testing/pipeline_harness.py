@@ -282,14 +282,14 @@ class PipelineHarness:
             return [self._source_stream(stream, "given a watermark")]
         if not self._pushed:
             raise ValueError("with run_sources the sources of the pipeline move their watermarks themselves")
-        return [each for each in self._pushed.values() if not each.ended]
+        return [each for each in self._pushed.values() if not each.bounded]
 
     def _source_stream(self, name: str, what: str) -> PushedStream:
         self._open()
         found = self._pushed.get(name)
         if found is None:
             raise ValueError(self._why_not(name, what))
-        if found.ended:
+        if found.bounded:
             raise ValueError(f"{name} was finished: nothing more can come")
         return found
 

@@ -35,12 +35,10 @@ class PushedStream:
 
     poll_us = MAX_TIME
     list_us = MAX_TIME
-    bounded = False
-    """Partitions may come at any time, so each has its shard by its name, also once the stream was finished."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.ended = False
+        self.bounded = False
         """True once the stream was finished."""
         self.watermark = MIN_TIME
         """What new partitions begin with."""
@@ -78,7 +76,7 @@ class PushedStream:
 
     def finish(self) -> None:
         """Say that nothing follows at all."""
-        self.ended = True
+        self.bounded = True
 
     # --- what the runtime does ---------------------------------------------------------------------------
 
@@ -119,7 +117,7 @@ class PushedReader:
         rows = self._next(position, max_records)
         after = position + len(rows)
         watermark = rows[-1].watermark if rows else self._before(position)
-        chunk = Chunk([], [], after, finished=self._stream.ended and after >= len(self._log), watermark=watermark)
+        chunk = Chunk([], [], after, finished=self._stream.bounded and after >= len(self._log), watermark=watermark)
         for place, row in enumerate(rows, position + 1):
             if not row.push:
                 continue

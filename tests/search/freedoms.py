@@ -85,6 +85,7 @@ class Promised:
 
     streams: Mapping[str, Facts]
     computations: Mapping[str, Level]
+    crashing: bool = False
 
 
 def promised(spec: PipelineSpec, stated: bool, free: Free) -> Promised:
@@ -105,7 +106,7 @@ def promised(spec: PipelineSpec, stated: bool, free: Free) -> Promised:
         waiting = [c for c in waiting if c not in ready] if ready else []
     retracting = retracting_streams(spec)
     facts = {name: replace(each, retracts=name in retracting) for name, each in found.items()}
-    return Promised(facts, levels)
+    return Promised(facts, levels, free.crashing)
 
 
 def _pushed(stream: StreamSpec, stated: bool, free: Free) -> Facts:

@@ -25,7 +25,7 @@ from millwheel.workers import assembly as assembly_module
 from millwheel.workers.assembly import Assembly, Outside
 from millwheel.workers.bundles import ShardLimits
 from millwheel.workers.callbacks import CallbackOperator
-from tests.search.script import PARTITION, Action, Case, Clock, Finish, Letter, Outcome, Push, Row, Watermark
+from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Row, Watermark
 from tests.sim.replacing import replaced
 
 _POLL_US = 2_000_000
@@ -97,11 +97,6 @@ class _Stream(PushedStream):
         if not stated:
             self.poll_us = _POLL_US
             self._logs.clear()
-
-    def finish(self) -> None:
-        super().finish()
-        if not self._logs:
-            self._log(PARTITION)  # of no partition nobody can say that it has ended
 
     def open(self, partition: Any) -> PushedReader:
         log = self._logs[partition.name]

@@ -422,12 +422,3 @@ def test_what_is_no_pipeline_is_refused(tmp_path: Path) -> None:
         PipelineHarness(tmp_path / "nothing.yaml")
     with pytest.raises(PipelineError, match="int is no pipeline"):
         PipelineHarness(5)
-
-
-def test_records_of_several_partitions_are_counted_once_whatever_crashes_after_the_end(make: Make) -> None:
-    with make(shards=3, workers=2) as harness:
-        for place in range(6):
-            harness.push("orders", order(place), key=f"file-{place}")
-        harness.finish()
-        harness.crash()
-        assert harness.counters["records_in"] == 6
