@@ -97,6 +97,9 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
         _stream(draft, name, now)
     for place in range(rng.choice([2, 3] if "two_stages" in wanted else [1, 1, 2, 2, 3, 4])):
         _computation(draft, f"c{place}")
+    if "timer_limit" in wanted and "timers" in draft.features:  # only where it is asked for: most would be letters
+        draft.features.add("timer_limit")
+        draft.tree["limits"] = {"timers_per_key": 3}
     _sinks(draft)
     script = inputs.draw(draft, now)
     yaml = emit(draft.tree)
@@ -558,7 +561,7 @@ _OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retr
     output_time processing_time_trigger tumbling_window sliding_window changes_window session_window cumulative_window
     count_window global_window"""
 _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
-    (frozenset({"past_timers", "timers", "order_by", "ttl"}), _orders),
+    (frozenset({"past_timers", "timers", "order_by", "ttl", "callback"}), _orders),
     (frozenset({"enrich", "as_of_arrival"}), _enrich),
     (frozenset({"join"}), _join),
     (frozenset({"deduplicate"}), _deduplicate),

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.search import mutations
+from millwheel.core.spec import PipelineSpec
+from tests.search import mutations, shrink
 from tests.search.document import emit, parse
 from tests.search.freedoms import Free, Level, promised
 from tests.search.generate import case
 from tests.search.mistakes import MUTATIONS
-from tests.search.script import load, load_tree
-from tests.search.shrink import shrunk
+from tests.search.script import Case, Outcome, Push, load, load_tree
 from tests.search.story import tell
-from tests.search.variants import chosen, examine
+from tests.search.variants import VARIANTS, Finding, Way, chosen, examine
 
 assert mutations
 
@@ -97,13 +97,16 @@ def test_most_of_what_is_drawn_is_determined() -> None:
     assert levels.count(Level.ALL) > 0.6 * len(levels)
 
 
-def test_a_failure_is_shrunk_and_told_shortly() -> None:
-    found = MUTATIONS["timers_named_by_their_time"].caught()
-    assert found is not None
-    with MUTATIONS["timers_named_by_their_time"].make():
-        short = shrunk(found, seconds=4)
-    assert len(short.case.script) <= len(found.case.script)
+def test_a_failure_is_shrunk_and_told_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(found: Case, way: Way, spec: PipelineSpec, want: Outcome) -> Finding | None:
+        told = any(value.get("n") == 5 for push in found.script if isinstance(push, Push) for value in push.values)
+        return Finding(found, way, ("stream c0: fives are wrong",)) if told else None
+
+    monkeypatch.setattr(shrink, "judge", judge)
+    drawn = next(c for c in map(case, range(1, 30)) if judge(c, VARIANTS["bundles"], c.spec(), Outcome({})) is not None)
+    short = shrink.shrunk(Finding(drawn, VARIANTS["bundles"], ("stream c0: fives are wrong",)), seconds=20)
+    pushes = [action for action in short.case.script if isinstance(action, Push)]
+    assert [len(push.values) for push in pushes] == [1]
     told = tell(short)
     assert "push " in told
-    assert "computations:" in told
-    assert f"--seed {found.case.seed}" in told
+    assert f"--seed {drawn.seed} --variant bundles" in told

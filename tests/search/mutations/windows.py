@@ -82,6 +82,7 @@ def count_windows_fire_at_the_time_of_their_records() -> Context:
     return replaced(CountMachine, "_pane", wrong)
 
 
+@mistake(within=60, features="session_window", variants="reference together pairs")
 def sessions_merge_in_the_order_of_their_starts() -> Context:
     """When sessions merge, the records of one come behind those of the other. (``collect`` or ``process_window`` over
     sessions, and a record that joins two.)"""
@@ -92,6 +93,7 @@ def sessions_merge_in_the_order_of_their_starts() -> Context:
     return replaced(InOrder, "merge", wrong)
 
 
+@mistake(within=100, features="session_window window_callback trigger", variants="reference")
 def merged_sessions_go_on_counting_their_panes() -> Context:
     """The first pane of a merged session has the sum of the numbers of its parts. (Sessions with early or late panes;
     only the reference can tell, by ``ctx.pane`` in a ``process_window``.)"""
