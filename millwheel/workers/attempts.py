@@ -83,7 +83,7 @@ class Attempts:
 
     def _refuse(self, turn: Turn, subject: Subject, hang: Hang) -> None:
         """A dead letter for what did not return."""
-        self._state.key = subject.key
+        self._state.point(subject.key, subject.timestamp)
         letter = DeadLetter(
             pipeline=self._pipeline,
             computation=self._spec.name,
@@ -101,7 +101,7 @@ class Attempts:
     def _give_up(self, turn: Turn, subject: Subject, ex: Exception) -> None:
         last, hint = traceback.extract_tb(ex.__traceback__)[-1], missing_file_hint(ex)
         attempts = self._spec.max_attempts
-        self._state.key = subject.key
+        self._state.point(subject.key, subject.timestamp)
         letter = DeadLetter(
             pipeline=self._pipeline,
             computation=self._spec.name,

@@ -10,13 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from millwheel.ports import StateStore
 
 
+_HEAD = 9
+"""A family and the hash of a key: all entries of one key in a family have this beginning."""
+
+
 class Overlay:
-    """Pending puts (bytes) and deletes (None) by key."""
+    """Pending puts (bytes) and deletes (None) by key.
+
+    From the first scan of a bundle on, what changed is also known by the beginning of its key: a bundle may scan as
+    often as it changes something."""
 
     def __init__(self, store: StateStore) -> None:
         self._store = store
         self._changes: dict[bytes, bytes | None] = {}
         self._undo: list[tuple[bytes, bool, bytes | None]] | None = None
+        self._heads: dict[bytes, dict[bytes, None]] | None = None
 
     def get(self, key: bytes) -> bytes | None:
         """The value as this bundle sees it."""
@@ -36,11 +44,15 @@ class Overlay:
         """Write with the next commit."""
         self._remember(key)
         self._changes[key] = value
+        if self._heads is not None:
+            self._heads.setdefault(key[:_HEAD], {})[key] = None
 
     def delete(self, key: bytes) -> None:
         """Delete with the next commit."""
         self._remember(key)
         self._changes[key] = None
+        if self._heads is not None:
+            self._heads.setdefault(key[:_HEAD], {})[key] = None
 
     def update(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Put values, and delete where there is none, with the next commit."""
@@ -48,10 +60,13 @@ class Overlay:
             for key in changes:
                 self._remember(key)
         self._changes.update(changes)
+        if self._heads is not None:
+            for key in changes:
+                self._heads.setdefault(key[:_HEAD], {})[key] = None
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """All entries below a prefix in byte order, as this bundle sees them."""
-        mine = {key: value for key, value in self._changes.items() if key.startswith(prefix)}
+        mine = {key: self._changes[key] for key in self._like(prefix) if key.startswith(prefix)}
         if not mine:
             yield from self._store.scan(prefix)
             return
@@ -60,6 +75,16 @@ class Overlay:
         for key in sorted(merged):
             if mine.get(key, b"") is not None:
                 yield key, merged[key]
+
+    def _like(self, prefix: bytes) -> list[bytes]:
+        """What changed, at least what begins so."""
+        if len(prefix) < _HEAD:
+            return list(self._changes)
+        if self._heads is None:
+            self._heads = {}
+            for key in self._changes:
+                self._heads.setdefault(key[:_HEAD], {})[key] = None
+        return [key for key in self._heads.get(prefix[:_HEAD], ()) if key in self._changes]
 
     def savepoint(self) -> int:
         """Start recording so that :meth:`undo_to` can return to this moment."""
@@ -82,7 +107,7 @@ class Overlay:
 
     def take(self) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
         """The puts and deletes so far; the layer is empty afterwards."""
-        changes, self._changes, self._undo = self._changes, {}, None
+        changes, self._changes, self._undo, self._heads = self._changes, {}, None, None
         puts = [(key, value) for key, value in changes.items() if value is not None]
         return puts, [key for key, value in changes.items() if value is None]
 

@@ -7,7 +7,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from millwheel.workers.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 
-KEYS = st.sampled_from([b"a", b"ab", b"abc", b"b", b"ba"])
+LONG = [b"s" + b"\0" * 8 + b"k", b"s" + b"\0" * 8 + b"kk", b"s" + b"\0" * 7 + b"\1k"]
+"""Two of one key, as entries of state are, and one of another key."""
+KEYS = st.sampled_from([b"a", b"ab", b"abc", b"b", b"ba", *LONG])
 VALUES = st.sampled_from([b"", b"1", b"2"])
 
 
@@ -16,7 +18,7 @@ class OverlayAgainstADict(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.store = SimStore({b"ab": b"old", b"b": b"old"})
+        self.store = SimStore({b"ab": b"old", b"b": b"old", LONG[0]: b"old"})
         self.overlay = Overlay(self.store)
         self.model = dict(self.store.data)
         self.saved: list[tuple[int, dict[bytes, bytes]]] = []
@@ -60,10 +62,10 @@ class OverlayAgainstADict(RuleBasedStateMachine):
 
     @invariant()
     def reads_agree(self) -> None:
-        keys = [b"a", b"ab", b"abc", b"b", b"ba", b"zz"]
+        keys = [b"a", b"ab", b"abc", b"b", b"ba", b"zz", *LONG]
         assert [self.overlay.get(key) for key in keys] == [self.model.get(key) for key in keys]
         assert self.overlay.get_many(keys) == [self.model.get(key) for key in keys]
-        for prefix in (b"", b"a", b"ab", b"zz"):
+        for prefix in (b"", b"a", b"ab", b"zz", b"s", LONG[0][:9], LONG[0], LONG[2]):
             want = sorted((key, value) for key, value in self.model.items() if key.startswith(prefix))
             assert list(self.overlay.scan(prefix)) == want
 
