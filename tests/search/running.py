@@ -25,6 +25,7 @@ from millwheel.workers import assembly as assembly_module
 from millwheel.workers.assembly import Assembly, Outside
 from millwheel.workers.bundles import ShardLimits
 from millwheel.workers.callbacks import CallbackOperator
+from tests.search.removal import check_removed
 from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Row, Watermark
 from tests.sim.replacing import replaced
 
@@ -209,6 +210,9 @@ class Bench(PipelineHarness):
                 self.advance_processing_time(max(action.t, self.now))
             case Finish():
                 self.finish(action.stream)
+        for computation in self.spec.computations:
+            for shard in self._cluster.shards_of(computation.name):
+                check_removed(shard)
 
     def outcome(self) -> Outcome:
         """What has come of it so far."""

@@ -1,0 +1,32 @@
+"""What the watermark has left behind is removed: results do not show it, only stores that grow."""
+
+from __future__ import annotations
+
+import msgspec
+
+from millwheel.core.layout import STATE
+from millwheel.workers.callbacks import CallbackOperator
+from millwheel.workers.shard import Shard
+from millwheel.workers.state_handles import ListCells, MapCells, Typed, written_at
+from millwheel.workers.window_callback import WindowCallbackOperator
+
+
+def check_removed(shard: Shard) -> None:
+    """AssertionError if an entry of state is kept that ended for good an eighth of its time to live ago."""
+    operator = shard.operator
+    if not isinstance(operator, (CallbackOperator, WindowCallbackOperator)):
+        return
+    for handle in operator._state.handles.values():
+        if handle.ttl_us is not None:
+            _check(shard, handle, shard.input_watermark)
+
+
+def _check(shard: Shard, handle: Typed, watermark: int) -> None:
+    assert handle.ttl_us is not None
+    most = handle.ttl_us + handle.ttl_us // 8 + 1
+    for place, data in shard.store.scan(STATE):
+        _, named, rest = place.partition(handle.name.encode() + b"\0")
+        if not named or (rest and not isinstance(handle, MapCells)):
+            continue
+        at = msgspec.msgpack.decode(data)[1] if isinstance(handle, ListCells) else written_at(data)
+        assert watermark <= at + most, f"{handle.name} of {at} is kept at watermark {watermark}: {place!r}"
