@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from millwheel.ports import StateStore
 
-
 _HEAD = 9
 """A family and the hash of a key: all entries of one key in a family have this beginning."""
 
