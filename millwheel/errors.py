@@ -61,7 +61,10 @@ class BrokenError(MillwheelError):
 
 
 class RecordError(MillwheelError):
-    """One record cannot be processed; the reason travels with it to the dead-letter stream."""
+    """One record cannot be processed; the reason travels with it to the dead-letter stream. ``aggregate`` is the one
+    that cannot use it, if it is one."""
+
+    aggregate = ""
 
 
 class FencedError(MillwheelError):

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from millwheel.core.aggregates import Aggregator
 from millwheel.core.aggregates_choice import Collect
+from millwheel.errors import RecordError
 
 Evaluate = Callable[[Any], Any]
 """A record's value -> the value of an expression over its fields. Raises RecordError."""
@@ -93,7 +94,20 @@ class NamedAggregation:
         if self._condition is not None and not self._condition(value):
             return FILTERED
         known: dict[str, Any] = {}
-        return [read(value, known) for read in self._readers]
+        try:
+            return [read(value, known) for read in self._readers]
+        except RecordError as ex:
+            ex.aggregate = self._cannot_use(value)
+            raise
+
+    def _cannot_use(self, value: Any) -> str:
+        """The name of the first aggregate that has no use for a value."""
+        for part, read in zip(self.parts, self._readers, strict=True):
+            try:
+                read(value, {})
+            except RecordError:
+                return part.name
+        return ""
 
     def create(self) -> list[Any]:
         return [part.aggregator.create() for part in self.parts]

@@ -25,11 +25,11 @@ from millwheel.core.windowing import (
     Effects,
     HoldEffect,
     KeyState,
-    RejectedRecord,
     Slot,
     TimerEffect,
     Times,
     Windowing,
+    rejected,
 )
 from millwheel.core.windows import Count, Window
 from millwheel.errors import RecordError
@@ -67,7 +67,7 @@ class CountMachine:
             try:
                 prepared = self._aggregation.prepare(value)
             except RecordError as ex:
-                effects.rejected.append(RejectedRecord(key, value, timestamp, str(ex)))
+                effects.rejected.append(rejected(key, value, timestamp, ex))
                 continue
             if prepared is not FILTERED:
                 own = self._add(own, prepared, timestamp, times, key, effects)

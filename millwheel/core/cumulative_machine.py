@@ -26,11 +26,11 @@ from millwheel.core.windowing import (
     Effects,
     KeyState,
     LateRecord,
-    RejectedRecord,
     Slot,
     TimerEffect,
     Times,
     Windowing,
+    rejected,
 )
 from millwheel.core.windows import Cumulative, Window
 from millwheel.errors import RecordError
@@ -75,7 +75,7 @@ class CumulativeMachine:
                 prepared = self._aggregation.prepare(value)
                 base = self._window.base(timestamp)
             except RecordError as ex:
-                effects.rejected.append(RejectedRecord(key, value, timestamp, str(ex)))
+                effects.rejected.append(rejected(key, value, timestamp, ex))
                 continue
             if prepared is FILTERED:
                 continue

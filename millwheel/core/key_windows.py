@@ -37,11 +37,11 @@ from millwheel.core.windowing import (
     Effects,
     KeyState,
     LateRecord,
-    RejectedRecord,
     Slot,
     TimerEffect,
     Times,
     Windowing,
+    rejected,
 )
 from millwheel.core.windows import Sliding, Window, within_time
 from millwheel.errors import RecordError
@@ -74,7 +74,7 @@ class KeyWindowMachine:
             try:
                 prepared = self._aggregation.prepare(value)
             except RecordError as ex:
-                effects.rejected.append(RejectedRecord(key, value, timestamp, str(ex)))
+                effects.rejected.append(rejected(key, value, timestamp, ex))
                 continue
             if prepared is FILTERED:
                 continue

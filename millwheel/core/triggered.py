@@ -19,7 +19,7 @@ from millwheel.core.triggers import Default
 from millwheel.core.window_calls import Call, Gone, Group, Taken
 from millwheel.core.window_requests import Requests
 from millwheel.core.window_state import CLOSED, SPOKEN, WindowState, remember_pane, retract_pane
-from millwheel.core.windowing import LatePolicy, LateRecord, RejectedRecord, Slot, Windowing
+from millwheel.core.windowing import LatePolicy, LateRecord, RejectedRecord, Slot, Windowing, rejected
 from millwheel.core.windows import Window
 from millwheel.errors import RecordError
 
@@ -51,7 +51,7 @@ class TriggeredMachine:
             prepared = self.aggregation.prepare(value)
             return None if prepared is FILTERED else (prepared, self.windowing.window.assign(timestamp))
         except RecordError as ex:
-            call.effects.rejected.append(RejectedRecord(call.key, value, timestamp, str(ex)))
+            call.effects.rejected.append(rejected(call.key, value, timestamp, ex))
             return None
 
     def _split(self, value: Any) -> tuple[Any, bool]:

@@ -23,6 +23,7 @@ from millwheel.core.panes import Accumulation, OutputTime, Pane
 from millwheel.core.records import Domain
 from millwheel.core.triggers import Default, Trigger
 from millwheel.core.windows import Window, WindowFunction
+from millwheel.errors import RecordError
 
 Slot = str | int | tuple[int, int]
 """A place in a key's state: a window, the number of a session, or the name of an index."""
@@ -96,12 +97,20 @@ class LateRecord(msgspec.Struct, frozen=True):
 
 
 class RejectedRecord(msgspec.Struct, frozen=True):
-    """A record that the aggregation cannot use."""
+    """A record that the aggregation cannot use: if it has several parts, ``aggregate`` cannot. ``stream`` is filled in
+    where records of several streams come together."""
 
     key: Key
     value: Any
     timestamp: int
     reason: str
+    aggregate: str = ""
+    stream: str = ""
+
+
+def rejected(key: Key, value: Any, timestamp: int, ex: RecordError) -> RejectedRecord:
+    """The record that an aggregation or a window function has refused."""
+    return RejectedRecord(key, value, timestamp, str(ex), ex.aggregate)
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from millwheel.core.records import Batch
 from millwheel.core.spec import ComputationSpec
 from millwheel.core.times import held_at
 from millwheel.core.window_calls import Group
+from millwheel.core.windowing import rejected
 from millwheel.core.windows import Window
 from millwheel.errors import RecordError
 from millwheel.ports import StateStore
@@ -166,7 +167,7 @@ class ColumnOperator:
             try:
                 ready = self._aggregation.prepare(value)
             except RecordError as ex:
-                self._rows.letter(turn, key, value, timestamp, str(ex))
+                self._rows.refuse(rejected(key, value, timestamp, ex), None, turn)
                 continue
             if ready is FILTERED:
                 continue

@@ -7,15 +7,17 @@ becomes a record on every output of the computation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Any
+
+import msgspec
 
 from millwheel.core.count_machine import CountMachine
 from millwheel.core.expressions import compile_expression
 from millwheel.core.graph import takes_retractions
 from millwheel.core.keys import Key, key_from_bytes, key_hash
-from millwheel.core.layout import HOLD, WINDOW, key_prefix, number8, number_from8, pack, parse_timer, unpack
-from millwheel.core.limits import over
-from millwheel.core.panes import Pane, pane_row
+from millwheel.core.layout import HOLD, WINDOW, key_prefix, number8, number_from8, parse_timer, unpack
+from millwheel.core.panes import Pane, Retraction, as_retraction, pane_row
 from millwheel.core.production_ids import (
     Cause,
     aside_cause,
@@ -31,7 +33,7 @@ from millwheel.core.times import MAX_TIME, held_at
 from millwheel.core.window_calls import Group, tag_of
 from millwheel.core.window_machine import AlignedMachine
 from millwheel.core.window_specs import machine_from_spec
-from millwheel.core.windowing import Effects, LateRecord, Times
+from millwheel.core.windowing import Effects, LateRecord, RejectedRecord, Times
 from millwheel.core.windows import Window
 from millwheel.errors import CorruptionError, FencedError, InvariantError, invariant
 from millwheel.spec.loading import load_object
@@ -39,97 +41,9 @@ from millwheel.workers.callbacks import Decode
 from millwheel.workers.overlay import Overlay
 from millwheel.workers.share_timers import ShareTimers
 from millwheel.workers.turn import RECORD, TIMER, Hold, Turn
+from millwheel.workers.window_cells import WindowCells
 
 _FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
-_ABSENT: Any = object()
-
-
-class WindowCells:
-    """The cache over the window state of all keys: (key, slot) to plain data, written through at the end of a turn."""
-
-    def __init__(self, overlay: Overlay, limit: int, most: int) -> None:
-        self._overlay = overlay
-        self._most = most
-        self._limit = limit
-        self._cells: dict[tuple[Key, Any], Any] = {}
-        self._dirty: dict[tuple[Key, Any], None] = {}
-        self._prefixes: dict[Key, bytes] = {}
-        self.unstorable: list[tuple[Key, Any, str]] = []
-        """(key, slot, why) of what could not be written; it is again what it was before the last flush."""
-
-    def of(self, key: Key) -> KeyCells:
-        """The slots of one key, as a window machine uses them."""
-        return KeyCells(self, key)
-
-    def load(self, key: Key, slot: Any) -> Any:
-        place = (key, slot)
-        value = self._cells.get(place, _ABSENT)
-        if value is _ABSENT:
-            data = self._overlay.get(self._store_key(key, slot))
-            value = self._cells[place] = None if data is None else unpack(data)
-        return value
-
-    def save(self, key: Key, slot: Any, value: Any) -> None:
-        self._cells[key, slot] = value
-        self._dirty[key, slot] = None
-
-    def flush(self) -> None:
-        """Write what changed into the overlay; trims the cache."""
-        for key, slot in self._dirty:
-            value = self._cells[key, slot]
-            if value is None:
-                self._overlay.delete(self._store_key(key, slot))
-                del self._cells[key, slot]
-            else:
-                self._put(key, slot, value)
-        self._dirty.clear()
-        if len(self._cells) > self._limit:
-            for place in list(self._cells)[: len(self._cells) - self._limit // 2]:
-                del self._cells[place]
-        if len(self._prefixes) > self._limit:
-            self._prefixes.clear()
-
-    def _put(self, key: Key, slot: Any, value: Any) -> None:
-        try:
-            data = pack(value)
-            if len(data) > self._most:
-                raise ValueError(over("state", "a value", len(data), self._most))
-            self._overlay.put(self._store_key(key, slot), data)
-        except (TypeError, ValueError, OverflowError) as ex:  # an aggregator or trigger of the user's made it
-            del self._cells[key, slot]
-            self.unstorable.append((key, slot, str(ex)))
-
-    def drop(self, key: Key) -> None:
-        """Forget what is cached of a key since the last flush: it may be half changed."""
-        for place in [place for place in self._cells if place[0] == key]:
-            del self._cells[place]
-            self._dirty.pop(place, None)
-
-    def _store_key(self, key: Key, slot: Any) -> bytes:
-        prefix = self._prefixes.get(key)
-        if prefix is None:
-            prefix = self._prefixes[key] = key_prefix(WINDOW, key, key_hash(key))
-        return prefix + pack(slot)
-
-
-class KeyCells:
-    """The KeyState of one key."""
-
-    __slots__ = ("_cells", "_key")
-
-    def __init__(self, cells: WindowCells, key: Key) -> None:
-        self._cells = cells
-        self._key = key
-
-    def get(self, slot: Any, default: Any = None) -> Any:
-        value = self._cells.load(self._key, slot)
-        return default if value is None else value
-
-    def __setitem__(self, slot: Any, value: Any) -> None:
-        self._cells.save(self._key, slot, value)
-
-    def __delitem__(self, slot: Any) -> None:
-        self._cells.save(self._key, slot, None)
 
 
 class WindowedOperator:
@@ -237,6 +151,9 @@ class WindowedOperator:
                 if bundle is None:
                     bundle = by_key[key] = _Bundle()
                 bundle.records.append((value, timestamp))
+            if len(self._spec.inputs) > 1:
+                for key in batch.keys:
+                    by_key[key].streams.append(batch.stream)
             if self._identified:
                 for key, cause in zip(batch.keys, record_causes(batch, arrival.channel), strict=True):
                     by_key[key].causes.append(cause)
@@ -269,17 +186,19 @@ class WindowedOperator:
         if not self._identified:
             effects = Effects()
             on_records(cells, key, bundle.records, times, effects)
+            bundle.name_streams(effects)
             return [(effects, None)]
         made: list[tuple[Effects, Cause]] = []
         for record, cause in zip(bundle.records, bundle.causes, strict=True):
             effects = Effects()
             on_records(cells, key, [record], times, effects)
+            bundle.name_streams(effects)
             made.append((effects, cause))
         return made
 
     def _take_one_by_one(self, key: Key, bundle: _Bundle, times: Times, turn: Turn) -> None:
-        causes = bundle.causes or [None] * len(bundle.records)
-        for (value, timestamp), cause in zip(bundle.records, causes, strict=True):
+        causes, streams = bundle.causes or repeat(None), bundle.streams or repeat("")
+        for (value, timestamp), cause, stream in zip(bundle.records, causes, streams, strict=False):
             effects = Effects()
             try:
                 self._machine.on_records(self._cells.of(key), key, [(value, timestamp)], times, effects)
@@ -287,9 +206,10 @@ class WindowedOperator:
                 raise
             except Exception as ex:  # the user's aggregator on this record
                 self._cells.drop(key)
-                failed = aside_cause(cause, "failed", 0)
-                self.letter(turn, key, value, timestamp, f"aggregation failed: {type(ex).__name__}: {ex}", failed)
+                reason = f"aggregation failed: {type(ex).__name__}: {ex}"
+                self.letter(turn, key, value, timestamp, reason, aside_cause(cause, "failed", 0), stream=stream)
             else:
+                bundle.name_streams(effects)
                 self._perform(effects, cause, turn)
                 self._flush(cause, turn)
 
@@ -316,7 +236,7 @@ class WindowedOperator:
         for number, late in enumerate(effects.late):
             self._late(late, aside_cause(cause, "late", number), turn)
         for number, bad in enumerate(effects.rejected):
-            self.letter(turn, bad.key, bad.value, bad.timestamp, bad.reason, aside_cause(cause, "bad", number))
+            self.refuse(bad, aside_cause(cause, "bad", number), turn)
 
     def _flush(self, cause: Cause, turn: Turn) -> None:
         """Write what the windows remember. What cannot be written is told, and forgotten."""
@@ -345,12 +265,29 @@ class WindowedOperator:
             at = max(late.timestamp, turn.floor)
             turn.outputs.produce(side, late.key, late.value, at, production_id(cause, 0))
 
+    def refuse(self, bad: RejectedRecord, cause: Cause, turn: Turn) -> None:
+        """Send a record that the aggregation cannot use to the dead letters."""
+        stream = bad.stream or self._only_stream()
+        who = f" (aggregate {bad.aggregate!r} of stream {stream!r})" if bad.aggregate else ""
+        self.letter(turn, bad.key, bad.value, bad.timestamp, bad.reason + who, cause, stream=stream)
+
+    def _only_stream(self) -> str:
+        return self._spec.inputs[0].stream if len(self._spec.inputs) == 1 else ""
+
     def letter(
-        self, turn: Turn, key: Key, value: Any, timestamp: int, reason: str, cause: Cause = None, what: str = RECORD
+        self,
+        turn: Turn,
+        key: Key,
+        value: Any,
+        timestamp: int,
+        reason: str,
+        cause: Cause = None,
+        what: str = RECORD,
+        stream: str = "",
     ) -> None:
         """Send what could not be used to the dead letters: a call about ``what`` failed. ``cause`` is what their ids
         are made of."""
-        stream = self._spec.inputs[0].stream if len(self._spec.inputs) == 1 else ""
+        stream = stream or self._only_stream()
         letter = DeadLetter(self._pipeline, self._spec.name, stream, reason, key, value, timestamp)
         turn.dead_letter(letter, max(timestamp, turn.floor), cause, what)
 
@@ -365,13 +302,27 @@ class WindowedOperator:
 
 
 class _Bundle:
-    """The records of one key that have come, and, where productions have ids, the cause that each is."""
+    """The records of one key that have come; of several inputs, the stream of each; where productions have ids, the
+    cause that each is."""
 
-    __slots__ = ("causes", "records")
+    __slots__ = ("causes", "records", "streams")
 
     def __init__(self) -> None:
         self.records: list[tuple[Any, int]] = []
+        self.streams: list[str] = []
         self.causes: list[Cause] = []
+
+    def name_streams(self, effects: Effects) -> None:
+        """Say of refused records by which stream they came."""
+        for number, bad in enumerate(effects.rejected):
+            effects.rejected[number] = msgspec.structs.replace(bad, stream=self._stream_of(bad))
+
+    def _stream_of(self, bad: RejectedRecord) -> str:
+        taken_back = Retraction(bad.value) if type(bad.value) is not Retraction else bad.value
+        for (value, at), stream in zip(self.records, self.streams, strict=False):
+            if at == bad.timestamp and (value is bad.value or as_retraction(value) == taken_back):
+                return stream
+        return ""
 
 
 def _join(into: Effects, more: Effects) -> None:

@@ -144,6 +144,7 @@ def test_a_value_that_a_function_cannot_use_is_a_dead_letter_with_its_record(run
     for value, reason in letters:
         kind = type(refused[int(value["k"][1:])]).__name__
         assert reason.startswith(f"{function} of field 'v' needs {wanted}, not {kind}")
+        assert reason.endswith("(aggregate 'r' of stream 's')")
 
 
 @pytest.mark.parametrize("function", sorted(set(REFUSED) - {"count"}))
@@ -153,7 +154,7 @@ def test_a_record_without_the_field_is_a_dead_letter(run: Run, function: str) ->
     )
     assert set(rows) == {"good"}
     assert value == {"k": "bad", "t": 1}
-    assert reason == "the record has no field 'v'; it has: k, t"
+    assert reason == "the record has no field 'v'; it has: k, t (aggregate 'r' of stream 's')"
 
 
 @pytest.mark.parametrize("function", ["min", "max", "first", "last", "top_k", "collect", "count_distinct"])
@@ -245,3 +246,41 @@ def test_state_that_cannot_be_stored_is_told_and_stops_no_worker(run: Run, compu
     _, [(_, reason)] = run([{"k": "a", "v": 13, "t": 1}], **computation)
     assert "what window 0,60000000 remembers cannot be stored, so its newest records are lost" in reason
     assert "aggregators and triggers must keep plain data" in reason
+
+
+@pytest.mark.parametrize("productions", ["strong", "weak"])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_dead_letter_names_the_stream_and_the_aggregate_that_cannot_use_the_value(
+    tmp_path: Path, productions: str, together: bool
+) -> None:
+    """Of several streams and aggregates, however the records come."""
+    document = {
+        "pipeline": "p",
+        "streams": {name: {"source": {"injection": {}}, "timestamp": "t"} for name in ("hits", "views")},
+        "computations": {
+            "c": {
+                "input": {"hits": {"key": "k"}, "views": {"key": "k"}},
+                "window": {"session": "1m"},
+                "aggregate": {"n": "count", "size": {"sum": "size"}, "top": {"max": "rank"}},
+                "productions": productions,
+                "output": "o",
+            }
+        },
+    }
+    (tmp_path / "p.yaml").write_text(json.dumps(document))
+    bad = {"k": "a", "t": 1, "size": "much", "rank": 1}, {"k": "a", "t": 1, "size": 1, "rank": [2]}
+    pushed = {"hits": [{"k": "a", "t": 1, "size": 1, "rank": 1}, bad[0]], "views": [bad[1], bad[0]]}
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        for stream, records in pushed.items():
+            for bundle in [records] if together else [[record] for record in records]:
+                harness.push(stream, bundle)
+        harness.finish()
+        letters = sorted(
+            (letter["stream"], letter["reason"].rpartition(" (")[2]) for letter in harness.read("dead_letters")
+        )
+        assert [row["n"] for row in harness.read("o")] == [1]
+    assert letters == [
+        ("hits", "aggregate 'size' of stream 'hits')"),
+        ("views", "aggregate 'size' of stream 'views')"),
+        ("views", "aggregate 'top' of stream 'views')"),
+    ]
