@@ -11,6 +11,9 @@ from millwheel.workers.prepared import Prepared
 from millwheel.workers.shard import Shard
 from millwheel.workers.snapshots import SnapshotPolicy
 
+LONGEST_US = 50_000
+"""Commits are handed over after so much work (µs), also in the middle of a step."""
+
 Complete = Callable[[list[Prepared], int], None]
 """(commits that are durable, the wall clock in µs)."""
 
@@ -19,10 +22,14 @@ class CommitGroups:
     """Groups that were handed to the journal and wait to be durable. ``complete`` is told of each, in order. ``due_at``
     is the wall clock at which there is something to hand over."""
 
-    def __init__(self, journal: GroupCommits, snapshots: SnapshotPolicy, complete: Complete) -> None:
+    def __init__(
+        self, journal: GroupCommits, snapshots: SnapshotPolicy, complete: Complete, longest_us: int = LONGEST_US
+    ) -> None:
         self._journal = journal
         self._snapshots = snapshots
         self._complete = complete
+        self._longest_us = longest_us
+        self._worked_us = 0
         self._waiting: deque[tuple[bool, list[Prepared]]] = deque()
         self.due_at = MAX_TIME
 
@@ -32,11 +39,22 @@ class CommitGroups:
     def submit(self, shards: Sequence[Shard], now: int, at_once: bool = False) -> None:
         """Hand over what the shards have made, once any of it is due, or ``at_once``. With nothing on its way before
         it, a small group that somebody waits for may be durable when this returns."""
+        self._worked_us = 0
         due = _due_at(shards)
         if due <= now or at_once:
             self._submit(shards, now, inline=not due)
             due = _due_at(shards)
         self.due_at = due
+
+    def submit_after(self, took_us: int, shards: Callable[[], Sequence[Shard]], now: int) -> None:
+        """A turn took so long. In a long step, what all shards have made so far is handed over in the middle: it is
+        written while the next shards take their turns, and is not lost if the process is killed before they have.
+
+        All shards, because a turn rests on those before it, whichever shard took them: a group holds them all, or the
+        groups before it do."""
+        self._worked_us += took_us
+        if self._worked_us >= self._longest_us:
+            self.submit(shards(), now)
 
     def _submit(self, shards: Sequence[Shard], now: int, inline: bool) -> None:
         group: list[Prepared] = []

@@ -1,9 +1,10 @@
-"""How often a worker does what nobody waits for."""
+"""How often a worker does what it does again and again."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from millwheel.workers.commits import LONGEST_US
 from millwheel.workers.reporting import ReportPace
 from millwheel.workers.snapshots import SnapshotPace
 
@@ -13,5 +14,6 @@ class RuntimeLimits:
     """How often things are done (µs)."""
 
     retry_lane_us: int = 20_000
+    longest_work_us: int = LONGEST_US
     reports: ReportPace = field(default_factory=ReportPace)
     snapshots: SnapshotPace = field(default_factory=SnapshotPace)

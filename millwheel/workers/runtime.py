@@ -65,7 +65,7 @@ class WorkerRuntime:
         self._watermarks = Watermarks()
         self._snapshots = SnapshotPolicy(ports.snapshots, ports.journal, limits.snapshots)
         self._savepoints = SavepointPart(ports.savepoints)
-        self._commits = CommitGroups(ports.journal, self._snapshots, self._complete)
+        self._commits = CommitGroups(ports.journal, self._snapshots, self._complete, limits.longest_work_us)
         self._standing_by = StandingBy(incarnation, ports.followers)
         self._stopping = False
         self._joined = False
@@ -116,7 +116,7 @@ class WorkerRuntime:
             if now >= self._beginning.until:
                 self._go_live(now)
             self._work(now)
-        self._commits.submit([served.shard for served in self._served.values()], now, self._stopping)
+        self._commits.submit(self._shards(), now, self._stopping)
         self._send_all(self._served, now)
         self._reporting.step(self._served.values(), now)
         self._snapshots.step(now, [(s.shard, s.leaving) for s in self._served.values()])
@@ -124,6 +124,9 @@ class WorkerRuntime:
         self._savepoints.step(self._served, now)
         self._ports.transport.flush()
         return self._next_wake(now)
+
+    def _shards(self) -> list[Shard]:
+        return [served.shard for served in self._served.values()]
 
     def finished(self) -> bool:
         """True once a requested stop is complete: everything made is durable and acked."""
@@ -157,7 +160,8 @@ class WorkerRuntime:
                 continue
             started = clock.monotonic_us()
             prepared = served.shard.run(now)
-            served.shard.busy_us += clock.monotonic_us() - started
+            served.shard.busy_us += (took := clock.monotonic_us() - started)
+            self._commits.submit_after(took, self._shards, now)
             served.stirred = True
             if prepared is not None or served.has_news(now):
                 self._reporting.changed = True

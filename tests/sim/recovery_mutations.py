@@ -1,4 +1,4 @@
-"""Deliberate mistakes of recoveries that go on side by side, and of what a new owner's lanes begin with."""
+"""Deliberate mistakes of recoveries side by side, of a new owner's lanes, and of commits in the middle of a step."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from millwheel.workers import outbox
+from millwheel.workers.commits import CommitGroups
 from millwheel.workers.journal_reads import ReadOnce, _Whole
 from tests.sim.mistakes import Context, mistake, replaced
 
@@ -29,3 +30,14 @@ def journal_forgotten_while_it_is_answered() -> Context:
 def epochs_run_into_the_next_token() -> Context:
     """The count of an owner's epochs has so few bits that restarts of its lanes carry into the token."""
     return replaced(outbox, "_COUNT_BITS", 2)
+
+
+@mistake(within=60)
+def middle_of_a_step_without_its_beginning() -> Context:
+    """In the middle of a step only the last shards' commits are handed over, without those that they rest on."""
+    right = CommitGroups.submit_after
+
+    def wrong(self: CommitGroups, took_us: int, shards: Any, now: int) -> None:
+        right(self, took_us, lambda: shards()[-1:], now)
+
+    return replaced(CommitGroups, "submit_after", wrong)

@@ -14,6 +14,7 @@ from millwheel.errors import CorruptionError
 from millwheel.master.balancing import BalanceConfig
 from millwheel.master.planner import NodeDemand, why_fixed
 from millwheel.master.state import MasterConfig
+from millwheel.workers.commits import LONGEST_US
 from millwheel.workers.pace import RuntimeLimits
 from millwheel.workers.snapshots import SnapshotPace
 from tests.sim.checkers import Checkers
@@ -43,6 +44,7 @@ class Shape:
     shards: int
     spares: int = 0
     standby: bool = False
+    divided: bool = False
 
     @staticmethod
     def drawn(sim: Simulation, seed: int) -> Shape:
@@ -57,6 +59,7 @@ class Shape:
             shards=rng.randint(1, 2),
             spares=random.Random(f"spares of {seed}").choice([0, 0, 1, 2]),
             standby=random.Random(f"standbys of {seed}").choice([False, True]),
+            divided=random.Random(f"long steps of {seed}").choice([False, True]),
         )
 
 
@@ -71,7 +74,8 @@ class World:
         self.sim, self.workload, self.shape = sim, workload, shape
         workload.now = lambda: sim.now
         self.limits = RuntimeLimits(
-            snapshots=SnapshotPace(20_000, shape.snapshot_us, replayed_bytes=5_000, retry_us=SECOND // 2)
+            longest_work_us=0 if shape.divided else LONGEST_US,
+            snapshots=SnapshotPace(20_000, shape.snapshot_us, replayed_bytes=5_000, retry_us=SECOND // 2),
         )
         self.graph = workload.assembly(Process(sim, "driver").clock).graph
         self.storage: Storage = (
