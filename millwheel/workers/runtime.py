@@ -67,8 +67,7 @@ class WorkerRuntime:
         self._savepoints = SavepointPart(ports.savepoints)
         self._commits = CommitGroups(ports.journal, self._snapshots, self._complete, limits.longest_work_us)
         self._standing_by = StandingBy(incarnation, ports.followers)
-        self._stopping = False
-        self._joined = False
+        self._stopping = self._joined = False
         self._reporting = Reporting(ports.reports, ports.master, limits.reports)
         self._replaying = Replaying(self._reporting)
         self._handlers: dict[type, Callable[[Any, int], None]] = {
@@ -443,9 +442,7 @@ class WorkerRuntime:
         wakes, patient = [self._reporting.wakes_at(), self._beginning.until, self._commits.due_at], bool(self._commits)
         for served in self._served.values():
             wakes += served.stalled.values()
-            if not served.live:
-                continue
-            if not self._stopping and not served.leaving and not self._savepoints.holding:
+            if served.live and not self._stopping and not served.leaving and not self._savepoints.holding:
                 if served.stirred and self._runnable(served, now, patient):
                     return now
                 if served.wakes_at > now:  # what is due but cannot run yet waits for the event that lets it

@@ -113,7 +113,7 @@ def test_the_parent_and_its_workers_die_with_the_driver(tmp_path: Path, module: 
         (
             "import sys, time; from pathlib import Path",
             "from millwheel.launch.processes import ProcessLauncher; from tests.unit.launch.helpers import template",
-            "ProcessLauncher(template(Path(sys.argv[1]), sys.argv[2])).start(0); time.sleep(600)",
+            "kept = ProcessLauncher(template(Path(sys.argv[1]), sys.argv[2])); kept.start(0); time.sleep(600)",
         )
     )
     driver = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), module])
