@@ -40,6 +40,10 @@ class ReplayOrders:
         wanted = [number for number in self._numbers(_ORDER) if number not in done and number not in known]
         return {number: decode(self._get(number, _ORDER), Order) for number in wanted}
 
+    def done(self) -> frozenset[int]:
+        """The orders of which all has been applied."""
+        return frozenset(self._numbers(_DONE))
+
     def finish(self, number: int) -> None:
         """All of an order has been applied."""
         self._create(number, _DONE, b"done")

@@ -242,6 +242,9 @@ class Replays(Protocol):
     def undone(self, known: frozenset[int] = frozenset()) -> Mapping[int, ReplayOrder]:
         """Those that are not done, but for the ``known`` ones."""
 
+    def done(self) -> frozenset[int]:
+        """The numbers of those that are."""
+
 
 class ReplayThread:
     """Looks for orders to try dead letters again, every ``pause_s``."""
@@ -253,19 +256,22 @@ class ReplayThread:
         threading.Thread(target=self._run, name="replays", daemon=True).start()
 
     def _run(self) -> None:
-        known: frozenset[int] = frozenset()
+        known: dict[int, str] = {}
         while True:
             time.sleep(self._pause_s)
             try:
-                found = self._replays.undone(known)
+                found = self._replays.undone(frozenset(known))
+                done = self._replays.done() if known else frozenset()
             except (UnavailableError, SetupError):
                 continue  # the next look may have an answer
             except Exception as ex:  # the loop ends the process with its words
                 self._post(ev.DamageFound(ex))
                 return
-            known |= found.keys()
-            for order in found.values():
+            for number, order in found.items():
+                known[number] = order.id
                 self._post(ev.ReplayOrdered(order, at_start=False))
+            for number in done & known.keys():
+                self._post(ev.ReplayDone(known.pop(number)))
 
 
 class PublishThread:

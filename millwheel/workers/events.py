@@ -92,6 +92,13 @@ class ReplayOrdered:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayDone:
+    """All of an order has been applied, by whoever owned the shards."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class TokenKnown:
     """The injector knows our token of a shard: it may ack deliveries and send."""
 

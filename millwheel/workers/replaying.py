@@ -47,6 +47,10 @@ class Replaying:
         for served in every:
             self._offer(order, served, entries[served.shard.identity.shard].range)
 
+    def done(self, name: str) -> None:
+        """All of an order has been applied: nobody needs it any more."""
+        self.orders.pop(name, None)
+
     def begin(self, served: Served, entry: ShardEntry) -> None:
         """A shard was opened: it gets what is ordered, before it tells anybody how far it has come."""
         for order in self.orders.values():

@@ -96,6 +96,7 @@ class WorkerRuntime:
             ev.StopAsked: self._on_stop,
             ev.OrdersChanged: self._on_orders,
             ev.ReplayOrdered: self._on_replay,
+            ev.ReplayDone: lambda event, now: self._replaying.done(event.id),
             ev.ShardSaved: lambda event, now: self._savepoints.saved(event),
         }
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from millwheel.core.codec import encode_value
 from millwheel.core.column_batch import AnyBatch
-from millwheel.core.failing import KINDS, kind_of
+from millwheel.core.failing import KINDS
 from millwheel.core.records import Batch, DeadLetter
 from millwheel.core.spec import DEAD_LETTERS
 from millwheel.core.times import MIN_TIME, duration_text
@@ -18,7 +18,7 @@ from millwheel.sources.base import Chunk as Read
 from millwheel.workers.carried import carried
 from millwheel.workers.source_parts import SourceParts
 from millwheel.workers.timestamps import Stamps, column_of, extent
-from millwheel.workers.turn import LINE, Turn, beginning, keys_of, plain_letter
+from millwheel.workers.turn import LINE, Turn, beginning, keys_of, kind_in, plain_letter
 
 Batches = list[tuple[str, AnyBatch]]
 
@@ -74,7 +74,7 @@ class Sorting:
         if self._letters:
             counters["dead_letters"] = len(self._letters)
             for _, letter in self._letters:
-                kind = KINDS + kind_of(letter.error, letter.location, letter.reason)
+                kind = KINDS + kind_in(letter)
                 counters[kind] = counters.get(kind, 0) + 1
             letters = self._dead_letters(self._floors(first, read.positions, stamps, bad))
         if read.watermark is not None and read.watermark > MIN_TIME:

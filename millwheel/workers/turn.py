@@ -182,7 +182,7 @@ class Turn:
         """Note that a call about ``what`` failed; the kind of the failure."""
         call = Call(letter.computation, what)
         self.failures[call] = self.failures.get(call, 0) + 1
-        kind = kind_of(letter.error, letter.location, letter.reason)
+        kind = kind_in(letter)
         if kind not in self.firsts:
             self.firsts[kind] = First(letter.computation, kind, in_words(letter))
         return kind
@@ -199,11 +199,16 @@ class Turn:
         self.outputs.produce(DEAD_LETTERS, letter.computation, plain_letter(letter), timestamp, key)
 
 
+def kind_in(letter: DeadLetter) -> str:
+    """What a letter is counted under."""
+    return kind_of(letter.error, letter.location, masked(letter.reason))
+
+
 def in_words(letter: DeadLetter) -> str:
     """What a person is told of a failure."""
     place = f"{letter.location}; " if letter.location else f"{letter.position}; " if letter.position else ""
     about = f"key {letter.key!r}" if letter.key is not None else f"record {letter.value!r}"
-    return printable(f"{letter.reason[:_WORDS]} ({place}{about[:_WORDS]})")
+    return printable(f"{masked(letter.reason)[:_WORDS]} ({place}{masked(about)[:_WORDS]})")
 
 
 def _likeness(key: Any, value: Any, timestamp: int | None) -> bytes:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -30,6 +31,8 @@ from millwheel.core.spec import (
 from millwheel.launch.letters import replayable
 from millwheel.launch.replays import Binding, ask, asked_for
 from millwheel.testing import PipelineHarness
+from millwheel.workers.background import ReplayThread
+from millwheel.workers.events import ReplayDone, ReplayOrdered
 
 SECOND = 1_000_000
 
@@ -249,3 +252,16 @@ def test_a_split_of_what_was_asked_for_never_counts_a_letter_twice(tmp_path: Pat
         orders.finish(number)
     assert not orders.pending()
     assert not orders.undone()
+
+
+def test_a_worker_hears_of_an_order_once_and_of_its_end(tmp_path: Path) -> None:
+    orders, heard = ReplayOrders(open_space(str(tmp_path))), Queue[Any]()
+    ReplayThread(orders, 0.01, heard.put)
+    orders.request(1, Request("a", []))
+    orders.bind(1, Order("a", []))
+    assert heard.get(timeout=10) == ReplayOrdered(Order("a", []), at_start=False)
+    orders.finish(1)
+    assert heard.get(timeout=10) == ReplayDone("a")
+    orders.bind(2, Order("b", []))
+    assert heard.get(timeout=10) == ReplayOrdered(Order("b", []), at_start=False)
+    assert heard.empty()
