@@ -20,6 +20,7 @@ from millwheel.core.records import Batch
 from millwheel.core.replays import Again, Order, as_key
 from millwheel.core.table import ShardEntry
 from millwheel.core.times import MAX_TIME
+from millwheel.workers.events import ReplayOrdered
 from millwheel.workers.known import KnownEntries
 from millwheel.workers.replayed import ReplayRoute
 from millwheel.workers.reporting import Reporting
@@ -36,12 +37,13 @@ class Replaying:
     orders: dict[str, Order] = field(default_factory=dict)
     at_start: set[str] = field(default_factory=set)
 
-    def ordered(self, order: Order, at_start: bool, every: Iterable[Served], entries: KnownEntries) -> None:
+    def ordered(self, event: ReplayOrdered, every: Iterable[Served], entries: KnownEntries) -> None:
         """Hear of an order. One that was there before the worker began keeps its run from ending."""
+        order = event.order
         if order.id in self.orders:
             return
         self.orders[order.id] = order
-        if at_start:
+        if event.at_start:
             self.at_start.add(order.id)
             self.reporting.careful = True
         for served in every:

@@ -95,7 +95,7 @@ class WorkerRuntime:
             ev.SessionLost: self._on_session_lost,
             ev.StopAsked: self._on_stop,
             ev.OrdersChanged: self._on_orders,
-            ev.ReplayOrdered: self._on_replay,
+            ev.ReplayOrdered: lambda event, now: self._replaying.ordered(event, self._served.values(), self._entries),
             ev.ReplayDone: lambda event, now: self._replaying.done(event.id),
             ev.ShardSaved: lambda event, now: self._savepoints.saved(event),
         }
@@ -419,9 +419,6 @@ class WorkerRuntime:
         if served is not None and served.shard.identity.token == event.token:
             event.tell(now)
             served.stirred = self._reporting.changed = True
-
-    def _on_replay(self, event: ev.ReplayOrdered, now: int) -> None:
-        self._replaying.ordered(event.order, event.at_start, self._served.values(), self._entries)
 
     def _on_snapshot_failed(self, event: ev.SnapshotFailed, now: int) -> None:
         if isinstance(event.error, FencedError | SetupError):
