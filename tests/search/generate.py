@@ -102,8 +102,6 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
         draft.tree["limits"] = {"timers_per_key": 3}
     _sinks(draft)
     script = inputs.draw(draft, now)
-    if {"order_by", "timers"} <= draft.features and draft.chance(0.4, "few_timers"):
-        draft.tree["limits"] = {"timers_per_key": 2}
     yaml = emit(draft.tree)
     return Case(seed, yaml, tuple(script), stated, now, frozenset(draft.features))
 
