@@ -17,7 +17,7 @@ import msgspec
 import xxhash
 
 from millwheel.core.damage import checked
-from millwheel.errors import SetupError
+from millwheel.errors import ExhaustedError, SetupError
 from millwheel.sources.inputs import NOTHING, Place, cannot_read, read_fully
 
 log = logging.getLogger(__name__)
@@ -25,18 +25,21 @@ log = logging.getLogger(__name__)
 GENERATION = 1 << 48
 """Positions without a note are of an earlier form: those of the n-th file under a name began at n times this."""
 _CHECKED_BYTES = 256
+_LEAP = 1 << 40
+"""Who died before may have sent so much beyond a committed position, and nobody can tell once the bytes are gone. Where
+something else goes on in their stead, it has positions beyond them: consumers would take it for applied."""
 
 
 class FileMark(msgspec.Struct, frozen=True, array_like=True):
     """A file whose first byte follows position ``base``. The last bytes before ``offset`` have the ``digest``.
-    ``followers``: the files that have had its name since, as (device, inode)."""
+    ``followers``: the files that have had its name since; where they go on is not known yet."""
 
     base: int
     device: int
     inode: int
     offset: int = 0
     digest: int = 0
-    followers: tuple[tuple[int, int], ...] = ()
+    followers: tuple[FileMark, ...] = ()
 
     @property
     def who(self) -> tuple[int, int]:
@@ -61,7 +64,7 @@ class FollowedInput:
         self._fd = -1
         self._file: FileMark | None = None
         self._next: deque[FileMark] = deque()
-        self._followers: deque[tuple[int, int]] = deque()
+        self._followers: deque[FileMark] = deque()
         self._read_to = 0
         self._seen = (-1, -1)
         self._life = 0
@@ -73,7 +76,8 @@ class FollowedInput:
         self._turn_to(marks[0])
         self._next = deque(mark for mark in marks[1:] if mark is not None)
         decided = {mark.who for mark in self._next}
-        self._followers = deque(who for mark in marks[:1] if mark for who in mark.followers if who not in decided)
+        later = marks[0].followers if marks[0] is not None else ()
+        self._followers = deque(mark for mark in later if mark.who not in decided)
 
     def locate(self, position: int) -> Place:
         while self._next and position >= self._next[0].base:
@@ -146,12 +150,12 @@ class FollowedInput:
         self.close()
         self._is_gone = True
         if self._next:
-            lost = self._next[0].base - position
-            log.warning("a file that was %s is gone: up to %d bytes of it are read by nobody", self._path, lost)
+            log.warning("a file that was %s is gone, with what had not been applied of it: that is lost", self._path)
             return Place(skip_to=self._next[0].base)
-        found = self._decided(position)
+        found = self._decided(position + _LEAP)
         if found is not None:
             self._warn_of_loss(position - self._file.base)
+            self._file = None
         return self._place_of(found)
 
     def _truncated(self, position: int, offset: int) -> Place:
@@ -164,8 +168,11 @@ class FollowedInput:
                 self._path,
                 offset,
             )
-        mark = self._marked(self._fd, position, min(os.fstat(self._fd).st_size, _CHECKED_BYTES))
-        return self._place_of(self._add(mark) if mark.offset else self.succeeded())
+        mark = self._marked(self._fd, position + _LEAP, min(os.fstat(self._fd).st_size, _CHECKED_BYTES))
+        found = self._add(mark) if mark.offset else self._decided(position + _LEAP) if self._followers else None
+        if found is not None:
+            self._file = None  # it stays open: it may have no name any more
+        return self._place_of(found)
 
     def _decided(self, position: int) -> tuple[int, bytes] | None:
         """The file that had the name next, or has it now, goes on at ``position``; None when nothing is in it yet."""
@@ -206,7 +213,10 @@ class FollowedInput:
     # --- the file at hand --------------------------------------------------------------------------------
 
     def _turn_to(self, mark: FileMark | None) -> None:
-        self.close()
+        if self._fd >= 0 and mark is not None:
+            found = os.fstat(self._fd)
+            if (found.st_dev, found.st_ino) != mark.who:
+                self.close()
         self._file = mark
         self._life += 1
         self._seen = (-1, -1)
@@ -228,18 +238,15 @@ class FollowedInput:
     def _reopen(self) -> bool:
         """Open the file again, under whatever name it has in its folder; False when it is gone, or rewritten."""
         assert self._file is not None
-        fd = None if self._is_gone else self._find(self._file.who)
-        if fd is None:
-            return False
-        if not self._fits(fd, self._file):
-            os.close(fd)
-            return False
-        self._fd = fd
-        return True
+        fd = None if self._is_gone else self._find(self._file)
+        if fd is not None:
+            self._fd = fd
+        return fd is not None
 
-    def _find(self, who: tuple[int, int]) -> int | None:
-        """Open a file, under whatever name it has in its folder."""
-        for path in self._names(who):
+    def _find(self, mark: FileMark) -> int | None:
+        """Open a file, under whatever name it has in its folder. It must have what was seen of it, because the file
+        system gives the number of a deleted file to the next one; of an empty one only the name is known."""
+        for path in self._names(mark.who):
             try:
                 fd = self._open(path)
             except SetupError:
@@ -247,7 +254,8 @@ class FollowedInput:
             if fd is None:
                 continue
             found = os.fstat(fd)
-            if (found.st_dev, found.st_ino) == who:
+            certain = mark.offset > 0 or path == self._path
+            if certain and (found.st_dev, found.st_ino) == mark.who and self._fits(fd, mark):
                 return fd
             os.close(fd)
         return None
@@ -269,11 +277,20 @@ class FollowedInput:
     def _see_who_has_the_name(self) -> None:
         """Remember each file that comes under the name: when this one is read to its end, they may have others."""
         assert self._file is not None
-        who, known = self._who_has_the_name(), [self._file.who, *(mark.who for mark in self._next), *self._followers]
+        there = self._stat()
+        who = None if there is None else (there.st_dev, there.st_ino)
+        last = [self._file, *self._next, *self._followers][-1]
         if who == self._file.who and not self._next:
             self._followers.clear()
-        elif who is not None and who != known[-1]:
-            self._followers.append(who)
+        elif there is not None and (who != last.who or (there.st_size and not last.offset)):
+            try:
+                mark = self._mark_of(self._open(self._path), 0)
+            except ExhaustedError:
+                return
+            if who == last.who and self._followers:
+                self._followers.pop()
+            if mark is not None:
+                self._followers.append(mark)
 
     def _stat(self) -> os.stat_result | None:
         try:

@@ -1,0 +1,105 @@
+"""Deliberate mistakes that the search over followed files must catch, each ``within`` some seeds from ``first`` on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import millwheel.sources.followed as module
+from millwheel.sources.followed import FollowedInput
+from millwheel.workers.source import SourceOperator
+from millwheel.workers.source_partition import Part
+from millwheel.workers.source_partitions import Partitions
+from tests.search.mistakes import Context, replaced
+
+MISTAKES: dict[str, tuple[Any, range]] = {}
+
+
+def mistake(within: int, first: int = 1) -> Any:
+    """Enlist a mistake."""
+
+    def enlist(make: Any) -> Any:
+        MISTAKES[make.__name__] = make, range(first, first + within)
+        return make
+
+    return enlist
+
+
+@mistake(within=20, first=30)
+def any_commit_is_the_one_awaited() -> Context:
+    """A partition is read on when any commit is durable, not the one that holds a judgement about its last read."""
+
+    def wrong(self: SourceOperator, number: int, now: int) -> None:
+        for part in self._partitions.awake.values():
+            part.awaits = 0
+
+    return replaced(SourceOperator, "durable", wrong)
+
+
+@mistake(within=20)
+def a_truncation_is_not_noticed() -> Context:
+    """Reading goes on at the old place of a file that was truncated, so what is written first is skipped."""
+    return replaced(FollowedInput, "_unchanged", lambda self, offset: True)
+
+
+@mistake(within=30)
+def a_truncation_is_forgotten_while_the_file_is_empty() -> Context:
+    """What was seen once is not remembered: the file is longer when it is looked at next."""
+    right = FollowedInput._truncated
+
+    def wrong(self: FollowedInput, position: int, offset: int) -> Any:
+        place = right(self, position, offset)
+        self._was_cut = False
+        if place.nothing:
+            assert self._file is not None
+            self._file = self._marked(self._fd, self._file.base, 0)
+        return place
+
+    return replaced(FollowedInput, "_truncated", wrong)
+
+
+@mistake(within=40)
+def files_that_are_gone_stay_open() -> Context:
+    """No partition is ever forgotten, none falls asleep."""
+
+    @contextmanager
+    def never() -> Iterator[None]:
+        with (
+            replaced(Partitions, "_look_for_gone", lambda self, listed, now: None),
+            replaced(Partitions, "fall_asleep", lambda self, part, now: None),
+        ):
+            yield
+
+    return never()
+
+
+@mistake(within=10)
+def decisions_are_not_stored() -> Context:
+    """Which file goes on where is decided again after a crash, by whoever looks then."""
+    return replaced(Part, "decide", lambda self, position, note, overlay: None)
+
+
+@mistake(within=20, first=40)
+def what_goes_on_takes_positions_that_were_used() -> Context:
+    """Where a file is gone, the next one has positions that a dead reader may have given to bytes of the former."""
+    return replaced(module, "_LEAP", 0)
+
+
+@mistake(within=20)
+def a_file_is_known_by_its_number_alone() -> Context:
+    """Another file that got the number of a deleted one is read on in its stead."""
+    return replaced(FollowedInput, "_fits", lambda self, fd, mark: True)
+
+
+@mistake(within=20, first=345)
+def only_the_last_name_counts() -> Context:
+    """A file that came and was renamed while the one before it was still being read is never read."""
+
+    right = FollowedInput._see_who_has_the_name
+
+    def wrong(self: FollowedInput) -> None:
+        self._followers.clear()
+        right(self)
+
+    return replaced(FollowedInput, "_see_who_has_the_name", wrong)
