@@ -1,0 +1,71 @@
+"""Deliberate mistakes about what a pipeline means: all ways of running it make them, so only the reference tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from millwheel.api import Context as CallContext
+from millwheel.core.records import Record
+from millwheel.core.timers import TimerQueue
+from millwheel.core.times import MIN_TIME
+from millwheel.core.windows import Sessions, Window
+from millwheel.workers import joined
+from millwheel.workers.deduplicated import Deduplicated
+from tests.search.mistakes import Context, mistake, replaced
+
+
+@mistake(within=60, features="session_window", variants="reference")
+def sessions_that_touch_become_one() -> Context:
+    """A record exactly one gap behind a session lengthens it."""
+
+    def wrong(self: Sessions, windows: Sequence[Window]) -> list[list[Window]]:
+        groups: list[list[Window]] = []
+        end = MIN_TIME
+        for window in sorted(windows):
+            if groups and window.start <= end:
+                groups[-1].append(window)
+            else:
+                groups.append([window])
+            end = max(end, window.end)
+        return groups
+
+    return replaced(Sessions, "merge", wrong)
+
+
+@mistake(within=10, features="timers callback", variants="reference")
+def a_timer_fires_when_the_watermark_is_at_its_time() -> Context:
+    """Not when it has passed it: records of that time may still come."""
+    right = TimerQueue.pop_due
+    return replaced(TimerQueue, "pop_due", lambda self, clock: right(self, clock + 1))
+
+
+@mistake(within=40, features="join", variants="reference")
+def an_outer_join_forgets_who_came_alone() -> Context:
+    """Records of the second stream without a partner are not said."""
+    right = joined.pairs
+
+    def wrong(records: Sequence[Record], left: str, kind: Any) -> Iterator[tuple[Any, Any]]:
+        return ((one, other) for one, other in right(records, left, kind) if one is not None)
+
+    return replaced(joined, "pairs", wrong)
+
+
+@mistake(within=60, features="enrich", variants="reference")
+def a_record_is_enriched_by_an_older_version_that_came_later() -> Context:
+    """The version that came last counts, whatever its time."""
+    return replaced(joined, "newer", lambda at, version: True)
+
+
+@mistake(within=120, features="deduplicate", variants="reference")
+def copies_prolong_the_memory_of_the_first() -> Context:
+    """What is equal to a record is dropped until it was silent for ``within``."""
+    right = Deduplicated.process_record
+
+    def wrong(self: Any, ctx: CallContext, record: Record) -> None:
+        known = self._identity(record.value) in self.seen
+        right(self, ctx, record)
+        if known:
+            self.seen[self._identity(record.value)] = record.timestamp
+
+    return replaced(Deduplicated, "process_record", wrong)
