@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from millwheel.api import Context as CallContext
+from millwheel.core import joins
 from millwheel.core.records import Record
 from millwheel.core.timers import TimerQueue
 from millwheel.core.times import MIN_TIME
@@ -43,7 +44,7 @@ def a_timer_fires_when_the_watermark_is_at_its_time() -> Context:
 @mistake(within=40, features="join", variants="reference")
 def an_outer_join_forgets_who_came_alone() -> Context:
     """Records of the second stream without a partner are not said."""
-    right = joined.pairs
+    right = joins.pairs
 
     def wrong(records: Sequence[Record], left: str, kind: Any) -> Iterator[tuple[Any, Any]]:
         return ((one, other) for one, other in right(records, left, kind) if one is not None)
