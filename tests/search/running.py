@@ -285,7 +285,7 @@ def actions(case: Case, way: Way) -> list[Action]:
         if not isinstance(action, Push) or not way.together:
             found.append(action)
         elif way.together == 1:
-            found += [Push(action.stream, (value,), action.partition) for value in action.values]
+            found += [Push(action.stream, (value,), action.partition) for value in action.values] or [action]
         elif found and _joins(found[-1], action, way.together):
             last = found.pop()
             assert isinstance(last, Push)

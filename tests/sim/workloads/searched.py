@@ -90,14 +90,16 @@ class Searched(Workload):
             raise Failure(f"results are those of a run without faults: {unequal[0]}\n{self.case.yaml}")
 
     def _read(self) -> Case:
-        """The case as far as its rows were read: a run may have been told to end."""
+        """The case as far as its rows were read: a run may have been told to end. All partitions are there from the
+        beginning, as those of bounded input are: none comes when the watermark has passed it."""
+        begun = [Push(stream, (), partition) for stream, partitions in self.rows.items() for partition in partitions]
         pushes = [
             Push(stream, (row,), partition)
             for stream, partitions in self.rows.items()
             for partition, rows in partitions.items()
             for row in rows
         ]
-        return self.case.with_script((*pushes, Finish()))
+        return self.case.with_script((*begun, *pushes, Finish()))
 
 
 def _placed(drawn: Case, size: float) -> tuple[Any, ...]:
