@@ -15,6 +15,7 @@ from millwheel.workers.source_parts import SourceParts
 from millwheel.workers.timestamps import Timestamps
 from millwheel.workers.turn import Turn
 from tests.fakes.plain_storage import SimStore
+from tests.sim.mistakes import replaced
 
 POLL_US = 20_000
 
@@ -160,3 +161,30 @@ def test_a_source_at_rest_is_not_silent() -> None:
     operator.rest(False, 400 * SECOND)
     operator.run(Turn(1, 400 * SECOND, 0, [], Overlay(store), {}))
     assert operator.hold(400 * SECOND) == before
+
+
+def test_the_story_of_pauses_would_notice_time_without_looks_as_silence() -> None:
+    """The deliberate mistake: who asks what holds the watermark takes the time since the last record for silence."""
+    right = SourceOperator.hold
+
+    def wrong(self: SourceOperator, now: int) -> Any:
+        for part in self._partitions.awake.values():
+            part.silence.looked_at = max(part.silence.looked_at, now)
+        return right(self, now)
+
+    with replaced(SourceOperator, "hold", wrong):
+        written = {"a": 1, "b": 1}
+        assert pauses(written, source(Growing(written), "a", "b"))
+
+
+def test_an_idle_partition_keeps_no_watermark_while_another_has_something_to_say() -> None:
+    written = {"a": 2, "b": 2}
+    operator, store = source(Growing(written), "a", "b"), SimStore({})
+    for second in range(2, 100):
+        written["b"] = second
+        for place in range(20):
+            turn = Turn(1, second * SECOND + place * 50_000, 0, [], Overlay(store), {})
+            operator.run(turn)
+            for chunk in turn.chunks:
+                chunk.finished = True
+    assert operator.hold(100 * SECOND).at == 99 * SECOND
