@@ -52,7 +52,14 @@ class Aggregates:
         """RecordError for a value that an aggregate cannot use."""
         if self._where is not None and not self._where(value):
             return None
-        return tuple(part.read(value) for part in self._parts)
+        return tuple(self._read_part(part, value) for part in self._parts)
+
+    def _read_part(self, part: _Part, value: Any) -> Any:
+        try:
+            return part.read(value)
+        except RecordError as ex:
+            ex.aggregate = part.spec.name
+            raise
 
     def result(self, items: Sequence[Item], less: Sequence[Item] = ()) -> Any:
         """Of all items, without the results of those in ``less`` (only if linear)."""

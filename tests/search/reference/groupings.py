@@ -56,7 +56,9 @@ class WindowNode(CallNode):
                 return
             self.rules.assign.windows(arrival.timestamp)
         except (RecordError, ValueError, TypeError) as ex:
-            self.world.letter(self.name, str(ex), value, arrival.timestamp)
+            part = getattr(ex, "aggregate", "")
+            who = f" (aggregate {part!r} of stream {arrival.stream!r})" if part else ""
+            self.world.letter(self.name, f"{ex}{who}", value, arrival.timestamp)
             return
         self._number += 1
         item = Item(about, arrival.timestamp, arguments, self._number, arrival.stream)

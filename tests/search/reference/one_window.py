@@ -11,7 +11,7 @@ from typing import Any
 from millwheel.core.panes import Pane, as_retraction
 from millwheel.core.spec import AggregateSpec, ComputationSpec, WindowSpec
 from millwheel.core.times import MAX_TIME, MIN_TIME, duration_us
-from millwheel.core.windowing import LateRecord, RejectedRecord
+from millwheel.core.windowing import LateRecord, RejectedRecord, rejected
 from millwheel.core.windows import Window
 from millwheel.errors import RecordError
 from tests.search.reference.aggregates import Aggregates, Item
@@ -83,7 +83,7 @@ class ReferenceWindow:
                 arguments = self._aggregates.read(about)
                 self._rules.assign.windows(timestamp)
             except RecordError as ex:
-                self.rejected.append(RejectedRecord(key, about, timestamp, str(ex)))
+                self.rejected.append(rejected(key, about, timestamp, ex))
                 continue
             self._number += 1
             assert arguments is not None
