@@ -42,7 +42,7 @@ class SourceOperator:
         self._durable = 0
         self._end = SourceEnd(store)
         self._partitions = Partitions(parts, store, lambda: self._end.ended)
-        self._partitions.list(now)
+        self._partitions.look(now)
 
     def appetite(self, waiting: int, now: int, watermark: int) -> int:
         return 0
@@ -67,7 +67,7 @@ class SourceOperator:
             self._end.commit(turn)
             turn.positions_only = False
         if self._lists() and turn.now >= self._partitions.lists_at():
-            self._partitions.list(turn.now)
+            self._partitions.look(turn.now)
         self._partitions.open(turn.now)
         ready = [part for part in self._readable() if part.next_poll <= turn.now]
         if ready:
@@ -115,7 +115,7 @@ class SourceOperator:
 
     def look(self, now: int) -> None:
         """There may be new input: list the partitions and read them at the next turn, whatever was planned."""
-        self._partitions.list(now)
+        self._partitions.look(now)
         self._partitions.wake_all(now)
 
     # --- reading -----------------------------------------------------------------------------------------

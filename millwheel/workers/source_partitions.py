@@ -64,7 +64,7 @@ class Partitions:
         """When they are to be listed again (wall clock)."""
         return self._listed_at + max(self._list_us, self._listed * _LIST_EACH_US)
 
-    def list(self, now: int) -> None:
+    def look(self, now: int) -> None:
         """See what there is."""
         listed = {partition.name: partition for partition in self._parts.partitions()}
         self._listed_at, self._listed = now, len(listed)
