@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -51,6 +52,7 @@ def _coarse(letter: Letter) -> Letter:
     """Why a source could not use a record is said in many words, and a timer in several."""
     if letter.where.startswith("source."):
         return replace(letter, reason="unusable")
+    letter = replace(letter, reason=re.sub(r" \(aggregate '\w+' of stream '\w+'\)$", "", letter.reason))
     return replace(letter, about="") if "on this timer" in letter.reason else letter
 
 

@@ -233,11 +233,13 @@ class CallNode(Node):
 
     def state(self) -> dict[Any, dict[str, Any]]:
         """What each key remembers that remembers anything."""
-        return {key: remembered(self._declared, memory) for key, memory in self._memories.items() if memory}
+        return {
+            key: remembered(self._declared, memory, self.watermark) for key, memory in self._memories.items() if memory
+        }
 
     def state_of(self, key: Any) -> dict[str, Any]:
         """What a key remembers, defaults included."""
-        return remembered(self._declared, self._memories.get(key, {}))
+        return remembered(self._declared, self._memories.get(key, {}), self.watermark)
 
     def waiting(self) -> dict[Any, tuple[tuple[Domain, str, int], ...]]:
         """The timers of each key that are set, in the order of their times."""

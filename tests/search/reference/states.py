@@ -157,16 +157,22 @@ def bind(node: CallNode, instance: Computation) -> dict[str, State]:
     return found
 
 
-def remembered(declared: dict[str, State], memory: Memory) -> dict[str, Any]:
-    """Every declared state of a key: the value (or its default), a list, or a dict."""
+def remembered(declared: dict[str, State], memory: Memory, watermark: int) -> dict[str, Any]:
+    """Every declared state of a key, as who comes at the watermark finds it: the value (or its default), a list, or a
+    dict."""
     found: dict[str, Any] = {}
     for name, state in declared.items():
-        entry = memory.get((name, None))
+        ttl = state.ttl_us
+        parts = {
+            part: entry.value
+            for (owner, part), entry in memory.items()
+            if owner == name and (ttl is None or watermark < entry.at + ttl)
+        }
         if isinstance(state, ValueState):
             default = state.default() if callable(state.default) else state.default
-            found[name] = default if entry is None else entry.value
+            found[name] = parts.get(None, default)
         elif isinstance(state, ListState):
-            found[name] = [] if entry is None else list(entry.value)
+            found[name] = list(parts.get(None, []))
         else:
-            found[name] = {part: each.value for (owner, part), each in memory.items() if owner == name}
+            found[name] = parts
     return found
