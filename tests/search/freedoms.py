@@ -299,7 +299,9 @@ def _order_suffices(base: Facts, c: ComputationSpec) -> bool:
     sees = c.window.kind == "count" or any(each.function in _ARRIVAL for each in c.aggregates)
     sees = sees or (not c.aggregates and c.join is None and not c.callback)
     sees = sees or (bool(c.callback) and not c.options.get("sort"))
-    return not sees or base.order is not Order.NONE
+    # windows.md, Cumulative windows: their records come by steps, and so do those of emit: changes.
+    stepwise = c.window.kind == "cumulative" or bool(c.window.options.get("changes"))
+    return not sees or (base.order is not Order.NONE and not stepwise)
 
 
 def _fired(base: Facts, c: ComputationSpec, free: Free) -> Level:
