@@ -97,7 +97,7 @@ def follower_skips_a_gap() -> Context:
     return both()
 
 
-@mistake(within=10, faults="kill kill-in-a-call")
+@mistake(within=60, faults="kill kill-in-a-call")
 def rest_of_the_journal_not_read() -> Context:
     """A takeover ends with what was followed."""
     return replaced(Standbys, "_rest", lambda self, follower, ancestor: follower.have)
