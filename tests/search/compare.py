@@ -97,7 +97,16 @@ def _counted(counters: Mapping[str, int]) -> dict[str, int]:
 
 
 def _letters(letters: tuple[Letter, ...], of: set[str]) -> Counter[str]:
-    return Counter(f"{each.where}: {_plain(each.reason)}: {text(each.about)}" for each in letters if each.where in of)
+    return Counter(
+        f"{each.where}: {_plain(each.reason)}: {text(_unordered(each.about))}" for each in letters if each.where in of
+    )
+
+
+def _unordered(about: Any) -> Any:
+    """A window that failed has its records with it, which may be of streams that have no order between them."""
+    if isinstance(about, dict) and isinstance(about.get("records"), list):
+        return {**about, "records": sorted(map(text, about["records"]))}
+    return about
 
 
 def _plain(reason: str) -> str:
