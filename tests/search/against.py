@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from millwheel.core.spec import ComputationSpec, PipelineSpec
+from millwheel.core.spec import PipelineSpec
 from tests.search.compare import differences
 from tests.search.freedoms import Facts, Level, Order, Promised
 from tests.search.reference import Reference, interpret
@@ -85,21 +85,13 @@ def _timeless(outcome: Outcome, streams: frozenset[str]) -> Outcome:
 
 
 def _loosened(spec: PipelineSpec, known: Promised, streams: frozenset[str]) -> Promised:
-    """Nothing is determined behind records whose time is not, nor where records follow the steps of windows."""
+    """Nothing is determined behind records whose time is not."""
     levels, facts, behind = dict(known.computations), dict(known.streams), set(streams)
     for _ in spec.computations:
         for computation in spec.computations:
-            if _by_steps(computation) or behind & {given.stream for given in computation.inputs}:
+            if behind & {given.stream for given in computation.inputs}:
                 levels[computation.name] = Level.NOTHING
                 side = computation.late.partition(":")[2]
                 behind.update((*computation.outputs, *((side,) if side else ())))
     facts.update(dict.fromkeys(behind - streams, _NOTHING))
     return Promised(facts, levels)
-
-
-def _by_steps(c: ComputationSpec) -> bool:
-    """windows.md: records of key windows and cumulative ones follow the steps; the reference has them as they came."""
-    if c.window is None or not (c.window.kind == "cumulative" or c.window.options.get("changes")):
-        return False
-    seen = not c.aggregates or any(each.function in ("collect", "first", "last") for each in c.aggregates)
-    return seen and c.join is None
