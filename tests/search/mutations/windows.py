@@ -23,7 +23,6 @@ from millwheel.workers import callbacks, shard, windowed
 from tests.search.mistakes import Context, mistake, replaced
 
 
-@mistake(within=40, features="weak past_timers", variants="bundles crash")
 def timers_named_by_their_time() -> Context:
     """The id of what a timer produces says for when it was set, not by which call. (Weak productions of a callback that
     sets an event-time timer again for a time that has passed.)"""
@@ -34,7 +33,6 @@ def timers_named_by_their_time() -> Context:
     return replaced(callbacks, "timer_cause", wrong)
 
 
-@mistake(within=40, features="weak refire", variants="reference crash-bundles")
 def panes_named_by_window_and_number() -> Context:
     """The id of a pane says its window and its number there, not what made it. (Weak productions of count windows, or
     of ``late: refire``.)"""
@@ -51,7 +49,6 @@ def late_records_sent_aside_without_an_id() -> Context:
     return replaced(windowed, "aside_cause", lambda call, what, number: None)
 
 
-@mistake(within=60, features="global_window two_stages", variants="bundles reference")
 def windows_beyond_the_end_of_time() -> Context:
     """Windows and their timers may end after the last instant. (A window behind a global one.)"""
     return replaced(windows, "within_time", Window)
@@ -82,7 +79,6 @@ def count_windows_fire_at_the_time_of_their_records() -> Context:
     return replaced(CountMachine, "_pane", wrong)
 
 
-@mistake(within=60, features="session_window", variants="reference together pairs")
 def sessions_merge_in_the_order_of_their_starts() -> Context:
     """When sessions merge, the records of one come behind those of the other. (``collect`` or ``process_window`` over
     sessions, and a record that joins two.)"""
@@ -93,7 +89,6 @@ def sessions_merge_in_the_order_of_their_starts() -> Context:
     return replaced(InOrder, "merge", wrong)
 
 
-@mistake(within=100, features="session_window window_callback trigger", variants="reference")
 def merged_sessions_go_on_counting_their_panes() -> Context:
     """The first pane of a merged session has the sum of the numbers of its parts. (Sessions with early or late panes;
     only the reference can tell, by ``ctx.pane`` in a ``process_window``.)"""
