@@ -59,7 +59,7 @@ class Shape:
             shards=rng.randint(1, 2),
             spares=random.Random(f"spares of {seed}").choice([0, 0, 1, 2]),
             standby=random.Random(f"standbys of {seed}").choice([False, True]),
-            divided=random.Random(f"long steps of {seed}").choice([False, True]),
+            divided=random.Random(f"long steps of {seed}").choice([False, False, True]),
         )
 
 
