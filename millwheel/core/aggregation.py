@@ -69,7 +69,7 @@ class Aggregation(Protocol):
 class Named:
     """One output field: ``evaluate`` gives the argument (None: the whole value), ``condition`` filters.
 
-    ``argument`` is the argument as written; parts with the same text share its value.
+    ``argument`` is the argument as written; parts that read the same in the same way share its value.
     """
 
     name: str
@@ -93,7 +93,7 @@ class NamedAggregation:
     def prepare(self, value: Any) -> Prepared:
         if self._condition is not None and not self._condition(value):
             return FILTERED
-        known: dict[str, Any] = {}
+        known: dict[_Reading, Any] = {}
         try:
             return [read(value, known) for read in self._readers]
         except RecordError as ex:
@@ -143,18 +143,26 @@ class NamedAggregation:
         return acc
 
 
-_Reader = Callable[[Any, dict[str, Any]], Any]
-"""(value, arguments known so far by their text) -> the checked argument of one aggregate, or _SKIP."""
+_Reading = tuple[str, bool]
+"""What is read, as written, and whether a record must have it."""
+_Reader = Callable[[Any, dict[_Reading, Any]], Any]
+"""(value, arguments known so far) -> the checked argument of one aggregate, or _SKIP."""
 
 
 def _reader(part: Named, parts: Sequence[Named]) -> _Reader:
     """The shortest way to one aggregate's argument: this runs for every record."""
-    shared = sum(other.argument == part.argument for other in parts) > 1
+    shared = sum(_reading(other) == _reading(part) for other in parts) > 1
     read = _shared_reader(part) if shared and part.evaluate is not None else _own_reader(part)
     condition = part.condition
     if condition is None:
         return read
     return lambda value, known: read(value, known) if condition(value) else _SKIP
+
+
+def _reading(part: Named) -> _Reading:
+    """Aggregates for which this is equal may share the value. ``count`` finds None where a record has no such field;
+    for the others the same record is a dead letter, whoever stands beside them."""
+    return part.argument, part.aggregator.needs_argument
 
 
 def _own_reader(part: Named) -> _Reader:
@@ -168,11 +176,12 @@ def _own_reader(part: Named) -> _Reader:
 
 def _shared_reader(part: Named) -> _Reader:
     evaluate, check, name = part.evaluate, part.aggregator.check, part.argument
+    reading = _reading(part)
 
-    def read(value: Any, known: dict[str, Any]) -> Any:
-        if name not in known:
-            known[name] = evaluate(value) if evaluate is not None else value
-        return check(known[name], name)
+    def read(value: Any, known: dict[_Reading, Any]) -> Any:
+        if reading not in known:
+            known[reading] = evaluate(value) if evaluate is not None else value
+        return check(known[reading], name)
 
     return read
 

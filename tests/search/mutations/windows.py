@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from millwheel.core import windows
+from millwheel.core import aggregation, windows
 from millwheel.core.arrival_order import InOrder
 from millwheel.core.count_machine import CountMachine, Filling
 from millwheel.core.keys import Key
@@ -103,3 +103,9 @@ def keys_replaced_by_the_bounds_of_windows() -> Context:
     """A key field called like a bound of the window is accepted, and replaced in the results. (A window or a join over
     the results of another, keyed by ``window_start``.)"""
     return replaced(computations, "check_keys", lambda reader, fields, inputs: None)
+
+
+def aggregates_share_what_one_of_them_read() -> Context:
+    """A field that one aggregate may miss, the next one finds as None. (``count`` of a field beside another aggregate
+    of it, and a record without it.)"""
+    return replaced(aggregation, "_reading", lambda part: (part.argument, True))

@@ -177,3 +177,20 @@ def test_pushed_rows_are_aggregated_on_columns_too(tmp_path: Path) -> None:
         assert row == {**expected, "views": 1, "spend": 0.75, "mean": 0.375, "most": 0.5}
         assert harness.counters["dead_letters"] == 1
         assert harness.state("minutes", 1) == {}
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["columns", "rows"])
+@pytest.mark.parametrize("function", ["min", "sum", "mean"])
+def test_a_missing_field_is_a_dead_letter_whoever_counts_it(tmp_path: Path, declared: bool, function: str) -> None:
+    text = PIPELINE.format(folder=tmp_path, fields=FIELDS if declared else "", windowing="")
+    text = text.replace("spend: {sum: cost}", "all: {count: cost}").replace(
+        "mean: {mean: cost}", f"r: {{{function}: cost}}"
+    )
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(text.replace("spend: {sum: spend}", "all: {sum: all}").replace("      most: {max: cost}\n", ""))
+    with PipelineHarness(path) as harness:
+        harness.push("events", [{"ad": 1, "type": "view", "ts": 1}, {"ad": 1, "type": "view", "cost": 0.5, "ts": 1}])
+        harness.advance_watermark(10_000_000)
+        [row] = harness.take("minutes")
+        assert (row["views"], row["all"], row["r"]) == (1, 1, 0.5)
+        assert harness.counters["dead_letters"] == 1

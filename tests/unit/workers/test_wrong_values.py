@@ -157,6 +157,24 @@ def test_a_record_without_the_field_is_a_dead_letter(run: Run, function: str) ->
     assert reason == "the record has no field 'v'; it has: k, t (aggregate 'r' of stream 's')"
 
 
+@pytest.mark.parametrize("function", sorted(set(REFUSED) - {"count"}))
+@pytest.mark.parametrize("count_first", [True, False])
+def test_what_a_missing_field_is_does_not_depend_on_who_reads_it_too(
+    run: Run, function: str, count_first: bool
+) -> None:
+    parts = [("n", {"count": "v"}), ("r", {function: "v", **REFUSED[function][0]})]
+    records = [{"k": "good", "v": 2, "t": 1}, {"k": "bad", "t": 1}]
+    rows, [(value, reason)] = run(records, aggregate=dict(parts if count_first else reversed(parts)))
+    assert set(rows) == {"good"}
+    assert value == {"k": "bad", "t": 1}
+    assert reason == "the record has no field 'v'; it has: k, t (aggregate 'r' of stream 's')"
+
+
+def test_counts_of_a_missing_field_stand_side_by_side(run: Run) -> None:
+    rows, letters = run([{"k": "a", "t": 1}], aggregate={"n": {"count": "v"}, "r": {"count": "v"}})
+    assert (rows, letters) == ({"a": 0}, []), "there is nothing to count"
+
+
 @pytest.mark.parametrize("function", ["min", "max", "first", "last", "top_k", "collect", "count_distinct"])
 def test_a_number_that_no_state_can_hold_is_a_dead_letter(run: Run, function: str) -> None:
     records = [{"k": "good", "v": 2, "t": 1}, {"k": "bad", "v": 2**63, "t": 1}]
