@@ -42,6 +42,7 @@ class OrderBuffer:
         self._overlay = overlay
         self._decode = decode
         self._first = first
+        self._nameless = 0
 
     def keep(self, batch: Batch, channel: str, turn: Turn, places: range) -> None:
         """Put the records at these places of a batch aside."""
@@ -49,10 +50,23 @@ class OrderBuffer:
         raw = msgspec.Raw
         for place in places:
             key, value, timestamp = batch.keys[place], batch.values[place], batch.timestamps[place]
-            tag = _tag("0" if batch.stream == self._first else "1", batch, channel, place)
+            rank = "0" if batch.stream == self._first else "1"
+            tag = f"{ORDER_TAG}{rank}{channel}:{self._name(batch, place, turn)}"
             encoded = value if type(value) is raw else raw(encode_value(value))
             self._overlay.put(_place(key, tag), _encode(_Kept(batch.stream, encoded)))
             timers.set(key, tag, timestamp)
+
+    def _name(self, batch: Batch, place: int, turn: Turn) -> str:
+        """Unique to the record, and the same whenever it is delivered, if it has a number or an id."""
+        if batch.seqs:
+            return f"{batch.seqs[place]:020d}"
+        own = batch.ids[place] if batch.ids is not None else None
+        if own is not None:
+            return f"{encode_value(own).hex()}:{batch.timestamps[place]}"
+        # Weak productions of an at-least-once computation have neither. Two of one key and time are two records: they
+        # are named by the commit that takes them in, whose number no other owner uses, and come as they have arrived.
+        self._nameless += 1
+        return f"{turn.number:020d}:{self._nameless:020d}"
 
     def take(self, due: Due) -> Record:
         """The record that came due, which is kept no longer."""
@@ -64,14 +78,6 @@ class OrderBuffer:
         kept = _decode(data)
         [value] = self._decode(kept.stream, [kept.value])
         return Record(due.key, value, due.at, kept.stream)
-
-
-def _tag(rank: str, batch: Batch, channel: str, place: int) -> str:
-    """Unique to the record, and the same whenever it is delivered."""
-    if batch.seqs:
-        return f"{ORDER_TAG}{rank}{channel}:{batch.seqs[place]:020d}"
-    own = batch.ids[place] if batch.ids is not None else None
-    return f"{ORDER_TAG}{rank}{channel}:{encode_value(own).hex()}:{batch.timestamps[place]}"
 
 
 def _place(key: Key, tag: str) -> bytes:

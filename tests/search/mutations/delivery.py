@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from millwheel.core.records import Batch
+from millwheel.workers.ordering import OrderBuffer
 from millwheel.workers.shard import Shard
+from millwheel.workers.turn import Turn
 from tests.search.mistakes import Context, mistake, replaced
 
 
-@mistake(within=400, features="weak at_least_once")
+@mistake(within=100, features="weak at_least_once", variants="reference")
 def productions_need_no_commit() -> Context:
     """A bundle that changes nothing but makes productions is not committed, and they are dropped."""
     return replaced(
@@ -14,3 +17,15 @@ def productions_need_no_commit() -> Context:
         "_changes_nothing",
         lambda self, chunk, turn, rises: not self.overlay and not turn.counters and not rises,
     )
+
+
+@mistake(within=30, features="weak at_least_once order_by", variants="reference")
+def records_without_a_name_share_one() -> Context:
+    """Records that wait for their order, and have neither a number nor an id, are one if they have one time."""
+    right = OrderBuffer._name
+
+    def wrong(self: OrderBuffer, batch: Batch, place: int, turn: Turn) -> str:
+        named = batch.seqs or (batch.ids is not None and batch.ids[place] is not None)
+        return right(self, batch, place, turn) if named else str(batch.timestamps[place])
+
+    return replaced(OrderBuffer, "_name", wrong)

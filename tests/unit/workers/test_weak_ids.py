@@ -234,3 +234,36 @@ def test_what_an_at_least_once_computation_makes_of_records_without_a_number_arr
         harness.finish()
         assert len(harness.read("first")) == 1
         assert len(harness.read("second")) == 1
+
+
+def test_records_without_number_or_id_that_wait_for_their_order_are_all_kept(tmp_path: Path) -> None:
+    (tmp_path / "twice.py").write_text(
+        dedent("""
+        from millwheel import Computation
+
+        class Twice(Computation):
+            def process_record(self, ctx, record):
+                for n in (1, 2):
+                    ctx.produce("first", {"k": ctx.key, "n": n})
+
+        class Pass(Computation):
+            def process_record(self, ctx, record):
+                ctx.produce("second", record.value)
+        """)
+    )
+    (tmp_path / "p.yaml").write_text(
+        dedent("""
+        pipeline: ways
+        streams:
+          hits: {source: {injection: {}}, timestamp: at}
+        computations:
+          first:
+            {input: {hits: {key: k}}, callback: "twice:Twice", output: first, productions: weak, delivery: at_least_once}
+          second: {input: {first: {key: k}}, callback: "twice:Pass", order_by: timestamp, output: second}
+        """)
+    )
+    with PipelineHarness(tmp_path / "p.yaml") as harness:
+        harness.push("hits", [{"at": 5, "k": "a"}, {"at": 5, "k": "a"}])
+        harness.push("hits", {"at": 5, "k": "a"})
+        harness.finish()
+        assert [row["n"] for row in harness.read("second")] == [1, 2] * 3
