@@ -121,7 +121,7 @@ def applied_records_not_cut_off() -> Context:
     return replaced(Batch, "after", lambda self, seq: self)
 
 
-@mistake(within=20, faults="cut loss failing one-way partition", workload="numbers", first=252)
+@mistake(within=30, faults="cut loss failing one-way partition", workload="numbers", first=5)
 def gaps_accepted() -> Context:
     """A delivery is taken although an earlier one is missing."""
     right = inbox.Inbox.offer

@@ -17,7 +17,7 @@ from tests.sim.model_storage import ModelJournals
 from tests.sim.standbys import StandbyTask
 
 
-@mistake(within=60, faults="false-alarm session", workload="numbers")
+@mistake(within=60, faults="false-alarm session", workload="numbers", first=310)
 def newest_group_believed() -> Context:
     """A follower, which looks often, applies each group as soon as it can be read, also one that lies behind the sealed
     end, where some come since writes take long."""

@@ -258,7 +258,11 @@ def test_records_without_number_or_id_that_wait_for_their_order_are_all_kept(tmp
           hits: {source: {injection: {}}, timestamp: at}
         computations:
           first:
-            {input: {hits: {key: k}}, callback: "twice:Twice", output: first, productions: weak, delivery: at_least_once}
+            input: {hits: {key: k}}
+            callback: "twice:Twice"
+            output: first
+            productions: weak
+            delivery: at_least_once
           second: {input: {first: {key: k}}, callback: "twice:Pass", order_by: timestamp, output: second}
         """)
     )
