@@ -68,7 +68,8 @@ class ColumnWindows:
         return min((slab.first_end - 1 for slab in self._slabs), default=MAX_TIME)
 
     def close(self, watermark: int) -> pl.DataFrame | None:
-        """The windows that end at or before ``watermark``, which are open no longer; None when there is none."""
+        """The windows that end at or before ``watermark``, which are open no longer, in the order of their ends; None
+        when there is none."""
         closed = []
         for slab in [slab for slab in self._slabs if slab.first_end <= watermark]:
             closed.append(slab.groups.filter(pl.col(END) <= watermark))
@@ -77,7 +78,7 @@ class ColumnWindows:
                 continue
             slab.groups = slab.groups.filter(pl.col(END) > watermark)
             slab.first_end = slab.groups[END].min()  # type: ignore[assignment]
-        return self._plan.merge(closed) if closed else None
+        return in_order_of_time(self._plan.merge(closed)) if closed else None
 
     def all_groups(self) -> pl.DataFrame:
         """Every open window."""
@@ -112,6 +113,13 @@ class ColumnWindows:
     def _of_last_level(self) -> list[Slab]:
         level = self._slabs[-1].level
         return [slab for slab in self._slabs if slab.level == level]
+
+
+def in_order_of_time(groups: pl.DataFrame) -> pl.DataFrame:
+    """Groups by the ends of their windows: results of a key come as timers fire, however far the watermark has jumped.
+    Mostly there is one end, and nothing to sort."""
+    ends = groups[END]
+    return groups if ends.min() == ends.max() else groups.sort(END, maintain_order=True)
 
 
 def _slab(number: int, level: int, groups: pl.DataFrame) -> Slab:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from millwheel.core import aggregation, windows
+from millwheel.core import aggregation, column_windows, windows
 from millwheel.core.arrival_order import InOrder
 from millwheel.core.count_machine import CountMachine, Filling
 from millwheel.core.keys import Key
@@ -109,3 +109,9 @@ def aggregates_share_what_one_of_them_read() -> Context:
     """A field that one aggregate may miss, the next one finds as None. (``count`` of a field beside another aggregate
     of it, and a record without it.)"""
     return replaced(aggregation, "_reading", lambda part: (part.argument, True))
+
+
+def columns_speak_in_the_order_of_first_records() -> Context:
+    """Of windows that become due together, columns say first which had a record first. (A pause in the watermark of a
+    stream with declared fields.)"""
+    return replaced(column_windows, "in_order_of_time", lambda groups: groups)

@@ -194,3 +194,28 @@ def test_a_missing_field_is_a_dead_letter_whoever_counts_it(tmp_path: Path, decl
         [row] = harness.take("minutes")
         assert (row["views"], row["all"], row["r"]) == (1, 1, 0.5)
         assert harness.counters["dead_letters"] == 1
+
+
+@pytest.mark.parametrize("steps", [[40], [15, 40], [10, 20, 30, 40]])
+@pytest.mark.parametrize("declared", [True, False], ids=["columns", "rows"])
+def test_results_of_a_key_come_in_the_order_of_time_however_the_watermark_rises(
+    tmp_path: Path, declared: bool, steps: list[int]
+) -> None:
+    with PipelineHarness(pipeline(tmp_path, declared)) as harness:
+        for second in (21, 1, 35, 12, 2):
+            harness.push("events", {"ad": 1, "type": "view", "cost": 0.5, "ts": second * 1_000})
+        harness.crash()
+        for second in steps:
+            harness.advance_watermark(second * 1_000_000)
+        assert [row["window_start"] // 1_000_000 for row in harness.take("minutes")] == [0, 10, 20, 30]
+
+
+def test_results_that_no_column_can_hold_come_in_the_order_of_time_too(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    text = PIPELINE.format(folder=tmp_path, fields=FIELDS.replace("cost: float", "cost: int"), windowing="")
+    path.write_text(text)
+    with PipelineHarness(path) as harness:
+        for second in (21, 22, 1, 2, 12):
+            harness.push("events", {"ad": 1, "type": "view", "cost": 2**62, "ts": second * 1_000})
+        harness.advance_watermark(40_000_000)
+        assert [row["window_start"] // 1_000_000 for row in harness.take("minutes")] == [0, 10, 20]
