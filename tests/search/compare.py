@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -129,6 +130,8 @@ def _count(rows: tuple[Row, ...]) -> Counter[str]:
 
 def _standing(rows: tuple[Row, ...], facts: Facts) -> Counter[str]:
     """What was said once more than it was taken back; of windows that replace what they said, the last of each."""
+    if not facts.timed:
+        rows = tuple(replace(row, timestamp=0) for row in rows)
     if not facts.retracts:
         last: dict[str, str] = {}
         for row in rows:

@@ -60,6 +60,8 @@ class Facts:
     paced: bool = True
     timely: bool = True
     single: bool = True
+    timed: bool = True
+    """Its rows have the same timestamps, too."""
     retracts: bool = False
     doubled: bool = False
     """After a crash some rows may come twice (weak productions of an at-least-once computation)."""
@@ -74,6 +76,10 @@ class Free:
     crashing: bool = False
     racing: frozenset[str] | None = None
     """Streams race each other, and the wall clock is another one; named are those with several partitions."""
+    uneven: frozenset[str] = frozenset()
+    """Streams whose watermark may stand elsewhere when a record comes: see :func:`_pushed`."""
+    ended: bool = True
+    """The input ends, so that all windows say what they have."""
 
 
 _NOTHING = Facts(Level.NOTHING, Order.NONE, paced=False, timely=False, single=False)
@@ -110,11 +116,14 @@ def promised(spec: PipelineSpec, stated: bool, free: Free) -> Promised:
 
 
 def _pushed(stream: StreamSpec, stated: bool, free: Free) -> Facts:
-    """guarantees.md, Event time: a partition that is silent lets the watermark pass. For how long it was silent nobody
-    knows after a crash, so then the watermark may pass later."""
+    """guarantees.md, Event time: "How far silence lets the watermark pass differs from run to run: with the wall clock,
+    after a crash, and with which partitions share a shard. So does whether the first records of a new partition …
+    find the watermark ahead of them"."""
     silence = free.crashing and not stated and stream.idle_after_us is not None
+    uneven = stream.name in free.uneven
     order = Order.KEY if stream.name in (free.racing or ()) else Order.WHOLE
-    return Facts(order=order, paced=stated and free.racing is None, timely=not silence)
+    paced = stated and free.racing is None and not uneven
+    return Facts(order=order, paced=paced, timely=not silence and not uneven)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +148,7 @@ def _merged(one: Facts, other: Facts) -> Facts:
         paced=one.paced and other.paced,
         timely=one.timely and other.timely,
         single=False,
+        timed=one.timed and other.timed,
         retracts=one.retracts or other.retracts,
         doubled=one.doubled or other.doubled,
     )
@@ -188,6 +198,7 @@ def _inputs(c: ComputationSpec, found: Mapping[str, Facts], free: Free) -> Facts
         paced=all(facts.paced for facts in inputs),
         timely=all(facts.timely for facts in inputs),
         single=all(facts.single for facts in inputs),
+        timed=all(facts.timed for facts in inputs),
         retracts=any(facts.retracts for facts in inputs),
         doubled=any(facts.doubled for facts in inputs),
     )
@@ -234,12 +245,15 @@ def _called(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> 
 def _stepped(base: Facts, c: ComputationSpec) -> Facts:
     if base.level is Level.STANDING and not base.retracts:
         return _NOTHING
-    return replace(base, paced=base.paced and not c.ordered)
+    # pipeline.md, order_by: what comes behind the watermark is passed on at once.
+    order = Order.NONE if c.ordered and not base.timely else base.order
+    return replace(base, order=order, paced=base.paced and not c.ordered)
 
 
 def _deduplicated(base: Facts, c: ComputationSpec) -> Facts:
-    """pipeline.md, deduplicate: "The first to come wins"."""
-    if base.level is not Level.ALL or base.order is Order.NONE:
+    """pipeline.md, deduplicate: "The first to come wins"; "a record behind the watermark counts as of the
+    watermark"."""
+    if base.level is not Level.ALL or base.order is Order.NONE or not base.timely:
         return _NOTHING
     return _stepped(base, c)
 
@@ -264,7 +278,7 @@ _ARRIVAL = frozenset({"collect", "first", "last"})
 def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, free: Free) -> _Made:
     wants_late = c.allowed_lateness_us > 0 or c.late != "drop"
     racing = wants_late and (free.racing is not None or (not stated and not _upstream(c, spec)))
-    if racing or not (base.paced or base.timely):
+    if racing or not (base.paced or base.timely) or not base.timed:
         # pipeline.md, Late records: "late for a window when the computation's watermark has passed the window's end"
         return _Made(_NOTHING)
     level = min(base.level, _fired(base, c, free)) if _order_suffices(base, c) else Level.NOTHING
@@ -273,14 +287,17 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
         level = Level.STANDING if base.retracts and retracting else Level.NOTHING
     # What is said when windows are collected stands between the panes of others as the steps of the watermark have it.
     collected = bool(c.allowed_lateness_us) and c.trigger is not None and not base.paced
-    order = Order.NONE if c.join is not None or collected else Order.KEY
+    free_order = c.join is not None or collected or (_at_one_moment(c) and (free.bundling or free.crashing))
+    order = Order.NONE if free_order else Order.KEY
     base = replace(base, keyed=None if c.callback else base.keyed)
     # What a window has taken late and says when it is collected is behind the watermark, which moves just then.
     plain = c.output_time == "end_of_window"
     timely = (
         base.timely and (plain or c.trigger is None) and (not c.allowed_lateness_us or (plain and c.trigger is None))
     )
-    facts = Facts(level, order, base.keyed, False, timely, False, retracting, base.doubled)
+    # windows.md, Timestamps: "that of the records that are new in the pane", which depends on how panes were cut.
+    timed = plain or level is not Level.STANDING
+    facts = Facts(level, order, base.keyed, False, timely, False, timed, retracting, base.doubled)
     side = c.late.partition(":")[2]
     if not side:
         return _Made(facts)
@@ -292,6 +309,13 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
 def _upstream(c: ComputationSpec, spec: PipelineSpec) -> bool:
     """Whether all of its input comes from computations."""
     return all(spec.stream(given.stream).source is None for given in c.inputs)
+
+
+def _at_one_moment(c: ComputationSpec) -> bool:
+    """Whether its windows may wait for one time of the clock and fire in the order in which they were made. windows.md,
+    Triggers, 1: "of those that waited for one time, none is promised to be first"."""
+    assert c.window is not None
+    return c.window.kind in ("session", "custom") and "after_processing_time" in _words(c.trigger or "default")
 
 
 def _order_suffices(base: Facts, c: ComputationSpec) -> bool:
@@ -320,7 +344,7 @@ def _fired(base: Facts, c: ComputationSpec, free: Free) -> Level:
     percentile = "after_percentile_watermark" in words
     if not free.bundling and free.racing is None and base.single and base.paced and not percentile:
         return Level.ALL
-    if _closes(c.trigger) or changes or c.callback or c.accumulation == "discarding":
+    if not free.ended or _closes(c.trigger) or changes or c.callback or c.accumulation == "discarding":
         return Level.NOTHING
     if c.accumulation == "accumulating" and c.window.kind in ("session", "custom"):
         return Level.NOTHING

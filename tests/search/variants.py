@@ -12,7 +12,7 @@ from tests.search.against import against_reference
 from tests.search.compare import differences
 from tests.search.freedoms import Free, Promised, promised
 from tests.search.running import Way, run
-from tests.search.script import Case, Outcome
+from tests.search.script import PARTITION, Case, Finish, Outcome, Push, Watermark
 
 BASE = Way("base", together=1, bundle=1, timers=1, columns=False)
 """One record at a time, without a crash, in one shard of one worker."""
@@ -68,9 +68,40 @@ def _varied(way: Way, rng: random.Random) -> Way:
     return way
 
 
-def free_of(way: Way) -> Free:
+def free_of(way: Way, case: Case, spec: PipelineSpec) -> Free:
     """What differs between a way and the base."""
-    return Free(bundling=way.together != 1, crashing=way.crashes)
+    uneven = _appearing(case) if way.crashes else frozenset()
+    if way.shards > 1 and not case.stated:
+        uneven |= _falling_silent(case, spec)
+    ended = any(isinstance(action, Finish) and action.stream is None for action in case.script)
+    return Free(bundling=way.together != 1, crashing=way.crashes, uneven=uneven, ended=ended)
+
+
+def _appearing(case: Case) -> frozenset[str]:
+    """Streams that get a new partition when their watermark has moved already."""
+    found: set[str] = set()
+    moved: set[str | None] = set()
+    known: set[tuple[str, str]] = set()
+    for action in case.script:
+        if isinstance(action, Watermark):
+            moved.add(action.stream)
+        if not isinstance(action, Push):
+            continue
+        place = (action.stream, action.partition)
+        first = place not in known and not (case.stated and action.partition == PARTITION)
+        if first and moved & {None, action.stream}:
+            found.add(action.stream)
+        known.add(place)
+        if not case.stated:
+            moved.add(action.stream)
+    return frozenset(found)
+
+
+def _falling_silent(case: Case, spec: PipelineSpec) -> frozenset[str]:
+    """Streams of several partitions, which may be silent."""
+    pushed = {(action.stream, action.partition) for action in case.script if isinstance(action, Push)}
+    several = {stream for stream, _ in pushed if len({part for of, part in pushed if of == stream}) > 1}
+    return frozenset(name for name in several if spec.stream(name).idle_after_us is not None)
 
 
 def examine(case: Case, ways: Iterable[Way], first_only: bool = True) -> list[Finding]:
@@ -92,12 +123,12 @@ def examine(case: Case, ways: Iterable[Way], first_only: bool = True) -> list[Fi
 def judge(case: Case, way: Way, spec: PipelineSpec, want: Outcome) -> Finding | None:
     """How one way differs from what the base gave."""
     if way == REFERENCE:
-        unequal = told(case, spec, promised(spec, case.stated, free_of(BASE)), want)
+        unequal = told(case, spec, promised(spec, case.stated, free_of(BASE, case, spec)), want)
         return Finding(case, way, tuple(unequal)) if unequal else None
     got = attempt(case, way, spec)
     if isinstance(got, str):
         return Finding(case, way, (got,))
-    unequal = differences(spec, promised(spec, case.stated, free_of(way)), want, got)
+    unequal = differences(spec, promised(spec, case.stated, free_of(way, case, spec)), want, got)
     return Finding(case, way, tuple(unequal)) if unequal else None
 
 

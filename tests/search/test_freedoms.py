@@ -1,0 +1,71 @@
+"""What the documents leave free is not compared, and what is next to it still is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.search.freedoms import Facts, Free, Level, Order, promised
+from tests.search.script import Action, Case, Clock, Finish, Push, Watermark
+from tests.search.variants import VARIANTS, free_of
+
+SECOND = 1_000_000
+NOW = 1_200 * SECOND
+HITS = "pipeline: p\nstreams:\n  hits: {source: {injection: {}}, timestamp: at}\ncomputations:\n  c: "
+COPIES = HITS + "{input: {hits: {key: k}}, deduplicate: {within: 10s}, output: c}\n"
+COUNTS = HITS + "{input: {hits: {key: k}}, window: {count: 2}, output: c}\n"
+PANES = (
+    HITS + "{input: {hits: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count}, trigger: {repeat: "
+    "{after_count: 3}}, accumulation: retracting, output_time: latest, output: c}\n"
+)
+ONE = Push("hits", ({"at": 1_000 * SECOND, "k": "a"},))
+OTHER = Push("hits", ({"at": 900 * SECOND, "k": "a"},), "other")
+THEN = (Clock(NOW + 60 * SECOND), Finish())
+
+
+def _facts(yaml: str, way: str, *script: Action, **options: Any) -> Facts:
+    case = Case(1, yaml, script, now=NOW, **options)
+    spec = case.spec()
+    return promised(spec, case.stated, free_of(VARIANTS[way], case, spec)).streams["c"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "level"), [pytest.param(False, Level.NOTHING, id="silence"), pytest.param(True, Level.ALL, id="stated")]
+)
+def test_copies_behind_a_watermark_that_silence_moved_are_free_after_a_crash(stated: bool, level: Level) -> None:
+    assert _facts(COPIES, "crashes", ONE, *THEN, stated=stated).level is level
+
+
+def test_how_far_silence_goes_is_free_where_partitions_lie_in_several_shards() -> None:
+    assert _facts(COUNTS, "shards", ONE, OTHER, *THEN, stated=False).level is Level.NOTHING
+    assert _facts(COUNTS, "shards", ONE, *THEN, stated=False).level is Level.ALL
+    assert _facts(COUNTS, "uncached", ONE, OTHER, *THEN, stated=False).level is Level.ALL
+
+
+def test_whether_a_new_partition_is_behind_the_watermark_is_free_after_a_crash() -> None:
+    move = Watermark(1_000 * SECOND)
+    assert _facts(COUNTS, "crash", ONE, move, OTHER, *THEN).level is Level.NOTHING
+    assert _facts(COUNTS, "crash", OTHER, ONE, move, OTHER, *THEN).level is Level.ALL
+    assert _facts(COUNTS, "uncached", ONE, move, OTHER, *THEN).level is Level.ALL
+
+
+def test_which_records_are_new_in_the_last_pane_is_free_but_not_its_value() -> None:
+    facts = _facts(PANES, "bundles", ONE, *THEN)
+    assert (facts.level, facts.timed) == (Level.STANDING, False)
+    assert _facts(PANES.replace("output_time: latest, ", ""), "bundles", ONE, *THEN).timed
+
+
+def test_what_a_window_still_keeps_is_free_while_input_does_not_end() -> None:
+    assert _facts(PANES, "bundles", ONE).level is Level.NOTHING
+
+
+def test_which_session_speaks_first_at_one_moment_of_the_clock_is_free() -> None:
+    yaml = PANES.replace("{tumbling: 10s}", "{session: 5s}").replace("{after_count: 3}", "{after_processing_time: 9s}")
+    assert _facts(yaml, "bundles", ONE, *THEN).order is Order.NONE
+    assert _facts(yaml, "uncached", ONE, *THEN).order is Order.KEY
+
+
+def test_nothing_is_free_without_a_difference() -> None:
+    case = Case(1, PANES, (ONE, *THEN))
+    assert promised(case.spec(), True, Free(bundling=False)).streams["c"].level is Level.ALL
