@@ -127,13 +127,22 @@ class Typed:
             self._owner.touch(self, cell)
 
     def gone_by(self, at: int, now: int) -> bool:
-        """Whether a call at ``now`` finds nothing of what was written at ``at``. At the end of time all is gone."""
-        return self.ttl_us is not None and now >= min(at + self.ttl_us, LAST_TIME)
+        """Whether a call at ``now`` finds nothing of what was written at ``at``. A life that would end behind the last
+        instant has no end: what was written at that instant, another call there still finds."""
+        if self.ttl_us is None:
+            return False
+        end = at + self.ttl_us
+        return end <= now and end <= LAST_TIME
 
     def look_later(self, at: int) -> None:
-        """See that what was written at ``at`` is removed in the end."""
+        """See that what was written at ``at`` is removed when its time is over."""
         assert self.ttl_us is not None
-        self._owner.look_at(TTL_TAG + self.name, at + self.ttl_us)
+        if at + self.ttl_us <= LAST_TIME:  # else it would be looked at for ever at that instant
+            self._owner.look_at(TTL_TAG + self.name, self._looked_at(at + self.ttl_us))
+
+    def _looked_at(self, end: int) -> int:
+        """When to look at what is over at ``end``."""
+        return end
 
     def decode(self, data: bytes) -> Any:
         try:
@@ -348,10 +357,10 @@ class MapCells(Typed):
         if first < MAX_TIME:
             self.look_later(first)
 
-    def look_later(self, at: int) -> None:
+    def _looked_at(self, end: int) -> int:
         assert self.ttl_us is not None
         step = max(self.ttl_us // _LOOKS_IN_A_TTL, 1)
-        self._owner.look_at(TTL_TAG + self.name, -(-(at + self.ttl_us) // step) * step)
+        return -(-end // step) * step
 
     def clear(self) -> None:
         for key in self._stored():

@@ -10,7 +10,7 @@ import pytest
 from millwheel import Computation, ListState, MapState, ValueState
 from millwheel.core.keys import placed_key
 from millwheel.core.layout import STATE
-from millwheel.core.times import MAX_TIME
+from millwheel.core.times import LAST_TIME, MAX_TIME
 from millwheel.errors import CorruptionError
 from millwheel.testing import PipelineHarness
 from millwheel.workers.state_handles import TTL_TAG
@@ -116,12 +116,41 @@ def test_the_watermark_removes_an_entry_also_when_it_was_written_and_ended_in_on
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_at_the_end_of_time_everything_goes(bench: Bench, kind: str) -> None:
+@pytest.mark.parametrize("between", ["one bundle", "two bundles", "a recovery"])
+def test_what_would_end_behind_the_end_of_time_has_no_end(bench: Bench, kind: str, between: str) -> None:
+    last = LAST_TIME // SECOND
+    for second in (LAST_TIME // SECOND - 9, last):
+        write(bench, kind, second)
+        if between != "one bundle":
+            bench.commit()
+        if between == "a recovery":
+            bench.reopen()
+        assert there(bench, kind, last)
+        bench.pass_by(MAX_TIME)
+        bench.state.clock = MAX_TIME
+        assert there(bench, kind, last), "nor is it over when all input has ended"
+        bench.state.clock = 0
+    assert bench.timers == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_at_the_end_of_time_goes_what_is_over_by_then(bench: Bench, kind: str) -> None:
+    write(bench, kind, LAST_TIME // SECOND - 11)
     bench.state.clock = MAX_TIME
-    write(bench, kind, 3)
     assert not there(bench, kind, 3)
     bench.pass_by(MAX_TIME)
     assert (dict(bench.store.data), bench.timers) == ({}, {})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_store_of_an_older_version_has_a_timer_for_what_has_no_end(bench: Bench, kind: str) -> None:
+    """It was to go at the last instant, whenever it was written."""
+    write(bench, kind, LAST_TIME // SECOND)
+    bench.commit()
+    bench.queue.set("k", TTL_TAG + kind, LAST_TIME)
+    bench.pass_by(MAX_TIME)
+    assert there(bench, kind, LAST_TIME // SECOND)
+    assert bench.timers == {}
 
 
 def test_a_write_does_not_move_the_timer_that_is_set(bench: Bench) -> None:
@@ -297,3 +326,28 @@ def test_a_record_that_fails_writes_nothing_and_prolongs_nothing(tmp_path: Path)
         assert it.read("out")[-1] == {"at": 8, "seen": ["0"]}
         it.advance_watermark(100 * SECOND)
         assert len(it.read("out")) == 2
+
+
+def test_copies_at_the_last_instant_are_copies(tmp_path: Path) -> None:
+    """What a global window says has that instant as its time, whenever it says it."""
+    (tmp_path / "p.yaml").write_text("""
+pipeline: p
+streams:
+  hits: {source: {injection: {}}, timestamp: at}
+computations:
+  totals:
+    input: {hits: {key: user}}
+    window: global
+    aggregate: {n: count}
+    trigger: {after_watermark: {early: {after_processing_time: 5s}}}
+    accumulation: accumulating
+    output: totals
+  news: {input: {totals: {key: user}}, deduplicate: {within: 10s, by: [n]}, output: out}
+""")
+    for layout in (1, 3):
+        with PipelineHarness(tmp_path / "p.yaml", shards=layout, workers=min(layout, 2)) as it:
+            it.push("hits", hit(5))
+            it.advance_processing_time(120 * SECOND)
+            it.finish()
+            assert [row["n"] for row in it.read("totals")] == [1, 1], "the early pane and the last one"
+            assert [row["n"] for row in it.read("out")] == [1]
