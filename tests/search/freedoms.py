@@ -78,6 +78,8 @@ class Free:
     """Streams race each other, and the wall clock is another one; named are those with several partitions."""
     uneven: frozenset[str] = frozenset()
     """Streams whose watermark may stand elsewhere when a record comes: see :func:`_pushed`."""
+    forgetful: frozenset[str] = frozenset()
+    """Streams with a copy that comes after its id was forgotten, or nearly so."""
     ended: bool = True
     """The input ends, so that all windows say what they have."""
 
@@ -119,6 +121,9 @@ def _pushed(stream: StreamSpec, stated: bool, free: Free) -> Facts:
     """guarantees.md, Event time: "How far silence lets the watermark pass differs from run to run: with the wall clock,
     after a crash, and with which partitions share a shard. So does whether the first records of a new partition …
     find the watermark ahead of them"."""
+    if stream.name in free.forgetful:
+        # guarantees.md, Copies: "after a crash, until its watermark is there again".
+        return _NOTHING
     silence = free.crashing and not stated and stream.idle_after_us is not None
     uneven = stream.name in free.uneven
     order = Order.KEY if stream.name in (free.racing or ()) else Order.WHOLE

@@ -50,6 +50,14 @@ def test_whether_a_new_partition_is_behind_the_watermark_is_free_after_a_crash()
     assert _facts(COUNTS, "uncached", ONE, move, OTHER, *THEN).level is Level.ALL
 
 
+def test_a_copy_whose_id_was_forgotten_may_be_noticed_after_a_crash() -> None:
+    yaml = COUNTS.replace("timestamp: at", "timestamp: at, id: {field: k, horizon: 30s}")
+    near, far = Watermark(1_020 * SECOND), Watermark(1_100 * SECOND)
+    assert _facts(yaml, "crash", ONE, far, ONE, *THEN).level is Level.NOTHING
+    assert _facts(yaml, "crash", ONE, near, ONE, far, *THEN).level is Level.ALL
+    assert _facts(yaml, "uncached", ONE, far, ONE, *THEN).level is Level.ALL
+
+
 def test_which_records_are_new_in_the_last_pane_is_free_but_not_its_value() -> None:
     facts = _facts(PANES, "bundles", ONE, *THEN)
     assert (facts.level, facts.timed) == (Level.STANDING, False)

@@ -6,13 +6,14 @@ import random
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from millwheel.core.spec import PipelineSpec
 from tests.search.against import against_reference
 from tests.search.compare import differences
 from tests.search.freedoms import Free, Promised, promised
 from tests.search.running import Way, run
-from tests.search.script import PARTITION, Case, Finish, Outcome, Push, Watermark
+from tests.search.script import PARTITION, Case, Clock, Finish, Outcome, Push, Watermark
 
 BASE = Way("base", together=1, bundle=1, timers=1, columns=False)
 """One record at a time, without a crash, in one shard of one worker."""
@@ -74,7 +75,33 @@ def free_of(way: Way, case: Case, spec: PipelineSpec) -> Free:
     if way.shards > 1 and not case.stated:
         uneven |= _falling_silent(case, spec)
     ended = any(isinstance(action, Finish) and action.stream is None for action in case.script)
-    return Free(bundling=way.together != 1, crashing=way.crashes, uneven=uneven, ended=ended)
+    forgetful = _forgetful(case, spec) if way.crashes else frozenset()
+    return Free(way.together != 1, way.crashes, uneven=uneven, forgetful=forgetful, ended=ended)
+
+
+def _forgetful(case: Case, spec: PipelineSpec) -> frozenset[str]:
+    """Streams with a copy that is pushed when its id may have been forgotten."""
+    found: set[str] = set()
+    seen: dict[tuple[str, Any], int] = {}
+    gone_by, clock = 0, case.now or 0
+    for action in case.script:
+        if isinstance(action, Watermark):
+            gone_by = max(gone_by, action.t)
+        elif isinstance(action, Clock) and not case.stated:
+            # Silence lets the watermark follow the clock, no further than the clock went.
+            gone_by, clock = gone_by + action.t - clock, action.t
+        elif isinstance(action, Push):
+            stream = spec.stream(action.stream)
+            for value in action.values:
+                at, given = value.get("at"), value.get(stream.id or "")
+                if given is None or type(at) is not int:
+                    continue
+                # A time in other units than µs is long ago here, which makes more of them free.
+                if seen.get((stream.name, given), gone_by) + stream.id_horizon_us < gone_by:
+                    found.add(stream.name)
+                seen.setdefault((stream.name, given), at)
+                gone_by = gone_by if case.stated else max(gone_by, at)
+    return frozenset(found)
 
 
 def _appearing(case: Case) -> frozenset[str]:
