@@ -43,7 +43,7 @@ def _streams(promised: Promised, want: Outcome, got: Outcome, ordered: bool) -> 
         facts = promised.streams.get(name)
         if facts is None or facts.level is Level.NOTHING or facts.doubled:
             continue
-        wanted, found = want.streams.get(name, ()), got.streams.get(name, ())
+        wanted, found = (_rows(each.streams.get(name, ()), facts) for each in (want, got))
         if facts.level is Level.STANDING:
             yield from _differ(f"what stands of {name}", _standing(wanted, facts), _standing(found, facts))
             continue
@@ -124,14 +124,17 @@ def _row(row: Row) -> str:
     return f"key {row.key!r} at {row.timestamp}: {text(row.value)}"
 
 
+def _rows(rows: tuple[Row, ...], facts: Facts) -> tuple[Row, ...]:
+    """The rows as far as their timestamps are determined."""
+    return rows if facts.timed else tuple(replace(row, timestamp=0) for row in rows)
+
+
 def _count(rows: tuple[Row, ...]) -> Counter[str]:
     return Counter(map(_row, rows))
 
 
 def _standing(rows: tuple[Row, ...], facts: Facts) -> Counter[str]:
     """What was said once more than it was taken back; of windows that replace what they said, the last of each."""
-    if not facts.timed:
-        rows = tuple(replace(row, timestamp=0) for row in rows)
     if not facts.retracts:
         last: dict[str, str] = {}
         for row in rows:

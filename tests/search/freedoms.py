@@ -308,7 +308,10 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
         return _Made(facts)
     # Which records are late is free only where windows close by their triggers.
     known = base.level is Level.ALL and (level is Level.ALL or not _closes(c.trigger))
-    return _Made(facts, {side: replace(base, single=False) if known else _NOTHING})
+    # guarantees.md, Event time: after a crash a consumer takes records before it knows the watermark again, and what it
+    # sends aside as late then has the record's own time.
+    aside = replace(base, single=False, timed=base.timed and not free.crashing)
+    return _Made(facts, {side: aside if known else _NOTHING})
 
 
 def _upstream(c: ComputationSpec, spec: PipelineSpec) -> bool:

@@ -14,10 +14,10 @@ from tests.slow.test_run import ads, assert_right
 
 pytestmark = pytest.mark.slow
 
-RECORDS = int(os.environ.get("CONSTANT_KILLS_RECORDS", "150000"))
+RECORDS = int(os.environ.get("CONSTANT_KILLS_RECORDS", "300000"))
 EVERY_S = 1.5
-LIMIT_S = max(400, RECORDS // 800)
-"""Without kills 150,000 take about ten seconds on a quiet machine of two cores."""
+LIMIT_S = max(250, RECORDS // 800)
+"""Without kills 300,000 take about ten seconds on a quiet machine of two cores."""
 
 
 def test_a_run_ends_with_the_right_rows_though_a_worker_is_killed_every_second_and_a_half(tmp_path: Path) -> None:

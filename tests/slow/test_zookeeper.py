@@ -192,6 +192,7 @@ def test_a_malformed_address_is_refused(hosts: str) -> None:
         ZooKeeperCoordination(hosts, "hits")
 
 
+@pytest.mark.alone  # a JVM must be there again before a session ends
 def test_a_killed_server_comes_back_at_its_address_with_its_data_and_sessions(tmp_path: Path) -> None:
     server = embedded_zookeeper(str(tmp_path))
     server.start()
