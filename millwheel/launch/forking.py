@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from collections.abc import Sequence
 
@@ -68,3 +69,12 @@ def receive(end: socket.socket) -> bytes:
         return end.recv(_MOST_BYTES, socket.MSG_DONTWAIT)
     except ConnectionError:
         return b""
+
+
+def ready(descriptors: Sequence[int], wait_s: float | None = None) -> set[int]:
+    """Those of some file descriptors that can be read, after ``wait_s`` at most (None: as long as it takes). A driver
+    may have more than a thousand files open, which ``select`` does not take."""
+    asked = select.poll()
+    for descriptor in descriptors:
+        asked.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in asked.poll(None if wait_s is None else wait_s * 1000)}

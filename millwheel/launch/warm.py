@@ -15,7 +15,6 @@ import gc
 import importlib
 import os
 import runpy
-import select
 import signal
 import socket
 import sys
@@ -24,7 +23,18 @@ from pathlib import Path
 
 from millwheel.launch.base import WORKER_MODULE
 from millwheel.launch.command_line import show_as
-from millwheel.launch.forking import Cold, Ended, Request, Signal, Start, Started, decode_request, encode, receive
+from millwheel.launch.forking import (
+    Cold,
+    Ended,
+    Request,
+    Signal,
+    Start,
+    Started,
+    decode_request,
+    encode,
+    ready,
+    receive,
+)
 from millwheel.launch.lifeline import PARENT, die_with_parent
 
 _WORKER = f"{WORKER_MODULE}.__main__"
@@ -77,11 +87,11 @@ class WarmParent:
     def serve(self) -> Start | None:
         """See :func:`main`."""
         while True:
-            ready = select.select([self._driver.fileno(), self._woken], [], [])[0]
-            if self._woken in ready:
+            readable = ready((self._driver.fileno(), self._woken))
+            if self._woken in readable:
                 os.read(self._woken, 1 << 12)
                 self._reap()
-            if self._driver.fileno() in ready:
+            if self._driver.fileno() in readable:
                 data = receive(self._driver)
                 if not data:
                     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import shutil
 import signal
 import sys
@@ -13,7 +12,19 @@ from pathlib import Path
 
 from millwheel.launch.child import Child, LifeLog
 from millwheel.launch.command_line import ROOM
-from millwheel.launch.forking import Cold, Ended, Report, Signal, Start, Started, decode_report, encode, line, receive
+from millwheel.launch.forking import (
+    Cold,
+    Ended,
+    Report,
+    Signal,
+    Start,
+    Started,
+    decode_report,
+    encode,
+    line,
+    ready,
+    receive,
+)
 
 _SEND_S = 5.0
 _END_S = 5.0
@@ -65,7 +76,7 @@ class WarmParent:
 
     def hear(self, wait_s: float = 0.0) -> None:
         """Take note of what it has said by now; wait up to so long for something."""
-        while not self.gone and select.select([self._end], [], [], max(0.0, wait_s))[0]:
+        while not self.gone and ready((self._end.fileno(),), max(0.0, wait_s)):
             wait_s = 0.0
             data = receive(self._end)
             if not data:
