@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from millwheel.core.keys import key_hash
+from millwheel.core.model.keys import key_hash
 
 RANGES = 16
 """Into how many equal ranges the keys are cut, whatever shards there were."""

@@ -20,8 +20,8 @@ from bench.contestants import BYTEWAX, SPARK, Contestant, Job, local
 from bench.figures import Figure
 from bench.rounds import Entry, Measured, Wanted, alternate
 from bench.tables import cell, number, of_metric, series
-from millwheel.core.times import duration_us
-from millwheel.core.windows import Sliding
+from millwheel.core.model.times import duration_us
+from millwheel.core.windows.windows import Sliding
 
 PEERS = (
     Contestant("bytewax", local("bytewax_sliding.py", python=BYTEWAX)),

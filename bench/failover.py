@@ -27,14 +27,14 @@ from pathlib import Path
 from bench.failover_seen import Silence, Struck, lines, longest_gap, silence, spread
 from bench.places import HOUSE, PIPELINES, PLUGINS
 from millwheel.adapters.coordination import open_coordination
-from millwheel.adapters.injector_client import fetch_status
+from millwheel.adapters.grpc.watermark_client import fetch_status
 from millwheel.chaos.plan import Target
 from millwheel.chaos.processes import processes_of
-from millwheel.core.table import RangeTable
+from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import MillwheelError
-from millwheel.launch.root import read_run
+from millwheel.launch.progress.polling import addresses
 from millwheel.launch.stragglers import Member, read_members
-from millwheel.launch.watching import addresses
+from millwheel.roots.root import read_run
 
 NODE = "visitors"
 _REST_S = 3.0

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from bench.stats import quantile
-from millwheel.core.keys import key_hash
-from millwheel.core.ranges import KeyRange
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.ranges import KeyRange
 
 Line = tuple[float, list[tuple[int, int, float]]]
 """(seen at, [(key, process that made it, made at)]), s since 1970."""

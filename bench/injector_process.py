@@ -9,8 +9,8 @@ from __future__ import annotations
 import resource
 import sys
 
-from millwheel.core.ranges import tile
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
 from millwheel.injector.server import InjectorServer
 
 NODE, TOKEN = "node", 1

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.places import HOUSE, cache
-from millwheel.core.keys import key_hash
+from millwheel.core.model.keys import key_hash
 
 LEAST, DEVIATIONS = 30, 4.0
 """Part B: after so many records of an ad, a cost further away than so many standard deviations is told."""

@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.aggregate_functions import make_aggregator
-from millwheel.core.aggregation import SingleAggregation
-from millwheel.core.machines import make_machine
-from millwheel.core.records import Domain
-from millwheel.core.timers import TimerQueue
-from millwheel.core.times import MIN_TIME, duration_text, duration_us
-from millwheel.core.windowing import Effects, Machine, Times, Windowing
-from millwheel.core.windows import Sliding
+from millwheel.core.aggregates.aggregation import SingleAggregation
+from millwheel.core.aggregates.functions import make_aggregator
+from millwheel.core.machines.choice import make_machine
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.core.model.times import MIN_TIME, duration_text, duration_us
+from millwheel.core.windowing.contract import Effects, Machine, Times, Windowing
+from millwheel.core.windows.windows import Sliding
 
 RECORDS = 2_000
 MEAN_GAP_US = 500_000

@@ -36,7 +36,7 @@ STAGES = (
     ("journal", ("journal_", "commits.py", "background.py")),
     ("reading and parsing", ("sources/", "decode_lines")),
     ("times, lateness, keys at the source", ("timestamps.py", "source_sorting", "source_frames", "source.py")),
-    ("routing to shards", ("routing.py", "core/records.py", "core/keys.py", "where")),
+    ("routing to shards", ("routing.py", "core/model/records.py", "core/model/keys.py", "where")),
     ("encoding and decoding between shards", ("codec.py", "column_batch")),
     ("windows and aggregates", ("core/", "columns.py", "windowed", "grouped")),
     ("sinks", ("sinks/", "sink.py", "prepare")),

@@ -18,8 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from millwheel.adapters.durable_store import open_snapshots
 from millwheel.adapters.rocksdb_store import RocksStore, RocksStores
-from millwheel.adapters.spaces import open_snapshots
 
 _VALUE_BYTES = 1000
 _BATCH = 1000

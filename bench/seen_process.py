@@ -22,10 +22,10 @@ import psutil
 
 from bench.state_process import size_mb
 from millwheel.adapters.rocksdb_store import RocksStores
-from millwheel.core.records import Batch
-from millwheel.core.times import duration_us
-from millwheel.workers.overlay import Overlay
-from millwheel.workers.seen_ids import SeenIds
+from millwheel.core.model.records import Batch
+from millwheel.core.model.times import duration_us
+from millwheel.workers.shard.seen_ids import SeenIds
+from millwheel.workers.state.overlay import Overlay
 
 BUNDLE, KEYS = 10_000, 10_000
 HOUR = duration_us("1h")

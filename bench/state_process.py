@@ -24,19 +24,27 @@ import psutil
 from bench.stats import quantile
 from millwheel import Computation, Context, Record, ValueState
 from millwheel.adapters.clock import SystemClock
+from millwheel.adapters.durable_store import open_journals, open_snapshots
 from millwheel.adapters.rocksdb_store import RocksStore, RocksStores
-from millwheel.adapters.spaces import open_journals, open_snapshots
-from millwheel.core.layout import STATE
-from millwheel.core.ranges import tile
-from millwheel.core.records import Batch
-from millwheel.core.spec import ComputationSpec, InputSpec, KeyKind, KeySpec, PipelineSpec, SourceSpec, StreamSpec
-from millwheel.core.table import Ancestor, RangeTable, ShardEntry
-from millwheel.workers.assembly import Assembly, Outside
-from millwheel.workers.prepared import Prepared
+from millwheel.core.formats.store_layout import STATE
+from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.core.model.records import Batch
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    SourceSpec,
+    StreamSpec,
+)
+from millwheel.workers.delivery.routing import TableRouter
+from millwheel.workers.host.assembly import Assembly, Outside
 from millwheel.workers.process import GC_THRESHOLDS
-from millwheel.workers.recovery import recover
-from millwheel.workers.routing import TableRouter
-from millwheel.workers.shard import Shard
+from millwheel.workers.recovery.recovery import recover
+from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.shard import Shard
 
 BUNDLE = 10_000
 NODE, SHARD, WORKER = "work", "work-0", "w0"

@@ -26,9 +26,9 @@ from bench.injector_process import NODE, TOKEN, name_of
 from bench.places import HOUSE
 from bench.rounds import Entry, Measured, Wanted, alternate
 from bench.stats import quantile
-from millwheel.adapters.grpc_common import new_channel
-from millwheel.adapters.report_desk import ReportDesk
-from millwheel.core.watermark import ShardReport
+from millwheel.adapters.grpc.common import new_channel
+from millwheel.adapters.grpc.report_desk import ReportDesk
+from millwheel.core.model.watermark import ShardReport
 from millwheel.pb import injector_pb2 as pb
 from millwheel.pb.injector_pb2_grpc import InjectorStub
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millwheel.api import Computation, Context, ListState, MapState, ValueState
-from millwheel.core.aggregates import Aggregator
-from millwheel.core.panes import Pane, Retraction, Timing, as_retraction
-from millwheel.core.records import Domain, Record, Timer
-from millwheel.core.trigger_combinations import AfterAll, AfterAny, AfterEach, Once, OrFinally, Repeat
-from millwheel.core.triggers import (
+from millwheel.core.aggregates.base import Aggregator
+from millwheel.core.model.records import Domain, Record, Timer
+from millwheel.core.triggers.combinations import AfterAll, AfterAny, AfterEach, Once, OrFinally, Repeat
+from millwheel.core.triggers.triggers import (
     AfterBytes,
     AfterCount,
     AfterPercentileWatermark,
@@ -22,7 +21,8 @@ from millwheel.core.triggers import (
     Never,
     Trigger,
 )
-from millwheel.core.windows import Count, Cumulative, Custom, Global, Sessions, Sliding, Tumbling, Window
+from millwheel.core.windows.panes import Pane, Retraction, Timing, as_retraction
+from millwheel.core.windows.windows import Count, Cumulative, Custom, Global, Sessions, Sliding, Tumbling, Window
 
 if TYPE_CHECKING:
     from millwheel.fluent import (

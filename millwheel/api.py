@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar, overload
 
-from millwheel.core.panes import Pane
-from millwheel.core.records import Domain, Record, Timer
-from millwheel.core.times import duration_us
-from millwheel.core.windows import Window
+from millwheel.core.model.records import Domain, Record, Timer
+from millwheel.core.model.times import duration_us
+from millwheel.core.windows.panes import Pane
+from millwheel.core.windows.windows import Window
 
 __all__ = ["Computation", "Context", "ListState", "MapState", "State", "ValueState"]
 

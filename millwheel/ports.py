@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from millwheel.core.segment import JournalPlace
-from millwheel.core.table import RangeTable
+from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.model.range_table import RangeTable
 
 
 class Clock(Protocol):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 from urllib.parse import quote
 
-from millwheel.core.secret import Secret
+from millwheel.core.pipeline.secrets import Secret
 from millwheel.errors import SetupError
 
 FOLDER_VARIABLE = "MILLWHEEL_SECRETS"

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import rooms
+
 HOUSE = Path(__file__).resolve().parent.parent
 PACKAGE = HOUSE / "millwheel"
 GENERATED = PACKAGE / "pb"
@@ -65,14 +67,20 @@ def must_be_pure(path: Path) -> bool:
 
 
 def allowed_in_pure(name: str, path: Path) -> bool:
-    """Values and arithmetic, core, the shapes of ports, and siblings that keep to the same rule."""
+    """Values and arithmetic, core, the shapes of ports, and modules that keep to the same rule."""
     top, *rest = name.split(".")
     if top != "millwheel":
         return top in PURE_LIBRARIES
     if rest[0] in ("core", "errors", "ports"):
         return True
-    sibling = path.parent / f"{rest[1]}.py" if len(rest) > 1 and rest[0] == path.parent.name else path
-    return sibling != path and sibling.exists() and is_pure(sibling)
+    sibling = module_of(rest)
+    return sibling is not None and sibling != path and is_pure(sibling)
+
+
+def module_of(parts: list[str]) -> Path | None:
+    """The file of ``millwheel.PARTS``, whose last parts may be names within it."""
+    found = (PACKAGE.joinpath(*parts[:length]).with_suffix(".py") for length in range(len(parts), 0, -1))
+    return next((path for path in found if path.exists()), None)
 
 
 @cache
@@ -140,10 +148,10 @@ def test_adapters_know_core_and_ports_only() -> None:
     ("library", "doors"),
     [
         ("grpc", r"millwheel/adapters/.*\.py|millwheel/[a-z]+/server\.py"),
-        ("kazoo", r"millwheel/adapters/zookeeper\w*\.py"),
+        ("kazoo", r"millwheel/adapters/zookeeper/\w+\.py"),
         ("rocksdict", r"millwheel/adapters/rocks\w*\.py"),
-        ("pyspark", r"millwheel/launch/spark\.py"),
-        ("obstore", r"millwheel/adapters/s3_\w+\.py"),
+        ("pyspark", r"millwheel/launch/launchers/spark\.py"),
+        ("obstore", r"millwheel/adapters/spaces/s3\w*\.py"),
         ("typer", r"millwheel/cli/.*\.py|millwheel/.*__main__\.py"),
     ],
 )
@@ -158,10 +166,10 @@ def test_only_entry_points_choose_adapters() -> None:
     """What stands for an outside system is chosen in ``__main__``, by a command, by the driver or by a test harness,
     and passed on."""
     ports = (
-        r"millwheel\.adapters\.\w+\."
+        r"millwheel\.adapters(\.\w+)+\."
         r"(open_\w+|FileJournals|FileSnapshots|RocksStores|ZooKeeperCoordination|EmbeddedZooKeeper)"
     )
-    choosers = r"millwheel/(cli/.*|launch/.*|testing/.*|adapters/.*|.*__main__)\.py"
+    choosers = r"millwheel/(cli/.*|launch/.*|roots/.*|savepoints/.*|testing/.*|adapters/.*|.*__main__)\.py"
 
     def trespasses(path: Path, name: str) -> bool:
         return bool(re.fullmatch(ports, name)) and not re.fullmatch(choosers, name_of(path))
@@ -172,6 +180,14 @@ def test_only_entry_points_choose_adapters() -> None:
 def test_files_have_one_owner_and_a_readable_length() -> None:
     lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
     assert not {name: length for name, length in lengths.items() if length > MAX_LINES}
+
+
+def test_rooms_import_each_other_in_one_direction() -> None:
+    assert not rooms.circle()
+
+
+def test_a_room_has_about_a_dozen_files() -> None:
+    assert not {str(room): len(names) for room, names in rooms.rooms().items() if len(names) > 13}
 
 
 def test_what_runs_alone_lies_where_it_is_looked_for() -> None:
@@ -289,7 +305,8 @@ def test_the_glossary_has_every_noun() -> None:
 
 
 def test_what_runs_in_a_spark_task_loads_none_of_the_libraries_that_must_not_be_forked() -> None:
-    code = "import sys, millwheel.launch.task; print([m for m in ('grpc', 'kazoo', 'rocksdict') if m in sys.modules])"
+    code = "import sys, millwheel.launch.launchers.task as _\n"
+    code += "print([m for m in ('grpc', 'kazoo', 'rocksdict') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=HOUSE)
     assert done.stdout.strip() == "[]"
 

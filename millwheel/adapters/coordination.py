@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from millwheel.adapters.coordinator import LOCAL, LocalCoordination
 
 if TYPE_CHECKING:
-    from millwheel.adapters.zookeeper import ZooKeeperCoordination
+    from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
 
 
 def open_coordination(
@@ -28,8 +28,8 @@ def open_coordination(
     if address.startswith(LOCAL):
         return LocalCoordination(address, session_timeout_s, lost_after_s, connect_timeout_s)
     # The client library is loaded by those who need it: it takes a tenth of a second.
-    from millwheel.adapters.zookeeper import ZooKeeperCoordination
-    from millwheel.adapters.zookeeper_guard import load_guard
+    from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
+    from millwheel.adapters.zookeeper.guard import load_guard
 
     guard = load_guard(security)
     return ZooKeeperCoordination(address, pipeline, session_timeout_s, lost_after_s, connect_timeout_s, guard)

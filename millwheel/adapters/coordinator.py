@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
-from millwheel.adapters.exchange_line import Line
-from millwheel.core.coordination import (
+from millwheel.adapters.exchange.line import Line
+from millwheel.core.formats.coordinator_messages import (
     Answer,
     Ask,
     Elect,
@@ -46,7 +46,7 @@ from millwheel.core.coordination import (
     decode_to_client,
     encode,
 )
-from millwheel.core.table import RangeTable
+from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import ConflictError, SetupError, UnavailableError
 
 log = logging.getLogger("millwheel.coordinator")

@@ -32,7 +32,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from millwheel.adapters.files import explained
+from millwheel.adapters.spaces.files import explained
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError, SetupError, UnavailableError
 
 CACHE_BYTES = 192 << 20

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from millwheel.chaos.islands import PREFIX, address_of, island_of
-from millwheel.launch.base import WORKER_MODULE
+from millwheel.launch.launchers.base import WORKER_MODULE
 
 MODULE = "millwheel.chaos.island"
 

@@ -13,8 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from millwheel.core.damage import DAMAGE
-from millwheel.core.segment import OpenedSegment, SegmentKind, decode_entries, decode_header, valid_prefix
+from millwheel.core.formats.journal_segment import (
+    OpenedSegment,
+    SegmentKind,
+    decode_entries,
+    decode_header,
+    valid_prefix,
+)
+from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import CorruptionError
 
 _MAX_HEADER = 512

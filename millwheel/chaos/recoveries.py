@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from millwheel.chaos.plan import Fault, Target
-from millwheel.core.table import RangeTable
+from millwheel.core.model.range_table import RangeTable
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.late import pl
-from millwheel.core.spec import PipelineSpec, SinkSpec
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
 
 _SHOWN = 3

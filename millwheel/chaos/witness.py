@@ -14,7 +14,7 @@ import psutil
 from millwheel.chaos.journal_tail import JournalTail
 from millwheel.chaos.plan import Fault, Target
 from millwheel.chaos.recoveries import Recoveries, Recovery
-from millwheel.core.table import RangeTable
+from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import MillwheelError
 from millwheel.launch.stragglers import Member, read_members
 from millwheel.ports import Coordination

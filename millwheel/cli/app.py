@@ -11,8 +11,8 @@ from rich.console import Console
 
 from millwheel.cli.durations import seconds
 from millwheel.errors import SetupError
-from millwheel.launch.address import LOOPBACK
 from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
+from millwheel.processes.address import LOOPBACK
 
 app = typer.Typer(
     name="millwheel",

@@ -22,14 +22,14 @@ from millwheel.chaos.report import recovery_table, summary
 from millwheel.chaos.results import Difference, compared, result_folders
 from millwheel.chaos.storm import Command, Outcome, Storm
 from millwheel.chaos.witness import Witness
-from millwheel.core.spec import PipelineSpec
-from millwheel.core.times import duration_us
+from millwheel.core.model.times import duration_us
+from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError
-from millwheel.launch.address import EMBEDDED
-from millwheel.launch.attaching import attach
 from millwheel.launch.certificates import make_set
 from millwheel.launch.settings import LauncherKind
 from millwheel.ports import Coordination
+from millwheel.processes.address import EMBEDDED
+from millwheel.roots.attaching import attach
 from millwheel.spec import load_pipeline, resolve_params
 
 CALM, CHAOS = "calm", "chaos"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millwheel.core.times import duration_us
+from millwheel.core.model.times import duration_us
 from millwheel.errors import SetupError
 
 

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from millwheel.errors import SetupError
-from millwheel.launch.shipped import with_defaults
-from millwheel.launch.upgrading import kept_blueprint
+from millwheel.roots.shipped import with_defaults
 from millwheel.savepoints.blueprint import Blueprint, blueprint_of
 from millwheel.savepoints.compatibility import Change, Verdict, compare, worst
 from millwheel.savepoints.record import RECORD_FILE, read_record
+from millwheel.savepoints.upgrading import kept_blueprint
 from millwheel.spec import load_pipeline, resolve_params
 from millwheel.spec.parameters import stand_ins
 from millwheel.spec.pipelines import read_document

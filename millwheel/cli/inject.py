@@ -8,14 +8,14 @@ from typing import BinaryIO
 
 from rich.console import Console
 
-from millwheel.adapters.grpc_security import load_security
-from millwheel.adapters.injection_client import InjectionClient, Taken
+from millwheel.adapters.grpc.injection_client import InjectionClient, Taken
+from millwheel.adapters.grpc.security import load_security
 from millwheel.errors import SetupError
-from millwheel.launch.attaching import LiveMembers, attach, connected, find_root
 from millwheel.launch.injecting import DOUBLES_AGAIN, SAFE_AGAIN, Identified, Injecting, Look, line_batches
-from millwheel.launch.shipped import load_shipped
-from millwheel.launch.watching import addresses
+from millwheel.launch.progress.polling import addresses
 from millwheel.ports import Coordination
+from millwheel.roots.attaching import LiveMembers, attach, connected, find_root
+from millwheel.roots.shipped import load_shipped
 
 _KIND = "injection"
 

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from millwheel.adapters.replay_orders import ReplayOrders
-from millwheel.adapters.s3_address import is_s3
-from millwheel.adapters.spaces import open_space
+from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.adapters.spaces.s3_address import is_s3
 from millwheel.errors import SetupError
-from millwheel.launch.attaching import find_root, is_driven
-from millwheel.launch.letters import Group, Letter, grouped, letters_folder, read_letters
-from millwheel.launch.replays import ask, asked_for
-from millwheel.launch.root import read_run
-from millwheel.launch.shipped import load_shipped
+from millwheel.letters.letters import Group, Letter, grouped, letters_folder, read_letters
+from millwheel.letters.replays import ask, asked_for
+from millwheel.roots.attaching import find_root, is_driven
+from millwheel.roots.root import read_run
+from millwheel.roots.shipped import load_shipped
 
 _EXAMPLE = 200
 

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.table import Table
 
-from millwheel.adapters.grpc_security import load_security
-from millwheel.adapters.master_client import MasterClient
-from millwheel.core.keys import key_hash
-from millwheel.core.table import RangeTable
+from millwheel.adapters.grpc.master_client import MasterClient
+from millwheel.adapters.grpc.security import load_security
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.launch.attaching import LiveMembers, attach, connected, find_root
-from millwheel.launch.watching import addresses
+from millwheel.launch.progress.polling import addresses
 from millwheel.pb.master_pb2 import Work
+from millwheel.roots.attaching import LiveMembers, attach, connected, find_root
 
 MASTER_ROLE = "masters-leader"
 

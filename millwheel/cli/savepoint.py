@@ -12,16 +12,16 @@ import msgspec
 from rich.console import Console
 
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.launch.attaching import attach, connected, find_root, is_driven
-from millwheel.launch.report import summary_lines
-from millwheel.launch.restoring import note_saved
-from millwheel.launch.root import RunInfo, read_completed
-from millwheel.launch.savepoint import Savepoint, check_place, savepoint_folder, sources_ended, taken
-from millwheel.launch.shipped import load_shipped
+from millwheel.launch.progress.report import summary_lines
+from millwheel.launch.progress.summary import Summary
 from millwheel.launch.stopping import STOP, StopAsked
-from millwheel.launch.summary import Summary
 from millwheel.ports import Coordination
+from millwheel.roots.attaching import attach, connected, find_root, is_driven
+from millwheel.roots.root import RunInfo, read_completed
+from millwheel.roots.shipped import load_shipped
 from millwheel.savepoints.record import Record
+from millwheel.savepoints.restoring import note_saved
+from millwheel.savepoints.taking import Savepoint, check_place, savepoint_folder, sources_ended, taken
 
 _LOOK_S = 0.1
 

@@ -7,8 +7,8 @@ import time
 from rich.console import Console
 
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.launch.attaching import attach, find_root, is_driven
 from millwheel.launch.scaling import answer, ask
+from millwheel.roots.attaching import attach, find_root, is_driven
 
 _POLL_S = 0.1
 

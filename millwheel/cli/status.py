@@ -10,20 +10,20 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from millwheel.adapters.grpc_security import Security, load_security
-from millwheel.adapters.injector_client import fetch_status
-from millwheel.core.failing import kinds_in, without_kinds
-from millwheel.core.graph import Graph, build_graph
-from millwheel.core.ranges import KeyRange
-from millwheel.core.table import RangeTable
-from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
+from millwheel.adapters.grpc.security import Security, load_security
+from millwheel.adapters.grpc.watermark_client import fetch_status
+from millwheel.core.model.failures import kinds_in, without_kinds
+from millwheel.core.model.range_table import RangeTable
+from millwheel.core.model.ranges import KeyRange
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
+from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.errors import UnavailableError
-from millwheel.launch.attaching import LiveMembers, attach, connected, find_root
-from millwheel.launch.report import summary_lines
-from millwheel.launch.root import read_completed
-from millwheel.launch.shipped import load_shipped
-from millwheel.launch.summary import ClusterView, Summary, reason_texts
-from millwheel.launch.watching import LEADER_ROLE, addresses, cluster_view
+from millwheel.launch.progress.polling import LEADER_ROLE, addresses, cluster_view
+from millwheel.launch.progress.report import summary_lines
+from millwheel.launch.progress.summary import ClusterView, Summary, reason_texts
+from millwheel.roots.attaching import LiveMembers, attach, connected, find_root
+from millwheel.roots.root import read_completed
+from millwheel.roots.shipped import load_shipped
 
 
 def status(place: str, console: Console) -> None:

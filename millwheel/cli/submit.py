@@ -22,8 +22,8 @@ from millwheel.cli.app import (
     ZooKeeper,
 )
 from millwheel.cli.errors import sentences
-from millwheel.launch.address import LOOPBACK
 from millwheel.launch.settings import RunSettings, parse_sets
+from millwheel.processes.address import LOOPBACK
 
 
 def _run(

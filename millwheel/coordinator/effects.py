@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millwheel.core.coordination import StoredTable, ToClient
+from millwheel.core.formats.coordinator_messages import StoredTable, ToClient
 
 
 @dataclass(frozen=True, slots=True)

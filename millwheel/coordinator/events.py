@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millwheel.core.coordination import Ask
+from millwheel.core.formats.coordinator_messages import Ask
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from pathlib import Path
 import msgspec
 
 from millwheel.adapters.coordinator import LOCAL, SOCKET
-from millwheel.adapters.exchange_line import Line
+from millwheel.adapters.exchange.line import Line
 from millwheel.coordinator import effects as do
 from millwheel.coordinator import events as ev
 from millwheel.coordinator.state import CoordinatorState
 from millwheel.coordinator.store import CoordinatorStore
-from millwheel.core.coordination import Hello, Ping, decode_to_server, encode
+from millwheel.core.formats.coordinator_messages import Hello, Ping, decode_to_server, encode
 from millwheel.errors import MillwheelError, UnavailableError, invariant
 
 log = logging.getLogger("millwheel.coordinator")

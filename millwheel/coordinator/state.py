@@ -14,7 +14,7 @@ from functools import singledispatchmethod
 
 from millwheel.coordinator import effects as do
 from millwheel.coordinator import events as ev
-from millwheel.core.coordination import (
+from millwheel.core.formats.coordinator_messages import (
     Answer,
     Elect,
     Expired,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from millwheel.coordinator.effects import StoreTable, StoreValue
-from millwheel.core.coordination import StoredTable
+from millwheel.core.formats.coordinator_messages import StoredTable
 from millwheel.errors import CorruptionError, SetupError, UnavailableError
 
 _SCHEMA = """

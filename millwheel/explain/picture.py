@@ -9,9 +9,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from millwheel.core.graph import Graph, Node, NodeKind, build_graph
-from millwheel.core.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
-from millwheel.core.times import duration_text
+from millwheel.core.model.times import duration_text
+from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
+from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
 from millwheel.explain import words
 
 

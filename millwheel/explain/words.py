@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from millwheel.core.spec import (
+from millwheel.core.model.times import duration_text
+from millwheel.core.pipeline.spec import (
     AggregateSpec,
     ComputationSpec,
     Delivery,
@@ -17,8 +18,7 @@ from millwheel.core.spec import (
     StreamSpec,
     WindowSpec,
 )
-from millwheel.core.steps import step_text as _written
-from millwheel.core.times import duration_text
+from millwheel.core.pipeline.steps import step_text as _written
 
 _SHELF = re.compile(r"[\w.]+:(?:\w+|held\.p\d+)\.code\.\w+")
 """Code of a Python pipeline that has no name of its own: a lambda, a nested function, an object."""
@@ -83,7 +83,7 @@ def _inner(given: Any) -> str:
 
 
 def _is_trigger(given: Mapping[str, Any]) -> bool:
-    from millwheel.core.trigger_trees import BUILDERS
+    from millwheel.core.triggers.trees import BUILDERS
 
     return len(given) == 1 and next(iter(given)) in BUILDERS
 

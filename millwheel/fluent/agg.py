@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millwheel.core.aggregates import Aggregator
+from millwheel.core.aggregates.base import Aggregator
 
 __all__ = [
     "Aggregate",

@@ -13,9 +13,9 @@ from typing import Any, Literal
 from millwheel.fluent.code import CodeShelf, own_name
 from millwheel.fluent.fusing import fused
 from millwheel.fluent.places import At, Code, Place, Writer, here
-from millwheel.spec.nodes import Node
-from millwheel.spec.problems import Problems
 from millwheel.spec.python_files import Document
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import Problems
 
 OnError = Literal["dead_letter", "stop"] | Mapping[str, Any]
 """What failures come to: dead letters for ever, an end at the first, or for example ``{"stop_above": "10%",

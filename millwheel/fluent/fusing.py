@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from millwheel.fluent.places import At
-from millwheel.spec.steps import KINDS
+from millwheel.spec.parts.steps import KINDS
 
 _OWN = ("input", "output", "steps", *KINDS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, overload
 
-from millwheel.core.spec import DEAD_LETTERS, PipelineSpec
+from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
 from millwheel.fluent import live
 from millwheel.fluent.code import CodeShelf
 from millwheel.fluent.draft import Draft, Input, OnError

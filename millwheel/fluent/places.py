@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from millwheel.core.times import duration_text
-from millwheel.spec.nodes import Line, Node
+from millwheel.core.model.times import duration_text
+from millwheel.spec.reading.nodes import Line, Node
 
 
 @dataclass(frozen=True, slots=True)

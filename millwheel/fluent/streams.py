@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, overload
 
 from millwheel.api import Computation
-from millwheel.core.windows import WindowFunction
+from millwheel.core.windows.windows import WindowFunction
 from millwheel.fluent.draft import Dials, Draft, Input, OnError
 from millwheel.fluent.ends import Duration, Sink, kind_of
 from millwheel.fluent.places import here

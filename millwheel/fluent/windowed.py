@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from millwheel.api import Computation
-from millwheel.core.triggers import Trigger
+from millwheel.core.triggers.triggers import Trigger
 from millwheel.fluent.agg import Aggregate
 from millwheel.fluent.draft import Dials, Draft, Input, OnError
 from millwheel.fluent.places import At, CodeKey, Place, here

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from millwheel.core.times import duration_text
-from millwheel.core.trigger_combinations import AfterAll, AfterAny, AfterEach, Once, OrFinally, Repeat
-from millwheel.core.triggers import (
+from millwheel.core.model.times import duration_text
+from millwheel.core.triggers.combinations import AfterAll, AfterAny, AfterEach, Once, OrFinally, Repeat
+from millwheel.core.triggers.triggers import (
     AfterBytes,
     AfterCount,
     AfterPercentileWatermark,
@@ -17,7 +17,7 @@ from millwheel.core.triggers import (
     Never,
     Trigger,
 )
-from millwheel.core.windows import Count, Cumulative, Global, Sessions, Sliding, Tumbling
+from millwheel.core.windows.windows import Count, Cumulative, Global, Sessions, Sliding, Tumbling
 from millwheel.fluent.places import Code
 
 Keep = Callable[[Any, str], Code]

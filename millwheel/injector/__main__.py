@@ -11,12 +11,12 @@ from uuid import uuid4
 import typer
 
 from millwheel.adapters.coordination import open_coordination
-from millwheel.adapters.grpc_security import load_security
+from millwheel.adapters.grpc.security import load_security
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.injector.server import InjectorServer
-from millwheel.launch.exits import Exit
-from millwheel.launch.lifeline import die_with_parent
 from millwheel.ports import Coordination
+from millwheel.processes.exits import Exit
+from millwheel.processes.lifeline import die_with_parent
 
 _SESSION_TIMEOUT_S = 2.5
 """How long a dead leader leads on. A ZooKeeper that is started again should be back before that."""

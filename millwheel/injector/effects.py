@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from millwheel.core.failing import Call, Tally
+from millwheel.core.model.failures import Call, Tally
 
 
 @dataclass(frozen=True, slots=True)

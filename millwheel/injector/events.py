@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from millwheel.core.table import RangeTable
-from millwheel.core.watermark import ShardReport, share_columns
+from millwheel.core.model.range_table import RangeTable
+from millwheel.core.model.watermark import ShardReport, share_columns
 from millwheel.errors import invariant
 
 Longs = NDArray[np.int64]

@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from millwheel.core.failing import Call, Tally, has_failures, plain_counters, tallies_in
-from millwheel.core.percentiles import wanted
-from millwheel.core.table import RangeTable
-from millwheel.core.times import IDLE_TIME, MIN_TIME
-from millwheel.core.watermark import ShardReport
+from millwheel.core.model.failures import Call, Tally, has_failures, plain_counters, tallies_in
+from millwheel.core.model.percentiles import wanted
+from millwheel.core.model.range_table import RangeTable
+from millwheel.core.model.times import IDLE_TIME, MIN_TIME
+from millwheel.core.model.watermark import ShardReport
 from millwheel.injector.events import Longs, ReportColumns
 from millwheel.injector.roll import Roll
 from millwheel.injector.tiles import NOWHERE, Tiles

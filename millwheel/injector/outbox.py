@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 
-from millwheel.core.failing import Call, Tally
+from millwheel.core.model.failures import Call, Tally
 from millwheel.injector.wire import tally_messages
 from millwheel.pb import injector_pb2 as pb
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from millwheel.core.failing import Call, Tally
-from millwheel.core.times import MAX_TIME
+from millwheel.core.model.failures import Call, Tally
+from millwheel.core.model.times import MAX_TIME
 from millwheel.injector.effects import Broadcast, Effect, Picture, Tallies, TokensKnown
 from millwheel.injector.events import Connected, Disconnected, Event, PublishDue
 from millwheel.injector.state import InjectorState

@@ -14,10 +14,10 @@ from concurrent.futures import Future
 
 import grpc
 
-from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_server
-from millwheel.adapters.grpc_security import Security
-from millwheel.core.table import RangeTable
-from millwheel.core.times import MAX_TIME
+from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_server
+from millwheel.adapters.grpc.security import Security
+from millwheel.core.model.range_table import RangeTable
+from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import InvariantError
 from millwheel.injector.events import Disconnected, Event, TableChanged
 from millwheel.injector.outbox import Outbox

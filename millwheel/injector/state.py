@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from ddsketch import DDSketch
 
-from millwheel.core.percentiles import share_name
-from millwheel.core.times import MIN_TIME
+from millwheel.core.model.percentiles import share_name
+from millwheel.core.model.times import MIN_TIME
 from millwheel.injector.effects import Broadcast, Effect, Picture, Tallies, TokensKnown
 from millwheel.injector.events import (
     Connected,

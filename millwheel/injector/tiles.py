@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from millwheel.core.table import ShardEntry
-from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
 from millwheel.injector.events import Longs
 
 _NOBODY = 0

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
-from millwheel.core.failing import Call, Tally
+from millwheel.core.model.failures import Call, Tally
 from millwheel.injector.events import Event, Longs, NumbersReported, ReportColumns, ReportsArrived
 from millwheel.injector.state import InjectorState, NodeView
 from millwheel.pb import injector_pb2 as pb

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from millwheel.adapters.zookeeper_server import EmbeddedZooKeeper
+from millwheel.adapters.zookeeper.server import EmbeddedZooKeeper
 from millwheel.coordinator.server import CoordinatorServer
 from millwheel.errors import SetupError
-from millwheel.launch.address import EMBEDDED, LOOPBACK
-from millwheel.launch.java import find_java
-from millwheel.launch.lifeline import child_environment, mortal
+from millwheel.launch.launchers.java import find_java
 from millwheel.launch.settings import LauncherKind, RunSettings
+from millwheel.processes.address import EMBEDDED, LOOPBACK
+from millwheel.processes.lifeline import child_environment, mortal
 
 _POLL_S = 0.1
 _RESTART_ATTEMPTS = 5

@@ -10,30 +10,30 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from millwheel.adapters.grpc_security import check_listen, load_security
-from millwheel.adapters.replay_orders import ReplayOrders
-from millwheel.adapters.s3_address import is_s3
-from millwheel.adapters.spaces import open_space
-from millwheel.core.graph import build_graph
-from millwheel.core.spec import PipelineSpec
+from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.grpc.security import check_listen, load_security
+from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import BrokenError, SetupError
-from millwheel.launch.address import check_reach
-from millwheel.launch.inputs import changed_inputs, keep_inputs
-from millwheel.launch.letters import letters_folder, read_letters
-from millwheel.launch.replays import Replays, ask
-from millwheel.launch.report import report
-from millwheel.launch.restoring import former_identity, refuse_saved, restore, restored
-from millwheel.launch.root import Root
+from millwheel.launch.launchers.spark_master import check_master
+from millwheel.launch.progress.report import report
+from millwheel.launch.progress.summary import Summary
 from millwheel.launch.running import Running
-from millwheel.launch.s3_root import S3Root
-from millwheel.launch.savepoint import savepoint_folder
 from millwheel.launch.settings import LauncherKind, RunSettings
-from millwheel.launch.shipped import with_defaults
-from millwheel.launch.shipping import ship
-from millwheel.launch.spark_master import check_master
-from millwheel.launch.summary import Summary
-from millwheel.launch.upgrading import blueprint_bytes, check_same_root, check_savepoint, kept_blueprint
+from millwheel.letters.letters import letters_folder, read_letters
+from millwheel.letters.replays import Replays, ask
+from millwheel.processes.address import check_reach
+from millwheel.roots.inputs import changed_inputs, keep_inputs
+from millwheel.roots.root import Root
+from millwheel.roots.s3 import S3Root
+from millwheel.roots.shipped import with_defaults
+from millwheel.roots.shipping import ship
 from millwheel.savepoints.record import read_record
+from millwheel.savepoints.restoring import former_identity, refuse_saved, restore, restored
+from millwheel.savepoints.taking import savepoint_folder
+from millwheel.savepoints.upgrading import blueprint_bytes, check_same_root, check_savepoint, kept_blueprint
 from millwheel.secret_values import FOLDER_VARIABLE
 from millwheel.sinks import build_sink
 from millwheel.spec import PipelineFile, load_pipeline, resolve_params

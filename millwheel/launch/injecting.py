@@ -16,10 +16,10 @@ from uuid import uuid4
 
 import msgspec
 
-from millwheel.adapters.injection_client import Outside, Taken
-from millwheel.core.damage import DAMAGE
-from millwheel.core.keys import key_hash
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.adapters.grpc.injection_client import Outside, Taken
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.errors import SetupError, UnavailableError
 
 BATCH_RECORDS = 2_000
@@ -31,7 +31,7 @@ _PARALLEL = 8
 
 
 class Client(Protocol):
-    """What takes a batch to a worker; see :class:`millwheel.adapters.injection_client.InjectionClient`."""
+    """What takes a batch to a worker; see :class:`millwheel.adapters.grpc.injection_client.InjectionClient`."""
 
     def inject(self, address: str, stream: str, shard: str, records: Sequence[Outside]) -> Taken: ...
 

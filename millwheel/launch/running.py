@@ -19,32 +19,32 @@ from functools import partial
 from rich.console import Console
 
 from millwheel.adapters.coordination import open_coordination
-from millwheel.adapters.grpc_security import load_security
-from millwheel.adapters.hang_notes import HangNotes
-from millwheel.adapters.s3_address import is_s3
-from millwheel.adapters.spaces import open_space
-from millwheel.core.graph import build_graph
-from millwheel.core.spec import PipelineSpec
+from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.grpc.security import load_security
+from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.launch.base import Launcher, WorkerTemplate
-from millwheel.launch.broken import Failures
 from millwheel.launch.coordinator import Keeper, coordinator_for
-from millwheel.launch.processes import ProcessLauncher
-from millwheel.launch.progress import ProgressLine
-from millwheel.launch.replays import Replays
-from millwheel.launch.restoring import write_tables
-from millwheel.launch.root import Root, RunInfo
+from millwheel.launch.launchers.base import Launcher, WorkerTemplate
+from millwheel.launch.launchers.processes import ProcessLauncher
+from millwheel.launch.launchers.spark import SparkLauncher, SparkSettings
+from millwheel.launch.progress.failures import Failures
+from millwheel.launch.progress.line import ProgressLine
+from millwheel.launch.progress.polling import StatusWatcher
+from millwheel.launch.progress.summary import Summary, summarize
 from millwheel.launch.scaling import Scaling, forget
 from millwheel.launch.services import Services, ServiceTemplate
 from millwheel.launch.settings import LauncherKind, RunSettings
-from millwheel.launch.signals import StopSignals
-from millwheel.launch.spark import SparkLauncher, SparkSettings
 from millwheel.launch.stopping import StopAsked, on_stop
-from millwheel.launch.summary import Summary, summarize
-from millwheel.launch.supervisor import Supervisor
 from millwheel.launch.watch import Watch
-from millwheel.launch.watching import StatusWatcher
+from millwheel.letters.replays import Replays
 from millwheel.ports import Coordination
+from millwheel.processes.signals import StopSignals
+from millwheel.processes.supervisor import Supervisor
+from millwheel.roots.root import Root, RunInfo
+from millwheel.savepoints.restoring import write_tables
 
 _WORKER_GRACE_S = 12.0
 _SERVICE_GRACE_S = 5.0

@@ -14,11 +14,11 @@ from typing import Protocol
 
 import msgspec
 
-from millwheel.core.damage import DAMAGE
-from millwheel.launch.base import Launcher
-from millwheel.launch.root import write_atomically
+from millwheel.core.model.damage import DAMAGE
+from millwheel.launch.launchers.base import Launcher
 from millwheel.launch.stragglers import Member
-from millwheel.launch.supervisor import Supervisor
+from millwheel.processes.supervisor import Supervisor
+from millwheel.roots.root import write_atomically
 
 _ASKED, _ANSWERED = "scale.json", "scaled.json"
 _LOOK_S = 0.2

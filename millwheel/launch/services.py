@@ -6,9 +6,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from millwheel.launch.address import LOOPBACK, listen_on
-from millwheel.launch.child import Child, stop_all
-from millwheel.launch.supervisor import Ended
+from millwheel.processes.address import LOOPBACK, listen_on
+from millwheel.processes.child import Child, stop_all
+from millwheel.processes.supervisor import Ended
 
 
 @dataclass(frozen=True, slots=True)

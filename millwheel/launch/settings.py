@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from millwheel.errors import SetupError
-from millwheel.launch.address import LOOPBACK
-from millwheel.launch.base import WORKER_MODULE
-from millwheel.launch.root import DEFAULT_FOLDER
+from millwheel.launch.launchers.base import WORKER_MODULE
+from millwheel.processes.address import LOOPBACK
+from millwheel.roots.root import DEFAULT_FOLDER
 
 
 class LauncherKind(str, Enum):

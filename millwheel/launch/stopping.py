@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
-from millwheel.core.damage import DAMAGE
+from millwheel.core.model.damage import DAMAGE
 
 STOP = "stop"
 """The role of those who ask."""

@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from millwheel.core.graph import Graph, NodeKind
-from millwheel.launch.base import Launcher
-from millwheel.launch.broken import Failures
-from millwheel.launch.output import OutputPump
-from millwheel.launch.progress import ProgressLine, RateMeter, progress_text
+from millwheel.core.pipeline.graph import Graph, NodeKind
+from millwheel.launch.launchers.base import Launcher
+from millwheel.launch.progress.failures import Failures
+from millwheel.launch.progress.line import ProgressLine, RateMeter, progress_text
+from millwheel.launch.progress.polling import StatusWatcher
+from millwheel.launch.progress.summary import ClusterView, total
 from millwheel.launch.services import Services
 from millwheel.launch.stragglers import Stragglers
-from millwheel.launch.summary import ClusterView, total
-from millwheel.launch.supervisor import Ended, Supervisor
-from millwheel.launch.watching import StatusWatcher
+from millwheel.processes.output import OutputPump
+from millwheel.processes.supervisor import Ended, Supervisor
 
 _STEP_S = 0.02
 _SHOW_INTERVAL_S = 0.25

@@ -11,20 +11,20 @@ import typer
 
 from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
-from millwheel.adapters.grpc_security import Security, load_security
-from millwheel.adapters.spaces import open_journals, open_snapshots
-from millwheel.core.graph import Graph, Node, build_graph
+from millwheel.adapters.durable_store import open_journals, open_snapshots
+from millwheel.adapters.grpc.security import Security, load_security
+from millwheel.core.pipeline.graph import Graph, Node, build_graph
 from millwheel.errors import FencedError, MillwheelError, PipelineError, SetupError
-from millwheel.launch.bundle import shared_folder
-from millwheel.launch.exits import Exit
-from millwheel.launch.lifeline import die_with_parent
-from millwheel.launch.shipped import load_shipped
 from millwheel.master.balancing import BalanceConfig
-from millwheel.master.planner import NodeDemand, why_fixed
 from millwheel.master.runtime import MasterPace
 from millwheel.master.server import MasterOutside, MasterProcess
 from millwheel.master.state import MasterConfig
+from millwheel.master.tables.planner import NodeDemand, why_fixed
 from millwheel.ports import Coordination
+from millwheel.processes.exits import Exit
+from millwheel.processes.lifeline import die_with_parent
+from millwheel.roots.bundle import shared_folder
+from millwheel.roots.shipped import load_shipped
 
 SESSION_TIMEOUT_S = 2.0
 """How long a dead leader leads on: short, because a restart costs a master nothing."""

@@ -23,12 +23,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from millwheel.core.ranges import KeyRange
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import KeyRange
 from millwheel.errors import invariant
 from millwheel.master.loads import Load
-from millwheel.master.planner import Move
-from millwheel.master.reshaping import Merge, Reshape, Split
+from millwheel.master.tables.planner import Move
+from millwheel.master.tables.resharding import Merge, Reshape, Split
 
 _SIDE = 0.1
 _MIN_SAMPLE = 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millwheel.core.table import RangeTable
+from millwheel.core.model.range_table import RangeTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

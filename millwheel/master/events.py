@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millwheel.core.table import RangeTable
-from millwheel.master.reshaping import Reshape
+from millwheel.core.model.range_table import RangeTable
+from millwheel.master.tables.resharding import Reshape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 from millwheel.master.effects import AnswerMove
 from millwheel.master.events import MoveRequested, ReshapeRequested
-from millwheel.master.holdings import Holdings
-from millwheel.master.planner import Move, NodeDemand
-from millwheel.master.reshaping import Reshape, Split, refusal
+from millwheel.master.tables.holdings import Holdings
+from millwheel.master.tables.planner import Move, NodeDemand
+from millwheel.master.tables.resharding import Reshape, Split, refusal
 
 
 class WantedMoves:

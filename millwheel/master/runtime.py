@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from millwheel.core.table import RangeTable
+from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import ConflictError, MillwheelError, UnavailableError
 from millwheel.master.effects import (
     AnswerMove,
@@ -44,8 +44,8 @@ from millwheel.master.events import (
     WriteFailed,
 )
 from millwheel.master.loads import Load
-from millwheel.master.reshaping import Reshape, outlived
 from millwheel.master.state import MasterState
+from millwheel.master.tables.resharding import Reshape, outlived
 from millwheel.ports import Clock, Coordination, Journals, Snapshots
 
 log = logging.getLogger("millwheel.master")

@@ -12,14 +12,14 @@ from uuid import uuid4
 
 import grpc
 
-from millwheel.adapters.grpc_attach import WorkerLines
-from millwheel.adapters.grpc_common import CALL_TIMEOUT_S, new_server
-from millwheel.adapters.grpc_security import Security
+from millwheel.adapters.grpc.attach import WorkerLines
+from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_server
+from millwheel.adapters.grpc.security import Security
 from millwheel.errors import FencedError, InvariantError
 from millwheel.master.events import Event, LoadReported, ShardLoad, ShardReleased, WorkerUnreachable
-from millwheel.master.reshaping import Merge, Reshape, Split
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime, MasterView
 from millwheel.master.state import MasterConfig, MasterState
+from millwheel.master.tables.resharding import Merge, Reshape, Split
 from millwheel.pb import master_pb2 as pb
 from millwheel.pb import worker_pb2
 from millwheel.pb.master_pb2_grpc import MasterServicer, add_MasterServicer_to_server

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from millwheel.core.table import RangeTable
+from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import invariant
 from millwheel.master.balancing import BalanceConfig, Balancer, Cluster
 from millwheel.master.effects import Effect, WriteTable
@@ -38,14 +38,14 @@ from millwheel.master.events import (
     WriteConflicted,
     WriteFailed,
 )
-from millwheel.master.holdings import Holdings
 from millwheel.master.loads import Load, LoadBook
 from millwheel.master.membership import Membership
 from millwheel.master.moves import WantedMoves, WantedReshapes
-from millwheel.master.planner import Census, Move, NodeDemand, first_table, plan_moves
-from millwheel.master.spares import seated
-from millwheel.master.standbys import chosen, followers
-from millwheel.master.succession import Situation, successor
+from millwheel.master.tables.holdings import Holdings
+from millwheel.master.tables.planner import Census, Move, NodeDemand, first_table, plan_moves
+from millwheel.master.tables.spares import seated
+from millwheel.master.tables.standbys import chosen, followers
+from millwheel.master.tables.succession import Situation, successor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Frame(_message.Message):
-    """What goes over the exchange, a connection per pair of workers and direction (millwheel/adapters/exchange_line.py):
+    """What goes over the exchange, a connection per pair of workers and direction (millwheel/adapters/exchange/line.py):
     deliveries one way, acks and refusals the other.
     """
 
@@ -78,7 +78,7 @@ class Delivery(_message.Message):
     index: _builtins.int
     """counts the deliveries of an epoch from 0"""
     batch: _builtins.bytes
-    """millwheel.core.codec"""
+    """millwheel.core.formats.codec"""
     sender_token: _builtins.int
     """the token of the sender's shard: epochs are compared by (sender_token, epoch)"""
     def __init__(

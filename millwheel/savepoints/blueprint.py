@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from millwheel.api import Computation, ListState, MapState, State
-from millwheel.core.graph import Node, NodeKind, build_graph
-from millwheel.core.spec import (
+from millwheel.core.pipeline.graph import Node, NodeKind, build_graph
+from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     InputSpec,

@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
-from millwheel.core.damage import DAMAGE
-from millwheel.core.orders import Standing
-from millwheel.core.ranges import KeyRange
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import KeyRange
 from millwheel.errors import MillwheelError, SetupError
 from millwheel.savepoints.blueprint import Blueprint
+from millwheel.savepoints.orders import Standing
 
 RECORD_FILE = "savepoint.json"
 KEPT_FOLDERS = ("pipeline", "inputs")

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from millwheel.core.orders import Answer, Order, Phase, Standing
-from millwheel.core.table import RangeTable
+from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import UnavailableError
+from millwheel.savepoints.orders import Answer, Order, Phase, Standing
 
 _COPY_TRIES = 5
 

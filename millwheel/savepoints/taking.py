@@ -1,53 +1,128 @@
-"""The shell of a savepoint in the making: orders out, answers and range tables in. Whoever takes one steps it."""
+"""Takes a savepoint of a running pipeline: from the folder that is to hold it to the file that makes it one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
 
-from millwheel.core.orders import ANSWERS, ORDERS, Order, answers_to, encode
-from millwheel.core.table import RangeTable
-from millwheel.errors import UnavailableError
+from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.errors import SetupError
 from millwheel.ports import Coordination
-from millwheel.savepoints.state import Taking
+from millwheel.roots.root import RunInfo, root_path, write_atomically
+from millwheel.savepoints.blueprint import blueprint_of
+from millwheel.savepoints.orders import Phase
+from millwheel.savepoints.record import KEPT_FOLDERS, RECORD_FILE, Record, encode_record, saved_shards
+from millwheel.savepoints.runtime import Taker
+from millwheel.savepoints.state import Taking, Wanted
+
+_STEP_S = 0.005
+_WORDS = {
+    Phase.REST: "finishing what is on its way",
+    Phase.HOLD: "standing still",
+    Phase.SAVE: "copying",
+    Phase.FINISH: "ending the sources",
+}
 
 
-class Taker:
-    """Gives the orders of one savepoint. They stand for as long as the session does, or until :meth:`release`."""
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """Where it is to lie, and of what. ``stay``: the pipeline is to be stopped as it stands then."""
 
-    def __init__(self, taking: Taking, coordination: Coordination) -> None:
-        self.taking = taking
-        self._coordination = coordination
-        self._answers: Mapping[str, bytes] = {}
-        self._tables: dict[str, RangeTable] = {}
-        coordination.watch_tables(self._table_changed)
-        coordination.watch_members(ANSWERS, self._answers_changed)
+    place: Path
+    root: Path
+    run: RunInfo
+    spec: PipelineSpec
+    stay: bool = False
+    patience_s: float = 60.0
 
-    def step(self, now_us: int) -> bool:
-        """Go on with what is known; True once the savepoint is whole.
 
-        Raises UnavailableError when it cannot be taken. Then, too, the orders must be released.
-        """
-        taking, before = self.taking, self.taking.order
-        answers = answers_to(before, dict(self._answers)) if before is not None else []
-        order = taking.step(now_us, dict(self._tables), answers)
-        if order is not None:
-            self._coordination.join(ORDERS, order.name, encode(order))
-            if before is not None:
-                self._take_back(before)
-        return taking.done
+def savepoint_folder(place: str) -> Path:
+    """The folder of a savepoint, absolute. Raises SetupError for an object store."""
+    if is_s3(place):
+        raise SetupError(f"{place} is no folder: a savepoint lies in one that all workers and this command can reach")
+    return root_path(place)
 
-    def release(self) -> None:
-        """Take the last order back: whatever stood still goes on."""
-        if self.taking.order is not None:
-            self._take_back(self.taking.order)
 
-    def _take_back(self, order: Order) -> None:
-        with suppress(UnavailableError):  # an older order counts for nothing, and goes with the session
-            self._coordination.leave(ORDERS, order.name)
+def check_place(place: Path, root: Path) -> None:
+    """Raises SetupError unless the folder is new or empty, and no part of the root, which may go before it does."""
+    if place.resolve().is_relative_to(root.resolve()):
+        raise SetupError(f"{place} lies in the root {root}: a savepoint must outlive it; choose a folder elsewhere")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        if any(place.iterdir()):
+            raise SetupError(f"The folder {place} is not empty; give a new or empty folder for the savepoint")
+    except OSError as error:
+        raise SetupError(f"The savepoint cannot be written to {place}: {error.strerror or error}") from error
 
-    def _table_changed(self, table: RangeTable) -> None:
-        self._tables[table.computation] = table
 
-    def _answers_changed(self, members: Mapping[str, bytes]) -> None:
-        self._answers = dict(members)
+@contextmanager
+def taken(wanted: Savepoint, coordination: Coordination, told: Callable[[str], None]) -> Iterator[Record]:
+    """Take it; as long as the context lasts, a pipeline that is to stay stands still.
+
+    Raises UnavailableError when it cannot be taken: the pipeline then goes on.
+    """
+    name = f"s{secrets.token_hex(6)}"
+    nodes = tuple(build_graph(wanted.spec).nodes)
+    taking = Taking(Wanted(name, str(wanted.place), nodes, wanted.stay, int(wanted.patience_s * 1e6)))
+    taker = Taker(taking, coordination)
+    try:
+        _step(taker, told)
+        record = Record(
+            name=name,
+            identity=f"{wanted.run.pipeline}-{wanted.run.instance}",
+            root=str(wanted.root),
+            taken=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            last=wanted.stay,
+            held_ms=taking.held_us // 1000,
+            blueprint=blueprint_of(wanted.spec),
+            shards=saved_shards(taking.tables, taking.cut),
+            named={table.computation: table.named for table in taking.tables},
+        )
+        _finish(wanted, record)
+        yield record
+    finally:
+        taker.release()
+
+
+@contextmanager
+def sources_ended(
+    spec: PipelineSpec, patience_s: float, coordination: Coordination, told: Callable[[str], None]
+) -> Iterator[None]:
+    """Bring the pipeline to rest, then tell its sources to end there; the order stands as long as the context lasts.
+
+    Raises UnavailableError when it does not come to rest: it then goes on.
+    """
+    nodes = tuple(build_graph(spec).nodes)
+    wanted = Wanted(f"f{secrets.token_hex(6)}", "", nodes, patience_us=int(patience_s * 1e6), finish=True)
+    taker = Taker(Taking(wanted), coordination)
+    try:
+        _step(taker, told)
+        yield
+    finally:
+        taker.release()
+
+
+def _step(taker: Taker, told: Callable[[str], None]) -> None:
+    while not taker.step(time.monotonic_ns() // 1000):
+        if taker.taking.order is not None:
+            told(_WORDS[taker.taking.order.phase])
+        time.sleep(_STEP_S)
+
+
+def _finish(wanted: Savepoint, record: Record) -> None:
+    """Everything but the shards, and last what makes it a savepoint."""
+    try:
+        for name in KEPT_FOLDERS:
+            if (wanted.root / name).is_dir():
+                shutil.copytree(wanted.root / name, wanted.place / name)
+        write_atomically(wanted.place / RECORD_FILE, encode_record(record))
+    except OSError as error:
+        raise SetupError(f"The savepoint cannot be written to {wanted.place}: {error.strerror or error}") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import Any
 
-from millwheel.core.spec import SinkSpec
+from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.errors import SetupError
 from millwheel.options import did_you_mean
 from millwheel.secret_values import revealed

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from millwheel.core.column_batch import ColumnBatch
+from millwheel.core.columns.batch import ColumnBatch
 from millwheel.errors import UnavailableError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from millwheel.core.panes import as_retraction
+from millwheel.core.windows.panes import as_retraction
 from millwheel.options import one_of
 from millwheel.sinks.base import SinkRecord
 from millwheel.sinks.rows import rows_of

@@ -24,10 +24,10 @@ from uuid import uuid4
 import msgspec
 import xxhash
 
-from millwheel.adapters.durable import read_whole, write_new
-from millwheel.adapters.files import Files, PosixFiles
-from millwheel.core.damage import checked
-from millwheel.core.times import duration_us
+from millwheel.adapters.spaces.durable import read_whole, write_new
+from millwheel.adapters.spaces.files import Files, PosixFiles
+from millwheel.core.model.damage import checked
+from millwheel.core.model.times import duration_us
 from millwheel.errors import CorruptionError
 from millwheel.options import one_of, read_options
 from millwheel.sinks.base import Cut, SinkRecord, SinkWriter

@@ -6,8 +6,8 @@ rows of one commit or those of another, never a mixture. It also uses the hidden
 out: whoever opens the shard removes the hidden files of all owners before it, and a zombie has no others that it may
 publish, because a hidden file is written before its commit and nothing of a zombie is committed any more.
 
-The rows themselves are state of the shard (``workers/upsert.py``). Whatever happens to files, a new owner writes them
-again.
+The rows themselves are state of the shard (``workers/sinks/upsert.py``). Whatever happens to files, a new owner writes
+them again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from millwheel.adapters.durable import write_new
-from millwheel.adapters.files import Files
-from millwheel.core.damage import checked
+from millwheel.adapters.spaces.durable import write_new
+from millwheel.adapters.spaces.files import Files
+from millwheel.core.model.damage import checked
 from millwheel.sinks.base import Cut, LostError, SinkRecord
 from millwheel.sinks.marker import HIDDEN
 from millwheel.sinks.wording import in_words

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from uuid import uuid4
 
-from millwheel.adapters.durable import create_if_absent, make_dirs, read_whole, write_new
-from millwheel.adapters.files import Files
+from millwheel.adapters.spaces.durable import create_if_absent, make_dirs, read_whole, write_new
+from millwheel.adapters.spaces.files import Files
 from millwheel.errors import SetupError
 from millwheel.sinks.wording import in_words
 

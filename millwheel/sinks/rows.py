@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.column_batch import ColumnBatch
-from millwheel.core.late import pl
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.lazy_polars import pl
 from millwheel.sinks.base import SinkRecord
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode_lines

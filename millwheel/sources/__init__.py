@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from millwheel.core.spec import SourceSpec
+from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.errors import SetupError
 from millwheel.options import did_you_mean
 from millwheel.secret_values import revealed
@@ -35,7 +35,7 @@ def build_source(
     """
     options = revealed(spec.options)
     if spec.kind == "files":
-        from millwheel.sources.files import build_files
+        from millwheel.sources.files.source import build_files
 
         return build_files(options, folder, schema, fields or {})
     if spec.kind == "generator":

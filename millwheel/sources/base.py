@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millwheel.core.times import MAX_TIME
+from millwheel.core.model.times import MAX_TIME
 
 if TYPE_CHECKING:
     import numpy as np

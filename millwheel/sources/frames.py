@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from millwheel.core.late import dtype, pl
+from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.sources.fields import column_of
 
 _INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

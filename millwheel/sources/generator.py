@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import xxhash
 
-from millwheel.core.times import SECOND
+from millwheel.core.model.times import SECOND
 from millwheel.options import read_options
 from millwheel.sources.base import Chunk, Partition, Reject
 

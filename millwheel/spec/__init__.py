@@ -1,4 +1,4 @@
-"""Pipelines in YAML and Python: read, filled in, checked, and turned into :class:`~millwheel.core.spec.PipelineSpec`.
+"""Pipelines in YAML and Python: read, filled in, checked, and turned into :class:`.PipelineSpec`.
 
 docs/pipeline.md describes the language. ``loading`` finds the Python objects that a pipeline names.
 """

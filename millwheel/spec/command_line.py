@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from millwheel.spec.document import parse, read_text
-from millwheel.spec.nodes import Node
 from millwheel.spec.parameters import mentioned_in, references
-from millwheel.spec.problems import Problems
 from millwheel.spec.python_files import PipelineFile, load_document
+from millwheel.spec.reading.document import parse, read_text
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import Problems
 
 _STARTS_PATH = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_-]*)")
 

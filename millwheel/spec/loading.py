@@ -20,9 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from millwheel.core.fields import field_reader, missing_field
-from millwheel.core.keys import Key
-from millwheel.core.spec import KeyKind, KeySpec
+from millwheel.core.expressions.fields import field_reader, missing_field
+from millwheel.core.model.keys import Key
+from millwheel.core.pipeline.spec import KeyKind, KeySpec
 from millwheel.errors import PipelineError, RecordError, invariant
 from millwheel.spec.imports import missing_file_hint
 

@@ -4,7 +4,7 @@ They are replaced in values after the file was parsed, so a value can never beco
 one scalar. A value that is nothing but one ``${name}`` takes the type that its text would have without quotes (``4``
 is a number); inside a longer text it is text. ``$${`` is a ``${`` that is meant as such.
 
-``${secret:name}`` is not replaced here: a value with secrets becomes a :class:`~millwheel.core.secret.Secret`, which is
+``${secret:name}`` is not replaced here: a value with secrets becomes a ``Secret``, which is
 filled in by the process that uses it. It may stand in options of sources, sinks and callbacks only.
 """
 
@@ -14,10 +14,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from millwheel.core.secret import SECRET_NAME, Secret
-from millwheel.spec.document import scalar
-from millwheel.spec.nodes import Node
-from millwheel.spec.problems import Problems, did_you_mean
+from millwheel.core.pipeline.secrets import SECRET_NAME, Secret
+from millwheel.spec.reading.document import scalar
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import Problems, did_you_mean
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 _SECRET = "secret:"

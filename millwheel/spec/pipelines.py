@@ -9,24 +9,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from millwheel.core.spec import ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
-from millwheel.core.triggers import Default
-from millwheel.spec.code import CodeChecks
-from millwheel.spec.computations import read_computation
-from millwheel.spec.document import parse, read_text
-from millwheel.spec.field_types import check_field_types
-from millwheel.spec.kinds import Kind
-from millwheel.spec.limits import read_limits
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
+from millwheel.core.triggers.triggers import Default
+from millwheel.spec.checks.code import CodeChecks
+from millwheel.spec.checks.field_types import check_field_types
+from millwheel.spec.checks.topology import check_cycles, check_streams, uncertain_names
 from millwheel.spec.loading import load_object
-from millwheel.spec.nodes import Node
 from millwheel.spec.parameters import Parameters
-from millwheel.spec.problems import Problems
+from millwheel.spec.parts.computations import read_computation
+from millwheel.spec.parts.limits import read_limits
+from millwheel.spec.parts.sinks import read_sink
+from millwheel.spec.parts.streams import read_stream
 from millwheel.spec.python_files import Document, PipelineFile, load_document
-from millwheel.spec.reader import Reader
+from millwheel.spec.reading.document import parse, read_text
+from millwheel.spec.reading.kinds import Kind
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import Problems
+from millwheel.spec.reading.reader import Reader
 from millwheel.spec.ship import check_ship, read_ship
-from millwheel.spec.sinks import read_sink
-from millwheel.spec.streams import read_stream
-from millwheel.spec.topology import check_cycles, check_streams, uncertain_names
 
 _log = logging.getLogger(__name__)
 FIELDS = ("pipeline", "streams", "computations", "sinks", "limits", "ship")

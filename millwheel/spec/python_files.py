@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from millwheel.core.spec import PipelineSpec
+from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import PipelineError
 from millwheel.spec.loading import import_file
-from millwheel.spec.nodes import Node
-from millwheel.spec.problems import Problems, did_you_mean
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import Problems, did_you_mean
 
 _PATH = re.compile(r"(?P<file>.*\.py)(?::(?P<variable>[^:/]*))?", re.DOTALL)
 

@@ -10,11 +10,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from millwheel.core.spec import PipelineSpec
+from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.spec.imports import files_below, imported_files, tree_of
 from millwheel.spec.loading import OBJECT_NAME
-from millwheel.spec.nodes import Node
-from millwheel.spec.reader import Reader
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.reader import Reader
 
 _EXAMPLE = "[model.json, 'words/*.txt']"
 _LONGEST_NAME = 200

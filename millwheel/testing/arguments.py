@@ -7,10 +7,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from millwheel.core.spec import StreamSpec
-from millwheel.core.times import MAX_TIME
-from millwheel.core.triggers import Trigger
-from millwheel.core.windows import Count, Cumulative, Custom, Global, Sessions, Sliding, Tumbling, WindowFunction
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.spec import StreamSpec
+from millwheel.core.triggers.triggers import Trigger
+from millwheel.core.windows.windows import (
+    Count,
+    Cumulative,
+    Custom,
+    Global,
+    Sessions,
+    Sliding,
+    Tumbling,
+    WindowFunction,
+)
 
 E_ = TypeVar("E_", bound=Enum)
 _WINDOWS = (Tumbling, Sliding, Sessions, Global, Count, Cumulative, Custom)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.spec import PipelineSpec
+from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.testing.pipeline_harness import PipelineHarness
 from millwheel.testing.rewiring import spec_of
 

@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from millwheel.api import Computation, ListState, ValueState
-from millwheel.core.column_plan import END, KEY, START
-from millwheel.core.keys import Key, key_hash
-from millwheel.core.layout import STATE, TIMER, WINDOW, key_prefix, unpack
-from millwheel.core.records import Domain
-from millwheel.core.timers import TimerQueue
+from millwheel.core.columns.plan import END, KEY, START
+from millwheel.core.formats.store_layout import STATE, TIMER, WINDOW, key_prefix, unpack
+from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
 from millwheel.ports import StateStore
-from millwheel.workers.columns import slabs_of
-from millwheel.workers.keyed_state import KeyedState
-from millwheel.workers.opening import read_timers
-from millwheel.workers.overlay import Overlay
-from millwheel.workers.state_handles import TTL_TAG
-from millwheel.workers.window_callback import CALLBACK_TAG
+from millwheel.workers.operators.columns import slabs_of
+from millwheel.workers.operators.window_callback import CALLBACK_TAG
+from millwheel.workers.shard.opening import read_timers
+from millwheel.workers.state.handles import TTL_TAG
+from millwheel.workers.state.keyed_state import KeyedState
+from millwheel.workers.state.overlay import Overlay
 
 
 def callback_state(kind: type[Computation], store: StateStore, key: Key, now: int) -> dict[str, Any]:

@@ -18,34 +18,34 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from millwheel.core.failing import without_kinds
-from millwheel.core.graph import NodeKind
-from millwheel.core.keys import Key, check_key, key_hash
-from millwheel.core.records import Domain, Record
-from millwheel.core.replays import Request
-from millwheel.core.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SourceSpec, StreamSpec
-from millwheel.core.windows import Window
+from millwheel.core.model.failures import without_kinds
+from millwheel.core.model.keys import Key, check_key, key_hash
+from millwheel.core.model.records import Domain, Record
+from millwheel.core.pipeline.graph import NodeKind
+from millwheel.core.pipeline.replays import Request
+from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SourceSpec, StreamSpec
+from millwheel.core.windows.windows import Window
 from millwheel.errors import MillwheelError
-from millwheel.launch.letters import replayable
-from millwheel.launch.replays import Binding
+from millwheel.letters.letters import replayable
+from millwheel.letters.replays import Binding
 from millwheel.ports import StateStore
 from millwheel.sources import build_source
 from millwheel.sources.base import Source
 from millwheel.spec.loading import load_object
-from millwheel.spec.problems import unknown
+from millwheel.spec.reading.problems import unknown
 from millwheel.testing import pushed
 from millwheel.testing.arguments import check_partition, check_time, stamped
 from millwheel.testing.inspection import callback_state, remembered, timers_of, window_state
-from millwheel.testing.memory_cluster import ClusterOptions, ManualClock, MemoryCluster
+from millwheel.testing.memory.cluster import ClusterOptions, ManualClock, MemoryCluster
 from millwheel.testing.pushed import DEFAULT_PARTITION, PushedStream
 from millwheel.testing.rewiring import rewired, spec_of, streams_of
 from millwheel.testing.taps import Taps
-from millwheel.workers.assembly import Assembly, Outside
-from millwheel.workers.bundles import ShardLimits
-from millwheel.workers.columns import ColumnOperator
-from millwheel.workers.shard import Shard
-from millwheel.workers.source import SourceOperator
-from millwheel.workers.windowed import WindowedOperator
+from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.operators.columns import ColumnOperator
+from millwheel.workers.operators.windowed import WindowedOperator
+from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.workers.shard.shard import Shard
+from millwheel.workers.sources.source import SourceOperator
 
 _DUPLICATES = "duplicates."
 

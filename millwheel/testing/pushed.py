@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.times import MAX_TIME, MIN_TIME
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.sources.base import Chunk, Partition, Reject
 from millwheel.sources.fields import FieldTypes
 

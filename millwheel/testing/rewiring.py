@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from millwheel.core.spec import DEAD_LETTERS, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
+from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
 from millwheel.errors import PipelineError
 from millwheel.spec import load_pipeline
 from millwheel.spec.parameters import stand_ins

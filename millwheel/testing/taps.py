@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.spec import SinkSpec
+from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.sinks.base import Cut, SinkRecord
 
 KIND = "tap"

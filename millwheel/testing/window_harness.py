@@ -15,25 +15,25 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.aggregate_functions import make_aggregator
-from millwheel.core.aggregates import Aggregator
-from millwheel.core.aggregation import (
+from millwheel.core.aggregates.aggregation import (
     Aggregation,
     Collected,
     Named,
     NamedAggregation,
     SingleAggregation,
 )
-from millwheel.core.aggregation_specs import field_reader
-from millwheel.core.keys import Key, check_key
-from millwheel.core.machines import make_machine
-from millwheel.core.panes import Accumulation, OutputTime, Pane
-from millwheel.core.records import Domain
-from millwheel.core.timers import TimerQueue
-from millwheel.core.times import MAX_TIME, MIN_TIME, duration_us
-from millwheel.core.triggers import Default, Trigger
-from millwheel.core.windowing import Effects, LatePolicy, LateRecord, RejectedRecord, Slot, Times, Windowing
-from millwheel.core.windows import Window, WindowFunction
+from millwheel.core.aggregates.base import Aggregator
+from millwheel.core.aggregates.functions import make_aggregator
+from millwheel.core.aggregates.specs import field_reader
+from millwheel.core.machines.choice import make_machine
+from millwheel.core.model.keys import Key, check_key
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.core.model.times import MAX_TIME, MIN_TIME, duration_us
+from millwheel.core.triggers.triggers import Default, Trigger
+from millwheel.core.windowing.contract import Effects, LatePolicy, LateRecord, RejectedRecord, Slot, Times, Windowing
+from millwheel.core.windows.panes import Accumulation, OutputTime, Pane
+from millwheel.core.windows.windows import Window, WindowFunction
 from millwheel.testing.arguments import check_time, check_trigger, check_window, chosen
 
 Aggregate = Aggregator[Any] | str | Mapping[str, Any] | None

@@ -1,0 +1,1 @@
+"""Workers: shards of key ranges, served by one loop per process."""

@@ -13,20 +13,20 @@ import typer
 
 from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
-from millwheel.adapters.grpc_security import load_security
-from millwheel.adapters.hang_notes import HangNotes
-from millwheel.adapters.replay_orders import ReplayOrders
+from millwheel.adapters.durable_store import open_journals, open_snapshots, open_space
+from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.rocksdb_store import RocksStores
-from millwheel.adapters.spaces import open_journals, open_snapshots, open_space
+from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
-from millwheel.launch.bundle import fetched
-from millwheel.launch.exits import Exit
-from millwheel.launch.lifeline import die_with_parent
-from millwheel.launch.shipped import load_shipped
+from millwheel.processes.exits import Exit
+from millwheel.processes.lifeline import die_with_parent
+from millwheel.roots.bundle import fetched
+from millwheel.roots.shipped import load_shipped
 from millwheel.secret_values import FOLDER_VARIABLE, masking
 from millwheel.sinks import build_sink
 from millwheel.sources import build_source
-from millwheel.workers.assembly import Assembly, Outside
+from millwheel.workers.host.assembly import Assembly, Outside
 from millwheel.workers.process import WorkerProcess, WorkerSettings, WorkerStorage, clean_scratch
 
 _SESSION_TIMEOUT_S = 2.25

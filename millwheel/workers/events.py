@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.core.column_batch import AnyBatch
-from millwheel.core.failing import Call, Tally
-from millwheel.core.orders import Order, Standing
-from millwheel.core.replays import Order as ReplayOrder
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.model.failures import Call, Tally
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.pipeline.replays import Order as ReplayOrder
 from millwheel.ports import StateStore
+from millwheel.savepoints.orders import Order, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class SessionLost:
 
 @dataclass(frozen=True, slots=True)
 class OrdersChanged:
-    """The orders that stand, by name, as they were written (see :mod:`millwheel.core.orders`)."""
+    """The orders that stand, by name, as they were written (see :mod:`millwheel.savepoints.orders`)."""
 
     members: Mapping[str, bytes]
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from millwheel.core.orders import Answer, Order, Standing
-from millwheel.core.table import ShardEntry
-from millwheel.core.watermark import ShardReport
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.model.watermark import ShardReport
 from millwheel.ports import Clock
-from millwheel.workers.outbox import Send
+from millwheel.savepoints.orders import Answer, Order, Standing
+from millwheel.workers.delivery.outbox import Send
 
 
 class Transport(Protocol):

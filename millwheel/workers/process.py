@@ -14,14 +14,15 @@ from threading import Lock
 from uuid import uuid4
 
 from millwheel.adapters.clock import SteadyClock, SystemClock
-from millwheel.adapters.grpc_security import Security
-from millwheel.adapters.injector_client import InjectorClient
-from millwheel.adapters.mailbox import Mailbox
-from millwheel.core.orders import ORDERS
+from millwheel.adapters.exchange.mailbox import Mailbox
+from millwheel.adapters.grpc.security import Security
+from millwheel.adapters.grpc.watermark_client import InjectorClient
 from millwheel.ports import Coordination, Journals, Snapshots, StateStores
+from millwheel.savepoints.orders import ORDERS
 from millwheel.workers import events as ev
-from millwheel.workers.assembly import Assembly
-from millwheel.workers.background import (
+from millwheel.workers.bundle.hangs import Hangs, Notes
+from millwheel.workers.host.assembly import Assembly
+from millwheel.workers.host.background import (
     Copying,
     Desk,
     JournalThread,
@@ -34,16 +35,15 @@ from millwheel.workers.background import (
     SnapshotThread,
     StandbyThread,
 )
-from millwheel.workers.following import Following, Standbys
-from millwheel.workers.hangs import Hangs, Notes
-from millwheel.workers.journal_reads import ReadOnce
-from millwheel.workers.pace import RuntimeLimits
+from millwheel.workers.host.transport import ExchangeTransport
+from millwheel.workers.host.watchdog import Watchdog
+from millwheel.workers.loop.pace import RuntimeLimits
+from millwheel.workers.loop.reporting import ReportPace
+from millwheel.workers.loop.runtime import WorkerRuntime
 from millwheel.workers.ports import WorkerPorts
-from millwheel.workers.reporting import ReportPace
-from millwheel.workers.runtime import WorkerRuntime
+from millwheel.workers.recovery.following import Following, Standbys
+from millwheel.workers.recovery.journal_reads import ReadOnce
 from millwheel.workers.server import MasterReports, WorkerService, serve
-from millwheel.workers.transport import ExchangeTransport
-from millwheel.workers.watchdog import Watchdog
 
 _MAX_EVENTS = 2_000
 _REPLAYS_S = {True: 1.0, False: 10.0}

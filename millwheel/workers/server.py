@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import grpc
 
-from millwheel.adapters.grpc_common import new_server
-from millwheel.adapters.grpc_security import Security
+from millwheel.adapters.grpc.common import new_server
+from millwheel.adapters.grpc.security import Security
 from millwheel.pb import worker_pb2 as pb
 from millwheel.pb.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
 from millwheel.workers import events as ev

@@ -14,8 +14,8 @@ import pytest
 
 from millwheel.adapters.coordinator import LocalCoordination
 from millwheel.coordinator.server import CoordinatorServer
-from millwheel.core.ranges import tile
-from millwheel.core.table import Ancestor, RangeTable, ShardEntry
+from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
 from millwheel.errors import ConflictError, UnavailableError
 from millwheel.ports import Coordination
 from tests.fakes.coordination import FakeCoordination, FakeZooKeeper
@@ -63,7 +63,7 @@ class RealCluster:
         self._sessions: list[Any] = []
 
     def connect(self) -> Coordination:
-        from millwheel.adapters.zookeeper import ZooKeeperCoordination
+        from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
 
         session = ZooKeeperCoordination(f"{self._address}/tests", self._pipeline, session_timeout_s=2.0)
         self._sessions.append(session)

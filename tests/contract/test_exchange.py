@@ -18,12 +18,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millwheel.adapters import exchange_door
-from millwheel.adapters.exchange import FRAME_BYTES, End, Exchange
-from millwheel.adapters.exchange_door import Door, RefusedError, dial
-from millwheel.adapters.exchange_line import MAX_FRAME_BYTES, Line
-from millwheel.adapters.grpc_security import Security, load_security
-from millwheel.adapters.mailbox import Mailbox
+from millwheel.adapters.exchange import handshake as exchange_door
+from millwheel.adapters.exchange.exchange import FRAME_BYTES, End, Exchange
+from millwheel.adapters.exchange.handshake import Door, RefusedError, dial
+from millwheel.adapters.exchange.line import MAX_FRAME_BYTES, Line
+from millwheel.adapters.exchange.mailbox import Mailbox
+from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.errors import CorruptionError, SetupError
 from millwheel.pb import worker_pb2 as pb
 

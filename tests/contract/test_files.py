@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.durable import read_whole, write_new
-from millwheel.adapters.files import Files, PosixFiles
+from millwheel.adapters.spaces.durable import read_whole, write_new
+from millwheel.adapters.spaces.files import Files, PosixFiles
 from tests.fakes.memory_disk import MemoryDisk
 
 

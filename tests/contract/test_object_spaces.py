@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.files import PosixFiles
-from millwheel.adapters.folder_space import FolderSpace
-from millwheel.adapters.object_space import ObjectSpace
+from millwheel.adapters.spaces.files import PosixFiles
+from millwheel.adapters.spaces.folder import FolderSpace
+from millwheel.adapters.spaces.object_space import ObjectSpace
 from tests.fakes.memory_disk import MemoryDisk
 from tests.fakes.s3_server import S3Server
 

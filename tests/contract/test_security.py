@@ -9,11 +9,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from millwheel.adapters.grpc_common import new_channel, new_server
-from millwheel.adapters.grpc_security import Security, TokenCheck, TokenShown, check_listen, is_loopback, load_security
-from millwheel.adapters.injection_client import InjectionClient
-from millwheel.adapters.injector_client import fetch_status
-from millwheel.core.table import RangeTable
+from millwheel.adapters.grpc.common import new_channel, new_server
+from millwheel.adapters.grpc.injection_client import InjectionClient
+from millwheel.adapters.grpc.security import Security, TokenCheck, TokenShown, check_listen, is_loopback, load_security
+from millwheel.adapters.grpc.watermark_client import fetch_status
+from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.injector.server import InjectorServer
 from millwheel.launch.certificates import ROLES, make_set

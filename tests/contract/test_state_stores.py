@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millwheel.adapters.files import Files, PosixFiles
 from millwheel.adapters.rocksdb_store import RocksStores
+from millwheel.adapters.spaces.files import Files, PosixFiles
 from millwheel.errors import CorruptionError, InvariantError
 from millwheel.ports import StateStores
 from tests.fakes.memory_disk import MemoryDisk

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.adapters.files import Files
-from millwheel.adapters.journal_files import FileJournals
-from millwheel.adapters.snapshot_files import FileSnapshots
-from millwheel.core.codec import Commit, encode_commit
-from millwheel.core.layout import META, Meta, decode_meta, encode_meta
-from millwheel.core.ranges import tile
-from millwheel.core.table import Ancestor, ShardEntry
+from millwheel.adapters.journal.journals import FileJournals
+from millwheel.adapters.snapshots.snapshots import FileSnapshots
+from millwheel.adapters.spaces.files import Files
+from millwheel.core.formats.codec import Commit, encode_commit
+from millwheel.core.formats.store_layout import META, Meta, decode_meta, encode_meta
+from millwheel.core.model.range_table import Ancestor, ShardEntry
+from millwheel.core.model.ranges import tile
 from millwheel.errors import ConflictError, FencedError
 from millwheel.ports import StateStore
-from millwheel.workers.recovery import recover
+from millwheel.workers.recovery.recovery import recover
 from tests.fakes.faulty_files import FaultyFiles, Killed, kill_at
 from tests.fakes.storage import MemoryStorage
 

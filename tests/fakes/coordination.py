@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from millwheel.core.table import RangeTable
+from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import ConflictError, UnavailableError
 
 MembersCallback = Callable[[Mapping[str, bytes]], None]

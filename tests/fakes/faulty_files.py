@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.adapters.files import Files
-from millwheel.adapters.object_space import ObjectSpace
+from millwheel.adapters.spaces.files import Files
+from millwheel.adapters.spaces.object_space import ObjectSpace
 
 
 class Killed(BaseException):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.master.effects import (
     AnswerMove,
     AttachWorker,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from millwheel.core.segment import JournalPlace
+from millwheel.core.formats.journal_segment import JournalPlace
 from millwheel.errors import ConflictError, FencedError
 from millwheel.ports import Followed, Manifest
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from millwheel.core.spec import SourceSpec
+from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.sources import build_source
 from millwheel.sources.base import Partition, Reader, Reject, Source
 

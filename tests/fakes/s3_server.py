@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from millwheel.adapters.s3_address import parse_s3
-from millwheel.adapters.s3_client import S3Limits
-from millwheel.adapters.s3_space import S3Space
+from millwheel.adapters.spaces.s3 import S3Space
+from millwheel.adapters.spaces.s3_address import parse_s3
+from millwheel.adapters.spaces.s3_client import S3Limits
 
 BUCKET = "pipelines"
 QUICK = S3Limits(connect_s=2.0, request_s=10.0, retry_s=3.0, retries=2)

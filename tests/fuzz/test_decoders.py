@@ -18,13 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
-from millwheel.adapters.snapshot_manifest import decode_manifest, encode_manifest
-from millwheel.core.codec import Commit, decode_batch, decode_commit, encode_batch, encode_commit
-from millwheel.core.column_batch import ColumnBatch
-from millwheel.core.keys import check_key
-from millwheel.core.ranges import tile
-from millwheel.core.records import Batch
-from millwheel.core.segment import (
+from millwheel.adapters.snapshots.manifest import decode_manifest, encode_manifest
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.formats.codec import Commit, decode_batch, decode_commit, encode_batch, encode_commit
+from millwheel.core.formats.journal_segment import (
     JournalEnd,
     SegmentHeader,
     decode_entries,
@@ -36,11 +33,14 @@ from millwheel.core.segment import (
     find_later_group,
     valid_prefix,
 )
-from millwheel.core.table import Ancestor, Parent, RangeTable, ShardEntry
+from millwheel.core.model.keys import check_key
+from millwheel.core.model.range_table import Ancestor, Parent, RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.core.model.records import Batch
 from millwheel.errors import CorruptionError, PipelineError
 from millwheel.ports import Manifest
 from millwheel.spec import load_pipeline
-from millwheel.workers.hangs import Hang, decode_hang, encode_hang
+from millwheel.workers.bundle.hangs import Hang, decode_hang, encode_hang
 
 EXAMPLES = int(os.environ.get("MILLWHEEL_FUZZ", "60"))
 fuzz = settings(

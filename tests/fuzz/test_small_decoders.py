@@ -12,27 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_128_hexdigest
 
-from millwheel.adapters.object_space import Version
-from millwheel.core.damage import checked
-from millwheel.core.layout import Meta, Position, decode_meta, decode_position, encode_meta, pack
-from millwheel.core.marks import Marks, decode_marks, encode_marks
-from millwheel.core.orders import Answer, Order, Phase, Standing, answers_to, encode, standing_order
-from millwheel.core.ranges import tile
+from millwheel.adapters.spaces.object_space import Version
+from millwheel.core.formats.store_layout import Meta, Position, decode_meta, decode_position, encode_meta, pack
+from millwheel.core.model.damage import checked
+from millwheel.core.model.ranges import tile
 from millwheel.errors import CorruptionError, MillwheelError
-from millwheel.launch.bundle import unpack as unpack_bundle
-from millwheel.launch.inputs import _kept
-from millwheel.launch.lease import _decoded
-from millwheel.launch.root import COMPLETED, IDENTITY, _identity, read_completed, read_run
-from millwheel.launch.shipped import load_shipped
-from millwheel.launch.shipping import BLUEPRINT_FILE, PARAMS_FILE
-from millwheel.launch.upgrading import kept_blueprint
+from millwheel.roots.bundle import unpack as unpack_bundle
+from millwheel.roots.inputs import _kept
+from millwheel.roots.lease import _decoded
+from millwheel.roots.root import COMPLETED, IDENTITY, _identity, read_completed, read_run
+from millwheel.roots.shipped import load_shipped
+from millwheel.roots.shipping import BLUEPRINT_FILE, PARAMS_FILE
 from millwheel.savepoints.blueprint import Blueprint
+from millwheel.savepoints.orders import Answer, Order, Phase, Standing, answers_to, encode, standing_order
 from millwheel.savepoints.record import RECORD_FILE, Record, SavedShard, encode_record, read_record
+from millwheel.savepoints.upgrading import kept_blueprint
 from millwheel.sinks.files import Receipt
 from millwheel.sinks.files import _unpack as unpack_receipt
 from millwheel.sinks.latest import Replacement
 from millwheel.sinks.latest import _unpack as unpack_replacement
-from millwheel.workers.opening import _decode_pending
+from millwheel.workers.delivery.high_water_marks import Marks, decode_marks, encode_marks
+from millwheel.workers.shard.opening import _decode_pending
 from tests.fuzz.test_decoders import PLAIN, damaged, fuzz, value_or_corruption
 
 HOSTILE = [

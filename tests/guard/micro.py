@@ -18,11 +18,11 @@ import numpy as np
 import polars as pl
 
 from millwheel import Computation, ValueState
-from millwheel.core.codec import decode_batch, encode_batch, stream_decoder
-from millwheel.core.column_batch import ColumnBatch, decode_columns, encode_columns
-from millwheel.core.ranges import tile
-from millwheel.core.records import Batch
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.columns.batch import ColumnBatch, decode_columns, encode_columns
+from millwheel.core.formats.codec import decode_batch, encode_batch, stream_decoder
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.core.model.records import Batch
 from millwheel.injector.events import ReportColumns
 from millwheel.injector.node import NodeState
 from tests.fakes.reading import open_file

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from millwheel.core.spec import PipelineSpec
+from millwheel.core.pipeline.spec import PipelineSpec
 from tests.search.compare import differences
 from tests.search.freedoms import Facts, Level, Order, Promised
 from tests.search.reference import Reference, interpret

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from millwheel.api import Computation, ListState, MapState, ValueState
-from millwheel.core.panes import as_retraction
-from millwheel.core.records import Domain, Record, Timer
-from millwheel.core.windows import Window
+from millwheel.core.model.records import Domain, Record, Timer
+from millwheel.core.windows.panes import as_retraction
+from millwheel.core.windows.windows import Window
 
 _MOST_ROUNDS = 3
 

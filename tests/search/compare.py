@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.spec import PipelineSpec
+from millwheel.core.pipeline.spec import PipelineSpec
 from tests.search.freedoms import Facts, Level, Order, Promised
 from tests.search.script import Letter, Outcome, Row
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
-from millwheel.core.graph import retracting_streams
-from millwheel.core.spec import (
+from millwheel.core.pipeline.graph import retracting_streams
+from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     Delivery,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from millwheel.core.layout import STATE
-from millwheel.workers.callbacks import CallbackOperator
-from millwheel.workers.shard import Shard
-from millwheel.workers.state_handles import ListCells, MapCells, Typed, written_at
-from millwheel.workers.window_callback import WindowCallbackOperator
+from millwheel.core.formats.store_layout import STATE
+from millwheel.workers.operators.callbacks import CallbackOperator
+from millwheel.workers.operators.window_callback import WindowCallbackOperator
+from millwheel.workers.shard.shard import Shard
+from millwheel.workers.state.handles import ListCells, MapCells, Typed, written_at
 
 
 def check_removed(shard: Shard) -> None:

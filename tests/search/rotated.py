@@ -29,9 +29,11 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.ranges import tile
-from millwheel.core.records import Batch
-from millwheel.core.spec import (
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.core.model.records import Batch
+from millwheel.core.model.times import SECOND
+from millwheel.core.pipeline.spec import (
     ComputationSpec,
     InputSpec,
     KeyKind,
@@ -41,14 +43,13 @@ from millwheel.core.spec import (
     SourceSpec,
     StreamSpec,
 )
-from millwheel.core.table import RangeTable, ShardEntry
-from millwheel.core.times import SECOND
-from millwheel.sources import build_source, followed
-from millwheel.workers.assembly import Assembly, Outside
-from millwheel.workers.bundles import ShardLimits
-from millwheel.workers.inbox import Inbox
-from millwheel.workers.routing import TableRouter
-from millwheel.workers.shard import Shard
+from millwheel.sources import build_source
+from millwheel.sources.files import followed
+from millwheel.workers.delivery.inbox import Inbox
+from millwheel.workers.delivery.routing import TableRouter
+from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.workers.shard.shard import Shard
 from tests.fakes.plain_storage import SimStore
 
 FAR = 400 * 86_400 * SECOND

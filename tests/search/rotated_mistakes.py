@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import millwheel.sources.followed as module
-from millwheel.sources.followed import FollowedInput
-from millwheel.workers.source import SourceOperator
-from millwheel.workers.source_partition import Part
-from millwheel.workers.source_partitions import Partitions
+import millwheel.sources.files.followed as module
+from millwheel.sources.files.followed import FollowedInput
+from millwheel.workers.sources.partition import Part
+from millwheel.workers.sources.partitions import Partitions
+from millwheel.workers.sources.source import SourceOperator
 from tests.search.mistakes import Context, replaced
 
 MISTAKES: dict[str, tuple[Any, range]] = {}

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from millwheel.core.graph import NodeKind
-from millwheel.core.keys import check_key
-from millwheel.core.spec import DEAD_LETTERS, KeyKind, PipelineSpec, SinkSpec
+from millwheel.core.model.keys import check_key
+from millwheel.core.pipeline.graph import NodeKind
+from millwheel.core.pipeline.spec import DEAD_LETTERS, KeyKind, PipelineSpec, SinkSpec
 from millwheel.sinks.base import Cut
 from millwheel.sources.base import FrameChunk
 from millwheel.spec.loading import load_extractor
 from millwheel.testing import PipelineHarness
-from millwheel.testing.memory_cluster import ClusterOptions, ManualClock, MemoryCluster
+from millwheel.testing.memory.cluster import ClusterOptions, ManualClock, MemoryCluster
 from millwheel.testing.pushed import PushedReader, PushedStream
 from millwheel.testing.rewiring import rewired
 from millwheel.testing.taps import Tap, Taps, TapWriter, plain
-from millwheel.workers import assembly as assembly_module
-from millwheel.workers.assembly import Assembly, Outside
-from millwheel.workers.bundles import ShardLimits
-from millwheel.workers.callbacks import CallbackOperator
+from millwheel.workers.host import assembly as assembly_module
+from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.operators.callbacks import CallbackOperator
+from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.search.removal import check_removed
 from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Row, Watermark
 from tests.sim.replacing import replaced

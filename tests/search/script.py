@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from millwheel import sinks, sources
-from millwheel.core.records import Domain
-from millwheel.core.spec import PipelineSpec
+from millwheel.core.model.records import Domain
+from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.spec import pipelines
-from millwheel.spec.document import parse
-from millwheel.spec.nodes import Node
 from millwheel.spec.pipelines import check_document
-from millwheel.spec.problems import Problems
 from millwheel.spec.python_files import Document
+from millwheel.spec.reading.document import parse
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import Problems
 from tests.sim.replacing import replaced
 
 FOLDER = Path(__file__).parent

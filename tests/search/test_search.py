@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millwheel.core.spec import PipelineSpec
+from millwheel.core.pipeline.spec import PipelineSpec
 from tests.search import mutations, shrink
 from tests.search.document import emit, parse
 from tests.search.freedoms import Free, Level, promised

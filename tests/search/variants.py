@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from millwheel.core.spec import PipelineSpec
+from millwheel.core.pipeline.spec import PipelineSpec
 from tests.search.against import against_reference
 from tests.search.compare import differences
 from tests.search.freedoms import Free, Promised, promised

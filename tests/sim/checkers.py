@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millwheel.core.codec import Commit, decode_commit
-from millwheel.core.graph import Graph, Node, NodeKind
-from millwheel.core.layout import CHANNEL
-from millwheel.core.marks import Marks, decode_marks
-from millwheel.core.ranges import check_tiling
-from millwheel.core.records import Domain
-from millwheel.core.spec import DEAD_LETTERS
-from millwheel.core.table import RangeTable, ShardEntry
-from millwheel.core.times import IDLE_TIME
+from millwheel.core.formats.codec import Commit, decode_commit
+from millwheel.core.formats.store_layout import CHANNEL
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import check_tiling
+from millwheel.core.model.records import Domain
+from millwheel.core.model.times import IDLE_TIME
+from millwheel.core.pipeline.graph import Graph, Node, NodeKind
+from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.errors import InvariantError, MillwheelError
 from millwheel.ports import Manifest
-from millwheel.workers.outbox import Send, split_epoch
-from millwheel.workers.shard import Shard
+from millwheel.workers.delivery.high_water_marks import Marks, decode_marks
+from millwheel.workers.delivery.outbox import Send, split_epoch
+from millwheel.workers.shard.shard import Shard
 from tests.sim.kernel import Failure
 from tests.sim.model import CommitModel
 from tests.sim.storage import Storage

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from millwheel.core.table import RangeTable
+from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import ConflictError, UnavailableError
 from tests.sim.kernel import SECOND, Simulation
 from tests.sim.network import Network

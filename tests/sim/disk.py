@@ -29,7 +29,7 @@ class Trouble:
 
 
 class SimFiles:
-    """:class:`millwheel.adapters.files.Files` of one process, over the disk that all share."""
+    """:class:`millwheel.adapters.spaces.files.Files` of one process, over the disk that all share."""
 
     def __init__(self, sim: Simulation, process: Process, disk: MemoryDisk, trouble: Trouble) -> None:
         self._sim, self._process, self._disk, self._trouble = sim, process, disk, trouble

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.core.ranges import KeyRange
-from millwheel.core.replays import Order
-from millwheel.workers.replaying import Replaying
-from millwheel.workers.served import Served
-from millwheel.workers.shard import Shard
-from millwheel.workers.step import Step
-from millwheel.workers.turn import Hold
+from millwheel.core.model.ranges import KeyRange
+from millwheel.core.pipeline.replays import Order
+from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.loop.replaying import Replaying
+from millwheel.workers.loop.served import Served
+from millwheel.workers.shard.shard import Shard
+from millwheel.workers.shard.step import Step
 from tests.sim.mistakes import Context, mistake, replaced
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.core.table import RangeTable
-from millwheel.master.reshaping import Merge, Split
+from millwheel.core.model.range_table import RangeTable
+from millwheel.master.tables.resharding import Merge, Split
 from tests.sim.kernel import SECOND
 from tests.sim.process import Process
 from tests.sim.world import World

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.workers import callbacks
-from millwheel.workers.callbacks import CallbackOperator
-from millwheel.workers.hangs import Avoided, Hangs
+from millwheel.workers.bundle.hangs import Avoided, Hangs
+from millwheel.workers.operators import callbacks
+from millwheel.workers.operators.callbacks import CallbackOperator
 from tests.sim.mistakes import Context, mistake, replaced
 
 

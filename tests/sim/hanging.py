@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import greenlet
 
 from millwheel.errors import MillwheelError
-from millwheel.workers.hangs import Hangs
-from millwheel.workers.watchdog import Looks
+from millwheel.workers.bundle.hangs import Hangs
+from millwheel.workers.host.watchdog import Looks
 from tests.sim.process import Task
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def never_return() -> None:
 
 class WatchdogTask:
     """Looks at the calls of one worker, writes down what did not return, and ends the worker (see
-    :class:`millwheel.workers.watchdog.Watchdog`)."""
+    :class:`millwheel.workers.host.watchdog.Watchdog`)."""
 
     def __init__(self, worker: SimWorker, hangs: Hangs, timeout_us: int) -> None:
         self._worker, self._hangs = worker, hangs

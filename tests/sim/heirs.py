@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.layout import META, decode_meta
-from millwheel.core.ranges import KeyRange
-from millwheel.core.table import ShardEntry
+from millwheel.core.formats.store_layout import META, decode_meta
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.model.ranges import KeyRange
 
 _ID_HASH = 9
 _COMPARED = (b"s", b"t", b"h", b"q", b"w", b"u", b"c", b"p")

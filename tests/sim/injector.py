@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millwheel.core.failing import Call, Tally
+from millwheel.core.model.failures import Call, Tally
 from millwheel.errors import MillwheelError
 from millwheel.injector.events import TableChanged
 from millwheel.injector.runtime import InjectorRuntime

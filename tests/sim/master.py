@@ -9,9 +9,9 @@ import msgspec
 
 from millwheel.errors import MillwheelError
 from millwheel.master import events as mev
-from millwheel.master.reshaping import Reshape
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime
 from millwheel.master.state import MasterState
+from millwheel.master.tables.resharding import Reshape
 from millwheel.workers import events as ev
 from tests.sim.process import Mailbox, Process
 from tests.sim.worker import SimWorker
@@ -130,7 +130,7 @@ class _Snapshots:
 
 
 class Lines:
-    """The master's lines to workers (see :mod:`millwheel.adapters.grpc_attach`): only a refused connection is
+    """The master's lines to workers (see :mod:`millwheel.adapters.grpc.attach`): only a refused connection is
     a death."""
 
     def __init__(self, master: SimMaster) -> None:

@@ -10,10 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millwheel.core.codec import Commit, decode_commit
-from millwheel.core.layout import CHANNEL, META, POSITION, SEEN, Meta, Position, decode_meta, decode_position
-from millwheel.core.marks import decode_marks
-from millwheel.core.table import ShardEntry
+from millwheel.core.formats.codec import Commit, decode_commit
+from millwheel.core.formats.store_layout import (
+    CHANNEL,
+    META,
+    POSITION,
+    SEEN,
+    Meta,
+    Position,
+    decode_meta,
+    decode_position,
+)
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.workers.delivery.high_water_marks import decode_marks
 from tests.sim.heirs import expected
 from tests.sim.kernel import Failure
 

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from millwheel.core.orders import Standing
-from millwheel.core.segment import JournalPlace
+from millwheel.core.formats.journal_segment import JournalPlace
 from millwheel.errors import ConflictError, CorruptionError, FencedError, UnavailableError
 from millwheel.ports import Followed, Manifest
+from millwheel.savepoints.orders import Standing
 from tests.sim.disk import Trouble
 from tests.sim.kernel import Simulation
 from tests.sim.process import Process

@@ -11,27 +11,31 @@ from typing import Any
 import msgspec
 
 from millwheel.adapters.clock import SteadyClock
-from millwheel.adapters.durable import read_whole
-from millwheel.adapters.journal_append import AppendForm, AppendWriter
-from millwheel.adapters.journal_folder import COLLECTED
-from millwheel.core.layout import META, ROW, decode_meta, encode_meta
-from millwheel.core.panes import as_retraction
-from millwheel.core.records import Batch
-from millwheel.core.timers import TimerQueue
-from millwheel.core.times import MAX_TIME
+from millwheel.adapters.journal.append import AppendForm, AppendWriter
+from millwheel.adapters.journal.folder import COLLECTED
+from millwheel.adapters.spaces.durable import read_whole
+from millwheel.core.formats.store_layout import META, ROW, decode_meta, encode_meta
+from millwheel.core.model.records import Batch
+from millwheel.core.model.timers import TimerQueue
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.windows.panes import as_retraction
 from millwheel.injector.tiles import Tiles
-from millwheel.master import succession
 from millwheel.master.membership import Membership
-from millwheel.testing import memory_stores
-from millwheel.workers import callbacks, inbox, recovery, seen_ids, shard, snapshots
+from millwheel.master.tables import succession
+from millwheel.testing.memory import stores as memory_stores
 from millwheel.workers import events as ev
-from millwheel.workers.commits import CommitGroups
-from millwheel.workers.outbox import Outbox
-from millwheel.workers.productions import Productions
-from millwheel.workers.runtime import WorkerRuntime
-from millwheel.workers.seen_ids import SeenIds
-from millwheel.workers.turn import Hold
-from millwheel.workers.upsert import Table, UpsertOperator
+from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.delivery import inbox
+from millwheel.workers.delivery.outbox import Outbox
+from millwheel.workers.loop import snapshots
+from millwheel.workers.loop.commits import CommitGroups
+from millwheel.workers.loop.runtime import WorkerRuntime
+from millwheel.workers.operators import callbacks
+from millwheel.workers.recovery import recovery
+from millwheel.workers.shard import seen_ids, shard
+from millwheel.workers.shard.productions import Productions
+from millwheel.workers.shard.seen_ids import SeenIds
+from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from tests.sim import (
     failing_mutations,
     hang_mutations,

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.spec import SinkSpec
+from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.sinks.base import Cut, LostError
 from millwheel.sources.base import Chunk, Partition, Reject
 from tests.sim.kernel import Failure

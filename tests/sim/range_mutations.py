@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from millwheel.core.table import Ancestor
-from millwheel.master import reshaping, succession
-from millwheel.workers import inheriting
-from millwheel.workers.outbox import Outbox
+from millwheel.core.model.range_table import Ancestor
+from millwheel.master.tables import resharding as reshaping
+from millwheel.master.tables import succession
+from millwheel.workers.delivery.outbox import Outbox
+from millwheel.workers.recovery import inheriting
 from tests.sim.mistakes import Context, mistake, replaced
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from millwheel.workers import outbox
-from millwheel.workers.commits import CommitGroups
-from millwheel.workers.journal_reads import ReadOnce, _Whole
+from millwheel.workers.delivery import outbox
+from millwheel.workers.loop.commits import CommitGroups
+from millwheel.workers.recovery.journal_reads import ReadOnce, _Whole
 from tests.sim.mistakes import Context, mistake, replaced
 
 

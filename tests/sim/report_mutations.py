@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.adapters.node_reports import NodeReports
+from millwheel.adapters.grpc.node_reports import NodeReports
 from millwheel.injector.node import NodeState
 from millwheel.injector.roll import Roll
 from millwheel.injector.tiles import Tiles

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from millwheel.core.orders import Phase, Standing
+from millwheel.savepoints.orders import Phase, Standing
 from millwheel.savepoints.state import Taking
-from millwheel.workers import shard
-from millwheel.workers.savepoints import SavepointPart
-from millwheel.workers.source_end import SourceEnd
+from millwheel.workers.loop.savepoint import SavepointPart
+from millwheel.workers.shard import shard
+from millwheel.workers.sources.end import SourceEnd
 from tests.sim.mistakes import Context, mistake, replaced
 
 

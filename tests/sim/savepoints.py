@@ -10,12 +10,12 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from millwheel.core.layout import CUTS, META, PENDING, RECEIPT, decode_meta
-from millwheel.core.orders import Standing
-from millwheel.core.table import RangeTable
+from millwheel.core.formats.store_layout import CUTS, META, PENDING, RECEIPT, decode_meta
+from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import CorruptionError, MillwheelError
+from millwheel.savepoints.orders import Standing
+from millwheel.savepoints.runtime import Taker
 from millwheel.savepoints.state import Taking, Wanted
-from millwheel.savepoints.taking import Taker
 from tests.sim.kernel import FOREVER, SECOND, Failure, Simulation
 from tests.sim.model import ShardModel
 from tests.sim.process import Process

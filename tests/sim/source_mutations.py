@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.workers.source import SourceOperator
-from millwheel.workers.source_sorting import Sorting
+from millwheel.workers.sources.sorting import Sorting
+from millwheel.workers.sources.source import SourceOperator
 from tests.sim.mistakes import Context, mistake, replaced
 
 

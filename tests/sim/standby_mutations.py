@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from millwheel.adapters import journal_append, journal_following
-from millwheel.core.segment import JournalPlace, decode_entries
+from millwheel.adapters.journal import append as journal_append
+from millwheel.adapters.journal import following as journal_following
+from millwheel.core.formats.journal_segment import JournalPlace, decode_entries
 from millwheel.errors import CorruptionError, FencedError
 from millwheel.ports import Followed
-from millwheel.workers import following
-from millwheel.workers.following import Standbys
+from millwheel.workers.recovery import following
+from millwheel.workers.recovery.following import Standbys
 from tests.sim.mistakes import Context, mistake, replaced
 from tests.sim.model_storage import ModelJournals
 from tests.sim.standbys import StandbyTask

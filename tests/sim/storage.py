@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from millwheel.adapters.durable import read_whole, remove_tree
-from millwheel.adapters.folder_space import FolderSpace
-from millwheel.adapters.hang_notes import HangNotes
-from millwheel.adapters.journal_files import FileJournals
-from millwheel.adapters.journal_folder import SEALED_END
-from millwheel.adapters.snapshot_files import FileSnapshots
-from millwheel.core.orders import Standing
-from millwheel.core.segment import decode_header, valid_prefix
+from millwheel.adapters.journal.folder import SEALED_END
+from millwheel.adapters.journal.journals import FileJournals
+from millwheel.adapters.snapshots.snapshots import FileSnapshots
+from millwheel.adapters.spaces.durable import read_whole, remove_tree
+from millwheel.adapters.spaces.folder import FolderSpace
+from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.core.formats.journal_segment import decode_header, valid_prefix
 from millwheel.errors import CorruptionError
 from millwheel.ports import Manifest
+from millwheel.savepoints.orders import Standing
 from tests.fakes.memory_disk import MemoryDisk
 from tests.fakes.stores import MemoryStores
 from tests.sim.disk import SimFiles, Trouble

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from millwheel.core.codec import decode_batch, encode_batch
+from millwheel.core.formats.codec import decode_batch, encode_batch
 from millwheel.workers import events as ev
-from millwheel.workers.outbox import Send
+from millwheel.workers.delivery.outbox import Send
 from tests.sim.network import Connection
 
 if TYPE_CHECKING:

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millwheel.adapters.clock import SteadyClock
-from millwheel.adapters.injector_client import read_tallies
-from millwheel.adapters.report_desk import ReportDesk
-from millwheel.core.orders import ORDERS, Answer, Order, Standing
-from millwheel.core.watermark import ShardReport, Watermarks
+from millwheel.adapters.grpc.report_desk import ReportDesk
+from millwheel.adapters.grpc.watermark_client import read_tallies
+from millwheel.core.model.watermark import ShardReport, Watermarks
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError
 from millwheel.master import events as mev
 from millwheel.pb import injector_pb2 as pb
+from millwheel.savepoints.orders import ORDERS, Answer, Order, Standing
 from millwheel.workers import events as ev
-from millwheel.workers.assembly import Assembly
-from millwheel.workers.background import SEAL_CHECK_S, Copying, Desk, Publishing, Recovering, write_groups
-from millwheel.workers.following import Following
-from millwheel.workers.hangs import Hangs
-from millwheel.workers.journal_reads import ReadOnce
+from millwheel.workers.bundle.hangs import Hangs
+from millwheel.workers.host.assembly import Assembly
+from millwheel.workers.host.background import SEAL_CHECK_S, Copying, Desk, Publishing, Recovering, write_groups
+from millwheel.workers.loop.runtime import WorkerRuntime
 from millwheel.workers.ports import ShardWork, WorkerPorts
-from millwheel.workers.runtime import WorkerRuntime
+from millwheel.workers.recovery.following import Following
+from millwheel.workers.recovery.journal_reads import ReadOnce
 from tests.sim.hanging import WatchdogTask
 from tests.sim.kernel import SECOND, Failure
 from tests.sim.network import Connection
@@ -137,7 +137,7 @@ _decode = msgspec.json.decode
 
 
 class JournalTask:
-    """The journal behind a queue (see :class:`millwheel.workers.background.JournalThread`)."""
+    """The journal behind a queue (see :class:`millwheel.workers.host.background.JournalThread`)."""
 
     def __init__(self, worker: SimWorker, writer: Any) -> None:
         self._worker, self._writer = worker, writer
@@ -259,7 +259,7 @@ class SnapshotTask:
 
 
 class SavepointTask:
-    """Answers to orders, and copies of shards (see :class:`millwheel.workers.background.SavepointThread`)."""
+    """Answers to orders, and copies of shards (see :class:`millwheel.workers.host.background.SavepointThread`)."""
 
     def __init__(self, worker: SimWorker, guard: Callable[[], None], scratch: str) -> None:
         self._worker, self._scratch = worker, scratch
@@ -292,7 +292,7 @@ class SavepointTask:
 
 
 class InjectorLine:
-    """The line to the leading injector (see :class:`millwheel.adapters.injector_client.InjectorClient`)."""
+    """The line to the leading injector (see :class:`millwheel.adapters.grpc.watermark_client.InjectorClient`)."""
 
     def __init__(self, worker: SimWorker) -> None:
         self._worker = worker

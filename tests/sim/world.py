@@ -7,16 +7,16 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.core.graph import NodeKind
-from millwheel.core.table import RangeTable
-from millwheel.core.times import MAX_TIME
+from millwheel.core.model.range_table import RangeTable
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.graph import NodeKind
 from millwheel.errors import CorruptionError
 from millwheel.master.balancing import BalanceConfig
-from millwheel.master.planner import NodeDemand, why_fixed
 from millwheel.master.state import MasterConfig
-from millwheel.workers.commits import LONGEST_US
-from millwheel.workers.pace import RuntimeLimits
-from millwheel.workers.snapshots import SnapshotPace
+from millwheel.master.tables.planner import NodeDemand, why_fixed
+from millwheel.workers.loop.commits import LONGEST_US
+from millwheel.workers.loop.pace import RuntimeLimits
+from millwheel.workers.loop.snapshots import SnapshotPace
 from tests.sim.checkers import Checkers
 from tests.sim.coordinator import SimZooKeeper
 from tests.sim.injector import SimInjector

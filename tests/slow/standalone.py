@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from millwheel.launch.java import find_java, java_environment
+from millwheel.launch.launchers.java import find_java, java_environment
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SUBMIT = Path(__file__).parents[2] / "deploy" / "standalone.sh"

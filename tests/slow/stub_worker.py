@@ -14,13 +14,13 @@ from collections.abc import Iterator
 
 import grpc
 
-from millwheel.adapters.grpc_common import new_server
-from millwheel.adapters.journal_files import FileJournals
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
-from millwheel.core.table import RangeTable
-from millwheel.launch.lifeline import die_with_parent
+from millwheel.adapters.grpc.common import new_server
+from millwheel.adapters.journal.journals import FileJournals
+from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
+from millwheel.core.model.range_table import RangeTable
 from millwheel.pb import worker_pb2 as pb
 from millwheel.pb.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
+from millwheel.processes.lifeline import die_with_parent
 
 
 class Stub(WorkerServicer):

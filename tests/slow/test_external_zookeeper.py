@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.launch.java import find_java
+from millwheel.launch.launchers.java import find_java
 from tests.slow.runs import EXAMPLES, Run
 from tests.slow.standalone import free_port
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.hang_notes import HangNotes
-from millwheel.adapters.spaces import open_space
-from millwheel.core.codec import encode_value
-from millwheel.workers.hangs import Hang, encode_hang
+from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.core.formats.codec import encode_value
+from millwheel.workers.bundle.hangs import Hang, encode_hang
 from tests.slow.runs import Run
 
 CODE = """

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.injector_client import InjectorClient
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
-from millwheel.core.ranges import tile
-from millwheel.core.table import RangeTable, ShardEntry
-from millwheel.core.watermark import ShardReport
+from millwheel.adapters.grpc.watermark_client import InjectorClient
+from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.core.model.watermark import ShardReport
 from millwheel.launch.coordinator import embedded_zookeeper
-from millwheel.launch.exits import Exit
+from millwheel.processes.exits import Exit
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 _DEADLINE_S = 30.0

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.journal_files import FileJournals
+from millwheel.adapters.journal.journals import FileJournals
 
 _WRITER = """
 import sys
-from millwheel.adapters.journal_files import FileJournals
+from millwheel.adapters.journal.journals import FileJournals
 from millwheel.errors import FencedError
 root, form, incarnation = sys.argv[1:]
 writer = FileJournals(root, form, segment_bytes=20_000).create(incarnation)

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.grpc_common import new_channel
-from millwheel.adapters.journal_files import FileJournals
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
-from millwheel.adapters.zookeeper_server import EmbeddedZooKeeper
-from millwheel.core.table import RangeTable
+from millwheel.adapters.grpc.common import new_channel
+from millwheel.adapters.journal.journals import FileJournals
+from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
+from millwheel.adapters.zookeeper.server import EmbeddedZooKeeper
+from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import FencedError
 from millwheel.launch.coordinator import embedded_zookeeper
-from millwheel.launch.lifeline import child_environment
-from millwheel.launch.shipping import ship
 from millwheel.master.__main__ import demands
 from millwheel.pb import master_pb2 as pb
 from millwheel.pb.master_pb2_grpc import MasterStub
+from millwheel.processes.lifeline import child_environment
+from millwheel.roots.shipping import ship
 from millwheel.spec import load_pipeline
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]

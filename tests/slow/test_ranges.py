@@ -18,8 +18,8 @@ from rich.console import Console
 
 from millwheel.cli import ranges
 from millwheel.cli.scale import scale
-from millwheel.core.keys import key_hash
-from millwheel.core.ranges import tile
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.ranges import tile
 from tests.slow.runs import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.spaces import open_journals, open_snapshots
+from millwheel.adapters.durable_store import open_journals, open_snapshots
 from tests.fakes.s3_server import S3Server
 from tests.slow.runs import Run, ads_events
 from tests.slow.test_run import ads, assert_right

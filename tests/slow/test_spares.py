@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.coordination import open_coordination
-from millwheel.launch.root import read_run
+from millwheel.roots.root import read_run
 from tests.slow.runs import Run
 from tests.slow.test_ranges import CALLBACK, PIPELINE, Tool, check_rows, rows
 

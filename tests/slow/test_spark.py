@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from millwheel.launch.base import WorkerExit
-from millwheel.launch.spark import SparkLauncher, SparkSettings
+from millwheel.launch.launchers.base import WorkerExit
+from millwheel.launch.launchers.spark import SparkLauncher, SparkSettings
 from tests.slow.runs import EXAMPLES, ads_events
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 

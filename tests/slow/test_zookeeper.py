@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from millwheel.adapters.zookeeper import ZooKeeperCoordination
-from millwheel.adapters.zookeeper_guard import ZooKeeperGuard
-from millwheel.adapters.zookeeper_server import EmbeddedZooKeeper
-from millwheel.adapters.zookeeper_session import ZooKeeperSession
-from millwheel.core.ranges import tile
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
+from millwheel.adapters.zookeeper.guard import ZooKeeperGuard
+from millwheel.adapters.zookeeper.server import EmbeddedZooKeeper
+from millwheel.adapters.zookeeper.session import ZooKeeperSession
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
 from millwheel.errors import MillwheelError, SetupError, UnavailableError
 from millwheel.launch.coordinator import embedded_zookeeper
 from tests.fakes.tcp_proxy import TcpProxy

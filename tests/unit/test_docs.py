@@ -12,6 +12,7 @@ import typer.main
 
 from millwheel.cli.app import app
 from millwheel.spec import load_pipeline
+from tests import rooms
 from tests.sim.faults import ALL_FAULTS
 from tests.unit.fluent.twins import without_places
 
@@ -112,12 +113,8 @@ def test_each_fault_names_what_shows_it() -> None:
         assert _PATH.search(shown) or re.match(r"sim\b", shown), f"nothing shows: {row}"
 
 
-def test_the_files_of_the_architecture_are_where_it_says() -> None:
-    page = (REPO / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    for folder, table in re.findall(r"^### `([\w/]+)`\n\n((?:\|.*\n)+)", page, re.MULTILINE):
-        for row in table.splitlines()[2:]:
-            for name in re.findall(r"`(\w+\.py)`", row.split("|")[1]):
-                assert (REPO / folder / name).is_file(), f"{folder}{name} is not there"
+def test_the_map_of_the_architecture_shows_every_file() -> None:
+    assert rooms.PAGE.read_text(encoding="utf-8") == rooms.page_with(rooms.table()), "run `python -m tests.rooms`"
 
 
 def test_every_word_has_one_entry_in_the_glossary() -> None:

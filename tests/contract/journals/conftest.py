@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.files import PosixFiles
+from millwheel.adapters.spaces.files import PosixFiles
 from tests.contract.journals.world import FORMS, World, memory_world
 from tests.fakes.s3_server import S3Server
 

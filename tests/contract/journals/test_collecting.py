@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from millwheel.adapters.journal_numbers import KEPT_GROUPS
+from millwheel.adapters.journal.numbers import KEPT_GROUPS
 from millwheel.errors import (
     FencedError,
     InvariantError,
@@ -36,7 +36,7 @@ def _found(world: World, upto: int = -1) -> list[int]:
 
 @pytest.fixture
 def _keeps_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millwheel.adapters.journal_create.KEPT_GROUPS", 1)
+    monkeypatch.setattr("millwheel.adapters.journal.create.KEPT_GROUPS", 1)
 
 
 def test_the_newest_groups_stay_whoever_needs_them(world: World) -> None:

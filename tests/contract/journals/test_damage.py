@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from millwheel.adapters.durable import read_whole
-from millwheel.core.segment import GROUP_HEADER_BYTES
+from millwheel.adapters.spaces.durable import read_whole
+from millwheel.core.formats.journal_segment import GROUP_HEADER_BYTES
 from millwheel.errors import (
     CorruptionError,
     FencedError,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from millwheel.adapters.journal_files import FileJournals
-from millwheel.core.segment import JournalPlace
+from millwheel.adapters.journal.journals import FileJournals
+from millwheel.core.formats.journal_segment import JournalPlace
 from millwheel.errors import CorruptionError, FencedError, MillwheelError
 from tests.contract.journals.test_interleavings import Chance
 from tests.contract.journals.world import World, memory_world
@@ -112,7 +112,7 @@ def test_a_torn_group_is_not_there_yet(on_disk: World) -> None:
 
 
 def test_what_was_deleted_before_it_was_seen_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millwheel.adapters.journal_create.KEPT_GROUPS", 1)
+    monkeypatch.setattr("millwheel.adapters.journal.create.KEPT_GROUPS", 1)
     writer = world.journals(segment_bytes=100).create("w1")
     writer.commit(entries(1, 3))
     reader = Reader(world.journals())

@@ -12,7 +12,7 @@ from functools import partial
 import greenlet
 import pytest
 
-from millwheel.adapters.journal_files import FileJournals
+from millwheel.adapters.journal.journals import FileJournals
 from millwheel.errors import FencedError, InvariantError, UnavailableError
 from tests.contract.journals.world import World, memory_world
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.adapters.journal_files import FileJournals
+from millwheel.adapters.journal.journals import FileJournals
 from millwheel.errors import (
     CorruptionError,
     FencedError,

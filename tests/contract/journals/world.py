@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
-from millwheel.adapters.durable import make_dirs
-from millwheel.adapters.files import Files
-from millwheel.adapters.folder_space import FolderSpace
-from millwheel.adapters.journal_files import FileJournals
-from millwheel.adapters.object_space import ObjectSpace
+from millwheel.adapters.journal.journals import FileJournals
+from millwheel.adapters.spaces.durable import make_dirs
+from millwheel.adapters.spaces.files import Files
+from millwheel.adapters.spaces.folder import FolderSpace
+from millwheel.adapters.spaces.object_space import ObjectSpace
 from tests.fakes.faulty_files import FaultyFiles, Hook, ignore
 from tests.fakes.memory_disk import MemoryDisk
 

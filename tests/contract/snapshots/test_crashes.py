@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from millwheel.adapters.durable import read_whole
-from millwheel.adapters.snapshot_manifest import decode_manifest
+from millwheel.adapters.snapshots.manifest import decode_manifest
+from millwheel.adapters.spaces.durable import read_whole
 from millwheel.errors import (
     UnavailableError,
 )

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
-from millwheel.adapters.files import Files
-from millwheel.adapters.folder_space import FolderSpace
-from millwheel.adapters.object_space import ObjectSpace
-from millwheel.adapters.snapshot_files import FileSnapshots
+from millwheel.adapters.snapshots.snapshots import FileSnapshots
+from millwheel.adapters.spaces.files import Files
+from millwheel.adapters.spaces.folder import FolderSpace
+from millwheel.adapters.spaces.object_space import ObjectSpace
 from millwheel.ports import Manifest, StateStore, StateStores
 from tests.fakes.memory_disk import MemoryDisk
 from tests.fakes.stores import MemoryStores

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from millwheel.core.records import Batch
-from millwheel.workers.ordering import OrderBuffer
-from millwheel.workers.shard import Shard
-from millwheel.workers.turn import Turn
+from millwheel.core.model.records import Batch
+from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.operators.ordering import OrderBuffer
+from millwheel.workers.shard.shard import Shard
 from tests.search.mistakes import Context, mistake, replaced
 
 

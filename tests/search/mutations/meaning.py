@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from millwheel.api import Context as CallContext
-from millwheel.core import joins
-from millwheel.core.records import Record
-from millwheel.core.timers import TimerQueue
-from millwheel.core.times import MIN_TIME
-from millwheel.core.windows import Sessions, Window
-from millwheel.workers import joined
-from millwheel.workers.deduplicated import Deduplicated
+from millwheel.core.model.records import Record
+from millwheel.core.model.timers import TimerQueue
+from millwheel.core.model.times import MIN_TIME
+from millwheel.core.pipeline import joins
+from millwheel.core.windows.windows import Sessions, Window
+from millwheel.workers.operators import joined
+from millwheel.workers.operators.deduplicated import Deduplicated
 from tests.search.mistakes import Context, mistake, replaced
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.records import Domain
-from millwheel.core.timers import Due
-from millwheel.core.times import LAST_TIME
-from millwheel.workers.callback_context import CallbackContext
-from millwheel.workers.keyed_state import KeyedState
-from millwheel.workers.state_handles import ABSENT, Cell, ListCells, Typed
-from millwheel.workers.turn import Turn
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import Due
+from millwheel.core.model.times import LAST_TIME
+from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.operators.callback_context import CallbackContext
+from millwheel.workers.state.handles import ABSENT, Cell, ListCells, Typed
+from millwheel.workers.state.keyed_state import KeyedState
 from tests.search.mistakes import Context, mistake, replaced
 
 

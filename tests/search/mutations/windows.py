@@ -7,19 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from millwheel.core import aggregation, column_windows, windows
-from millwheel.core.arrival_order import InOrder
-from millwheel.core.count_machine import CountMachine, Filling
-from millwheel.core.keys import Key
-from millwheel.core.panes import Pane
-from millwheel.core.production_ids import Cause
-from millwheel.core.session_machine import MergingMachine
-from millwheel.core.timers import Due
-from millwheel.core.times import MIN_TIME
-from millwheel.core.window_state import WindowState
-from millwheel.core.windows import Window
-from millwheel.spec import computations
-from millwheel.workers import callbacks, shard, windowed
+from millwheel.core.aggregates import aggregation
+from millwheel.core.aggregates.arrival_order import InOrder
+from millwheel.core.columns import windows as column_windows
+from millwheel.core.machines.counted import CountMachine, Filling
+from millwheel.core.machines.sessions import MergingMachine
+from millwheel.core.model.keys import Key
+from millwheel.core.model.timers import Due
+from millwheel.core.model.times import MIN_TIME
+from millwheel.core.pipeline.production_ids import Cause
+from millwheel.core.windowing.state import WindowState
+from millwheel.core.windows import windows
+from millwheel.core.windows.panes import Pane
+from millwheel.core.windows.windows import Window
+from millwheel.spec.parts import computations
+from millwheel.workers.operators import callbacks, windowed
+from millwheel.workers.shard import shard
 from tests.search.mistakes import Context, mistake, replaced
 
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millwheel.core.spec import PipelineSpec
+from millwheel.core.pipeline.spec import PipelineSpec
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, in_order
 from tests.search.reference.groupings import windowed

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from millwheel.core.aggregate_functions import make_aggregator
-from millwheel.core.codec import encode_value
-from millwheel.core.expressions import compile_expression
-from millwheel.core.spec import AggregateSpec, ComputationSpec
+from millwheel.core.aggregates.functions import make_aggregator
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec
 from millwheel.errors import RecordError
 
 _WORD = "\0left out"

@@ -7,9 +7,9 @@ from datetime import date, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from millwheel.core.spec import WindowSpec
-from millwheel.core.times import MAX_TIME, MIN_TIME
-from millwheel.core.windows import Window
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.spec import WindowSpec
+from millwheel.core.windows.windows import Window
 
 _EPOCH = datetime(1970, 1, 1)
 _HOUR = 3_600_000_000

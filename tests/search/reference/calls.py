@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any
 
 from millwheel.api import Computation, Context
-from millwheel.core.keys import check_key
-from millwheel.core.panes import Pane
-from millwheel.core.records import Domain, Record, Timer
-from millwheel.core.spec import ComputationSpec, Delivery
-from millwheel.core.times import MAX_TIME, MIN_TIME
+from millwheel.core.model.keys import check_key
+from millwheel.core.model.records import Domain, Record, Timer
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.spec import ComputationSpec, Delivery
+from millwheel.core.windows.panes import Pane
 from millwheel.errors import RecordError
 from tests.search.reference.engine import Arrival, Node, Seen, World, id_of, outputs_of, plain
 from tests.search.reference.states import Memory, bind, remembered

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.panes import Pane, Timing
-from millwheel.core.times import MAX_TIME, MIN_TIME
-from millwheel.core.windows import Window
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.windows.panes import Pane, Timing
+from millwheel.core.windows.windows import Window
 from tests.search.reference.aggregates import Item
 from tests.search.reference.panes import Clocks, Rules
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from millwheel.core.times import MAX_TIME, duration_us
+from millwheel.core.model.times import MAX_TIME, duration_us
 from tests.search.reference.triggers import (
     AfterBytes,
     AfterCount,

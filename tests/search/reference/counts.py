@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from millwheel.core.panes import Pane, Timing
-from millwheel.core.times import MAX_TIME
-from millwheel.core.windows import Window
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.windows.panes import Pane, Timing
+from millwheel.core.windows.windows import Window
 from tests.search.reference.aggregates import Item
 from tests.search.reference.panes import Clocks, Rules
 

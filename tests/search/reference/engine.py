@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.core.codec import decode_value, encode_value
-from millwheel.core.keys import check_key
-from millwheel.core.spec import DEAD_LETTERS, ComputationSpec, InputSpec, KeyKind, PipelineSpec, StreamSpec
-from millwheel.core.times import MAX_TIME, MIN_TIME
+from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.model.keys import check_key
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, InputSpec, KeyKind, PipelineSpec, StreamSpec
 from millwheel.errors import RecordError
 from millwheel.spec.loading import load_extractor, load_object
 from tests.search.script import Letter, Row

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from millwheel.api import Computation
-from millwheel.core.panes import RETRACTION_FIELD, Pane, as_retraction, retracted
-from millwheel.core.records import Record
-from millwheel.core.spec import ComputationSpec, JoinKind, KeyKind
-from millwheel.core.windows import Window
+from millwheel.core.model.records import Record
+from millwheel.core.pipeline.spec import ComputationSpec, JoinKind, KeyKind
+from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, as_retraction, retracted
+from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
 from tests.search.reference.aggregates import Aggregates, Item
 from tests.search.reference.assign import Assigner

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millwheel.core.panes import Pane, as_retraction
-from millwheel.core.spec import AggregateSpec, ComputationSpec, WindowSpec
-from millwheel.core.times import MAX_TIME, MIN_TIME, duration_us
-from millwheel.core.windowing import LateRecord, RejectedRecord, rejected
-from millwheel.core.windows import Window
+from millwheel.core.model.times import MAX_TIME, MIN_TIME, duration_us
+from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec, WindowSpec
+from millwheel.core.windowing.contract import LateRecord, RejectedRecord, rejected
+from millwheel.core.windows.panes import Pane, as_retraction
+from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
 from tests.search.reference.aggregates import Aggregates, Item
 from tests.search.reference.assign import Assigner

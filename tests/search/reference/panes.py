@@ -1,6 +1,6 @@
 """The windows of one key: how they take records, fire, correct themselves, merge, fall apart, and end.
 
-A window keeps all its records, and computes each pane (:class:`millwheel.core.panes.Pane`) from them anew.
+A window keeps all its records, and computes each pane (:class:`millwheel.core.windows.panes.Pane`) from them anew.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.codec import encode_value
-from millwheel.core.panes import Pane, Timing
-from millwheel.core.times import MAX_TIME, MIN_TIME
-from millwheel.core.windows import Window
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.windows.panes import Pane, Timing
+from millwheel.core.windows.windows import Window
 from tests.search.reference.aggregates import Aggregates, Item
 from tests.search.reference.assign import Assigner
 from tests.search.reference.triggers import Moment, Trigger

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.spec import StreamSpec
-from millwheel.core.times import MAX_TIME, MIN_TIME, duration_text
+from millwheel.core.model.times import MAX_TIME, MIN_TIME, duration_text
+from millwheel.core.pipeline.spec import StreamSpec
 from tests.search.reference.engine import Node, World
 from tests.search.script import PARTITION
 

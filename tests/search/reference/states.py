@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millwheel.api import Computation, ListState, State, ValueState
-from millwheel.core.codec import encode_value
-from millwheel.core.keys import check_key
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.keys import check_key
 
 if TYPE_CHECKING:
     from tests.search.reference.calls import CallNode

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millwheel.core.codec import encode_value
-from millwheel.core.keys import check_key
-from millwheel.core.panes import as_retraction
-from millwheel.core.spec import KeyKind, SinkSpec
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.keys import check_key
+from millwheel.core.pipeline.spec import KeyKind, SinkSpec
+from millwheel.core.windows.panes import as_retraction
 from tests.search.script import Row
 
 

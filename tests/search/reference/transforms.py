@@ -11,11 +11,11 @@ from typing import Any
 from msgspec import Struct
 
 from millwheel.api import Computation, MapState, ValueState
-from millwheel.core.codec import encode_value
-from millwheel.core.expressions import compile_expression
-from millwheel.core.panes import as_retraction, retracted
-from millwheel.core.records import Record
-from millwheel.core.spec import ComputationSpec, DeduplicateSpec, EnrichSpec, Missing, StepKind, StepSpec
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.records import Record
+from millwheel.core.pipeline.spec import ComputationSpec, DeduplicateSpec, EnrichSpec, Missing, StepKind, StepSpec
+from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.errors import RecordError
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, plain

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from millwheel.core.times import MAX_TIME
-from millwheel.core.triggers import Moment as CustomMoment
-from millwheel.core.windows import Window
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.triggers.triggers import Moment as CustomMoment
+from millwheel.core.windows.windows import Window
 
 
 @dataclass(frozen=True, slots=True)

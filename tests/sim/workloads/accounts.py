@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from millwheel.api import Computation, ValueState
-from millwheel.core.spec import ComputationSpec, InputSpec, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, PipelineSpec, SinkSpec, SourceSpec, StreamSpec
 from tests.sim.kernel import Failure
 from tests.sim.workloads.base import SECOND, START_US, Workload, by, equal
 

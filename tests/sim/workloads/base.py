@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from millwheel.core.failing import DEAD_LETTER, OnError
-from millwheel.core.replays import Order
-from millwheel.core.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions
+from millwheel.core.model.failures import DEAD_LETTER, OnError
+from millwheel.core.pipeline.replays import Order
+from millwheel.core.pipeline.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions
 from millwheel.ports import Clock
-from millwheel.workers.assembly import Assembly, Outside
-from millwheel.workers.bundles import ShardLimits
+from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.sim.kernel import SECOND, START_US, Failure
 from tests.sim.outside import MemorySinks, MemorySource
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millwheel.api import Computation, ValueState
-from millwheel.core.spec import (
+from millwheel.core.pipeline.spec import (
     ComputationSpec,
     Delivery,
     InputSpec,

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from millwheel.api import Computation, ValueState
-from millwheel.core.limits import Limits
-from millwheel.core.spec import (
+from millwheel.core.model.limits import Limits
+from millwheel.core.pipeline.spec import (
     ComputationSpec,
     InputSpec,
     PipelineSpec,

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 from millwheel.api import Computation, ValueState
-from millwheel.core.replays import Again, Order
-from millwheel.core.spec import (
+from millwheel.core.pipeline.replays import Again, Order
+from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     InputSpec,

@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from millwheel.api import Computation, ValueState
-from millwheel.core.records import Domain
-from millwheel.core.spec import (
+from millwheel.core.model.records import Domain
+from millwheel.core.pipeline.spec import (
     AggregateSpec,
     ComputationSpec,
     InputSpec,

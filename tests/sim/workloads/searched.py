@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from millwheel.core.spec import DEAD_LETTERS, PipelineSpec, SinkSpec, SourceSpec
+from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec, SinkSpec, SourceSpec
 from millwheel.ports import Clock
 from millwheel.sources.base import Chunk, Partition, Reject
 from millwheel.sources.fields import FieldTypes
 from millwheel.testing.rewiring import streams_of
-from millwheel.workers.assembly import Assembly, Outside
+from millwheel.workers.host.assembly import Assembly, Outside
 from tests.search.compare import differences
 from tests.search.freedoms import Free, promised
 from tests.search.generate import case

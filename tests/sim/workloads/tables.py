@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from millwheel.core.spec import (
+from millwheel.core.pipeline.spec import (
     AggregateSpec,
     ComputationSpec,
     InputSpec,

@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from millwheel.api import Computation, ListState
-from millwheel.core.records import Domain
-from millwheel.core.spec import (
+from millwheel.core.model.records import Domain
+from millwheel.core.pipeline.spec import (
     AggregateSpec,
     ComputationSpec,
     InputSpec,

@@ -6,7 +6,7 @@ import pytest
 
 from bench.availability import Writer, differences
 from bench.availability_seen import RANGES, availability, gap, lines, look
-from millwheel.core.keys import key_hash
+from millwheel.core.model.keys import key_hash
 
 ONE, OTHER = 0, next(key for key in range(1, 100) if key_hash(key) * RANGES >> 64 != key_hash(0) * RANGES >> 64)
 

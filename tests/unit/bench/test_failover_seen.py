@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from bench.failover_seen import Line, Silence, Struck, lines, longest_gap, silence, spread
-from millwheel.core.keys import key_hash
-from millwheel.core.ranges import tile
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.ranges import tile
 
 LOWER, UPPER = tile(2)
 LOW = next(key for key in range(99) if key_hash(key) < LOWER.hi)

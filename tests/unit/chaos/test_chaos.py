@@ -12,7 +12,7 @@ import pytest
 from millwheel.chaos.plan import Fault, Plan, Target
 from millwheel.chaos.results import compared
 from millwheel.cli.chaos import parse_seconds, parse_targets
-from millwheel.core.spec import PipelineSpec, SinkSpec
+from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
 from millwheel.launch.settings import LauncherKind
 

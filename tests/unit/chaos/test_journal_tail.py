@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.journal_files import FileJournals
+from millwheel.adapters.journal.journals import FileJournals
 from millwheel.chaos.journal_tail import Committed, JournalTail
-from millwheel.core.codec import Commit, encode_commit
+from millwheel.core.formats.codec import Commit, encode_commit
 
 
 def entry(shard: str, number: int) -> bytes:

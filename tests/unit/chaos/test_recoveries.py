@@ -12,8 +12,8 @@ from millwheel.chaos.recoveries import Recoveries, quantile
 from millwheel.chaos.report import summary, times_of
 from millwheel.chaos.results import Difference
 from millwheel.chaos.storm import Outcome, Struck
-from millwheel.core.ranges import KeyRange
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import KeyRange
 
 END = 1 << 64
 KILLED_WORKER = (Target.WORKERS, Fault.KILL)

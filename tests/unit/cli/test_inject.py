@@ -6,7 +6,7 @@ import pytest
 
 from millwheel.cli.inject import check_stream
 from millwheel.errors import SetupError
-from millwheel.launch.shipping import ship
+from millwheel.roots.shipping import ship
 from millwheel.spec import load_pipeline
 
 PIPELINE = """

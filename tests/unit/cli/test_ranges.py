@@ -8,8 +8,8 @@ from rich.console import Console
 
 from millwheel.cli.ranges import merge, node_of, shards_table, split
 from millwheel.cli.scale import scale
-from millwheel.core.ranges import SPACE, tile
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import SPACE, tile
 from millwheel.errors import SetupError
 from millwheel.pb.master_pb2 import Work
 

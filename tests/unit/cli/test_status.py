@@ -6,10 +6,10 @@ from pathlib import Path
 from rich.console import Console
 
 from millwheel.cli.status import range_words, status, watermark_words
-from millwheel.core.ranges import tile
-from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME
-from millwheel.launch.root import Root
-from millwheel.launch.summary import Summary
+from millwheel.core.model.ranges import tile
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
+from millwheel.launch.progress.summary import Summary
+from millwheel.roots.root import Root
 
 
 def test_watermarks_are_told_as_times_or_what_they_mean() -> None:

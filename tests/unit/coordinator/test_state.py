@@ -5,7 +5,7 @@ import pytest
 from millwheel.coordinator import effects as do
 from millwheel.coordinator import events as ev
 from millwheel.coordinator.state import CoordinatorState
-from millwheel.core.coordination import (
+from millwheel.core.formats.coordinator_messages import (
     Answer,
     Elect,
     Expired,

@@ -7,7 +7,7 @@ import pytest
 
 from millwheel.coordinator.effects import StoreTable, StoreValue
 from millwheel.coordinator.store import CoordinatorStore
-from millwheel.core.coordination import StoredTable
+from millwheel.core.formats.coordinator_messages import StoredTable
 from millwheel.errors import CorruptionError, SetupError, UnavailableError
 
 

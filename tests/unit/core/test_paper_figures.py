@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.panes import Pane, Retraction
-from millwheel.core.trigger_combinations import AfterEach, OrFinally, Repeat
-from millwheel.core.triggers import AfterCount, AfterProcessingTime, AfterWatermark, Default, Trigger
-from millwheel.core.windows import Global, Sessions, Tumbling, WindowFunction
+from millwheel.core.triggers.combinations import AfterEach, OrFinally, Repeat
+from millwheel.core.triggers.triggers import AfterCount, AfterProcessingTime, AfterWatermark, Default, Trigger
+from millwheel.core.windows.panes import Pane, Retraction
+from millwheel.core.windows.windows import Global, Sessions, Tumbling, WindowFunction
 from millwheel.testing import WindowHarness
 
 S = 1_000_000

@@ -16,12 +16,12 @@ import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
-from millwheel.core.panes import Pane, Retraction, Timing
-from millwheel.core.spec import WindowSpec
-from millwheel.core.times import duration_us
-from millwheel.core.trigger_trees import trigger_from_tree
-from millwheel.core.window_specs import window_from_spec
-from millwheel.core.windows import WindowFunction
+from millwheel.core.machines.specs import window_from_spec
+from millwheel.core.model.times import duration_us
+from millwheel.core.pipeline.spec import WindowSpec
+from millwheel.core.triggers.trees import trigger_from_tree
+from millwheel.core.windows.panes import Pane, Retraction, Timing
+from millwheel.core.windows.windows import WindowFunction
 from millwheel.testing import WindowHarness
 
 FOLDER = Path(__file__).parents[2] / "transcripts"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import millwheel
-from millwheel.core.trigger_trees import BUILDERS
+from millwheel.core.triggers.trees import BUILDERS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "windows.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -28,7 +28,7 @@ def test_the_page_names_every_public_window_and_trigger() -> None:
     for name in millwheel.__all__:
         thing = getattr(millwheel, name)
         if (
-            getattr(thing, "__module__", "").startswith(("millwheel.core.windows", "millwheel.core.trigger"))
+            getattr(thing, "__module__", "").startswith(("millwheel.core.windows.windows", "millwheel.core.trigger"))
             and name != "Window"
         ):
             assert f"`{name}" in PAGE, name

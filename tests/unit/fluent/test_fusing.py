@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.spec import ComputationSpec, KeyKind, StepKind
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, StepKind
 from millwheel.testing import PipelineHarness
 
 CHAIN = "hits.map('a').filter('b').filter('c').flat_map('d', output='end')\n"

@@ -24,8 +24,8 @@ from millwheel import (
     agg,
     param,
 )
-from millwheel.core.spec import ComputationSpec, KeyKind, KeySpec
-from millwheel.core.window_specs import machine_from_spec
+from millwheel.core.machines.specs import machine_from_spec
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, KeySpec
 from millwheel.errors import PipelineError
 from millwheel.spec.loading import load_object
 
@@ -274,6 +274,6 @@ def test_a_spec_of_a_wrong_pipeline_is_an_error() -> None:
 
 
 def test_aggregates_know_their_functions() -> None:
-    from millwheel.core.aggregate_functions import FUNCTIONS
+    from millwheel.core.aggregates.functions import FUNCTIONS
 
     assert set(agg.__all__) - {"Aggregate", "own"} == set(FUNCTIONS)

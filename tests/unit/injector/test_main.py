@@ -7,14 +7,14 @@ from concurrent.futures import Future
 
 import pytest
 
-from millwheel.adapters.injector_client import fetch_status
-from millwheel.core.ranges import KeyRange, tile
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.adapters.grpc.watermark_client import fetch_status
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import KeyRange, tile
 from millwheel.errors import UnavailableError
 from millwheel.injector.__main__ import Ending, serve
 from millwheel.injector.server import InjectorServer
-from millwheel.launch.exits import Exit
 from millwheel.ports import Coordination
+from millwheel.processes.exits import Exit
 from tests.fakes.coordination import FakeCoordination, FakeZooKeeper
 
 _DEADLINE_S = 10.0

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.ranges import SPACE, KeyRange
-from millwheel.core.table import RangeTable, ShardEntry
-from millwheel.core.watermark import ShardReport
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import SPACE, KeyRange
+from millwheel.core.model.watermark import ShardReport
 from millwheel.injector.effects import Broadcast, Effect, TokensKnown
 from millwheel.injector.events import (
     Disconnected,

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from millwheel.core.ranges import SPACE, KeyRange
-from millwheel.core.table import RangeTable, ShardEntry
-from millwheel.core.times import IDLE_TIME, MAX_TIME
-from millwheel.core.watermark import ShardReport
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import SPACE, KeyRange
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME
+from millwheel.core.model.watermark import ShardReport
 from millwheel.errors import InvariantError
 from millwheel.injector.effects import Broadcast, TokensKnown
 from millwheel.injector.events import (

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from millwheel.core.ranges import KeyRange
-from millwheel.core.table import RangeTable, ShardEntry
-from millwheel.core.times import MAX_TIME
-from millwheel.core.watermark import ShardReport
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import KeyRange
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.watermark import ShardReport
 from millwheel.injector.events import Event, ReportColumns, ReportsArrived, TableChanged
 from millwheel.injector.runtime import InjectorRuntime
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from millwheel.adapters.grpc_common import new_server
-from millwheel.adapters.injector_client import InjectorClient, fetch_status
-from millwheel.core.ranges import tile
-from millwheel.core.table import RangeTable, ShardEntry
-from millwheel.core.watermark import ShardReport
+from millwheel.adapters.grpc.common import new_server
+from millwheel.adapters.grpc.watermark_client import InjectorClient, fetch_status
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.core.model.watermark import ShardReport
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.injector.server import InjectorServer
 

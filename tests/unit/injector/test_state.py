@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from millwheel.core.ranges import SPACE, KeyRange
-from millwheel.core.table import RangeTable, ShardEntry
-from millwheel.core.times import IDLE_TIME, MAX_TIME, MIN_TIME
-from millwheel.core.watermark import ShardReport
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import SPACE, KeyRange
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
+from millwheel.core.model.watermark import ShardReport
 from millwheel.injector.effects import Broadcast, Picture, TokensKnown
 from millwheel.injector.events import Connected, PublishDue, ReportColumns, ReportsArrived, TableChanged
 from millwheel.injector.state import InjectorState, NodeView

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from millwheel.launch.base import WorkerTemplate
+from millwheel.launch.launchers.base import WorkerTemplate
 
 WORKER = """
 import os, signal, sys, time
-from millwheel.launch.lifeline import die_with_parent
+from millwheel.processes.lifeline import die_with_parent
 die_with_parent()
 given = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 signal.signal(signal.SIGTERM, lambda *_: (print("stopped", file=sys.stderr, flush=True), sys.exit(0)))

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from millwheel.adapters.injection_client import Outside, Taken
-from millwheel.core.keys import key_hash
-from millwheel.core.ranges import tile
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.adapters.grpc.injection_client import Outside, Taken
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch import injecting
 from millwheel.launch.injecting import DOUBLES_AGAIN, Identified, Injecting, line_batches

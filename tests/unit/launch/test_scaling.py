@@ -7,7 +7,7 @@ import pytest
 
 from millwheel.launch.scaling import Scale, Scaling, answer, ask, forget
 from millwheel.launch.stragglers import Member
-from millwheel.launch.supervisor import Ended, Supervisor
+from millwheel.processes.supervisor import Ended, Supervisor
 
 
 class World:

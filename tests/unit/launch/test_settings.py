@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from millwheel.errors import SetupError
-from millwheel.launch.address import check_reach, listen_on
-from millwheel.launch.base import WorkerTemplate
+from millwheel.launch.launchers.base import WorkerTemplate
 from millwheel.launch.services import ServiceTemplate
 from millwheel.launch.settings import RunSettings, parse_sets
+from millwheel.processes.address import check_reach, listen_on
 
 
 def test_parameters_are_pairs_and_the_value_may_hold_anything() -> None:

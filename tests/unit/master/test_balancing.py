@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.ranges import SPACE, KeyRange, tile
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import SPACE, KeyRange, tile
 from millwheel.errors import InvariantError
 from millwheel.master.balancing import BalanceConfig, Balancer, Cluster, Step, best_edge, next_step
 from millwheel.master.events import ShardLoad
 from millwheel.master.loads import Load, LoadBook
-from millwheel.master.planner import Move
-from millwheel.master.reshaping import Merge, Split
+from millwheel.master.tables.planner import Move
+from millwheel.master.tables.resharding import Merge, Split
 
 CONFIG = BalanceConfig()
 HALF = SPACE // 2

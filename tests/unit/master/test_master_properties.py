@@ -6,8 +6,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millwheel.master.planner import NodeDemand
 from millwheel.master.state import MasterConfig
+from millwheel.master.tables.planner import NodeDemand
 from tests.fakes.master_world import World
 
 CONFIG = MasterConfig(

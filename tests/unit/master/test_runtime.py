@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from millwheel.errors import FencedError, UnavailableError
 from millwheel.master.events import Event, ShardReleased, WorkerUnreachable
-from millwheel.master.planner import NodeDemand
-from millwheel.master.reshaping import Split
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime
 from millwheel.master.state import MasterConfig, MasterState
+from millwheel.master.tables.planner import NodeDemand
+from millwheel.master.tables.resharding import Split
 from millwheel.ports import JournalWriter, Manifest
 from tests.fakes.coordination import FakeCoordination, FakeZooKeeper
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from millwheel.core.table import Ancestor, RangeTable
+from millwheel.core.model.range_table import Ancestor, RangeTable
 from millwheel.errors import InvariantError
 from millwheel.master.effects import (
     AnswerMove,
@@ -35,8 +35,8 @@ from millwheel.master.events import (
     WriteConflicted,
     WriteFailed,
 )
-from millwheel.master.planner import NodeDemand
 from millwheel.master.state import MasterConfig, MasterState
+from millwheel.master.tables.planner import NodeDemand
 
 SECOND = 1_000_000
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from millwheel.api import Computation, ListState, MapState, ValueState
-from millwheel.core.spec import (
+from millwheel.core.pipeline.spec import (
     AggregateSpec,
     BranchSpec,
     ComputationSpec,

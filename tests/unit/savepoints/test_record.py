@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.core.orders import Standing
-from millwheel.core.ranges import tile
-from millwheel.core.table import Ancestor, RangeTable, ShardEntry
+from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
 from millwheel.errors import SetupError
 from millwheel.savepoints.blueprint import Blueprint
+from millwheel.savepoints.orders import Standing
 from millwheel.savepoints.record import RECORD_FILE, Record, encode_record, first_tables, read_record, saved_shards
 
 LINEAGE = (Ancestor("w0", 3, -1, 7),)

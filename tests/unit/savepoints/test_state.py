@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from millwheel.core.orders import Answer, Order, Phase, Standing, answers_to, encode, standing_order
-from millwheel.core.ranges import tile
-from millwheel.core.table import RangeTable, ShardEntry
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
 from millwheel.errors import CorruptionError, UnavailableError
+from millwheel.savepoints.orders import Answer, Order, Phase, Standing, answers_to, encode, standing_order
 from millwheel.savepoints.state import Taking, Wanted
 
 SECOND = 1_000_000

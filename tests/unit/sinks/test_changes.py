@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from millwheel.core.panes import Retraction, retracted
+from millwheel.core.windows.panes import Retraction, retracted
 from millwheel.sinks.base import Cut, SinkRecord
 from millwheel.sinks.changes import change_rows
 from millwheel.sinks.files import build_files

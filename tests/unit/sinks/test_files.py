@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from millwheel.adapters.files import Files
+from millwheel.adapters.spaces.files import Files
 from millwheel.errors import CorruptionError, SetupError, UnavailableError
 from millwheel.sinks import files as files_module
 from millwheel.sinks.base import Cut, SinkRecord

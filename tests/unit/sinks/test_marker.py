@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.files import PosixFiles
+from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.errors import SetupError
 from millwheel.sinks.marker import claim
 from tests.fakes.faulty_files import FaultyFiles, Killed, fail_when, kill_at

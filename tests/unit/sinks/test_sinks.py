@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.spec import SinkSpec
+from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.sinks import build_sink, known_sinks
 
 

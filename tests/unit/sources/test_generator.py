@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.times import SECOND
+from millwheel.core.model.times import SECOND
 from millwheel.errors import PipelineError
 from millwheel.sources.base import Partition, Reader
 from millwheel.sources.generator import build_generator

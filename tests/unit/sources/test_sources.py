@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import millwheel.sources
-from millwheel.core.spec import SourceSpec
+from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.errors import SetupError
 from millwheel.sources import build_source, known_sources
 

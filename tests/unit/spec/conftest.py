@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.core.spec import PipelineSpec
+from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import PipelineError
 from millwheel.spec import check_pipeline
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.aggregate_functions import FUNCTIONS
-from millwheel.core.expression_functions import FUNCTIONS as EXPRESSION_FUNCTIONS
-from millwheel.core.trigger_trees import BUILDERS as TRIGGERS
-from millwheel.spec import computations, streams, windows
+from millwheel.core.aggregates.functions import FUNCTIONS
+from millwheel.core.expressions.functions import FUNCTIONS as EXPRESSION_FUNCTIONS
+from millwheel.core.triggers.trees import BUILDERS as TRIGGERS
+from millwheel.spec.parts import computations, streams, windows
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from millwheel.core.spec import KeyKind, KeySpec
+from millwheel.core.pipeline.spec import KeyKind, KeySpec
 from millwheel.errors import InvariantError, PipelineError, RecordError
 from millwheel.spec.loading import load_extractor, load_object
 

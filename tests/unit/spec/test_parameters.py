@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.spec.document import parse
 from millwheel.spec.parameters import Parameters, references
-from millwheel.spec.problems import Problems
+from millwheel.spec.reading.document import parse
+from millwheel.spec.reading.problems import Problems
 
 
 def filled(text: str, params: dict[str, str], environ: dict[str, str] | None = None) -> tuple[Any, list[str]]:

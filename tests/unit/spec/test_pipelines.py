@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.spec import AggregateSpec, InputSpec, KeyKind, KeySpec, WindowSpec
+from millwheel.core.pipeline.spec import AggregateSpec, InputSpec, KeyKind, KeySpec, WindowSpec
 from millwheel.errors import PipelineError
 from millwheel.spec import check_pipeline, load_pipeline
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.spec import KeyKind
+from millwheel.core.pipeline.spec import KeyKind
 
 WINDOW = "input: {hits: {key: path}}, window: {session: 1m}, aggregate: {n: count}, accumulation: retracting"
 SINK = "sinks: {counts: {%s}}\n"

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.core.spec import PipelineSpec, SinkSpec
+from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import PipelineError
-from millwheel.launch import root
+from millwheel.roots import root
 from millwheel.sinks import marker
 from millwheel.spec import check_pipeline
 from millwheel.spec.imports import OUTPUT_MARK, ROOT_MARK
-from millwheel.spec.nodes import Node
-from millwheel.spec.problems import Problems
-from millwheel.spec.reader import Reader
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import Problems
+from millwheel.spec.reading.reader import Reader
 from millwheel.spec.ship import check_ship, files_to_ship
 
 PIPELINE = """

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.panes import pane_row
-from millwheel.core.spec import WindowSpec
-from millwheel.core.trigger_trees import trigger_from_tree
-from millwheel.core.window_specs import window_from_spec
+from millwheel.core.machines.specs import window_from_spec
+from millwheel.core.pipeline.spec import WindowSpec
+from millwheel.core.triggers.trees import trigger_from_tree
+from millwheel.core.windows.panes import pane_row
 from millwheel.testing import PipelineHarness, WindowHarness
 
 KEYS = ["ann", "bob", "cy"]

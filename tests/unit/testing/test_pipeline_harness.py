@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from millwheel.core.keys import key_hash
-from millwheel.core.records import Domain
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.records import Domain
 from millwheel.errors import MillwheelError, PipelineError
 from millwheel.spec import load_pipeline
 from millwheel.testing import PipelineHarness, assert_survives_crashes

@@ -9,10 +9,10 @@ import pytest
 
 import millwheel.testing.window_harness as module
 from millwheel import AfterAll, AfterAny, AfterEach, Default, Repeat, Sliding
-from millwheel.core.aggregates import Aggregator
-from millwheel.core.records import Domain
-from millwheel.core.triggers import AfterCount, AfterPercentileWatermark, AfterProcessingTime, AfterWatermark
-from millwheel.core.windows import Sessions, Tumbling
+from millwheel.core.aggregates.base import Aggregator
+from millwheel.core.model.records import Domain
+from millwheel.core.triggers.triggers import AfterCount, AfterPercentileWatermark, AfterProcessingTime, AfterWatermark
+from millwheel.core.windows.windows import Sessions, Tumbling
 from millwheel.testing import WindowHarness
 
 

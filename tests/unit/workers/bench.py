@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 
 from millwheel.api import Computation, ValueState
-from millwheel.core.codec import Commit, decode_batch, decode_commit, encode_batch, encode_value
-from millwheel.core.ranges import tile
-from millwheel.core.records import Batch
-from millwheel.core.spec import (
+from millwheel.core.formats.codec import Commit, decode_batch, decode_commit, encode_batch, encode_value
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.core.model.records import Batch
+from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
     Delivery,
@@ -25,14 +26,13 @@ from millwheel.core.spec import (
     SourceSpec,
     StreamSpec,
 )
-from millwheel.core.table import RangeTable, ShardEntry
-from millwheel.workers.assembly import Assembly, Outside
-from millwheel.workers.bundles import ShardLimits
-from millwheel.workers.inbox import Arrival, Verdict
-from millwheel.workers.outbox import Send
-from millwheel.workers.prepared import Prepared
-from millwheel.workers.routing import TableRouter
-from millwheel.workers.shard import Shard
+from millwheel.workers.delivery.inbox import Arrival, Verdict
+from millwheel.workers.delivery.outbox import Send
+from millwheel.workers.delivery.routing import TableRouter
+from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.shard import Shard
 from tests.fakes.plain_storage import SimStore
 
 NOW = 1_700_000_000_000_000

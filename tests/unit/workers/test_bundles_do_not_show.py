@@ -24,7 +24,7 @@ sinks:
 """
 CODE = """
 from millwheel import Computation, ListState, MapState, ValueState
-from millwheel.core.records import Domain
+from millwheel.core.model.records import Domain
 
 SECOND = 1_000_000
 

@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from millwheel.core.codec import DELIVERY_BYTES
+from millwheel.core.formats.codec import DELIVERY_BYTES
 from millwheel.testing import PipelineHarness
 
 PIPELINE = """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.times import LAST_TIME, MAX_TIME, MIN_TIME, SECOND, instant
+from millwheel.core.model.times import LAST_TIME, MAX_TIME, MIN_TIME, SECOND, instant
 from millwheel.testing import PipelineHarness
 
 CHAIN = """

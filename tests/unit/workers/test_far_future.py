@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from millwheel.core.times import SECOND
+from millwheel.core.model.times import SECOND
 from millwheel.testing import PipelineHarness
 
 FAR = 4 * 86_400 * SECOND

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millwheel.testing import PipelineHarness
-from millwheel.workers.bundles import BundleSize
+from millwheel.workers.shard.bundle_sizes import BundleSize
 
 CODE = """
     from millwheel import Computation, ListState, MapState, ValueState

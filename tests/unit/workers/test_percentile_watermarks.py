@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.keys import key_hash
-from millwheel.core.layout import SHARE_TIMER
-from millwheel.core.ranges import tile
+from millwheel.core.formats.store_layout import SHARE_TIMER
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.ranges import tile
 from millwheel.testing import PipelineHarness
 from millwheel.testing.pushed import DEFAULT_PARTITION, _Row
 

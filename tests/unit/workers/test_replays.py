@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from millwheel.adapters.replay_orders import ReplayOrders
-from millwheel.adapters.spaces import open_space
+from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.api import Computation, ValueState
-from millwheel.core.replays import Order, Request
-from millwheel.core.spec import (
+from millwheel.core.pipeline.replays import Order, Request
+from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     AggregateSpec,
     ComputationSpec,
@@ -28,11 +28,11 @@ from millwheel.core.spec import (
     StreamSpec,
     WindowSpec,
 )
-from millwheel.launch.letters import replayable
-from millwheel.launch.replays import Binding, ask, asked_for
+from millwheel.letters.letters import replayable
+from millwheel.letters.replays import Binding, ask, asked_for
 from millwheel.testing import PipelineHarness
-from millwheel.workers.background import ReplayThread
 from millwheel.workers.events import ReplayDone, ReplayOrdered
+from millwheel.workers.host.background import ReplayThread
 
 SECOND = 1_000_000
 

@@ -13,8 +13,8 @@ from millwheel.adapters.clock import SystemClock
 from millwheel.sinks import build_sink
 from millwheel.sources import build_source
 from millwheel.spec.pipelines import load_pipeline
-from millwheel.workers.assembly import Assembly, Outside
-from millwheel.workers.reporting import Reporting, ReportPace
+from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.loop.reporting import Reporting, ReportPace
 
 HEAD = """
     pipeline: pace

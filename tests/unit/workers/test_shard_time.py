@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from millwheel.api import Computation
-from millwheel.core.records import Domain
-from millwheel.core.times import MAX_TIME
+from millwheel.core.model.records import Domain
+from millwheel.core.model.times import MAX_TIME
 from tests.unit.workers.bench import NOW, Counting, ShardBench, Silent, values_of
 
 

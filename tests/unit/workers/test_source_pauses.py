@@ -5,15 +5,15 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from millwheel.core.spec import SourceSpec, StreamSpec
-from millwheel.core.times import SECOND, idle_progress
+from millwheel.core.model.times import SECOND, idle_progress
+from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
 from millwheel.sources.base import Chunk, Partition
-from millwheel.workers.overlay import Overlay
-from millwheel.workers.silence import Silence
-from millwheel.workers.source import SourceOperator
-from millwheel.workers.source_parts import SourceParts
-from millwheel.workers.timestamps import Timestamps
-from millwheel.workers.turn import Turn
+from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.delivery.timestamps import Timestamps
+from millwheel.workers.sources.parts import SourceParts
+from millwheel.workers.sources.silence import Silence
+from millwheel.workers.sources.source import SourceOperator
+from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 from tests.sim.mistakes import replaced
 

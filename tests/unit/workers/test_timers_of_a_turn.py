@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from millwheel import Computation, ValueState
-from millwheel.core.records import Domain
-from millwheel.workers.bundles import ShardLimits
+from millwheel.core.model.records import Domain
+from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.unit.workers.bench import NOW, Dial, ShardBench, computation, pipeline
 
 CLOCK, EVENT = Domain.PROCESSING, Domain.EVENT

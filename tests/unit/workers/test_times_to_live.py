@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.workers.test_keyed_state import Bench
 
 from millwheel import Computation, ListState, MapState, ValueState
-from millwheel.core.keys import placed_key
-from millwheel.core.layout import STATE
-from millwheel.core.times import LAST_TIME, MAX_TIME
+from millwheel.core.formats.store_layout import STATE
+from millwheel.core.model.keys import placed_key
+from millwheel.core.model.times import LAST_TIME, MAX_TIME
 from millwheel.errors import CorruptionError
 from millwheel.testing import PipelineHarness
-from millwheel.workers.state_handles import TTL_TAG
+from millwheel.workers.state.handles import TTL_TAG
 from tests.fakes.plain_storage import SimStore
-from tests.unit.workers.test_keyed_state import Bench
 
 SECOND = 1_000_000
 KINDS = ("number", "notes", "items", "ages")
@@ -243,7 +243,7 @@ sinks:
 """
 CODE = """
 from millwheel import Computation, MapState
-from millwheel.core.records import Domain
+from millwheel.core.model.records import Domain
 
 
 class Seen(Computation):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millwheel.testing import PipelineHarness
-from millwheel.workers.shard import Shard
+from millwheel.workers.shard.shard import Shard
 
 CHAIN = """
     pipeline: chain

@@ -9,10 +9,10 @@ from textwrap import dedent
 
 import pytest
 
-from millwheel.core.layout import number8, parse_timer_value
-from millwheel.core.production_ids import production_id, record_causes, remembered, timer_cause
-from millwheel.core.records import Batch, Domain
-from millwheel.core.timers import Due, TimerQueue
+from millwheel.core.formats.store_layout import number8, parse_timer_value
+from millwheel.core.model.records import Batch, Domain
+from millwheel.core.model.timers import Due, TimerQueue
+from millwheel.core.pipeline.production_ids import production_id, record_causes, remembered, timer_cause
 from millwheel.testing import PipelineHarness
 
 PASS_ON = """

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.aggregate_functions import FUNCTIONS
+from millwheel.core.aggregates.functions import FUNCTIONS
 from millwheel.testing import PipelineHarness
 
 CODE = """

@@ -1,0 +1,1 @@
+"""The data plane between workers."""

@@ -1,0 +1,215 @@
+"""The data plane between workers: plain connections that the loop itself reads and writes.
+
+No thread stands between a socket and the loop. With few records in each frame, waking one up, and getting the
+interpreter back from it, costs more than the frame.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from google.protobuf.message import DecodeError
+
+from millwheel.adapters.exchange.handshake import Door, RefusedError, dial
+from millwheel.adapters.exchange.line import Line
+from millwheel.adapters.exchange.mailbox import Mailbox
+from millwheel.adapters.grpc.security import Security
+from millwheel.errors import CorruptionError
+from millwheel.pb import worker_pb2 as pb
+
+log = logging.getLogger("millwheel.exchange")
+
+FRAME_BYTES = 4 << 20
+"""A frame is closed when it reaches this size; one delivery may be larger."""
+_REDIAL_PAUSE_S = 0.1
+_SHORT_S = 0.01
+_SELECT_FDS = 1024
+"""``select`` takes only files with numbers below this."""
+
+
+@dataclass(slots=True, eq=False)
+class End:
+    """Our end of a connection: what is queued for one frame, and the line, once it is open. ``address`` is where we
+    dialled, "" where we were called."""
+
+    address: str = ""
+    line: Line | None = None
+    building: pb.Frame = field(default_factory=pb.Frame)
+    size: int = 0
+    unsent: list[bytes] = field(default_factory=list)
+    writing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What a thread that opens connections has to say: a socket, or what went wrong."""
+
+    end: End
+    connected: socket.socket | None
+
+
+class Exchange:
+    """All connections of one worker. Everything but the opening happens on the thread that calls :meth:`wait`.
+
+    ``on_frame`` gets what came, and the end it came to; ``on_lost`` the address of a peer whose connection broke: what
+    was sent to it may or may not have arrived. The next delivery to that address dials again.
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        mailbox: Mailbox,
+        on_frame: Callable[[pb.Frame, End], None],
+        on_lost: Callable[[str], None],
+        security: Security | None = None,
+    ) -> None:
+        self._mailbox = mailbox
+        self._on_frame = on_frame
+        self._on_lost = on_lost
+        self._security = security
+        self._peers: dict[str, End] = {}
+        self._unflushed: dict[End, None] = {}
+        self._opened: list[_Opened] = []
+        self._lock = threading.Lock()
+        self._selector = selectors.DefaultSelector()
+        number = self._selector.fileno() if hasattr(self._selector, "fileno") else _SELECT_FDS
+        self._selectable = number < _SELECT_FDS
+        self._selector.register(mailbox, selectors.EVENT_READ, None)
+        self._door = Door(listen, lambda called: self._tell(_Opened(End(), called)), security)
+        self.address = self._door.address
+
+    # --- sending
+
+    def deliver(self, address: str, delivery: pb.Delivery) -> None:
+        """Queue a delivery; :meth:`flush` sends it."""
+        end = self._peers.get(address)
+        if end is None:
+            end = self._peers[address] = End(address)
+            threading.Thread(target=self._dial, args=(end,), name=f"dial-{address}", daemon=True).start()
+        end.building.deliveries.append(delivery)
+        end.size += len(delivery.batch)
+        self._unflushed[end] = None
+        if end.size >= FRAME_BYTES:
+            self._close_frame(end)
+
+    def answer(self, end: End) -> pb.Frame:
+        """What the next :meth:`flush` sends to whoever called, to be added to."""
+        self._unflushed[end] = None
+        return end.building
+
+    def flush(self) -> None:
+        """Send everything queued."""
+        if self._unflushed:
+            unflushed, self._unflushed = self._unflushed, {}
+            for end in unflushed:
+                self._close_frame(end)
+
+    def _close_frame(self, end: End) -> None:
+        frame = end.building.SerializeToString()
+        end.building, end.size = pb.Frame(), 0
+        if not frame:
+            return
+        if end.line is None:
+            if self._peers.get(end.address) is end:
+                end.unsent.append(frame)
+            return
+        self._guarded(end, lambda line: line.send(frame))
+
+    # --- receiving
+
+    def wait(self, timeout_s: float) -> None:
+        """Read what has come, write what waits; sleeps until there is something, the mailbox's bell included."""
+        for key, ready in self._ready(0 if self._opened else timeout_s):
+            end: End | None = key.data
+            if end is None:
+                self._mailbox.hush()
+                continue
+            if ready & selectors.EVENT_WRITE:
+                self._guarded(end, Line.write)
+            if ready & selectors.EVENT_READ:
+                self._guarded(end, lambda line, end=end: self._receive(end, line))  # type: ignore[misc]
+        if self._opened:
+            self._take_opened()
+
+    def _ready(self, timeout_s: float) -> list[tuple[selectors.SelectorKey, int]]:
+        """epoll counts in whole milliseconds, rounded up; of a short sleep that would be half."""
+        if 0 < timeout_s < _SHORT_S and self._selectable:
+            select.select([self._selector], [], [], timeout_s)
+            timeout_s = 0
+        return self._selector.select(timeout_s)
+
+    def _receive(self, end: End, line: Line) -> None:
+        for data in line.receive():
+            self._on_frame(pb.Frame.FromString(data), end)
+
+    def _guarded(self, end: End, do: Callable[[Line], None]) -> None:
+        """Use a line; one that breaks, or says what cannot be read, is closed."""
+        if end.line is None:
+            return
+        try:
+            do(end.line)
+        except (OSError, DecodeError, CorruptionError) as ex:
+            if not isinstance(ex, ConnectionError):
+                log.warning("The connection %s is closed: %s", end.address or "of a worker that called", ex)
+            self._lose(end)
+            return
+        if end.line.waits_to_write != end.writing:
+            end.writing = end.line.waits_to_write
+            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if end.writing else 0)
+            self._selector.modify(end.line, wanted, end)
+
+    def _lose(self, end: End) -> None:
+        line, end.line = end.line, None
+        end.unsent.clear()
+        if line is not None:
+            self._selector.unregister(line)
+            line.close()
+        if self._peers.get(end.address) is end:
+            del self._peers[end.address]
+            self._on_lost(end.address)
+
+    # --- opening
+
+    def _dial(self, end: End) -> None:
+        connected = None
+        try:
+            connected = dial(end.address, self._security)
+        except OSError as ex:
+            level = logging.WARNING if isinstance(ex, RefusedError) else logging.DEBUG
+            log.log(level, "cannot dial %s: %s", end.address, ex)
+            time.sleep(_REDIAL_PAUSE_S)
+        self._tell(_Opened(end, connected))
+
+    def _tell(self, opened: _Opened) -> None:
+        with self._lock:
+            self._opened.append(opened)
+        self._mailbox.ring()
+
+    def _take_opened(self) -> None:
+        with self._lock:
+            news, self._opened = self._opened, []
+        for opened in news:
+            if opened.connected is None:
+                self._lose(opened.end)
+                continue
+            end = opened.end
+            end.line = Line(opened.connected)
+            self._selector.register(end.line, selectors.EVENT_READ, end)
+            unsent, end.unsent = end.unsent, []
+            for frame in unsent:
+                self._guarded(end, lambda line, frame=frame: line.send(frame))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """End all connections, and let nobody in."""
+        self._door.close()
+        for key in list(self._selector.get_map().values()):
+            if key.data is not None:
+                key.data.line.close()
+        self._selector.close()

@@ -1,0 +1,75 @@
+"""What every gRPC server and channel of this project has in common: limits, keep-alive, and errors in words."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+from millwheel.adapters.grpc.security import NAME, Security, TokenCheck, TokenShown, check_listen
+from millwheel.errors import SetupError
+
+MAX_MESSAGE_BYTES = 64 * 2**20
+"""No message is larger; senders cut their batches well below it."""
+CALL_TIMEOUT_S = 10.0
+"""The deadline of a plain call that has no better one."""
+
+_Options = tuple[tuple[str, int], ...]
+
+_LIMITS: _Options = (
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.keepalive_time_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+SERVER_OPTIONS: _Options = (
+    *_LIMITS,
+    ("grpc.so_reuseport", 0),  # a port in use must be an error, not a coin toss between two servers
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+CHANNEL_OPTIONS: _Options = (
+    *_LIMITS,
+    ("grpc.use_local_subchannel_pool", 1),  # a new channel starts without the back-off of an older one
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+def new_server(max_workers: int, listen: str, security: Security | None = None) -> tuple[grpc.Server, str]:
+    """A server that is bound but not started, and the address it is reached by.
+
+    ``listen`` is ``host:port``; port 0 takes a free one. A stream occupies one of the ``max_workers`` threads
+    while it lives; threads are created when needed. With ``security``, whoever has no certificate of its CA, or does
+    not show its token, is refused. Raises SetupError when the port cannot be had, or would be open to everybody.
+    """
+    check_listen(listen, security)
+    checks: list[grpc.ServerInterceptor] = [TokenCheck(security.token)] if security else []
+    threads = ThreadPoolExecutor(max_workers, thread_name_prefix="grpc")
+    server = grpc.server(threads, interceptors=checks, options=SERVER_OPTIONS)
+    host = listen.rpartition(":")[0]
+    try:
+        if security is None:
+            port = server.add_insecure_port(listen)
+        else:
+            port = server.add_secure_port(listen, security.server_credentials())
+    except RuntimeError as ex:
+        raise SetupError(
+            f"cannot listen on {listen}: the port is in use or the address is not one of this machine; "
+            "choose another, or port 0 for any free one"
+        ) from ex
+    return server, f"{host}:{port}"
+
+
+def new_channel(address: str, security: Security | None = None) -> grpc.Channel:
+    """A channel to ``host:port``; it connects with the first call. The caller closes it."""
+    if security is None:
+        return grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+    options = (*CHANNEL_OPTIONS, ("grpc.ssl_target_name_override", NAME))
+    channel = grpc.secure_channel(address, security.channel_credentials(), options=options)
+    return grpc.intercept_channel(channel, TokenShown(security.token))

@@ -1,0 +1,73 @@
+"""Sends records from outside to the worker that owns a shard of an injection source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import grpc
+
+from millwheel.adapters.grpc.common import new_channel
+from millwheel.adapters.grpc.security import Security
+from millwheel.errors import UnavailableError
+from millwheel.pb import worker_pb2 as pb
+from millwheel.pb.worker_pb2_grpc import WorkerStub
+
+_TIMEOUT_S = 35.0  # longer than the worker's own, whose answer says more
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A record from outside: its id, and its value as JSON."""
+
+    id: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of a batch, durably. ``moved``: nothing was taken, the shard lives elsewhere."""
+
+    moved: bool = False
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+
+    def __add__(self, other: Taken) -> Taken:
+        return Taken(
+            self.moved or other.moved,
+            self.accepted + other.accepted,
+            self.duplicates + other.duplicates,
+            self.rejected + other.rejected,
+        )
+
+
+class InjectionClient:
+    """Connections to workers, kept while they are used. Calls may come from several threads."""
+
+    def __init__(self, security: Security | None = None) -> None:
+        self._security = security
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def inject(self, address: str, stream: str, shard: str, records: Sequence[Outside]) -> Taken:
+        """Send one batch; returns once it is durable.
+
+        Raises UnavailableError when the worker does not answer: the batch may have been taken or not, and is to be
+        sent again under the same ids.
+        """
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels.setdefault(address, new_channel(address, self._security))
+        request = pb.InjectRequest(stream=stream, target=shard)
+        request.records.extend(pb.InjectRecord(value=record.value, id=record.id) for record in records)
+        try:
+            reply = WorkerStub(channel).Inject(request, timeout=_TIMEOUT_S)
+        except grpc.RpcError as error:
+            details = error.details() if isinstance(error, grpc.Call) else error
+            raise UnavailableError(f"the worker at {address} did not take the records: {details}") from error
+        return Taken(reply.moved, reply.accepted, reply.duplicates, reply.rejected)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for channel in self._channels.values():
+            channel.close()

@@ -1,0 +1,220 @@
+"""A worker's line to the watermark service: reports out, watermarks and known tokens in, for ever.
+
+One thread keeps the line: it looks the leader up, connects, and listens; gRPC's own thread of the stream sends.
+The newest report of each shard is remembered, and all of them are sent again on every new connection, so that an
+injector that starts from nothing has its tiling complete as soon as every worker has found it.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+
+import grpc
+
+from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_channel
+from millwheel.adapters.grpc.report_desk import ReportDesk
+from millwheel.adapters.grpc.security import Security
+from millwheel.core.model.failures import Call, Tally
+from millwheel.core.model.watermark import ShardReport, Watermarks
+from millwheel.errors import UnavailableError
+from millwheel.pb import injector_pb2 as pb
+from millwheel.pb.injector_pb2_grpc import InjectorStub
+
+_SEND_EVERY_S = 0.005
+_BACK_OFF_S = (0.02, 1.0)
+
+
+class StatusLine:
+    """Asks the injector at ``address``, again and again over one channel: with TLS, a new one for each question takes
+    both sides several milliseconds."""
+
+    def __init__(self, address: str, security: Security | None = None) -> None:
+        self.address = address
+        self._channel = new_channel(address, security)
+        self._stub = InjectorStub(self._channel)
+
+    def ask(self, timeout_s: float = CALL_TIMEOUT_S) -> pb.StatusReply:
+        """Where the watermarks stand. Raises UnavailableError when it does not answer."""
+        try:
+            return self._stub.Status(pb.StatusRequest(), timeout=timeout_s)
+        except grpc.RpcError as ex:
+            raise UnavailableError(f"the injector at {self.address} did not answer: {_words(ex)}") from ex
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._channel.close()
+
+
+def fetch_status(address: str, timeout_s: float = CALL_TIMEOUT_S, security: Security | None = None) -> pb.StatusReply:
+    """Where the watermarks stand, asked once. Raises UnavailableError when the injector does not answer."""
+    with closing(StatusLine(address, security)) as line:
+        return line.ask(timeout_s)
+
+
+def _words(error: grpc.RpcError) -> str:
+    return str(error.details() or error.code()) if isinstance(error, grpc.Call) else str(error)
+
+
+class _Desk:
+    """A :class:`ReportDesk` for threads: the loop puts reports on it, gRPC's thread of the stream takes frames."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._desk = ReportDesk()
+        self._session = 0
+
+    def put(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
+        with self._changed:
+            for node, reports in by_node.items():
+                self._desk.put(node, reports)
+            self._changed.notify_all()
+
+    def forget(self, shard: str) -> None:
+        with self._changed:
+            self._desk.forget(shard)
+
+    def open(self) -> int:
+        """A new session, in which everything is to be sent again."""
+        with self._changed:
+            self._session += 1
+            self._desk.begin()
+            return self._session
+
+    def end(self) -> None:
+        """No session: :meth:`frames` of the one before ends."""
+        with self._changed:
+            self._session += 1
+            self._changed.notify_all()
+
+    def frames(self, session: int) -> Iterator[pb.ReportFrame]:
+        """What to send in ``session``, while it lasts. The pause lets the next frame carry more."""
+        while (frames := self._next(session)) is not None:
+            yield from frames
+            with self._changed:
+                self._changed.wait_for(lambda: self._session != session, timeout=_SEND_EVERY_S)
+
+    def _next(self, session: int) -> list[pb.ReportFrame] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._desk.waiting() or self._session != session)
+            return self._desk.take() if self._session == session else None
+
+
+def read_tallies(message: pb.Broadcast) -> dict[str, dict[Call, Tally]]:
+    """How calls of nodes went, as a message says it."""
+    found: dict[str, dict[Call, Tally]] = {}
+    for each in message.tallies:
+        found.setdefault(each.node, {})[Call(each.judged, each.what)] = Tally(each.tried, each.failed)
+    return found
+
+
+class InjectorClient:
+    """Reports of this worker's shards, and what the service answers.
+
+    ``find_address`` says where the leader is now (None: nobody leads) and is called on the client's thread before
+    each attempt; it may block shortly. ``on_watermarks`` gets the nodes whose published watermark (µs) rose,
+    ``on_token_known`` (shard, token) once a first report has arrived: from then on its owner may ack deliveries.
+    ``on_tallies`` gets how calls of nodes went, over all of their shards. All are called on the client's thread,
+    must only enqueue, and may repeat what was said on another connection.
+    """
+
+    def __init__(
+        self,
+        find_address: Callable[[], str | None],
+        on_watermarks: Callable[[dict[str, int]], None],
+        on_token_known: Callable[[str, int], None],
+        security: Security | None = None,
+        on_tallies: Callable[[dict[str, dict[Call, Tally]]], None] = lambda tallies: None,
+    ) -> None:
+        self._security = security
+        self._find_address = find_address
+        self._on_watermarks = on_watermarks
+        self._on_token_known = on_token_known
+        self._on_tallies = on_tallies
+        self._desk = _Desk()
+        self._watermarks = Watermarks()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closed = False
+        self._address: str | None = None
+        self._call: grpc.Call | None = None
+        self._thread = threading.Thread(target=self._run, name="injector-client", daemon=True)
+        self._thread.start()
+
+    def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
+        """Send these when the line is free; a newer report of a shard replaces one that was not sent yet."""
+        self._desk.put(by_node)
+
+    def forget(self, shard: str) -> None:
+        """The shard left this worker: do not report it again."""
+        self._desk.forget(shard)
+
+    def leader_changed(self) -> None:
+        """Look the leader up now: ends a pause between attempts, and a connection to somebody who leads no more."""
+        self._wake.set()
+        with self._lock:
+            call, address = self._call, self._address
+        if call is not None and self._find_address() != address:
+            call.cancel()
+
+    def status(self, timeout_s: float = CALL_TIMEOUT_S) -> pb.StatusReply:
+        """Where the watermarks stand. Raises UnavailableError when nobody leads or answers."""
+        address = self._find_address()
+        if address is None:
+            raise UnavailableError("no injector leads at the moment; it is elected within seconds, ask again")
+        return fetch_status(address, timeout_s, self._security)
+
+    def close(self) -> None:
+        """Drop the line; reports not sent yet are lost."""
+        with self._lock:
+            self._closed = True
+            call = self._call
+        self._wake.set()
+        self._desk.end()
+        if call is not None:
+            call.cancel()
+        self._thread.join()
+
+    def _run(self) -> None:
+        shortest, longest = _BACK_OFF_S
+        pause_s = shortest
+        while not self._closed:
+            address = self._find_address()
+            served = address is not None and self._serve(address)
+            pause_s = shortest if served else min(2 * pause_s, longest)
+            if not self._closed and self._wake.wait(pause_s * random.uniform(0.5, 1.0)):
+                self._wake.clear()
+                pause_s = shortest
+
+    def _serve(self, address: str) -> bool:
+        """Hold one connection until it breaks; whether the service ever answered on it."""
+        served = False
+        with new_channel(address, self._security) as channel:
+            call = InjectorStub(channel).Connect(self._desk.frames(self._desk.open()))
+            if self._hold(call, address):
+                try:
+                    for message in call:
+                        served = True
+                        self._hear(message)
+                except grpc.RpcError:
+                    pass  # whatever broke, the answer is the same: look the leader up and connect again
+            self._hold(None, None)
+            self._desk.end()
+        return served
+
+    def _hold(self, call: grpc.Call | None, address: str | None) -> bool:
+        """Let other threads cancel ``call``; False when the client was closed before."""
+        with self._lock:
+            self._call, self._address = call, address
+            return not self._closed
+
+    def _hear(self, message: pb.Broadcast) -> None:
+        risen = self._watermarks.rise({mark.node: mark.watermark_us for mark in message.watermarks})
+        if risen:
+            self._on_watermarks(risen)
+        for known in message.known:
+            self._on_token_known(known.shard, known.token)
+        if message.tallies:
+            self._on_tallies(read_tallies(message))

@@ -1,0 +1,109 @@
+"""Reads an append-form journal from a place in the middle: as it grows, or the rest of a sealed one.
+
+What a reader of a growing journal may believe: a group counts once another group or segment stands behind it.
+A writer goes on only after it has made a group durable and has then found no seal, so a sealer that comes later counts
+that group. The newest group may have been written behind a sealed end, or be lost with the power: it is not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from millwheel.adapters.journal.folder import SegmentFolder
+from millwheel.core.formats.journal_segment import (
+    GROUP_HEADER_BYTES,
+    HEADER_BYTES,
+    JournalEnd,
+    JournalPlace,
+    OpenedSegment,
+    Prefix,
+    SegmentKind,
+    decode_entries,
+    decode_header,
+    unpack_end,
+    valid_prefix,
+)
+from millwheel.errors import CorruptionError
+from millwheel.ports import Followed
+
+
+def certain_groups(folder: SegmentFolder, since: JournalPlace | None) -> Followed:
+    """The certain groups of one segment behind ``since`` (None: from the oldest segment there is).
+
+    Raises FencedError or CorruptionError when what lies there was deleted.
+    """
+    numbers = folder.segments()
+    if since is None:
+        if not numbers:
+            return Followed([], None)
+        since = JournalPlace(numbers[0], 0, 0)
+    # Listed before it is read: a segment with another one behind it does not grow.
+    finished = since.segment < max(numbers, default=0)
+    data, opened = _rest(folder, since)
+    prefix = valid_prefix(data, opened)
+    if finished:
+        _check_whole(folder, since, prefix, len(data))
+        return Followed(_entries(data, prefix), JournalPlace(since.segment + 1, 0, prefix.next_group))
+    return _without_newest(since, data, opened, prefix)
+
+
+def _without_newest(since: JournalPlace, data: bytes, opened: OpenedSegment, prefix: Prefix) -> Followed:
+    certain = prefix.bodies[:-1]
+    end = prefix.bodies[-1][0] - GROUP_HEADER_BYTES if prefix.bodies else opened.start
+    place = JournalPlace(since.segment, since.offset + end, opened.header.first_group + len(certain))
+    return Followed([decode_entries(data, body) for body in certain], place)
+
+
+def groups_between(folder: SegmentFolder, since: JournalPlace, upto: int) -> Iterator[list[bytes]]:
+    """The entries of every group from ``since`` to the sealed end. Raises CorruptionError when it lies before."""
+    end = unpack_end(upto)
+    if JournalEnd(since.segment, since.offset) > end and since.offset:
+        raise CorruptionError(f"{folder.path} was followed to {since}, but it was sealed at {end}")
+    while (since.segment, since.offset) < (end.segment, end.offset):
+        data, opened = _rest(folder, since)
+        stop = end.offset - since.offset if since.segment == end.segment else len(data)
+        prefix = valid_prefix(data, opened, stop)
+        _check_whole(folder, since, prefix, stop)
+        yield from _entries(data, prefix)
+        since = JournalPlace(since.segment + 1, 0, prefix.next_group)
+
+
+def _entries(data: bytes, prefix: Prefix) -> list[list[bytes]]:
+    return [decode_entries(data, body) for body in prefix.bodies]
+
+
+def _check_whole(folder: SegmentFolder, since: JournalPlace, prefix: Prefix, stop: int) -> None:
+    if prefix.end != stop:
+        what = f"group {prefix.next_group} is not whole, but the journal goes on"
+        raise folder.damaged(since.segment, since.offset + prefix.end, what)
+
+
+def _rest(folder: SegmentFolder, place: JournalPlace) -> tuple[bytes, OpenedSegment]:
+    """What stands behind a place, and the segment's header as if the segment began there."""
+    try:
+        fd = folder.files.open_read(folder.segment_path(place.segment))
+    except FileNotFoundError:
+        folder.refuse_gap(place.segment)
+    try:
+        opened = decode_header(_read(folder, fd, 0, HEADER_BYTES))
+        header = opened.header
+        if (header.incarnation, header.segment, header.kind) != (folder.incarnation, place.segment, SegmentKind.DATA):
+            raise folder.damaged(place.segment, 0, f"it is segment {header.segment} of {header.incarnation}")
+        if not place.offset and place.group not in (0, header.first_group):
+            raise folder.damaged(place.segment, 0, f"it starts with group {header.first_group}, not {place.group}")
+        data = _read(folder, fd, place.offset, folder.files.size(fd) - place.offset)
+    finally:
+        folder.files.close(fd)
+    if not place.offset:
+        return data, opened
+    return data, replace(opened, start=0, header=replace(header, first_group=place.group))
+
+
+def _read(folder: SegmentFolder, fd: int, offset: int, size: int) -> bytes:
+    """As many of ``size`` bytes as there are."""
+    parts: list[bytes] = []
+    while size > 0 and (part := folder.files.read_at(fd, size, offset)):
+        parts.append(part)
+        offset, size = offset + len(part), size - len(part)
+    return b"".join(parts)

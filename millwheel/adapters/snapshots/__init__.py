@@ -1,0 +1,1 @@
+"""Snapshots of shards: manifests, blobs, restoring."""

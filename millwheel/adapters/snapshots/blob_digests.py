@@ -1,0 +1,43 @@
+"""Checksums of files, each read once: an immutable file is known again by its identity, under whatever name."""
+
+from __future__ import annotations
+
+from xxhash import xxh3_128
+
+from millwheel.adapters.spaces.durable import chunks
+from millwheel.adapters.spaces.files import FileIdentity, Files
+
+IMMUTABLE = ".sst"
+"""How the names of files end that RocksDB never writes to again."""
+_REMEMBERED = 10_000
+
+
+class Digests:
+    """xxh3-128 in hex. For any thread."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._known: dict[FileIdentity, str] = {}
+
+    def of(self, path: str, identity: FileIdentity) -> str:
+        """The checksum of a file with this identity."""
+        if not path.endswith(IMMUTABLE):
+            return self.read(path)
+        known = self._known.get(identity)
+        if known is None:
+            known = self.read(path)
+            self.remember(identity, known)
+        return known
+
+    def remember(self, identity: FileIdentity, digest: str) -> None:
+        """Take somebody's word for the checksum of an immutable file."""
+        self._known[identity] = digest
+        if len(self._known) > _REMEMBERED:
+            self._known.pop(next(iter(self._known)), None)
+
+    def read(self, path: str) -> str:
+        """The checksum of what is in a file now."""
+        digest = xxh3_128()
+        for part in chunks(self._files, path):
+            digest.update(part)
+        return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""Coordination over ZooKeeper, and a server of our own."""

@@ -1,0 +1,1 @@
+"""Aggregators, and how several of them become one aggregation."""

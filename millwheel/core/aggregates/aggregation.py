@@ -1,0 +1,246 @@
+"""What a window does with its records: one aggregator, several named ones, or none.
+
+A window machine needs only the interface :class:`Aggregation`: ``prepare`` a record once, outside of any state (that is
+where bad values are found), then ``add_many`` what was prepared to the accumulator of each window it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from millwheel.core.aggregates.base import Aggregator
+from millwheel.core.aggregates.choice import Collect
+from millwheel.errors import RecordError
+
+Evaluate = Callable[[Any], Any]
+"""A record's value -> the value of an expression over its fields. Raises RecordError."""
+Prepared = Any
+"""What ``prepare`` made of one record; opaque."""
+
+
+class _Mark:
+    """A value that no record can have."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+FILTERED = _Mark("FILTERED")
+"""What ``prepare`` says of a record that the aggregation's condition leaves out."""
+_SKIP = _Mark("SKIP")
+"""The argument of a record that one aggregate's condition leaves out."""
+
+
+class Aggregation(Protocol):
+    """What a window does with its records."""
+
+    subtracts: bool
+    """A record can be taken out of an accumulator."""
+    linear: bool
+    """Panes may hold differences (see :class:`Aggregator`)."""
+    ordered: bool
+    """The order of arrival may show in the result."""
+
+    def prepare(self, value: Any) -> Prepared:
+        """What is needed of a record; FILTERED when it is left out. RecordError for unusable values."""
+
+    def create(self) -> Any:
+        """The accumulator of an empty window."""
+
+    def add_many(self, acc: Any, prepared: Sequence[Prepared], timestamps: Sequence[int]) -> Any:
+        """The accumulator with records added (the given one may be changed)."""
+
+    def merge(self, acc: Any, other: Any) -> Any:
+        """Both together; ``other`` is neither changed nor kept."""
+
+    def subtract(self, acc: Any, prepared: Prepared, timestamp: int) -> Any:
+        """Without one record."""
+
+    def result(self, acc: Any) -> Any:
+        """What a pane says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One output field: ``evaluate`` gives the argument (None: the whole value), ``condition`` filters.
+
+    ``argument`` is the argument as written; parts that read the same in the same way share its value.
+    """
+
+    name: str
+    aggregator: Aggregator[Any]
+    argument: str = ""
+    evaluate: Evaluate | None = None
+    condition: Evaluate | None = None
+
+
+class NamedAggregation:
+    """A dict of results by name. The accumulator is the list of the aggregates' accumulators."""
+
+    def __init__(self, parts: Sequence[Named], condition: Evaluate | None = None) -> None:
+        self.parts = tuple(parts)
+        self.subtracts = all(part.aggregator.subtracts for part in parts)
+        self.linear = all(part.aggregator.linear for part in parts)
+        self.ordered = any(part.aggregator.ordered for part in parts)
+        self._condition = condition
+        self._readers = [_reader(part, self.parts) for part in parts]
+
+    def prepare(self, value: Any) -> Prepared:
+        if self._condition is not None and not self._condition(value):
+            return FILTERED
+        known: dict[_Reading, Any] = {}
+        try:
+            return [read(value, known) for read in self._readers]
+        except RecordError as ex:
+            ex.aggregate = self._cannot_use(value)
+            raise
+
+    def _cannot_use(self, value: Any) -> str:
+        """The name of the first aggregate that has no use for a value."""
+        for part, read in zip(self.parts, self._readers, strict=True):
+            try:
+                read(value, {})
+            except RecordError:
+                return part.name
+        return ""
+
+    def create(self) -> list[Any]:
+        return [part.aggregator.create() for part in self.parts]
+
+    def add_many(self, acc: list[Any], prepared: Sequence[Prepared], timestamps: Sequence[int]) -> list[Any]:
+        if len(prepared) == 1:
+            return self._add(acc, prepared[0], timestamps[0])
+        for i, (part, column) in enumerate(zip(self.parts, zip(*prepared, strict=True), strict=False)):
+            times = timestamps
+            if part.condition is not None:
+                times = [t for argument, t in zip(column, timestamps, strict=True) if argument is not _SKIP]
+                column = tuple(argument for argument in column if argument is not _SKIP)
+            if column:
+                acc[i] = part.aggregator.add_many(acc[i], column, times)
+        return acc
+
+    def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:
+        return [part.aggregator.merge(a, b) for part, a, b in zip(self.parts, acc, other, strict=True)]
+
+    def subtract(self, acc: list[Any], prepared: Prepared, timestamp: int) -> list[Any]:
+        return [
+            a if argument is _SKIP else part.aggregator.subtract(a, argument, timestamp)
+            for part, a, argument in zip(self.parts, acc, prepared, strict=True)
+        ]
+
+    def result(self, acc: list[Any]) -> dict[str, Any]:
+        return {part.name: part.aggregator.result(a) for part, a in zip(self.parts, acc, strict=True)}
+
+    def _add(self, acc: list[Any], arguments: list[Any], timestamp: int) -> list[Any]:
+        for i, argument in enumerate(arguments):
+            if argument is not _SKIP:
+                acc[i] = self.parts[i].aggregator.add(acc[i], argument, timestamp)
+        return acc
+
+
+_Reading = tuple[str, bool]
+"""What is read, as written, and whether a record must have it."""
+_Reader = Callable[[Any, dict[_Reading, Any]], Any]
+"""(value, arguments known so far) -> the checked argument of one aggregate, or _SKIP."""
+
+
+def _reader(part: Named, parts: Sequence[Named]) -> _Reader:
+    """The shortest way to one aggregate's argument: this runs for every record."""
+    shared = sum(_reading(other) == _reading(part) for other in parts) > 1
+    read = _shared_reader(part) if shared and part.evaluate is not None else _own_reader(part)
+    condition = part.condition
+    if condition is None:
+        return read
+    return lambda value, known: read(value, known) if condition(value) else _SKIP
+
+
+def _reading(part: Named) -> _Reading:
+    """Aggregates for which this is equal may share the value. ``count`` finds None where a record has no such field;
+    for the others the same record is a dead letter, whoever stands beside them."""
+    return part.argument, part.aggregator.needs_argument
+
+
+def _own_reader(part: Named) -> _Reader:
+    evaluate, check, name = part.evaluate, part.aggregator.check, part.argument
+    if evaluate is not None:
+        return lambda value, known: check(evaluate(value), name)
+    if part.aggregator.needs_argument:
+        return lambda value, known: check(value, name)
+    return lambda value, known: 1
+
+
+def _shared_reader(part: Named) -> _Reader:
+    evaluate, check, name = part.evaluate, part.aggregator.check, part.argument
+    reading = _reading(part)
+
+    def read(value: Any, known: dict[_Reading, Any]) -> Any:
+        if reading not in known:
+            known[reading] = evaluate(value) if evaluate is not None else value
+        return check(known[reading], name)
+
+    return read
+
+
+class SingleAggregation:
+    """One aggregator over whole values (or ``evaluate`` of them); the result stands alone."""
+
+    def __init__(self, aggregator: Aggregator[Any], evaluate: Evaluate | None = None, name: str = "") -> None:
+        read = _own_reader(Named(name, aggregator, name, evaluate))
+        self._read = read
+        self.subtracts = aggregator.subtracts
+        self.linear = aggregator.linear
+        self.ordered = aggregator.ordered
+        self.create = aggregator.create
+        self.merge = aggregator.merge
+        self.subtract = aggregator.subtract
+        self.result = aggregator.result
+        self.add_many = aggregator.add_many
+
+    def prepare(self, value: Any) -> Prepared:
+        return self._read(value, {})
+
+
+class Collected(SingleAggregation):
+    """No aggregate: a pane says the values themselves, in order of arrival."""
+
+    def __init__(self) -> None:
+        super().__init__(Collect())
+
+
+class Buffered:
+    """The full-buffer form: a pane says its records as [value, timestamp], in order of arrival, for user code
+    (``process_window``) to work on. ``condition`` filters."""
+
+    subtracts = True
+    linear = False
+    ordered = True
+
+    def __init__(self, condition: Evaluate | None = None) -> None:
+        self._condition = condition
+
+    def prepare(self, value: Any) -> Prepared:
+        return FILTERED if self._condition is not None and not self._condition(value) else value
+
+    def create(self) -> list[Any]:
+        return []
+
+    def add_many(self, acc: list[Any], prepared: Sequence[Prepared], timestamps: Sequence[int]) -> list[Any]:
+        acc.extend([value, timestamp] for value, timestamp in zip(prepared, timestamps, strict=True))
+        return acc
+
+    def merge(self, acc: list[Any], other: list[Any]) -> list[Any]:
+        acc.extend(other)
+        return acc
+
+    def subtract(self, acc: list[Any], prepared: Prepared, timestamp: int) -> list[Any]:
+        if [prepared, timestamp] in acc:
+            acc.remove([prepared, timestamp])
+        return acc
+
+    def result(self, acc: list[Any]) -> list[Any]:
+        return list(acc)

@@ -1,0 +1,61 @@
+"""From the aggregates of a spec to an aggregation: functions looked up, expressions compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millwheel.core.aggregates.aggregation import Evaluate, Named, NamedAggregation
+from millwheel.core.aggregates.functions import make_aggregator
+from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.errors import RecordError
+
+Compile = Callable[[str], Any]
+"""An expression's text -> something with ``evaluate(value)``; ValueError for what is none."""
+Load = Callable[[str], Any]
+"""``module:name`` -> the object."""
+
+
+def field_reader(name: str, optional: bool = False) -> Evaluate:
+    """Reads one field of a dict or an attribute of an object. RecordError, or None if ``optional``, without it."""
+
+    def read(value: Any) -> Any:
+        if type(value) is dict:
+            if name in value:
+                return value[name]
+        elif hasattr(value, name):
+            return getattr(value, name)
+        if optional:
+            return None
+        there = ", ".join(sorted(map(str, value))) if isinstance(value, dict) else type(value).__name__
+        raise RecordError(f"the record has no field {name!r}; it has: {there or 'no fields'}")
+
+    return read
+
+
+def compile_aggregation(
+    specs: Sequence[AggregateSpec], compile_expression: Compile, load: Load | None = None, condition: str = ""
+) -> NamedAggregation:
+    """The aggregation that the YAML describes. ValueError, with the fix, for what cannot work."""
+    return NamedAggregation(
+        [_named(spec, compile_expression, load) for spec in specs],
+        compile_expression(condition).evaluate if condition else None,
+    )
+
+
+def _named(spec: AggregateSpec, compile_expression: Compile, load: Load | None) -> Named:
+    made = make_aggregator(spec.function, spec.options, load)
+    if made.needs_argument and not spec.argument:
+        raise ValueError(f"{spec.name}: {spec.function} needs a field or expression; write {{{spec.function}: size}}")
+    evaluate = _argument(spec.argument, not made.needs_argument, compile_expression)
+    condition = compile_expression(spec.condition).evaluate if spec.condition else None
+    return Named(spec.name, made, spec.argument, evaluate, condition)
+
+
+def _argument(text: str, optional: bool, compile_expression: Compile) -> Evaluate | None:
+    if not text:
+        return None
+    if text.isidentifier():
+        return field_reader(text, optional)
+    found: Evaluate = compile_expression(text).evaluate
+    return found

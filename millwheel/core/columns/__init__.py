@@ -1,0 +1,1 @@
+"""The columnar form of records, windows and aggregations."""

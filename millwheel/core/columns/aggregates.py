@@ -1,0 +1,232 @@
+"""The aggregates that have a column form, and how each is grouped, merged and read.
+
+Every one keeps its accumulator in columns of its own, ``<place>`` and what follows. ``to_acc`` and ``from_acc`` go to
+and from the accumulator of the row form, so that either form can go on where the other has stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from millwheel.core.columns.expressions import NoColumns, condition_over_columns
+from millwheel.core.columns.fixed_sums import (
+    Unfit,
+    as_floats,
+    check_int64,
+    extremes,
+    fits,
+    fraction_part,
+    from_exact,
+    to_exact,
+    whole_part,
+)
+from millwheel.core.columns.lazy_polars import dtype, pl
+from millwheel.core.pipeline.spec import AggregateSpec
+
+_EXACT_INT = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What an aggregate looks at: a field of a kind (None: the record as such), where a condition holds."""
+
+    field: pl.Expr
+    kind: str
+    condition: pl.Expr | None
+
+    def counted(self) -> pl.Expr:
+        """1 for a record that counts."""
+        return (pl.lit(1) if self.condition is None else self.condition).cast(pl.Int64)
+
+    def or_zero(self, column: pl.Expr) -> pl.Expr:
+        """The column, 0 where the condition does not hold."""
+        return column if self.condition is None else pl.when(self.condition).then(column).otherwise(0)
+
+    def or_null(self) -> pl.Expr:
+        """The field, null where the condition does not hold."""
+        return self.field if self.condition is None else pl.when(self.condition).then(self.field).otherwise(None)
+
+
+class ColumnAggregate(Protocol):
+    """One output field. ``dtypes`` are those of its columns, by name."""
+
+    dtypes: dict[str, Any]
+
+    def prepared(self) -> list[pl.Expr]:
+        """Columns of a bundle that :meth:`grouped` needs: one expression per entry of ``dtypes``, so named."""
+
+    def merged(self) -> list[pl.Expr]:
+        """How these columns are put together over a group: of records, or of groups."""
+
+    def result(self, groups: pl.DataFrame) -> pl.Series:
+        """What a pane says. Unfit when no column can say it."""
+
+    def to_acc(self, row: Mapping[str, Any]) -> Any:
+        """The row form's accumulator of one group."""
+
+    def from_acc(self, acc: Any) -> list[Any]:
+        """The inverse, one value per entry of ``dtypes``. Unfit when the columns cannot hold it."""
+
+    def unfit(self) -> list[pl.Expr]:
+        """Expressions over a bundle that are False when the columns cannot hold it."""
+
+
+class Counted:
+    """count."""
+
+    def __init__(self, place: str, argument: Argument) -> None:
+        self._place = place
+        self._argument = argument
+        self.dtypes: dict[str, Any] = {place: pl.Int64}
+
+    def prepared(self) -> list[pl.Expr]:
+        return [self._argument.counted().alias(self._place)]
+
+    def merged(self) -> list[pl.Expr]:
+        return [pl.col(self._place).sum()]
+
+    def result(self, groups: pl.DataFrame) -> pl.Series:
+        return groups[self._place]
+
+    def to_acc(self, row: Mapping[str, Any]) -> Any:
+        return row[self._place]
+
+    def from_acc(self, acc: Any) -> list[Any]:
+        return [acc]
+
+    def unfit(self) -> list[pl.Expr]:
+        return []
+
+
+class Summed:
+    """sum, of whole numbers or of floats. ``<place>n`` counts, since the row form's sum of no floats is a whole 0."""
+
+    def __init__(self, place: str, argument: Argument) -> None:
+        self._place = place
+        self._argument = argument
+        self._floats = argument.kind == "float"
+        self.dtypes: dict[str, Any] = {place: pl.Int128}
+        if self._floats:
+            self.dtypes[f"{place}f"] = pl.Int128
+        self.dtypes[f"{place}n"] = pl.Int64
+
+    def prepared(self) -> list[pl.Expr]:
+        argument, place = self._argument, self._place
+        count = argument.counted().alias(f"{place}n")
+        if not self._floats:
+            return [argument.or_zero(argument.field.cast(pl.Int128)).alias(place), count]
+        whole, fraction = whole_part(argument.field), fraction_part(argument.field)
+        return [argument.or_zero(whole).alias(place), argument.or_zero(fraction).alias(f"{place}f"), count]
+
+    def merged(self) -> list[pl.Expr]:
+        return [pl.col(name).sum() for name in self.dtypes]
+
+    def result(self, groups: pl.DataFrame) -> pl.Series:
+        if not self._floats:
+            return check_int64(groups[self._place])
+        return as_floats(groups[self._place], groups[f"{self._place}f"])
+
+    def to_acc(self, row: Mapping[str, Any]) -> Any:
+        whole = row[self._place]
+        if self._floats and row[f"{self._place}n"]:
+            return to_exact(whole, row[f"{self._place}f"])
+        return [whole if -(2**63) <= whole < 2**63 else str(whole)]
+
+    def from_acc(self, acc: Any) -> list[Any]:
+        if not self._floats:
+            if len(acc) > 1:
+                raise Unfit
+            return [int(acc[0]), 1]
+        return [*from_exact(acc), len(acc) - 1]
+
+    def unfit(self) -> list[pl.Expr]:
+        return [fits(self._argument.field)] if self._floats else []
+
+
+class Averaged:
+    """mean: a sum, and how many went in."""
+
+    def __init__(self, place: str, argument: Argument) -> None:
+        self._place = place
+        self._sum = Summed(place, argument)
+        self.dtypes = self._sum.dtypes
+        self.prepared = self._sum.prepared
+        self.merged = self._sum.merged
+        self.unfit = self._sum.unfit
+
+    def result(self, groups: pl.DataFrame) -> pl.Series:
+        counts = groups[f"{self._place}n"]
+        if f"{self._place}f" in self.dtypes:
+            sums = as_floats(groups[self._place], groups[f"{self._place}f"])
+        else:
+            whole = groups[self._place]
+            if max(map(abs, extremes(whole))) > _EXACT_INT:
+                raise Unfit
+            sums = whole.cast(pl.Float64)
+        mean: pl.Series = sums / counts.replace(0, None)
+        return mean.alias(self._place)
+
+    def to_acc(self, row: Mapping[str, Any]) -> Any:
+        return [row[f"{self._place}n"], self._sum.to_acc(row)]
+
+    def from_acc(self, acc: Any) -> list[Any]:
+        *parts, _ = self._sum.from_acc(acc[1])
+        return [*parts, acc[0]]
+
+
+class Extremal:
+    """min or max; null when no record counted."""
+
+    def __init__(self, place: str, argument: Argument, largest: bool) -> None:
+        self._place = place
+        self._argument = argument
+        self._largest = largest
+        self.dtypes: dict[str, Any] = {place: dtype(argument.kind)}
+
+    def prepared(self) -> list[pl.Expr]:
+        return [self._argument.or_null().alias(self._place)]
+
+    def merged(self) -> list[pl.Expr]:
+        column = pl.col(self._place)
+        return [column.max() if self._largest else column.min()]
+
+    def result(self, groups: pl.DataFrame) -> pl.Series:
+        return groups[self._place]
+
+    def to_acc(self, row: Mapping[str, Any]) -> Any:
+        value = row[self._place]
+        return [] if value is None else [value]
+
+    def from_acc(self, acc: Any) -> list[Any]:
+        return [acc[0] if acc else None]
+
+    def unfit(self) -> list[pl.Expr]:
+        return []
+
+
+_NUMBERS = ("int", "float")
+_MAKERS: dict[str, tuple[Callable[[str, Argument], ColumnAggregate], Sequence[str]]] = {
+    "sum": (Summed, _NUMBERS),
+    "mean": (Averaged, _NUMBERS),
+    "min": (lambda place, argument: Extremal(place, argument, False), ("int", "float", "str")),
+    "max": (lambda place, argument: Extremal(place, argument, True), ("int", "float", "str")),
+}
+
+
+def column_aggregate(
+    spec: AggregateSpec, place: str, fields: Mapping[str, str], compile_expression: Callable[[str], Any]
+) -> ColumnAggregate:
+    """The column form of an aggregate over declared fields. Raises NoColumns where there is none."""
+    condition = condition_over_columns(compile_expression(spec.condition).tree, fields) if spec.condition else None
+    if spec.function == "count":
+        if spec.argument and spec.argument not in fields:
+            raise NoColumns
+        return Counted(place, Argument(pl.lit(1), "int", condition))
+    if spec.function not in _MAKERS or spec.argument not in fields or spec.options:
+        raise NoColumns
+    make, kinds = _MAKERS[spec.function]
+    if fields[spec.argument] not in kinds:
+        raise NoColumns
+    return make(place, Argument(pl.col(spec.argument), fields[spec.argument], condition))

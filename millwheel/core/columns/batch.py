@@ -1,0 +1,230 @@
+"""Records of one stream as columns: what a bundle is when nothing has to look at a record by itself."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.records import Batch
+from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import CorruptionError
+
+Int64s = npt.NDArray[np.int64]
+Compression = Literal["uncompressed", "lz4"]
+
+COLUMN_WEIGHT = 16
+"""So many records in columns take as much credit as one by itself: that is about what they cost."""
+_SMALL = 1_000
+"""A batch of so few records is never cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBatch:
+    """The column form of a :class:`Batch`; see there for what the parts mean.
+
+    ``frame`` has the fields (Int64, Float64, String, Boolean; null where a value is None), ``keys`` is Int64 or
+    String. ``seqs`` is empty for unnumbered records. There are no external ids in this form.
+    """
+
+    stream: str
+    seqs: Int64s
+    timestamps: Int64s
+    keys: pl.Series
+    frame: pl.DataFrame
+    born_us: int = 0
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    @property
+    def ids(self) -> None:
+        """Records in columns have none."""
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last record; 0 when they are unnumbered, or none."""
+        return int(self.seqs[-1]) if len(self.seqs) else 0
+
+    @property
+    def earliest(self) -> int:
+        """The lowest timestamp (MAX_TIME: no records)."""
+        return int(self.timestamps.min()) if len(self.timestamps) else MAX_TIME
+
+    @property
+    def weight(self) -> int:
+        """What the records take of the credit between two shards."""
+        return len(self.timestamps) // COLUMN_WEIGHT + 1
+
+    def after(self, seq: int) -> ColumnBatch:
+        """The records with a number beyond ``seq``; all of them when they are unnumbered."""
+        if not len(self.seqs) or self.seqs[0] > seq:
+            return self
+        start = int(np.searchsorted(self.seqs, seq, side="right"))
+        return replace(
+            self,
+            seqs=self.seqs[start:],
+            timestamps=self.timestamps[start:],
+            keys=self.keys[start:],
+            frame=self.frame[start:],
+        )
+
+    def where(self, mask: npt.NDArray[np.bool_]) -> ColumnBatch:
+        """The records for which ``mask`` is true."""
+        picked = pl.Series(mask)
+        return replace(
+            self,
+            seqs=self.seqs[mask] if len(self.seqs) else self.seqs,
+            timestamps=self.timestamps[mask],
+            keys=self.keys.filter(picked),
+            frame=self.frame.filter(picked),
+        )
+
+    def split(self, places: npt.NDArray[np.int32]) -> list[tuple[int, ColumnBatch]]:
+        """(place, its records in order) for every different number in ``places``, in order, in one go over the columns;
+        there is one for each record."""
+        names = [str(position) for position in range(self.frame.width)]
+        columns = [column.alias(name) for name, column in zip(names, self.frame.get_columns(), strict=True)]
+        columns += [pl.Series(_TIME, self.timestamps), self.keys.alias(_KEY), pl.Series(_PLACE, places)]
+        if len(self.seqs):
+            columns.append(pl.Series(_SEQ, self.seqs))
+        parts = pl.DataFrame(columns).partition_by(_PLACE, as_dict=True)
+        return [
+            (place, self._part(part, names)) for (place,), part in sorted(parts.items(), key=lambda found: found[0])
+        ]
+
+    def _part(self, part: pl.DataFrame, names: Sequence[str]) -> ColumnBatch:
+        seqs = part[_SEQ].to_numpy() if len(self.seqs) else self.seqs
+        fields = zip(self.frame.columns, names, strict=True)
+        return replace(
+            self,
+            seqs=seqs,
+            timestamps=part[_TIME].to_numpy(),
+            keys=part[_KEY].alias(self.keys.name),
+            frame=pl.DataFrame([part[name].alias(field) for field, name in fields]),
+        )
+
+    def pieces(self, most: int) -> Iterator[ColumnBatch]:
+        """The records in order, in batches of about ``most`` bytes."""
+        count = len(self.timestamps)
+        size = self.frame.estimated_size() if count > _SMALL else 0
+        rows = count if size <= most else max(count * most // int(size), 1)
+        if rows >= count:
+            yield self
+            return
+        for start in range(0, count, rows):
+            cut = slice(start, start + rows)
+            yield replace(
+                self,
+                seqs=self.seqs[cut],
+                timestamps=self.timestamps[cut],
+                keys=self.keys[cut],
+                frame=self.frame[cut],
+            )
+
+    def rows(self) -> Batch:
+        """The same records as dicts."""
+        return Batch(
+            self.stream,
+            self.seqs.tolist(),
+            self.timestamps.tolist(),
+            self.keys.to_list(),
+            self.frame.to_dicts(),
+            None,
+            self.born_us,
+        )
+
+
+AnyBatch = Batch | ColumnBatch
+
+
+def joined(batches: Sequence[ColumnBatch]) -> ColumnBatch:
+    """The records of several batches of one stream, unnumbered."""
+    if len(batches) == 1:
+        return batches[0]
+    return ColumnBatch(
+        batches[0].stream,
+        np.array([], np.int64),
+        np.concatenate([batch.timestamps for batch in batches]),
+        pl.concat([batch.keys for batch in batches]),
+        pl.concat([batch.frame for batch in batches]),
+    )
+
+
+COLUMNS_MARK = b"\xc1"
+"""How a batch in columns begins: a byte that msgpack never uses, so that it cannot be taken for one in rows."""
+
+
+class _Form(msgspec.Struct, array_like=True):
+    stream: str
+    seqs: bytes
+    timestamps: bytes
+    keys: bytes
+    frame: bytes
+    born_us: int
+
+
+_DIGEST = 8
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Form).decode
+_KEY, _TIME, _SEQ, _PLACE = "key", "time", "seq", "place"
+
+
+def encode_columns(batch: ColumnBatch, packed: bool = False) -> bytes:
+    """For the wire, and ``packed`` for the store: a disk takes longer for a megabyte than packing it."""
+    compression: Compression = "lz4" if packed else "uncompressed"
+    form = _Form(
+        batch.stream,
+        batch.seqs.tobytes(),
+        batch.timestamps.tobytes(),
+        frame_bytes(batch.keys.alias(_KEY).to_frame(), compression),
+        frame_bytes(batch.frame, compression),
+        batch.born_us,
+    )
+    body = _encode(form)
+    return b"".join((COLUMNS_MARK, xxhash.xxh3_64_digest(body), body))
+
+
+def decode_columns(data: bytes) -> ColumnBatch:
+    """The inverse of :func:`encode_columns`; CorruptionError when the bytes are no batch. Arrow's reader trusts its
+    input, so a checksum is looked at first."""
+    body = memoryview(data)[1 + _DIGEST :]
+    if xxhash.xxh3_64_digest(body) != data[1 : 1 + _DIGEST]:
+        raise CorruptionError(f"a delivery of {len(data)} bytes is no batch of columns: it fails its checksum")
+    try:
+        form = _decode(body)
+        seqs, timestamps = np.frombuffer(form.seqs, np.int64), np.frombuffer(form.timestamps, np.int64)
+        keys, frame = frame_from(form.keys), frame_from(form.frame)
+    except (CorruptionError, *DAMAGE) as ex:
+        raise CorruptionError(f"a delivery of {len(data)} bytes is no batch of columns: {ex}") from ex
+    count = len(timestamps)
+    if keys.columns != [_KEY] or len(keys) != count or frame.height != count or len(seqs) not in (0, count):
+        raise CorruptionError(f"a delivery on stream {form.stream!r} has columns of different lengths")
+    return ColumnBatch(form.stream, seqs, timestamps, keys[_KEY], frame, form.born_us)
+
+
+def frame_bytes(frame: pl.DataFrame, compression: Compression = "uncompressed") -> bytes:
+    """A frame as an Arrow stream."""
+    buffer = io.BytesIO()
+    frame.write_ipc_stream(buffer, compression=compression)
+    return buffer.getvalue()
+
+
+def frame_from(data: bytes) -> pl.DataFrame:
+    """The inverse of :func:`frame_bytes`; CorruptionError when the bytes are no frame."""
+    try:
+        return pl.read_ipc_stream(io.BytesIO(data), use_pyarrow=False)
+    except (pl.exceptions.PolarsError, OSError, ValueError) as ex:
+        raise CorruptionError(f"{len(data)} bytes are no Arrow stream: {ex}") from ex
+    except BaseException as ex:
+        if type(ex).__name__ == "PanicException":
+            raise CorruptionError(f"{len(data)} bytes are no Arrow stream: {ex}") from ex
+        raise

@@ -1,0 +1,127 @@
+"""The open windows of all keys of a shard, in columns.
+
+State is a list of *slabs*, each the groups of one or more bundles. A bundle adds a slab; as soon as there are
+``_FAN`` of one size they become one of the next, so that a group is rewritten a few times in all, however many bundles
+there are. A slab is one entry of the store, and goes when its last window has closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.plan import END, ColumnPlan
+from millwheel.core.model.times import MAX_TIME
+
+_FAN = 8
+
+
+@dataclass(slots=True, eq=False)
+class Slab:
+    """Groups of bundles. ``number`` is its name; ``level`` how often its parts were put together."""
+
+    number: int
+    level: int
+    groups: pl.DataFrame
+    first_end: int
+    last_end: int
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a turn did to the slabs: numbers of those that are gone, and those that are new."""
+
+    gone: list[int] = field(default_factory=list)
+    new: list[Slab] = field(default_factory=list)
+
+
+class ColumnWindows:
+    """Open windows. ``watermark`` is the highest that windows were closed for."""
+
+    def __init__(self, plan: ColumnPlan) -> None:
+        self._plan = plan
+        self._slabs: list[Slab] = []
+        self._next_number = 0
+        self._changes = Changes()
+
+    def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int) -> None:
+        """A slab found in the store, in order of numbers; windows up to ``watermark`` have closed."""
+        self._next_number = max(self._next_number, number + 1)
+        still_open = groups.filter(pl.col(END) > watermark)
+        if still_open.height:
+            self._slabs.append(_slab(number, level, still_open))
+        else:
+            self._changes.gone.append(number)
+
+    def add(self, groups: pl.DataFrame) -> None:
+        """The groups of a bundle, none of them of a window that has closed."""
+        if not groups.height:
+            return
+        self._append(groups, 0)
+        while len(tail := self._of_last_level()) >= _FAN:
+            for slab in tail:
+                self._remove(slab)
+            self._append(self._plan.merge([slab.groups for slab in tail]), tail[-1].level + 1)
+
+    def due_at(self) -> int:
+        """The first window closes once the watermark has passed this (MAX_TIME: there is none)."""
+        return min((slab.first_end - 1 for slab in self._slabs), default=MAX_TIME)
+
+    def close(self, watermark: int) -> pl.DataFrame | None:
+        """The windows that end at or before ``watermark``, which are open no longer, in the order of their ends; None
+        when there is none."""
+        closed = []
+        for slab in [slab for slab in self._slabs if slab.first_end <= watermark]:
+            closed.append(slab.groups.filter(pl.col(END) <= watermark))
+            if slab.last_end <= watermark:
+                self._remove(slab)
+                continue
+            slab.groups = slab.groups.filter(pl.col(END) > watermark)
+            slab.first_end = slab.groups[END].min()  # type: ignore[assignment]
+        return in_order_of_time(self._plan.merge(closed)) if closed else None
+
+    def all_groups(self) -> pl.DataFrame:
+        """Every open window."""
+        return self._plan.merge([slab.groups for slab in self._slabs])
+
+    def clear(self) -> None:
+        """Forget all windows."""
+        for slab in list(self._slabs):
+            self._remove(slab)
+
+    def take_changes(self) -> Changes:
+        """What has changed since the last call."""
+        changes, self._changes = self._changes, Changes()
+        return changes
+
+    def __bool__(self) -> bool:
+        return bool(self._slabs)
+
+    def _append(self, groups: pl.DataFrame, level: int) -> None:
+        slab = _slab(self._next_number, level, groups)
+        self._next_number += 1
+        self._slabs.append(slab)
+        self._changes.new.append(slab)
+
+    def _remove(self, slab: Slab) -> None:
+        self._slabs.remove(slab)
+        if slab in self._changes.new:
+            self._changes.new.remove(slab)
+        else:
+            self._changes.gone.append(slab.number)
+
+    def _of_last_level(self) -> list[Slab]:
+        level = self._slabs[-1].level
+        return [slab for slab in self._slabs if slab.level == level]
+
+
+def in_order_of_time(groups: pl.DataFrame) -> pl.DataFrame:
+    """Groups by the ends of their windows: results of a key come as timers fire, however far the watermark has jumped.
+    Mostly there is one end, and nothing to sort."""
+    ends = groups[END]
+    return groups if ends.min() == ends.max() else groups.sort(END, maintain_order=True)
+
+
+def _slab(number: int, level: int, groups: pl.DataFrame) -> Slab:
+    ends = groups[END]
+    return Slab(number, level, groups, ends.min() if len(ends) else MAX_TIME, ends.max() if len(ends) else 0)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""The small language of ``where:`` and of aggregated values."""

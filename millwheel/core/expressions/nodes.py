@@ -1,0 +1,292 @@
+"""From the parsed nodes of an expression to nested closures. What has no entry in ``_MAKERS`` does not exist."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from simpleeval import DEFAULT_OPERATORS, InvalidExpression
+
+from millwheel.core.expressions.fields import field_or_none, field_reader
+from millwheel.core.expressions.functions import FUNCTIONS, modulo, power
+
+Evaluate = Callable[[Any], Any]
+"""A record's value -> the value of an expression."""
+
+RUNTIME_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, InvalidExpression)
+"""What values that do not fit an expression make it raise."""
+
+CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
+COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    **{kind: DEFAULT_OPERATORS[kind] for kind in (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv)},
+    ast.Mod: modulo,
+    ast.Pow: power,
+}
+_UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.Not: operator.not_,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+_WORDS: Mapping[type[ast.expr], str] = {
+    ast.Lambda: "a lambda",
+    ast.ListComp: "a comprehension",
+    ast.GeneratorExp: "a comprehension",
+    ast.SetComp: "a comprehension",
+    ast.DictComp: "a comprehension",
+    ast.JoinedStr: "an f-string",
+    ast.NamedExpr: "an assignment",
+    ast.Dict: "a map",
+    ast.Starred: "a star",
+}
+
+
+class Compiler:
+    """Compiles the nodes of one expression; ``fields`` are the fields that it reads, in order, with repetitions."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.fields: list[str] = []
+
+    def compile(self, node: ast.expr) -> Evaluate:
+        """The closure of a node; parts that read no field are computed once, here."""
+        make = _MAKERS.get(type(node))
+        if make is None:
+            what = _WORDS.get(type(node), type(node).__name__)
+            raise self.error(node, f"{what} cannot be used here; {_allowed()}")
+        before = len(self.fields)
+        run = make(self, node)
+        return run if len(self.fields) > before else self._fold(node, run)
+
+    def error(self, node: ast.expr, text: str) -> ValueError:
+        """An error that names the place of ``node``."""
+        line = f"line {node.lineno}, " if node.lineno > 1 else ""
+        return ValueError(f"{line}column {max(node.col_offset + (node.lineno > 1), 1)}: {text}")
+
+    def read(self, name: str) -> Evaluate:
+        """The closure of a field."""
+        self.fields.append(name)
+        return field_reader(name)
+
+    def _fold(self, node: ast.expr, run: Evaluate) -> Evaluate:
+        try:
+            constant = run(None)
+        except RUNTIME_ERRORS as ex:
+            raise self.error(node, f"this fails for every record: {ex}") from None
+        return lambda value: constant
+
+
+def _allowed() -> str:
+    names = ", ".join(sorted([*FUNCTIONS, *_FIELD_CALLS]))
+    return (
+        "there are fields, numbers, texts, lists, comparisons, `and`, `or`, `not`, `in`, arithmetic, "
+        f"`a if b else c` and the functions {names}"
+    )
+
+
+def _constant(compiler: Compiler, node: Any) -> Evaluate:
+    constant = node.value
+    if not (constant is None or isinstance(constant, (bool, int, float, str))):
+        raise compiler.error(node, f"{constant!r} is neither a number nor text")
+    return lambda value: constant
+
+
+def _name(compiler: Compiler, node: Any) -> Evaluate:
+    if node.id in CONSTANTS:
+        constant = CONSTANTS[node.id]
+        return lambda value: constant
+    if node.id.startswith("__"):
+        raise compiler.error(node, f"{node.id!r} is no field that can be read")
+    return compiler.read(node.id)
+
+
+def _sequence(compiler: Compiler, node: Any) -> Evaluate:
+    parts = [compiler.compile(part) for part in node.elts]
+    return lambda value: tuple([part(value) for part in parts])
+
+
+def _binary(compiler: Compiler, node: Any) -> Evaluate:
+    act = _ARITHMETIC.get(type(node.op))
+    if act is None:
+        raise compiler.error(node, "bit operators cannot be used here; write `and`, `or`, or + - * / // % **")
+    left, right = compiler.compile(node.left), compiler.compile(node.right)
+    return lambda value: act(left(value), right(value))
+
+
+def _unary(compiler: Compiler, node: Any) -> Evaluate:
+    act = _UNARY.get(type(node.op))
+    if act is None:
+        raise compiler.error(node, "~ cannot be used here; write `not`")
+    inner = compiler.compile(node.operand)
+    return lambda value: act(inner(value))
+
+
+def _boolean(compiler: Compiler, node: Any) -> Evaluate:
+    *rest, last = [compiler.compile(part) for part in node.values]
+    if len(rest) == 1:
+        first = rest[0]
+        if isinstance(node.op, ast.Or):
+            return lambda value: first(value) or last(value)
+        return lambda value: first(value) and last(value)
+    stops = isinstance(node.op, ast.Or)
+
+    def run(value: Any) -> Any:
+        for part in rest:
+            found = part(value)
+            if bool(found) is stops:
+                return found
+        return last(value)
+
+    return run
+
+
+def _compare(compiler: Compiler, node: Any) -> Evaluate:
+    for op, other in zip(node.ops, node.comparators, strict=True):
+        if isinstance(op, (ast.Is, ast.IsNot)) and not _is_singleton(other):
+            raise compiler.error(other, "`is` compares with None, true or false only; write == or !=")
+    first = compiler.compile(node.left)
+    steps = [
+        (COMPARISONS[type(op)], compiler.compile(other)) for op, other in zip(node.ops, node.comparators, strict=True)
+    ]
+    if len(steps) == 1:
+        act, only = steps[0]
+        return lambda value: act(first(value), only(value))
+
+    def run(value: Any) -> Any:
+        left = first(value)
+        for act, other in steps:
+            right = other(value)
+            if not act(left, right):
+                return False
+            left = right
+        return True
+
+    return run
+
+
+def _is_singleton(node: ast.expr) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in CONSTANTS
+    return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool))
+
+
+def _choice(compiler: Compiler, node: Any) -> Evaluate:
+    test, yes, no = (compiler.compile(part) for part in (node.test, node.body, node.orelse))
+    return lambda value: yes(value) if test(value) else no(value)
+
+
+def _inner_field(compiler: Compiler, node: Any) -> Evaluate:
+    if node.attr.startswith("_"):
+        raise compiler.error(node, f"{node.attr!r} is no field that can be read")
+    outer, read = compiler.compile(node.value), field_reader(node.attr)
+    return lambda value: read(outer(value))
+
+
+def _item(compiler: Compiler, node: Any) -> Evaluate:
+    if isinstance(node.slice, ast.Slice):
+        raise compiler.error(node, "slices cannot be used here; write one index, such as tags[0]")
+    outer, place = compiler.compile(node.value), compiler.compile(node.slice)
+    return lambda value: outer(value)[place(value)]
+
+
+def _call(compiler: Compiler, node: Any) -> Evaluate:
+    name = _called(compiler, node)
+    if name in _FIELD_CALLS:
+        return _FIELD_CALLS[name](compiler, node)
+    function = FUNCTIONS.get(name)
+    if function is None:
+        raise compiler.error(node, _unknown_function(name))
+    if not function.least <= len(node.args) <= function.most:
+        raise compiler.error(node, f"{name}() takes {function.arity}, not {len(node.args)}")
+    act, parts = function.act, [compiler.compile(part) for part in node.args]
+    if len(parts) == 1:
+        only = parts[0]
+        return lambda value: act(only(value))
+    return lambda value: act(*[part(value) for part in parts])
+
+
+def _called(compiler: Compiler, node: Any) -> str:
+    if isinstance(node.func, ast.Attribute):
+        name = node.func.attr
+        example = f"write {name}(field)" if name in FUNCTIONS else _allowed()
+        raise compiler.error(node, f".{name}() is a method, and there are none here; {example}")
+    if not isinstance(node.func, ast.Name):
+        raise compiler.error(node, f"this cannot be called; {_allowed()}")
+    if node.keywords or any(isinstance(part, ast.Starred) for part in node.args):
+        raise compiler.error(node, f"{node.func.id}() takes plain arguments only")
+    return str(node.func.id)
+
+
+def _unknown_function(name: str) -> str:
+    known = sorted([*FUNCTIONS, *_FIELD_CALLS])
+    close = get_close_matches(name.lower(), known, 1)
+    meant = f"; did you mean {close[0]!r}?" if close else "."
+    return f"unknown function {name!r}{meant} Known: {', '.join(known)}"
+
+
+def _field_name(compiler: Compiler, node: Any, count: int) -> str:
+    first = node.args[0] if len(node.args) == count else None
+    if isinstance(first, ast.Constant) and isinstance(first.value, str):
+        return first.value
+    if isinstance(first, ast.Name) and node.func.id != "field":
+        return first.id
+    rest = ", 0" if count == 2 else ""
+    raise compiler.error(node, f"{node.func.id}() takes the name of a field; write {node.func.id}('user-agent'{rest})")
+
+
+def _call_field(compiler: Compiler, node: Any) -> Evaluate:
+    return compiler.read(_field_name(compiler, node, 1))
+
+
+def _call_has(compiler: Compiler, node: Any) -> Evaluate:
+    name = _field_name(compiler, node, 1)
+    compiler.fields.append(name)
+    return lambda value: field_or_none(name, value) is not None
+
+
+def _call_get(compiler: Compiler, node: Any) -> Evaluate:
+    name = _field_name(compiler, node, 2)
+    compiler.fields.append(name)
+    default = compiler.compile(node.args[1])
+
+    def run(value: Any) -> Any:
+        found = field_or_none(name, value)
+        return default(value) if found is None else found
+
+    return run
+
+
+_FIELD_CALLS: Mapping[str, Callable[[Compiler, Any], Evaluate]] = {
+    "field": _call_field,
+    "has": _call_has,
+    "get": _call_get,
+}
+_MAKERS: Mapping[type[ast.expr], Callable[[Compiler, Any], Evaluate]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.List: _sequence,
+    ast.Tuple: _sequence,
+    ast.Set: _sequence,
+    ast.BinOp: _binary,
+    ast.UnaryOp: _unary,
+    ast.BoolOp: _boolean,
+    ast.Compare: _compare,
+    ast.IfExp: _choice,
+    ast.Attribute: _inner_field,
+    ast.Subscript: _item,
+    ast.Call: _call,
+}

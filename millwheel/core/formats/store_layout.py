@@ -1,0 +1,155 @@
+"""Where things lie in a shard's store. One byte says what an entry is; per-key entries are ordered by hash,
+so that a split is a range of every family.
+
+    m                                   meta: commit number, next sequence number, counters
+    c <channel>                         highest sequence number applied from a channel
+    s <hash> <key> <state> [<part>]     user state
+    t <hash> <key> <domain> <tag>       timers
+    d <bucket> <hash> <key> <id>        external ids seen, by bucket of event time
+    p <chunk>                           pending productions
+    o <partition>                       source: committed position of a partition
+    e                                   source: it was told to read nothing more, and has ended
+    g <partition> <position>            source: what was decided about the input that follows a position
+    f <partition> <position>            source: input that was judged by the clock and dead-lettered
+    n                                   sink: number of the next cut
+    u <hash> <key> [<window>]           sink: the rows that stand, by identity
+    r <cut>                             sink: receipts of cuts committed and perhaps not yet published
+    w <hash> <key> <slot>               windows of an aggregation
+    h <hash> <key> e <tag>              where its windows hold the watermark
+    q <hash> <key> e <tag>              timers of its windows that obey a percentile watermark
+    x <shard> <number>                  windows in columns: a slab of many keys, under the shard that wrote it
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from millwheel.core.model.damage import checked
+from millwheel.core.model.keys import Key, key_bytes
+from millwheel.core.model.records import Domain
+
+META = b"m"
+HASHED = b"sthquw"
+"""The families whose entries begin with the hash of their key."""
+CUTS = b"n"
+ENDED = b"e"
+WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER = b"w", b"h", b"x", b"u", b"q"
+CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, RECEIPT = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
+DECIDED = b"g"
+
+_DOMAIN_BYTE = {Domain.EVENT: b"e", Domain.PROCESSING: b"p"}
+_DOMAIN_OF = {b"e"[0]: Domain.EVENT, b"p"[0]: Domain.PROCESSING}
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder().decode
+
+
+class Meta(msgspec.Struct, array_like=True):
+    """What every commit rewrites. ``watermark`` is that of the inputs as the commit saw it: it never goes back for a
+    shard, not even when a new owner has not heard from the injector yet. ``floor``: what its own watermark may have
+    been said to be while processing-time timers of callbacks were waiting. ``closed``: up to which watermark windows in
+    columns have been closed, where that is not ``watermark``: in what came of a merge, before its first commit."""
+
+    number: int = 0
+    next_seq: int = 1
+    next_chunk: int = 1
+    counters: dict[str, int] = {}
+    watermark: int = -(2**63)
+    floor: int = -(2**63)
+    closed: int | None = None
+
+
+class Position(msgspec.Struct, array_like=True):
+    """How far a partition has been read and delivered. ``max_timestamp`` decides what is late after it. ``note``: what
+    else a reader must know to go on."""
+
+    position: int = 0
+    max_timestamp: int = -(2**63)
+    finished: bool = False
+    note: bytes = b""
+
+
+encode_meta = msgspec.msgpack.Encoder().encode
+decode_meta = checked(msgspec.msgpack.Decoder(Meta).decode, "what a shard knows of its commits")
+decode_position = checked(msgspec.msgpack.Decoder(Position).decode, "the position of a partition")
+
+
+def number8(number: int) -> bytes:
+    """Eight big-endian bytes, so that byte order is number order (numbers from -2**63)."""
+    return (number + 2**63).to_bytes(8, "big")
+
+
+def number_from8(data: bytes) -> int:
+    """The inverse of :func:`number8`."""
+    return int.from_bytes(data, "big") - 2**63
+
+
+def key_prefix(family: bytes, key: Key, hashed: int) -> bytes:
+    """The common start of everything stored for one key in one family."""
+    return family + hashed.to_bytes(8, "big") + key_bytes(key)
+
+
+def timer_key(key: Key, hashed: int, domain: Domain, tag: str) -> bytes:
+    """The store key of a timer."""
+    return key_prefix(TIMER, key, hashed) + _DOMAIN_BYTE[domain] + tag.encode()
+
+
+def timer_value(at: int, cause: bytes) -> bytes:
+    """The entry of a timer: its time, and the cause that the ids of weak productions need (else nothing)."""
+    return number8(at) + cause
+
+
+def parse_timer_value(data: bytes) -> tuple[int, bytes]:
+    """The inverse of :func:`timer_value`."""
+    return number_from8(data[:8]), data[8:]
+
+
+def parse_timer(stored: bytes) -> tuple[bytes, Domain, str]:
+    """(key bytes, domain, tag) of a timer's store key."""
+    end = _msgpack_end(stored, 9)
+    return stored[9:end], _DOMAIN_OF[stored[end]], stored[end + 1 :].decode()
+
+
+def _msgpack_end(data: bytes, start: int) -> int:
+    """Where the msgpack value that starts at ``start`` ends. Keys hold only str, int, bytes and arrays."""
+    first = data[start]
+    if first <= 0x7F or first >= 0xE0:
+        return start + 1
+    if 0x90 <= first <= 0x9F:
+        return _array_end(data, start + 1, first & 0x0F)
+    if 0xA0 <= first <= 0xBF:
+        return start + 1 + (first & 0x1F)
+    if first in (0xC4, 0xD9):
+        return start + 2 + data[start + 1]
+    if first in (0xC5, 0xDA):
+        return start + 3 + int.from_bytes(data[start + 1 : start + 3], "big")
+    if first in (0xC6, 0xDB):
+        return start + 5 + int.from_bytes(data[start + 1 : start + 5], "big")
+    if first in (0xCC, 0xD0):
+        return start + 2
+    if first in (0xCD, 0xD1):
+        return start + 3
+    if first in (0xCE, 0xD2):
+        return start + 5
+    if first in (0xCF, 0xD3):
+        return start + 9
+    if first == 0xDC:
+        return _array_end(data, start + 3, int.from_bytes(data[start + 1 : start + 3], "big"))
+    if first == 0xDD:
+        return _array_end(data, start + 5, int.from_bytes(data[start + 1 : start + 5], "big"))
+    raise ValueError(f"byte {first:#x} starts no key")
+
+
+def _array_end(data: bytes, start: int, count: int) -> int:
+    for _ in range(count):
+        start = _msgpack_end(data, start)
+    return start
+
+
+def pack(value: object) -> bytes:
+    """Plain data as msgpack."""
+    return _pack(value)
+
+
+def unpack(data: bytes) -> object:
+    """The inverse of :func:`pack`."""
+    return _unpack(data)

@@ -1,0 +1,288 @@
+"""Key windows: a sliding window's result, computed and said only where it changes.
+
+A native sliding window of size p and slide k costs p/k windows per record. But a key's result can only change where a
+record enters the window (a *left* key window) or leaves it (a *right* one): at most 2n times for n records. On the
+grid of window ends e, a record of time t enters at the first e > t and leaves at that e + p; so
+
+    R(e) = result of the records that have entered and not left at e
+
+is a step function, and what is emitted is its steps: the native results with consecutive equal ones removed,
+starting from the result of no records. When the last record leaves, the result of no records is said.
+
+R is kept up with two stacks (core/key_windows/queue.py): a record is added once, to the bucket of the point at which it
+enters, and a bucket is merged about three times in its life, however many windows it lies in; nothing is
+subtracted, and no raw records are kept.
+
+The watermark drives it: buckets wait until it has passed the point at which they enter. A record behind the watermark
+(still in windows that are open) is put in its place and the stacks are built anew, which costs what the key has
+of buckets. With an allowed lateness, buckets stay that much longer, and the steps that a late record changes are
+said again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
+from millwheel.core.key_windows.late_records import steps_of
+from millwheel.core.key_windows.queue import BucketQueue, Steps
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import Domain
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.windowing.calls import Call
+from millwheel.core.windowing.contract import (
+    Effects,
+    KeyState,
+    LateRecord,
+    Slot,
+    TimerEffect,
+    Times,
+    Windowing,
+    rejected,
+)
+from millwheel.core.windows.panes import Accumulation, Pane, Timing
+from millwheel.core.windows.windows import Sliding, Window, within_time
+from millwheel.errors import RecordError
+
+SLOT = "steps"
+
+_Rows = list[tuple[Any, int]]
+
+
+class KeyWindowMachine:
+    """See the head of this file."""
+
+    def __init__(self, windowing: Windowing, aggregation: Aggregation, window: Sliding) -> None:
+        self._size = window.size
+        self._every = window.every
+        self._offset = window.offset
+        self._aggregation = aggregation
+        self._queue = BucketQueue(aggregation, window.size, windowing.allowed_lateness > 0)
+        self._lateness = windowing.allowed_lateness
+        self._accumulation = windowing.accumulation
+
+    # --- records ------------------------------------------------------------------------------------------
+
+    def on_records(
+        self, state: KeyState, key: Key, records: Sequence[tuple[Any, int]], times: Times, effects: Effects
+    ) -> None:
+        call = Call(state, key, times, effects)
+        groups: dict[int, _Rows] = {}
+        for value, timestamp in records:
+            try:
+                prepared = self._aggregation.prepare(value)
+            except RecordError as ex:
+                effects.rejected.append(rejected(key, value, timestamp, ex))
+                continue
+            if prepared is FILTERED:
+                continue
+            point = self._enters(timestamp)
+            if self._final(point + self._size - self._every, times.watermark):
+                reason = "the watermark has passed the end of its last window and the allowed lateness"
+                effects.late.append(LateRecord(key, value, timestamp, reason))
+            else:
+                groups.setdefault(point, []).append((prepared, timestamp))
+        if groups:
+            own = self._steps(state.get(SLOT))
+            self._advance(own, call)
+            self._take(own, groups, call)
+            self._store(own, call)
+
+    def _enters(self, timestamp: int) -> int:
+        """The first window end after a time: the last of them is the end of time."""
+        return min(timestamp + self._every - (timestamp - self._offset) % self._every, MAX_TIME)
+
+    def _take(self, own: Steps, groups: dict[int, _Rows], call: Call) -> None:
+        watermark = call.times.watermark
+        new = []
+        for point, rows in groups.items():
+            bucket = call.state.get(point)
+            if bucket is None:
+                bucket = [self._aggregation.create(), None, None]
+                if point > watermark:
+                    new.append(point)
+                else:
+                    self._queue.link(own, point, bucket, call.state)
+            bucket[0] = self._aggregation.add_many(bucket[0], [row[0] for row in rows], [row[1] for row in rows])
+            call.state[point] = bucket
+        if new:
+            own.pending = sorted([*own.pending, *new])
+        if any(point <= watermark for point in groups):
+            self._restack(own, call)
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    def on_timer(
+        self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
+    ) -> None:
+        stored = state.get(SLOT)
+        if tag != SLOT or stored is None:
+            return
+        own = self._steps(stored)
+        own.timer_at = None
+        call = Call(state, key, Times(max(times.watermark, at + 1), times.now), effects)
+        self._advance(own, call)
+        self._store(own, call)
+
+    def _next_point(self, own: Steps) -> int:
+        """Where the result may change next (MAX_TIME: nowhere)."""
+        entering = own.pending[0] if own.pending else MAX_TIME
+        return min(entering, self._next_leave(own), own.extra[0] if own.extra else MAX_TIME)
+
+    def _next_leave(self, own: Steps) -> int:
+        return MAX_TIME if own.first is None else own.first + self._size
+
+    def _leaves_by(self, own: Steps, point: int) -> bool:
+        """True when a bucket is inside and leaves at ``point`` or before, which may be the end of time."""
+        return own.first is not None and self._next_leave(own) <= point
+
+    def _advance(self, own: Steps, call: Call) -> None:
+        """Say every step that the watermark has passed."""
+        watermark = call.times.watermark
+        entering = [point for point in own.pending if point <= watermark]
+        ahead = deque(sorted({*entering, *(point for point in own.extra if point <= watermark)}))
+        own.pending = own.pending[len(entering) :]
+        own.extra = [point for point in own.extra if point > watermark]
+        new = set(entering)
+        while ahead or self._leaves_by(own, watermark):
+            point = min(self._next_leave(own), ahead[0] if ahead else MAX_TIME)
+            while self._leaves_by(own, point):
+                self._queue.leave(own, call.state)
+            if ahead and ahead[0] == point:
+                ahead.popleft()
+            if point in new:
+                self._queue.enter(own, point, call.state)
+            self._step(own, point, call)
+
+    def _step(self, own: Steps, point: int, call: Call) -> None:
+        """Say the result at a point, if it is another one than before."""
+        result = self._queue.result(own, call.state)
+        if result != own.last:
+            own.last = result
+            self._say(own, point, result, Timing.ON_TIME, call)
+
+    def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        own = self._steps(state.get(SLOT))
+        inside = [*self._queue.chain(own.first, state), *own.pending]
+        points = {*own.pending, *own.extra, *(point + self._size for point in inside)}
+        return [Window(point - self._size, point) for point in sorted(points)]
+
+    def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return []
+
+    # --- speaking -----------------------------------------------------------------------------------------
+
+    def _say(self, own: Steps, point: int, result: Any, timing: Timing, call: Call, index: int = 0) -> None:
+        last = self._final(point, call.times.watermark)
+        call.effects.panes.append(self._pane(point, result, timing, index, call.key, last=last))
+        if self._lateness:
+            own.said.append([point, result, index + 1, timing is Timing.ON_TIME])
+
+    def _pane(
+        self, point: int, result: Any, timing: Timing, index: int, key: Key, last: bool = False, back: bool = False
+    ) -> Pane:
+        return Pane(
+            key=key,
+            window=within_time(point - self._size, point),
+            result=result,
+            timestamp=point - 1,
+            timing=timing,
+            index=index,
+            nonspeculative_index=index,
+            is_first=index == 0,
+            is_last=last,
+            retraction=back,
+        )
+
+    # --- late records -------------------------------------------------------------------------------------
+
+    def _restack(self, own: Steps, call: Call) -> None:
+        """Buckets behind the watermark have changed: build the stacks anew, and correct what was said."""
+        watermark = call.times.watermark
+        self._queue.rebuild(own, watermark, call.state)
+        opened = self._enters(watermark - self._lateness)
+        if opened <= watermark:
+            self._correct(own, opened, call)
+        else:
+            own.extra = sorted({*own.extra, opened})
+
+    def _correct(self, own: Steps, opened: int, call: Call) -> None:
+        """Compare the steps as they are with those that were said, from ``opened`` on: before that all is final."""
+        watermark = call.times.watermark
+        self._trim(own, call)
+        chain = self._queue.chain(own.kept, call.state)
+        buckets = [(point, call.state.get(point)[0]) for point in chain]
+        points = {opened, *chain, *(point + self._size for point in chain)}
+        current = (point for point in points if opened <= point <= watermark)
+        steps = dict(steps_of(buckets, self._size, current, own.base, self._aggregation))
+        said = {entry[0]: entry for entry in own.said}
+        own.said, result = [], own.base
+        for point in sorted({*said, *steps}):
+            result = steps.get(point, result)
+            self._correct_one(own, said.get(point), point, result, point in steps, call)
+        own.last = result
+
+    def _correct_one(
+        self, own: Steps, said: list[Any] | None, point: int, result: Any, stands: bool, call: Call
+    ) -> None:
+        """``said`` is what was said at a point, ``result`` what holds there; ``stands``: it is a step now."""
+        retracting = self._accumulation is Accumulation.RETRACTING
+        if said is not None and said[1] == result and (stands or not retracting):
+            own.said.append(said)
+            return
+        count, on_time = (said[2], said[3]) if said is not None else (0, False)
+        if said is not None and retracting:
+            timing = Timing.ON_TIME if count == 1 and on_time else Timing.LATE
+            call.effects.panes.append(self._pane(point, said[1], timing, count - 1, call.key, back=True))
+        if stands or not retracting:
+            self._say(own, point, result, Timing.LATE, call, count)
+            own.said[-1][3] = on_time
+
+    # --- state --------------------------------------------------------------------------------------------
+
+    def _steps(self, stored: Any) -> Steps:
+        if stored is None:
+            nothing = self._aggregation.result(self._aggregation.create())
+            return Steps(nothing, nothing, self._aggregation.create())
+        return stored if type(stored) is Steps else Steps(*stored)
+
+    def _final(self, point: int, watermark: int) -> bool:
+        """True when the window that ends there can change no more."""
+        return watermark > min(point - 1 + self._lateness, MAX_TIME - 1)
+
+    def _trim(self, own: Steps, call: Call) -> None:
+        """Forget what late records cannot change any more."""
+        watermark = call.times.watermark
+        final = 0
+        while final < len(own.said) and self._final(own.said[final][0], watermark):
+            final += 1
+        if final:
+            own.base = own.said[final - 1][1]
+            del own.said[:final]
+        while own.kept is not None and own.kept != own.first and self._final(own.kept + self._size, watermark):
+            self._queue.drop(own, call.state)
+
+    def _store(self, own: Steps, call: Call) -> None:
+        if self._lateness:
+            self._trim(own, call)
+        ahead = bool(own.pending or own.extra) or own.first is not None
+        if call.times.watermark == MAX_TIME or not (ahead or own.said or own.kept is not None):
+            self._end(own, call)
+            return
+        last = max(own.said[-1][0] if own.said else 0, 0 if own.kept is None else own.kept + self._size)
+        at = min(self._next_point(own) if ahead else last + self._lateness, MAX_TIME) - 1
+        if own.timer_at is None or own.timer_at > at:
+            own.timer_at = at
+            call.effects.timers.append(TimerEffect(call.key, SLOT, Domain.EVENT, at))
+        call.state[SLOT] = own
+
+    def _end(self, own: Steps, call: Call) -> None:
+        """Nothing of the key is in any window that is still to end: its state ends."""
+        for point in self._queue.chain(own.kept, call.state):
+            del call.state[point]
+        if own.timer_at is not None:
+            call.effects.timers.append(TimerEffect(call.key, SLOT, Domain.EVENT, None))
+        if call.state.get(SLOT) is not None:
+            del call.state[SLOT]

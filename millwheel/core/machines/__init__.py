@@ -1,0 +1,1 @@
+"""Window machines: one per family of windows, and the choice between them."""

@@ -1,0 +1,95 @@
+"""Which machine serves which windows, and what cannot be combined."""
+
+from __future__ import annotations
+
+from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.key_windows.machine import KeyWindowMachine
+from millwheel.core.machines.counted import CountMachine
+from millwheel.core.machines.cumulative import CumulativeMachine
+from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.session_retractions import UnmergingMachine
+from millwheel.core.machines.sessions import MergingMachine
+from millwheel.core.triggers.triggers import Default
+from millwheel.core.windowing.contract import LatePolicy, Machine, Windowing
+from millwheel.core.windows.panes import Accumulation, OutputTime
+from millwheel.core.windows.windows import Count, Cumulative, Custom, Sessions, Sliding
+
+
+def make_machine(windowing: Windowing, aggregation: Aggregation) -> Machine:
+    """The machine for a windowing. ValueError, with the fix, for combinations that cannot work."""
+    window = windowing.window
+    _check_late(windowing)
+    if windowing.takes_retractions:
+        _check_retractions(windowing, aggregation)
+    if isinstance(window, Count):
+        _check_count(windowing)
+        return CountMachine(windowing, aggregation, window)
+    if isinstance(window, Sliding) and window.changes:
+        _check_changes(windowing)
+        return KeyWindowMachine(windowing, aggregation, window)
+    if isinstance(window, Cumulative) and _shares_steps(windowing):
+        return CumulativeMachine(windowing, aggregation, window)
+    if isinstance(window, (Sessions, Custom)) and window.merging:
+        merging = UnmergingMachine if windowing.takes_retractions else MergingMachine
+        return merging(windowing, aggregation, window)
+    return AlignedMachine(windowing, aggregation)
+
+
+def _shares_steps(windowing: Windowing) -> bool:
+    """Cumulative windows of the common kind need one accumulator per period instead of one per step."""
+    plain = isinstance(windowing.trigger, Default) and windowing.output_time is OutputTime.END_OF_WINDOW
+    if isinstance(windowing.window, Cumulative) and windowing.window.changes:
+        if plain and not windowing.takes_retractions:
+            return True
+        raise ValueError(
+            "cumulative windows with emit: changes fire as the watermark passes each step: leave out trigger and "
+            "output_time, and read no stream of retractions, or leave out emit: changes"
+        )
+    return plain and not windowing.takes_retractions and windowing.late is LatePolicy.DROP
+
+
+def _check_late(windowing: Windowing) -> None:
+    if windowing.allowed_lateness < 0:
+        raise ValueError(f"allowed_lateness cannot be negative ({windowing.allowed_lateness})")
+    if windowing.late is LatePolicy.REFIRE and windowing.accumulation is not Accumulation.DISCARDING:
+        raise ValueError(
+            "late: refire makes a pane of the late records alone, because the rest of the window is gone; that needs "
+            "accumulation: discarding. To have late records corrected into full results, set allowed_lateness"
+        )
+
+
+def _check_retractions(windowing: Windowing, aggregation: Aggregation) -> None:
+    """Panes that hold only differences cannot take back what an earlier pane said, unless differences add up."""
+    single = isinstance(windowing.trigger, Default) and windowing.allowed_lateness == 0
+    if windowing.accumulation is Accumulation.DISCARDING and not single and not aggregation.linear:
+        raise ValueError(
+            "its input carries retractions, and a discarding pane cannot take back what an earlier pane said; "
+            "write accumulation: retracting (or accumulating), or use only count and sum"
+        )
+
+
+def _check_count(windowing: Windowing) -> None:
+    if not isinstance(windowing.trigger, Default) or windowing.allowed_lateness:
+        raise ValueError(
+            "count windows fire when they are full: leave out trigger and allowed_lateness, or use "
+            "window: global with trigger: {repeat: {after_count: …}}"
+        )
+    if windowing.takes_retractions:
+        raise ValueError("count windows cannot undo a record; read a stream without retractions, or use tumbling ones")
+
+
+def _check_changes(windowing: Windowing) -> None:
+    if not isinstance(windowing.trigger, Default) or windowing.output_time is not OutputTime.END_OF_WINDOW:
+        raise ValueError(
+            "sliding windows with emit: changes fire when the result changes: leave out trigger and output_time, or "
+            "leave out emit: changes"
+        )
+    if windowing.takes_retractions or windowing.late is LatePolicy.REFIRE:
+        raise ValueError(
+            "sliding windows with emit: changes take no retractions and no late: refire; leave out emit: changes"
+        )
+    if windowing.allowed_lateness and windowing.accumulation is Accumulation.DISCARDING:
+        raise ValueError(
+            "emit: changes with allowed_lateness corrects results that were said; "
+            "write accumulation: accumulating or retracting"
+        )

@@ -1,0 +1,133 @@
+"""The machine of count windows: every n records of a key in a row, as they arrive.
+
+Each pane is its window's only one, and spans the timestamps of its records. What is left when bounded input
+ends is said then.
+
+A window may wait for ever to be full, so it does not hold the watermark while it fills, but with output_time
+earliest. Without a hold, the watermark may have passed all of its records when a late one fills it, or when the input
+has ended. Its pane then has the time of the watermark, so that it is not late for those who consume it. At the end of
+the input that is the last instant, in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import Domain
+from millwheel.core.model.times import LAST_TIME
+from millwheel.core.windowing.contract import (
+    Effects,
+    HoldEffect,
+    KeyState,
+    Slot,
+    TimerEffect,
+    Times,
+    Windowing,
+    rejected,
+)
+from millwheel.core.windows.panes import OutputTime, Pane, Timing
+from millwheel.core.windows.windows import Count, Window
+from millwheel.errors import RecordError
+
+SLOT = "count"
+
+
+class Filling(msgspec.Struct, array_like=True):
+    """The window that is filling. ``output_at`` is its earliest record that was not behind the watermark, for
+    output_time earliest; ``held_at`` is what was last asked of the runtime."""
+
+    acc: Any
+    count: int = 0
+    earliest: int = 0
+    latest: int = 0
+    output_at: int | None = None
+    held_at: int | None = None
+
+
+class CountMachine:
+    """See the head of this file."""
+
+    def __init__(self, windowing: Windowing, aggregation: Aggregation, window: Count) -> None:
+        self._count = window.count
+        self._output_time = windowing.output_time
+        self._aggregation = aggregation
+
+    def on_records(
+        self, state: KeyState, key: Key, records: Sequence[tuple[Any, int]], times: Times, effects: Effects
+    ) -> None:
+        stored = state.get(SLOT)
+        own = self._filling(stored)
+        before = own.count
+        for value, timestamp in records:
+            try:
+                prepared = self._aggregation.prepare(value)
+            except RecordError as ex:
+                effects.rejected.append(rejected(key, value, timestamp, ex))
+                continue
+            if prepared is not FILTERED:
+                own = self._add(own, prepared, timestamp, times, key, effects)
+        if own.count and stored is None:
+            effects.timers.append(TimerEffect(key, SLOT, Domain.EVENT, LAST_TIME))
+        if before or own.count:
+            self._store(own, state, key, effects)
+
+    def on_timer(
+        self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
+    ) -> None:
+        own = self._filling(state.get(SLOT))
+        if own.count:
+            effects.panes.append(self._pane(own, key, max(times.watermark, at + 1)))
+            held = own.held_at
+            self._store(Filling(self._aggregation.create(), held_at=held), state, key, effects)
+
+    def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        own = self._filling(state.get(SLOT))
+        return [Window(own.earliest, own.latest + 1)] if own.count else []
+
+    def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return []
+
+    def _filling(self, stored: Any) -> Filling:
+        if stored is None:
+            return Filling(self._aggregation.create())
+        return stored if type(stored) is Filling else Filling(*stored)
+
+    def _add(self, own: Filling, prepared: Any, timestamp: int, times: Times, key: Key, effects: Effects) -> Filling:
+        own.acc = self._aggregation.add_many(own.acc, [prepared], [timestamp])
+        own.earliest = min(own.earliest, timestamp) if own.count else timestamp
+        own.latest = max(own.latest, timestamp) if own.count else timestamp
+        own.count += 1
+        if self._output_time is OutputTime.EARLIEST and timestamp >= times.watermark:
+            own.output_at = timestamp if own.output_at is None else min(own.output_at, timestamp)
+        if own.count < self._count:
+            return own
+        effects.panes.append(self._pane(own, key, times.watermark))
+        return Filling(self._aggregation.create(), held_at=own.held_at)
+
+    def _store(self, own: Filling, state: KeyState, key: Key, effects: Effects) -> None:
+        if own.output_at != own.held_at:
+            effects.holds.append(HoldEffect(key, SLOT, own.output_at))
+            own.held_at = own.output_at
+        if own.count:
+            state[SLOT] = own
+        elif state.get(SLOT) is not None:
+            del state[SLOT]
+            effects.timers.append(TimerEffect(key, SLOT, Domain.EVENT, None))
+
+    def _pane(self, own: Filling, key: Key, watermark: int) -> Pane:
+        return Pane(
+            key=key,
+            window=Window(own.earliest, own.latest + 1),
+            result=self._aggregation.result(own.acc),
+            timestamp=min(max(own.latest, watermark), LAST_TIME) if own.output_at is None else own.output_at,
+            timing=Timing.ON_TIME,
+            index=0,
+            nonspeculative_index=0,
+            is_first=True,
+            is_last=True,
+        )

@@ -1,0 +1,274 @@
+"""The machine of cumulative windows: one accumulator per period that grows step by step.
+
+A record belongs to every window of its period that ends after it: up to 1440 for a day by the minute. Instead of adding
+it to all of them, it is added to one *slice*, that of the first of these windows that is not final; as the
+watermark passes the end of a window, its result is what was before plus the slices since. Slices stay apart for the
+allowed lateness, so that a late record can correct each window that is not final.
+
+The results are those of the same windows kept one by one under the default trigger, only cheaper.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import Domain
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.windowing.calls import Call, tag_of, window_of
+from millwheel.core.windowing.contract import (
+    Effects,
+    KeyState,
+    LateRecord,
+    Slot,
+    TimerEffect,
+    Times,
+    Windowing,
+    rejected,
+)
+from millwheel.core.windows.panes import Accumulation, Pane, Timing
+from millwheel.core.windows.windows import Cumulative, Window
+from millwheel.errors import RecordError
+
+_Rows = list[tuple[Any, int]]
+
+
+class Period(msgspec.Struct, array_like=True):
+    """One period of one key.
+
+    ``acc`` holds the records of final windows, ``slices`` [end, accumulator] of the others, in order. ``first`` is the
+    end of the first window with records. Windows that end at or before ``done`` have had their on-time
+    pane; ``spoken`` is [panes so far, was on time] by window end, while late records may still correct them.
+    """
+
+    acc: Any
+    first: int
+    done: int
+    slices: list[list[Any]] = []
+    spoken: dict[int, list[Any]] = {}
+    timer_at: int | None = None
+
+
+class CumulativeMachine:
+    """See the head of this file."""
+
+    def __init__(self, windowing: Windowing, aggregation: Aggregation, window: Cumulative) -> None:
+        self._window = window
+        self._aggregation = aggregation
+        self._lateness = windowing.allowed_lateness
+        self._accumulation = windowing.accumulation
+
+    # --- records ------------------------------------------------------------------------------------------
+
+    def on_records(
+        self, state: KeyState, key: Key, records: Sequence[tuple[Any, int]], times: Times, effects: Effects
+    ) -> None:
+        call = Call(state, key, times, effects)
+        groups: dict[Window, dict[int, _Rows]] = {}
+        for value, timestamp in records:
+            try:
+                prepared = self._aggregation.prepare(value)
+                base = self._window.base(timestamp)
+            except RecordError as ex:
+                effects.rejected.append(rejected(key, value, timestamp, ex))
+                continue
+            if prepared is FILTERED:
+                continue
+            if self._final(base.end, times.watermark):
+                reason = "the watermark has passed the end of its period and the allowed lateness"
+                effects.late.append(LateRecord(key, value, timestamp, reason))
+                continue
+            end = self._window.step(base, max(timestamp, times.watermark - self._lateness))
+            groups.setdefault(base, {}).setdefault(end, []).append((prepared, timestamp))
+        for base, slices in groups.items():
+            self._take(base, slices, call)
+
+    def _take(self, base: Window, slices: dict[int, _Rows], call: Call) -> None:
+        """Add records, by the end of their slice; correct windows that were said without them."""
+        watermark = call.times.watermark
+        own = self._period(call.state.get(base), base, min(slices), watermark)
+        self._advance(base, own, call)
+        late = {end: rows for end, rows in slices.items() if end <= watermark}
+        ends = self._corrected(base, own, min(late), watermark) if late else []
+        before = [self._until(own, end) if end in own.spoken else None for end in ends]
+        for end, rows in slices.items():
+            piece = self._slice(own, end)
+            piece[1] = self._sum(rows, piece[1])
+        own.first = min(own.first, *slices)
+        for end, old in zip(ends, before, strict=True):
+            new = [row for slice_end, rows in late.items() if slice_end <= end for row in rows]
+            self._correct(base, end, own, old, new, call)
+        self._store(base, own, call)
+
+    def _slice(self, own: Period, end: int) -> list[Any]:
+        """The slice that ends there."""
+        place = bisect_left(own.slices, end, key=lambda piece: piece[0])
+        if place == len(own.slices) or own.slices[place][0] != end:
+            own.slices = [*own.slices[:place], [end, self._aggregation.create()], *own.slices[place:]]
+        return own.slices[place]
+
+    def _sum(self, rows: _Rows, acc: Any) -> Any:
+        return self._aggregation.add_many(acc, [row[0] for row in rows], [row[1] for row in rows])
+
+    def _until(self, own: Period, end: int) -> Any:
+        """A new accumulator of everything up to the end of a window."""
+        acc = self._aggregation.merge(self._aggregation.create(), own.acc)
+        for piece_end, piece in own.slices:
+            if piece_end <= end:
+                acc = self._aggregation.merge(acc, piece)
+        return acc
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    def on_timer(
+        self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
+    ) -> None:
+        base = window_of(tag)
+        stored = state.get(base) if base is not None else None
+        if base is None or stored is None:
+            return
+        call = Call(state, key, Times(max(times.watermark, at + 1), times.now), effects)
+        own = self._period(stored, base, 0, 0)
+        own.timer_at = None
+        self._advance(base, own, call)
+        self._store(base, own, call)
+
+    def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        found = set()
+        for slot in slots:
+            if isinstance(slot, tuple):
+                base = Window(*slot)
+                own = self._period(state.get(slot), base, 0, 0)
+                ends = {*self._ahead(base, own, MAX_TIME), *own.spoken}
+                found |= {Window(base.start, end) for end in ends}
+        return sorted(found, key=lambda window: (window.end, window.start))
+
+    def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return []
+
+    def _final(self, end: int, watermark: int) -> bool:
+        """True when the window that ends there can change no more."""
+        return watermark > min(end - 1 + self._lateness, MAX_TIME - 1)
+
+    def _advance(self, base: Window, own: Period, call: Call) -> None:
+        """Speak for every window whose end the watermark has passed since last time."""
+        running, added = None, 0
+        for end in self._ahead(base, own, call.times.watermark):
+            if running is None:
+                # What is final is never needed apart again, so it may grow in place.
+                running = (
+                    own.acc if not self._lateness else self._aggregation.merge(self._aggregation.create(), own.acc)
+                )
+            while added < len(own.slices) and own.slices[added][0] <= end:
+                running = self._aggregation.merge(running, own.slices[added][1])
+                added += 1
+            self._say(base, end, own, self._aggregation.result(running), Timing.ON_TIME, call)
+        if added and not self._lateness:
+            own.acc, own.slices = running, own.slices[added:]
+        own.done = max(own.done, min(call.times.watermark, base.end))
+
+    def _ahead(self, base: Window, own: Period, watermark: int) -> Iterator[int]:
+        """Ends of the windows to speak for, up to the watermark."""
+        if self._window.changes:
+            yield from [end for end, _ in own.slices if own.done < end <= watermark]
+            return
+        end = max(own.first, self._window.step(base, own.done))
+        while own.done < end <= watermark:
+            yield end
+            if end >= base.end:
+                return
+            end = self._window.step(base, end)
+
+    def _corrected(self, base: Window, own: Period, first: int, watermark: int) -> list[int]:
+        """Ends of the windows that late records change, of which the first ends at ``first``."""
+        if self._window.changes:
+            return sorted({first, *(end for end in own.spoken if end > first)})
+        ends = [first]
+        while ends[-1] < base.end and self._window.step(base, ends[-1]) <= watermark:
+            ends.append(self._window.step(base, ends[-1]))
+        return ends
+
+    # --- speaking -----------------------------------------------------------------------------------------
+
+    def _correct(self, base: Window, end: int, own: Period, old: Any, new: _Rows, call: Call) -> None:
+        if self._accumulation is Accumulation.DISCARDING:
+            acc = self._sum(new, self._aggregation.create())
+        else:
+            acc = self._until(own, end)
+        if self._accumulation is Accumulation.RETRACTING and old is not None:
+            count, on_time = own.spoken[end]
+            timing = Timing.ON_TIME if count == 1 and on_time else Timing.LATE
+            said = self._aggregation.result(old)
+            call.effects.panes.append(self._pane(base, end, said, timing, count - 1, call.key, retraction=True))
+        self._say(base, end, own, self._aggregation.result(acc), Timing.LATE, call)
+
+    def _say(self, base: Window, end: int, own: Period, result: Any, timing: Timing, call: Call) -> None:
+        count, on_time = own.spoken.get(end, (0, timing is Timing.ON_TIME))
+        last = self._final(end, call.times.watermark)
+        call.effects.panes.append(self._pane(base, end, result, timing, count, call.key, last=last))
+        if not last:
+            own.spoken = {**own.spoken, end: [count + 1, on_time]}
+
+    def _pane(
+        self,
+        base: Window,
+        end: int,
+        result: Any,
+        timing: Timing,
+        index: int,
+        key: Key,
+        last: bool = False,
+        retraction: bool = False,
+    ) -> Pane:
+        return Pane(
+            key=key,
+            window=Window(base.start, end),
+            result=result,
+            timestamp=end - 1,
+            timing=timing,
+            index=index,
+            nonspeculative_index=index,
+            is_first=index == 0,
+            is_last=last,
+            retraction=retraction,
+        )
+
+    # --- state --------------------------------------------------------------------------------------------
+
+    def _period(self, stored: Any, base: Window, first: int, watermark: int) -> Period:
+        if stored is None:
+            done = max(base.start, min(watermark, base.end))
+            return Period(self._aggregation.create(), first, done)
+        return stored if type(stored) is Period else Period(*stored)
+
+    def _fold(self, own: Period, watermark: int) -> None:
+        """What can change no more needs no slice of its own."""
+        final = 0
+        while final < len(own.slices) and self._final(own.slices[final][0], watermark):
+            own.acc = self._aggregation.merge(own.acc, own.slices[final][1])
+            final += 1
+        if final:
+            own.slices = own.slices[final:]
+        if own.spoken:
+            own.spoken = {end: said for end, said in own.spoken.items() if not self._final(end, watermark)}
+
+    def _store(self, base: Window, own: Period, call: Call) -> None:
+        watermark = call.times.watermark
+        self._fold(own, watermark)
+        if self._final(base.end, watermark):
+            if own.timer_at is not None:
+                call.effects.timers.append(TimerEffect(call.key, tag_of(base), Domain.EVENT, None))
+            if call.state.get(base) is not None:
+                del call.state[base]
+            return
+        end = next(self._ahead(base, own, MAX_TIME), None)
+        at = min(base.end - 1 + self._lateness, MAX_TIME - 1) if end is None else end - 1
+        if own.timer_at is None or own.timer_at > at:
+            own.timer_at = at
+            call.effects.timers.append(TimerEffect(call.key, tag_of(base), Domain.EVENT, at))
+        call.state[base] = own

@@ -1,0 +1,106 @@
+"""The machine of windows that do not merge: tumbling, sliding, cumulative, global, custom.
+
+State is one entry per (key, window), so a bundle touches only the windows its records are in, and a key needs no index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from millwheel.core.machines.triggered import TriggeredMachine
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import Domain
+from millwheel.core.windowing.calls import Call, Gone, Group, Taken, window_of
+from millwheel.core.windowing.contract import Effects, KeyState, Slot, Times
+from millwheel.core.windowing.state import CLOSED, as_state
+from millwheel.core.windows.panes import Retraction
+from millwheel.core.windows.windows import Window
+
+
+class AlignedMachine(TriggeredMachine):
+    """Windows that do not depend on other records."""
+
+    def on_records(
+        self, state: KeyState, key: Key, records: Sequence[tuple[Any, int]], times: Times, effects: Effects
+    ) -> None:
+        call = Call(state, key, times, effects)
+        groups: dict[Window, Taken] = {}
+        for place, (value, timestamp) in enumerate(records):
+            self._sort_in(call, place, value, timestamp, groups)
+        for window, taken in groups.items():
+            own = as_state(state.get(window)) or self._born(window, times.watermark)
+            self._take(own, window, taken, call)
+            self._settle(window, own, window, call)
+        self._refire(call)
+
+    def _sort_in(self, call: Call, place: int, value: Any, timestamp: int, groups: dict[Window, Taken]) -> None:
+        """Put a record with the others of its windows."""
+        value, back = self._split(value)
+        usable = self._prepare(call, value, timestamp)
+        if usable is None:
+            return
+        prepared, windows = usable
+        found = False
+        for window in windows:
+            taken = groups.get(window)
+            if taken is None:
+                if not self._open(call, window):
+                    continue
+                taken = groups[window] = Taken()
+            if back:
+                taken.gone.append(Gone(prepared, timestamp, value))
+            else:
+                taken.rows.append((place, timestamp, prepared, value))
+            found = True
+        if not found:
+            self._too_late(
+                call, Retraction(value) if back else value, timestamp, windows, self._why_late(call, windows)
+            )
+
+    def _open(self, call: Call, window: Window) -> bool:
+        if self.expired(window, call.times.watermark):
+            return False
+        own = as_state(call.state.get(window)) if not self._plain else None
+        return own is None or not own.flags & CLOSED
+
+    def _why_late(self, call: Call, windows: Sequence[Window]) -> str:
+        if all(self.expired(window, call.times.watermark) for window in windows):
+            return "the watermark has passed the end of its window and the allowed lateness"
+        return "the trigger of its window has finished"
+
+    def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
+        """The column path: a bundle's records of one key, already aggregated per window, at most one group each.
+
+        The caller has left out late records: those of windows that are :meth:`expired`, or in :meth:`closed_windows`.
+        Not for triggers that weigh records (``needs_bytes``), nor for input with retractions.
+        """
+        call = Call(state, key, times, effects)
+        for group in groups:
+            own = as_state(state.get(group.window)) or self._born(group.window, times.watermark)
+            self._take_group(own, group, call)
+            self._settle(group.window, own, group.window, call)
+
+    def on_timer(
+        self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
+    ) -> None:
+        window = window_of(tag)
+        own = as_state(state.get(window)) if window is not None else None
+        if window is None or own is None:
+            return
+        call = Call(state, key, self._requests.rung(own, tag, domain, at, times), effects)
+        self._settle(window, own, window, call)
+
+    def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return self._windows(state, slots, 0)
+
+    def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return self._windows(state, slots, CLOSED)
+
+    def _windows(self, state: KeyState, slots: Sequence[Slot], closed: int) -> list[Window]:
+        found = []
+        for slot in slots:
+            own = as_state(state.get(slot))
+            if isinstance(slot, tuple) and own is not None and own.flags & CLOSED == closed:
+                found.append(Window(*slot))
+        return sorted(found, key=lambda window: (window.end, window.start))

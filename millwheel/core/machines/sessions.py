@@ -1,0 +1,279 @@
+"""The machine of windows that merge: sessions, and custom windows with a merge of their own.
+
+A key has one index, ``"open"``, and one state entry per open window under a number that stays while the window grows:
+so a record that lengthens a session rewrites two small entries and sets no timer. The timer asked for
+the first end is early by then; it looks and asks again.
+
+A record is judged by the window it would have alone: if that is gone the record is late, even if an open
+window lies nearby. Closed windows (their trigger has finished) do not merge; records inside of them are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.aggregates.arrival_order import InOrder
+from millwheel.core.machines.triggered import TriggeredMachine
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import Domain
+from millwheel.core.windowing.calls import Call, Gone, Taken
+from millwheel.core.windowing.contract import Effects, KeyState, Slot, Times, Windowing
+from millwheel.core.windowing.state import CLOSED, SPOKEN, WindowState, as_state
+from millwheel.core.windows.panes import OutputTime, Retraction
+from millwheel.core.windows.windows import Window
+
+INDEX = "open"
+
+Entry = list[Any]
+"""[start, end, number, closed] of one window of the key."""
+
+
+class Merging(Protocol):
+    """A window function whose windows merge."""
+
+    def assign(self, timestamp: int) -> Sequence[Window]: ...
+
+    def merge(self, windows: Sequence[Window]) -> Sequence[Sequence[Window]]: ...
+
+
+class Index:
+    """The windows of one key: ``[next number, [entry, ...], records so far]`` as stored. Records are counted to tell
+    the order of their arrival, as long as there is a window."""
+
+    def __init__(self, state: KeyState) -> None:
+        self._state = state
+        stored = state.get(INDEX)
+        self.next: int = stored[0] if stored else 1
+        self.entries: list[Entry] = stored[1] if stored else []
+        self.arrived: int = stored[2] if stored and len(stored) > 2 else 0
+
+    def add(self, window: Window) -> Entry:
+        """A new window with a number of its own."""
+        entry: Entry = [window.start, window.end, self.next, False]
+        self.next += 1
+        self.entries.append(entry)
+        return entry
+
+    def find(self, number: int) -> Entry | None:
+        """The entry of a number."""
+        return next((entry for entry in self.entries if entry[2] == number), None)
+
+    def save(self) -> None:
+        """Write it back; an index without windows disappears."""
+        if self.entries:
+            self._state[INDEX] = [self.next, self.entries, self.arrived]
+        elif self._state.get(INDEX) is not None:
+            del self._state[INDEX]
+
+
+class MergingMachine(TriggeredMachine):
+    """Windows of one key that become one when records join them."""
+
+    def __init__(self, windowing: Windowing, aggregation: Aggregation, function: Merging) -> None:
+        self._in_order = None if windowing.takes_retractions or not aggregation.ordered else InOrder(aggregation)
+        super().__init__(windowing, self._in_order or aggregation)
+        self._function = function
+
+    def on_records(
+        self, state: KeyState, key: Key, records: Sequence[tuple[Any, int]], times: Times, effects: Effects
+    ) -> None:
+        call = Call(state, key, times, effects)
+        index = Index(state)
+        groups: dict[Window, Taken] = {}
+        gone: list[Gone] = []
+        for value, timestamp in records:
+            self._sort_in(call, index, value, timestamp, groups, gone)
+        self._refire(call)
+        if not groups and not gone:
+            return
+        changed = self._join(call, index, groups)
+        for entry, taken in changed:
+            own = self._stored(call, entry)
+            self._take(own, window_at(entry), taken, call)
+            call.state[entry[2]] = own
+        entries = [entry for entry, _ in changed]
+        for entry in self._unmerge(call, index, gone):
+            if not any(entry is other for other in entries):
+                entries.append(entry)
+        for entry in entries:
+            if any(entry is other for other in index.entries):
+                self._settle_entry(index, entry, self._stored(call, entry), call)
+        index.save()
+
+    def _unmerge(self, call: Call, index: Index, gone: Sequence[Gone]) -> list[Entry]:
+        """Take records back out; the windows that changed. Only for input with retractions."""
+        return []
+
+    def on_timer(
+        self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
+    ) -> None:
+        number = tag.partition("%")[0]
+        index = Index(state)
+        entry = index.find(int(number)) if number.isdigit() else None
+        own = self._known(state.get(entry[2])) if entry is not None else None
+        if entry is None or own is None:
+            return
+        call = Call(state, key, self._requests.rung(own, tag, domain, at, times), effects)
+        self._settle_entry(index, entry, own, call)
+        index.save()
+
+    def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return self._windows(state, False)
+
+    def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
+        return self._windows(state, True)
+
+    def _windows(self, state: KeyState, closed: bool) -> list[Window]:
+        found = [window_at(entry) for entry in Index(state).entries if entry[3] is closed]
+        return sorted(found, key=lambda window: (window.end, window.start))
+
+    # --- records to windows -------------------------------------------------------------------------------
+
+    def _sort_in(
+        self,
+        call: Call,
+        index: Index,
+        value: Any,
+        timestamp: int,
+        groups: dict[Window, Taken],
+        gone: list[Gone],
+    ) -> None:
+        value, back = self._split(value)
+        usable = self._prepare(call, value, timestamp)
+        if usable is None:
+            return
+        prepared, windows = usable
+        live = [window for window in windows if not self.expired(window, call.times.watermark)]
+        if not live:
+            reason = "the watermark has passed the end of its window and the allowed lateness"
+            self._too_late(call, Retraction(value) if back else value, timestamp, windows, reason)
+        elif any(entry[3] and entry[0] <= timestamp < entry[1] for entry in index.entries):
+            reason = "the trigger of its window has finished"
+            self._too_late(call, Retraction(value) if back else value, timestamp, windows, reason)
+        elif back:
+            gone.append(Gone(prepared, timestamp, value))
+        else:
+            index.arrived += 1
+            for window in live:
+                groups.setdefault(window, Taken()).rows.append((index.arrived, timestamp, prepared, value))
+
+    def _join(self, call: Call, index: Index, groups: dict[Window, Taken]) -> list[tuple[Entry, Taken]]:
+        """Merge the records' own windows with the open ones; each changed window with its new records."""
+        opened = {window_at(entry): entry for entry in index.entries if not entry[3]}
+        changed = []
+        for members in self._function.merge(sorted({*opened, *groups})):
+            new = [groups[window] for window in members if window in groups]
+            if not new:
+                parts = [opened[window] for window in members]
+                if len(parts) > 1:
+                    self._merge(call, index, parts, span(members))
+                continue
+            parts = [opened[window] for window in members if window in opened]
+            met = len(parts) == 1 and self._meets_another(call, parts[0], members, groups)
+            entry = self._merge(call, index, parts, span(members)) if parts else index.add(span(members))
+            if met:
+                own = self._stored(call, entry)
+                own.index = own.nonspeculative = 0
+                call.state[entry[2]] = own
+            changed.append((entry, _together(new)))
+        return changed
+
+    def _meets_another(self, call: Call, part: Entry, members: Sequence[Window], groups: dict[Window, Taken]) -> bool:
+        """True when the records of this bundle, one by one, would have made a window of their own that then merged with
+        the one they go to: how they were bundled must not show in the number of its next pane."""
+        if not self._stored(call, part).index:
+            return False
+        apart = [window_at(part)]
+        for window in sorted((w for w in members if w in groups), key=lambda window: groups[window].rows[0][0]):
+            merged = self._function.merge(sorted({*apart, window}))
+            if any(len([other for other in group if other != window]) > 1 for group in merged):
+                return True
+            apart = [span(group) for group in merged]
+        return False
+
+    def _merge(self, call: Call, index: Index, parts: list[Entry], window: Window) -> Entry:
+        """Several windows become the first of them, which then spans ``window``."""
+        entry = parts[0]
+        if len(parts) == 1 and (entry[0], entry[1]) == window:
+            return entry
+        states = [self._stored(call, part) for part in parts]
+        own = states[0]
+        if not self._plain:
+            own.trigger = self._trigger.merge([state.trigger for state in states], call.moment(window))
+        own.index, own.nonspeculative = self._panes_so_far(parts, states, window)
+        for part, state in zip(parts[1:], states[1:], strict=True):
+            self._absorb(own, state)
+            self._forget(part[2], state, call)
+            index.entries.remove(part)
+        if call.times.watermark < window.end:
+            own.flags &= ~SPOKEN
+        entry[0], entry[1] = window
+        call.state[entry[2]] = own
+        return entry
+
+    def _panes_so_far(self, parts: list[Entry], states: list[WindowState], window: Window) -> tuple[int, int]:
+        """Of a window that came of several: it is another window, unless it is one of its parts."""
+        for part, state in zip(parts, states, strict=True):
+            if len(parts) == 1 or window_at(part) == window:
+                return state.index, state.nonspeculative
+        return 0, 0
+
+    def _absorb(self, own: WindowState, other: WindowState) -> None:
+        own.acc = self.aggregation.merge(own.acc, other.acc)
+        own.flags |= other.flags & SPOKEN
+        own.fresh += other.fresh
+        own.count += other.count
+        own.said = own.said + other.said
+        own.kept = own.kept + other.kept
+        times = [at for at in (own.output_at, other.output_at) if at is not None]
+        earliest = self.windowing.output_time is OutputTime.EARLIEST
+        own.output_at = None if not times else min(times) if earliest else max(times)
+
+    def _add(self, own: WindowState, taken: Taken) -> None:
+        if self._in_order is None:
+            super()._add(own, taken)
+        else:
+            numbers = [row[0] for row in taken.rows]
+            own.acc = self._in_order.add_numbered(own.acc, numbers, taken.prepared, taken.timestamps)
+
+    def _stored(self, call: Call, entry: Entry) -> WindowState:
+        found = self._known(call.state.get(entry[2]))
+        if found is None:
+            found = self._born(window_at(entry), call.times.watermark)
+            found.in_runs = self._in_order is not None
+        return found
+
+    def _known(self, stored: Any) -> WindowState | None:
+        """A window as it was stored, perhaps by a version that did not keep the order of arrival."""
+        own = as_state(stored)
+        if own is not None and self._in_order is not None and not own.in_runs:
+            own.in_runs = True
+            own.acc = None if own.flags & CLOSED else self._in_order.of_old(own.acc)
+        return own
+
+    def _settle_entry(self, index: Index, entry: Entry, own: WindowState, call: Call) -> None:
+        window = window_at(entry)
+        self._settle(entry[2], own, window, call)
+        entry[3] = bool(own.flags & CLOSED)
+        if self.expired(window, call.times.watermark):
+            index.entries.remove(entry)
+
+
+def window_at(entry: Entry) -> Window:
+    """The window of an entry."""
+    return Window(entry[0], entry[1])
+
+
+def span(windows: Sequence[Window]) -> Window:
+    """From the earliest start to the latest end."""
+    return Window(min(window.start for window in windows), max(window.end for window in windows))
+
+
+def _together(parts: Sequence[Taken]) -> Taken:
+    if len(parts) == 1:
+        return parts[0]
+    whole = Taken()
+    whole.rows = sorted((row for part in parts for row in part.rows), key=lambda row: row[0])
+    return whole

@@ -1,0 +1,231 @@
+"""What all windows with triggers share: how one takes records, speaks, and ends.
+
+The life of a window: it is born with its first record; speaks as its trigger says; when the watermark has passed its
+end, it has its on-time pane; when it has passed the end plus the allowed lateness, what is still unsaid is
+said and the state is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.core.aggregates.aggregation import FILTERED, Aggregation, Prepared
+from millwheel.core.model.keys import Key
+from millwheel.core.triggers.triggers import Default
+from millwheel.core.windowing.calls import Call, Gone, Group, Taken
+from millwheel.core.windowing.contract import LatePolicy, LateRecord, RejectedRecord, Slot, Windowing, rejected
+from millwheel.core.windowing.requests import Requests
+from millwheel.core.windowing.state import CLOSED, SPOKEN, WindowState, remember_pane, retract_pane
+from millwheel.core.windows.panes import Accumulation, OutputTime, Pane, Retraction, Timing, as_retraction
+from millwheel.core.windows.windows import Window
+from millwheel.errors import RecordError
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class TriggeredMachine:
+    """The part of a machine that concerns one window at a time."""
+
+    def __init__(self, windowing: Windowing, aggregation: Aggregation) -> None:
+        self.windowing = windowing
+        self.aggregation = aggregation
+        self._trigger = windowing.trigger
+        self._plain = isinstance(windowing.trigger, Default)
+        self._requests = Requests(windowing)
+        self._sized = windowing.trigger.needs_bytes
+        self._undoes = windowing.takes_retractions
+        self._keeps = windowing.takes_retractions and not aggregation.subtracts
+
+    # --- records ------------------------------------------------------------------------------------------
+
+    def expired(self, window: Window, watermark: int) -> bool:
+        """True when the window's state is, or will be at once, collected."""
+        return watermark > self._requests.collect_at(window)
+
+    def _prepare(self, call: Call, value: Any, timestamp: int) -> tuple[Prepared, Sequence[Window]] | None:
+        """What the aggregation needs of a record, and its windows; None for one that is filtered or rejected."""
+        try:
+            prepared = self.aggregation.prepare(value)
+            return None if prepared is FILTERED else (prepared, self.windowing.window.assign(timestamp))
+        except RecordError as ex:
+            call.effects.rejected.append(rejected(call.key, value, timestamp, ex))
+            return None
+
+    def _split(self, value: Any) -> tuple[Any, bool]:
+        """What a record is about, and whether it takes that back."""
+        back = as_retraction(value) if self._undoes else None
+        return (value, False) if back is None else (back.value, True)
+
+    def _too_late(self, call: Call, value: Any, timestamp: int, windows: Iterable[Window], reason: str) -> None:
+        """A record that no window takes."""
+        if self.windowing.late is LatePolicy.DROP or type(value) is Retraction:
+            call.effects.late.append(LateRecord(call.key, value, timestamp, reason))
+            return
+        prepared = self.aggregation.prepare(value)
+        for window in windows:
+            call.refires.setdefault(window, Taken()).rows.append((0, timestamp, prepared, value))
+
+    def _refire(self, call: Call) -> None:
+        """Say the records whose windows are gone, each window's alone."""
+        for window, taken in call.refires.items():
+            acc = self.aggregation.add_many(self.aggregation.create(), taken.prepared, taken.timestamps)
+            own = WindowState(acc, flags=SPOKEN)
+            call.effects.panes.append(self._pane(own, window, call.key, Timing.LATE, False))
+
+    def _born(self, window: Window, watermark: int) -> WindowState:
+        flags = SPOKEN if watermark >= window.end else 0
+        return WindowState(self.aggregation.create(), 0 if self._plain else self._trigger.start(), flags)
+
+    def _take(self, own: WindowState, window: Window, taken: Taken, call: Call) -> None:
+        """Add records to a window; nothing is said yet."""
+        count = len(taken.rows)
+        if count:
+            self._add(own, taken)
+            own.fresh += count
+            own.count += count
+        if taken.gone:
+            count += self._take_out(own, taken.gone, call)
+        if self.windowing.output_time is not OutputTime.END_OF_WINDOW:
+            times = [*taken.timestamps, *(gone.timestamp for gone in taken.gone)]
+            own.output_at = self._output_at(own.output_at, times, call.times.watermark)
+        if not self._plain:
+            size = sum(len(_encode(value)) for *_, value in taken.rows) if self._sized else 0
+            own.trigger = self._trigger.add(own.trigger, count, size, call.moment(window))
+
+    def _add(self, own: WindowState, taken: Taken) -> None:
+        own.acc = self.aggregation.add_many(own.acc, taken.prepared, taken.timestamps)
+        if self._keeps:
+            own.kept.extend([timestamp, value] for _, timestamp, _, value in taken.rows)
+
+    def _take_group(self, own: WindowState, group: Group, call: Call) -> None:
+        """Add records that were aggregated elsewhere."""
+        own.acc = self.aggregation.merge(own.acc, group.acc)
+        own.fresh += group.count
+        own.count += group.count
+        if self.windowing.output_time is not OutputTime.END_OF_WINDOW:
+            times = [group.earliest, group.latest]
+            own.output_at = self._output_at(own.output_at, times, call.times.watermark)
+        if not self._plain:
+            own.trigger = self._trigger.add(own.trigger, group.count, 0, call.moment(group.window))
+
+    def _take_out(self, own: WindowState, gone: Sequence[Gone], call: Call) -> int:
+        """Take records back out of a window; how many there were."""
+        found = [record for record in gone if not self._keeps or self._drop_kept(own, record, call)]
+        if self._keeps:
+            own.acc = self._again(own.kept)
+        else:
+            for record in found:
+                own.acc = self.aggregation.subtract(own.acc, record.prepared, record.timestamp)
+        own.count -= len(found)
+        own.fresh += len(found)
+        return len(found)
+
+    def _drop_kept(self, own: WindowState, gone: Gone, call: Call) -> bool:
+        if [gone.timestamp, gone.value] in own.kept:
+            own.kept.remove([gone.timestamp, gone.value])
+            return True
+        self._not_held(gone, call)
+        return False
+
+    def _not_held(self, gone: Gone, call: Call) -> None:
+        reason = "a retraction of a record that its window does not hold"
+        call.effects.rejected.append(RejectedRecord(call.key, Retraction(gone.value), gone.timestamp, reason))
+
+    def _again(self, kept: Sequence[Sequence[Any]]) -> Any:
+        """The accumulator of kept records."""
+        prepared = [self.aggregation.prepare(record[1]) for record in kept]
+        return self.aggregation.add_many(self.aggregation.create(), prepared, [record[0] for record in kept])
+
+    def _output_at(self, known: int | None, timestamps: Iterable[int | None], watermark: int) -> int | None:
+        """The output time with more records. Those behind the watermark cannot hold it, so they do not count."""
+        times = [t for t in timestamps if t is not None and t >= watermark]
+        if known is not None:
+            times.append(known)
+        if not times:
+            return None
+        return min(times) if self.windowing.output_time is OutputTime.EARLIEST else max(times)
+
+    # --- speaking -----------------------------------------------------------------------------------------
+
+    def _settle(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
+        """After any change: ask the trigger once, end the window if it is time, and see to timers and hold."""
+        expired = self.expired(window, call.times.watermark)
+        complete = call.times.watermark >= window.end
+        if not own.flags & CLOSED:
+            if complete if self._plain else self._trigger.ready(own.trigger, call.moment(window)):
+                self._fire(own, window, call, expired)
+            elif expired and own.fresh:
+                self._speak(own, window, call, True)
+            if complete and not own.fresh:
+                own.flags |= SPOKEN
+        if expired:
+            self._forget(slot, own, call)
+        else:
+            self._requests.renew(slot, own, window, call)
+            call.state[slot] = own
+
+    def _forget(self, slot: Slot, own: WindowState, call: Call) -> None:
+        """Delete a window and whatever was asked for it."""
+        self._requests.drop(slot, own, call)
+        if call.state.get(slot) is not None:
+            del call.state[slot]
+
+    def _fire(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
+        after = own.trigger if self._plain else self._trigger.fire(own.trigger, call.moment(window))
+        self._speak(own, window, call, last or after is None)
+        own.trigger = after
+        if after is None:
+            own.flags |= CLOSED
+            own.acc, own.said, own.kept, own.output_at, own.fresh = None, [], [], None, 0
+
+    def _speak(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
+        """Say a pane, unless there is nothing new to say.
+
+        The on-time pane is said even then, because it tells that the window is complete; but not to take back a
+        standing pane only to repeat it.
+        """
+        timing = self._timing(own, window, call.times.watermark)
+        retracting = self.windowing.accumulation is Accumulation.RETRACTING
+        completes = timing is Timing.ON_TIME and self._trigger.on_time and not own.said
+        if not own.fresh and not completes:
+            return
+        if retracting:
+            self._take_back(own, call)
+        if own.count or not retracting:
+            pane = self._pane(own, window, call.key, timing, last)
+            call.effects.panes.append(pane)
+            own.index += 1
+            own.nonspeculative += timing is not Timing.EARLY
+            if retracting:
+                own.said = [remember_pane(pane)]
+        if timing is not Timing.EARLY:
+            own.flags |= SPOKEN
+        own.fresh, own.output_at = 0, None
+        if self.windowing.accumulation is Accumulation.DISCARDING:
+            own.acc = self.aggregation.create()
+
+    def _take_back(self, own: WindowState, call: Call) -> None:
+        call.effects.panes.extend(retract_pane(call.key, said) for said in own.said)
+        own.said = []
+
+    def _timing(self, own: WindowState, window: Window, watermark: int) -> Timing:
+        if watermark < window.end:
+            return Timing.EARLY
+        return Timing.LATE if own.flags & SPOKEN else Timing.ON_TIME
+
+    def _pane(self, own: WindowState, window: Window, key: Key, timing: Timing, last: bool) -> Pane:
+        at = own.output_at
+        return Pane(
+            key=key,
+            window=window,
+            result=self.aggregation.result(own.acc),
+            timestamp=window.end - 1 if at is None else min(at, window.end - 1),
+            timing=timing,
+            index=own.index,
+            nonspeculative_index=-1 if timing is Timing.EARLY else own.nonspeculative,
+            is_first=own.index == 0,
+            is_last=last,
+        )

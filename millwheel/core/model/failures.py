@@ -1,0 +1,170 @@
+"""When calls that fail are too many, and what failures are called. Pure.
+
+A *policy* says how large a share of the calls of a node may fail. Shares are judged per *call*: what is tried
+("record", "timer", "window", "line", "key of STREAM") and whose it is. Each shard keeps a tally of its recent calls;
+the watermark service adds the tallies of a node up (see :mod:`millwheel.workers.shard.verdicts`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+RECENT = 10_000
+"""A tally forgets half of itself when it holds so many calls: what is judged is how it goes now."""
+_KIND_LENGTH = 120
+_NUMBERS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class OnError:
+    """More than ``stop_above`` (a share) of at least ``of_at_least`` recent calls failed: the run stops. What fails
+    without stopping it is a dead letter."""
+
+    stop_above: float = 0.1
+    of_at_least: int = 100
+
+
+SHARE = OnError()
+"""The default."""
+DEAD_LETTER = OnError(1.0, 1)
+"""Whatever fails is a dead letter, for ever."""
+STOP = OnError(0.0, 1)
+"""The first failure stops the run."""
+
+
+class Verdict(Enum):
+    """What a tally comes to under a policy."""
+
+    FINE = "fine"
+    EARLY = "early"  # too few calls to judge by
+    BROKEN = "broken"
+
+
+@dataclass(slots=True)
+class Tally:
+    """Calls, and those of them that failed."""
+
+    tried: int = 0
+    failed: int = 0
+
+    def verdict(self, policy: OnError) -> Verdict:
+        """How it goes."""
+        if policy.stop_above >= 1 or not self.failed:
+            return Verdict.FINE
+        if self.tried < policy.of_at_least:
+            return Verdict.EARLY
+        return Verdict.BROKEN if self.failed > policy.stop_above * self.tried else Verdict.FINE
+
+    def at_least(self, other: Tally) -> Tally:
+        """The larger of both figures. One of them may lack what the other has."""
+        return Tally(max(self.tried, other.tried), max(self.failed, other.failed))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is tried: ``what`` of the node ``judged``, whose policy counts."""
+
+    judged: str
+    what: str
+
+
+def share_text(share: float) -> str:
+    """A share as it is written: ``10%``, ``0.5%``."""
+    return f"{share * 100:.6g}%"
+
+
+# --- kinds of failures -----------------------------------------------------------------------------------------
+
+
+def kind_of(error: str, location: str, reason: str) -> str:
+    """What a failure is counted under: exception and place in the code, or the reason with its numbers left out."""
+    text = f"{error} at {location}" if error and location else _NUMBERS.sub("#", reason)
+    return printable(text if len(text) <= _KIND_LENGTH else text[: _KIND_LENGTH - 1] + "…")
+
+
+def printable(text: str) -> str:
+    """Text that every encoder takes."""
+    return " ".join(text.split()).encode("utf-8", "replace").decode()
+
+
+KINDS = "dead_letters."
+"""How the durable counters of dead letters by kind begin."""
+KINDS_KEPT = 20
+OTHER_KINDS = KINDS + "other reasons"
+
+
+def counted(name: str, known: Mapping[str, int]) -> str:
+    """The counter to count under, among those that a shard has: of kinds of dead letters it has few."""
+    if not name.startswith(KINDS) or name in known:
+        return name
+    return name if sum(each.startswith(KINDS) for each in known) < KINDS_KEPT else OTHER_KINDS
+
+
+def kinds_in(counters: Mapping[str, int]) -> dict[str, int]:
+    """Dead letters by kind, the most frequent first."""
+    found = {name[len(KINDS) :]: count for name, count in counters.items() if name.startswith(KINDS)}
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def without_kinds(counters: Mapping[str, int]) -> dict[str, int]:
+    """The counters that are not of one kind of dead letter, or of one replay of them."""
+    return {name: count for name, count in counters.items() if not name.startswith((KINDS, REPLAYED))}
+
+
+REPLAYED = "replayed."
+"""How the durable counters of records that were dead letters, and were tried again, begin."""
+
+
+def replayed_in(counters: Mapping[str, int]) -> int:
+    """How many records were tried again that had been dead letters."""
+    return sum(count for name, count in counters.items() if name.startswith(REPLAYED))
+
+
+# --- what a shard reports, among its counters ------------------------------------------------------------------
+
+_TRIED, _FAILED, _FIRST = "\0tried\0", "\0failed\0", "\0first\0"
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first failure of a kind, in words."""
+
+    judged: str
+    kind: str
+    sentence: str
+
+
+def as_counters(tried: Mapping[str, int], failed: Mapping[Call, int], firsts: Mapping[str, First]) -> dict[str, int]:
+    """Tallies and first failures as counters, which sums of counters take along."""
+    found = {_TRIED + what: count for what, count in tried.items()}
+    found.update({f"{_FAILED}{call.judged}\0{call.what}": count for call, count in failed.items()})
+    found.update({f"{_FIRST}{each.judged}\0{each.kind}\0{each.sentence}": 1 for each in firsts.values()})
+    return found
+
+
+def has_failures(counters: Mapping[str, int]) -> bool:
+    """Whether a shard has reported failures."""
+    return any(name.startswith(_FAILED) for name in counters)
+
+
+def plain_counters(counters: Mapping[str, int]) -> dict[str, int]:
+    """The counters without tallies and first failures."""
+    return {name: count for name, count in counters.items() if not name.startswith("\0")}
+
+
+def tallies_in(counters: Mapping[str, int]) -> dict[Call, Tally]:
+    """The tallies among reported counters."""
+    found: dict[Call, Tally] = {}
+    for name, count in counters.items():
+        if name.startswith(_FAILED):
+            judged, what = name[len(_FAILED) :].split("\0", 1)
+            found[Call(judged, what)] = Tally(max(counters.get(_TRIED + what, 0), count), count)
+    return found
+
+
+def firsts_in(counters: Mapping[str, int]) -> list[First]:
+    """The first failures among reported counters."""
+    return [First(*name[len(_FIRST) :].split("\0", 2)) for name in counters if name.startswith(_FIRST)]

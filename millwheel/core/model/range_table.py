@@ -1,0 +1,224 @@
+"""The range table of a computation: who owns which key range, under which token, and what came before.
+
+The master writes it by compare-and-set, workers and injector follow it. It is also what recovery obeys:
+a commit in a journal counts only if the lineage of its shard names that journal and that token.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import msgspec
+
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.ranges import KeyRange, check_tiling
+from millwheel.errors import CorruptionError
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_EDGE = re.compile(r"[0-9a-f]{1,17}")
+
+
+class Ancestor(NamedTuple):
+    """One former owner whose commits count: journal (by incarnation), token, and where they end.
+
+    ``sealed_end`` is the valid length in bytes of the sealed journal, or -1 after a planned release;
+    ``last_commit`` is the number of the last commit of a planned release, or -1 after a seal.
+    """
+
+    incarnation: str
+    token: int
+    sealed_end: int
+    last_commit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A shard that is no more, from which another one came by a split or a merge.
+
+    Its owner released it after ``last_commit``, so a snapshot of it holds everything (0: it never committed
+    anything). The child has the keys of both its own range and this one.
+    """
+
+    shard: str
+    range: KeyRange
+    token: int
+    last_commit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    """One shard. ``owner`` is an incarnation or "" while nobody serves it.
+
+    ``next_owner`` names the worker a planned move goes to, ``split_at`` the lower edge of the upper half of a planned
+    split (0: none), ``merges_as`` the shard that it becomes together with its neighbour of the same plan. For each of
+    them the owner stops, commits, and says so. ``parents`` are whence it came, until it has a snapshot of its own.
+    ``standby`` is the worker that follows the owner's commits, "" when nobody does.
+    """
+
+    shard: str
+    range: KeyRange
+    owner: str
+    token: int
+    lineage: tuple[Ancestor, ...] = ()
+    next_owner: str = ""
+    split_at: int = 0
+    merges_as: str = ""
+    parents: tuple[Parent, ...] = ()
+    standby: str = ""
+
+    @property
+    def reshaped(self) -> bool:
+        """Whether it is to be split or merged: its range goes to other shards once it has been released."""
+        return bool(self.split_at or self.merges_as)
+
+    def must_leave(self, owner: str) -> bool:
+        """Whether ``owner`` is to stop the shard and release it."""
+        return self.reshaped or (bool(self.next_owner) and self.next_owner != owner)
+
+    def assigned(self, owner: str) -> ShardEntry:
+        """The entry under a new owner and the next token (a token is never used twice)."""
+        return replace(self, owner=owner, token=self.token + 1, next_owner="", standby="")
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTable:
+    """All shards of one computation; ``version`` is the store's, for compare-and-set (-1: not stored yet).
+
+    ``named`` is the number in the name of the next shard that a split or merge makes (0: none was made yet). A name is
+    never used twice, because snapshots and channels of the shard that had it may still be there.
+    """
+
+    computation: str
+    shards: tuple[ShardEntry, ...]
+    version: int = -1
+    named: int = 0
+
+    def __post_init__(self) -> None:
+        check_tiling((entry.range for entry in self.shards), f"range table of {self.computation}")
+
+    def entry(self, shard: str) -> ShardEntry | None:
+        """The entry of a shard, or None when the table does not know it."""
+        return next((entry for entry in self.shards if entry.shard == shard), None)
+
+    @property
+    def next_number(self) -> int:
+        """The number in the name of the next shard."""
+        numbers = (entry.shard.rpartition("-")[2] for entry in self.shards)
+        return self.named or 1 + max((int(number) for number in numbers if number.isdecimal()), default=-1)
+
+    def name(self, number: int) -> str:
+        """The name of a new shard."""
+        return f"{self.computation}-{number}"
+
+    def encode(self) -> bytes:
+        """JSON, so that a person can read the table in ZooKeeper. Hash edges are hex strings."""
+        rows = [_row(entry) for entry in self.shards]
+        return msgspec.json.encode(_Form(self.computation, rows, self.named))
+
+    @staticmethod
+    def decode(data: bytes, version: int) -> RangeTable:
+        """The inverse of :meth:`encode`, with the version that the store reported.
+
+        Raises CorruptionError for anything else, also for names that could lead out of the root.
+        """
+        try:
+            form = _decode_form(data)
+            shards = tuple(_entry(row) for row in form.shards)
+            return RangeTable(_checked(form.computation), shards, version, form.named)
+        except DAMAGE as ex:
+            raise CorruptionError(
+                f"{len(data)} bytes in ZooKeeper (version {version}) are no range table: {ex}. Nobody but the master "
+                "may write there; restore ZooKeeper's data, or start on a new root"
+            ) from ex
+
+
+class _ParentRow(msgspec.Struct):
+    shard: str
+    lo: str
+    hi: str
+    token: int
+    last_commit: int
+
+
+class _Row(msgspec.Struct, omit_defaults=True):
+    shard: str
+    lo: str
+    hi: str
+    owner: str
+    token: int
+    next_owner: str
+    lineage: list[Ancestor]
+    split_at: str = ""
+    merges_as: str = ""
+    parents: list[_ParentRow] = []
+    standby: str = ""
+
+
+class _Form(msgspec.Struct, omit_defaults=True):
+    computation: str
+    shards: list[_Row]
+    named: int = 0
+
+
+_decode_form = msgspec.json.Decoder(_Form).decode
+
+
+def _row(entry: ShardEntry) -> _Row:
+    return _Row(
+        shard=entry.shard,
+        lo=f"{entry.range.lo:016x}",
+        hi=f"{entry.range.hi:x}",
+        owner=entry.owner,
+        token=entry.token,
+        next_owner=entry.next_owner,
+        lineage=list(entry.lineage),
+        split_at=f"{entry.split_at:016x}" if entry.split_at else "",
+        merges_as=entry.merges_as,
+        parents=[
+            _ParentRow(p.shard, f"{p.range.lo:016x}", f"{p.range.hi:x}", p.token, p.last_commit) for p in entry.parents
+        ],
+        standby=entry.standby,
+    )
+
+
+def _entry(row: _Row) -> ShardEntry:
+    for ancestor in row.lineage:
+        _checked(ancestor.incarnation)
+    return ShardEntry(
+        shard=_checked(row.shard),
+        range=KeyRange(_edge(row.lo), _edge(row.hi)),
+        owner=row.owner and _checked(row.owner),
+        token=row.token,
+        next_owner=row.next_owner and _checked(row.next_owner),
+        lineage=tuple(row.lineage),
+        split_at=_inner_edge(row),
+        merges_as=row.merges_as and _checked(row.merges_as),
+        parents=tuple(
+            Parent(_checked(p.shard), KeyRange(_edge(p.lo), _edge(p.hi)), p.token, p.last_commit) for p in row.parents
+        ),
+        standby=row.standby and _checked(row.standby),
+    )
+
+
+def _inner_edge(row: _Row) -> int:
+    """Where a shard is to be split; 0 when it is not."""
+    edge = _edge(row.split_at) if row.split_at else 0
+    if edge and not _edge(row.lo) < edge < _edge(row.hi):
+        raise ValueError(f"{row.split_at} does not lie inside the range of {row.shard[:40]}")
+    return edge
+
+
+def _edge(text: str) -> int:
+    """An edge of a range; at most 17 hex digits, 2**64 is one followed by sixteen."""
+    if not _EDGE.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is no edge of a key range")
+    return int(text, 16)
+
+
+def _checked(name: str) -> str:
+    """A name that becomes a part of paths: of journals, snapshots and local stores."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name[:140]!r} cannot name a shard, a node or a worker")
+    return name

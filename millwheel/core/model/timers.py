@@ -1,0 +1,170 @@
+"""The timers of one shard, in the order in which they come due. Pure.
+
+One timer per (key, domain, tag); setting it again moves it. A timer fires once its clock has *passed* its
+time (is greater), so that every record at or before that time has been processed. Timers of one key with the same
+time fire in the order of their tags: no other order would survive a recovery.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import Domain
+from millwheel.core.model.times import MAX_TIME
+
+_Id = tuple[Key, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A timer that fires now. ``cause`` is what was given when it was set (see core/pipeline/production_ids.py)."""
+
+    key: Key
+    tag: str
+    at: int
+    domain: Domain
+    cause: bytes = b""
+
+
+class TimerQueue:
+    """The timers of one domain. Changes can be undone back to a savepoint, for a callback that fails."""
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        self._at: dict[_Id, int] = {}
+        self._heap: list[tuple[int, str, int, _Id]] = []
+        self._order = 0
+        self._undo: list[tuple[_Id, int | None, bytes]] = []
+        self._causes: dict[_Id, bytes] = {}
+        self._counts: Counter[Key] | None = None
+        self._mine: Callable[[str], bool] = bool
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def get(self, key: Key, tag: str) -> int | None:
+        """When the timer is set for, or None."""
+        return self._at.get((key, tag))
+
+    def waiting(self, key: Key, mine: Callable[[str], bool]) -> int:
+        """How many timers of a key there are whose tags are ``mine``, which is the same question each time. They are
+        counted from the first call on."""
+        if self._counts is None:
+            self._mine = mine
+            self._counts = Counter(key for key, tag in self._at if mine(tag))
+        return self._counts[key]
+
+    def set(self, key: Key, tag: str, at: int, cause: bytes = b"") -> None:
+        """Set or move a timer."""
+        place = (key, tag)
+        before = self._at.get(place)
+        self._undo.append((place, before, self._recall(place, cause)))
+        if before != at:
+            if before is None:
+                self._count(place, 1)
+            self._at[place] = at
+            self._order += 1
+            heapq.heappush(self._heap, (at, tag, self._order, place))
+
+    def cancel(self, key: Key, tag: str) -> bool:
+        """Forget a timer; False when there was none."""
+        before = self._at.pop((key, tag), None)
+        if before is None:
+            return False
+        self._count((key, tag), -1)
+        self._undo.append(((key, tag), before, self._recall((key, tag), b"")))
+        return True
+
+    def cause_of(self, key: Key, tag: str) -> bytes:
+        """What was given when the timer was set."""
+        return self._causes.get((key, tag), b"")
+
+    def _recall(self, place: _Id, cause: bytes) -> bytes:
+        """Replace the cause of a timer; what it was before. Only weak productions need causes, so there are few."""
+        before = self._causes.pop(place, b"") if self._causes else b""
+        if cause:
+            self._causes[place] = cause
+        return before
+
+    def earliest(self) -> int:
+        """The time of the next timer (MAX_TIME: there is none)."""
+        heap = self._heap
+        while heap and self._at.get(heap[0][3]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else MAX_TIME
+
+    def first(self) -> Due | None:
+        """The next timer, whether due or not."""
+        at = self.earliest()
+        if not self._heap:
+            return None
+        key, tag = self._heap[0][3]
+        return Due(key, tag, at, self.domain, self.cause_of(key, tag))
+
+    def more_due_than(self, many: int, clock: int) -> bool:
+        """Whether ``clock`` has passed more timers than so many."""
+        if len(self._at) <= many:
+            return False
+        # In a heap, what lies before a time hangs together, from the root on.
+        heap, found, places = self._heap, 0, [0]
+        while places and found <= many:
+            place = places.pop()
+            if place < len(heap) and heap[place][0] < clock:
+                found += self._at.get(heap[place][3]) == heap[place][0]
+                places += (2 * place + 1, 2 * place + 2)
+        return found > many
+
+    def pop_due(self, clock: int) -> Due | None:
+        """The next timer that ``clock`` has passed, removed."""
+        if self.earliest() >= clock or not self._heap:
+            return None
+        at, _, _, (key, tag) = heapq.heappop(self._heap)
+        del self._at[key, tag]
+        self._count((key, tag), -1)
+        cause = self._recall((key, tag), b"")
+        self._undo.append(((key, tag), at, cause))
+        return Due(key, tag, at, self.domain, cause)
+
+    def items(self) -> Iterator[tuple[Key, str, int]]:
+        """All timers as (key, tag, at), in no order."""
+        for (key, tag), at in self._at.items():
+            yield key, tag, at
+
+    def savepoint(self) -> int:
+        """Where :meth:`undo_to` can return to; forgets nothing."""
+        return len(self._undo)
+
+    def undo_to(self, savepoint: int) -> None:
+        """Take back every change since the savepoint, newest first."""
+        while len(self._undo) > savepoint:
+            place, before, cause = self._undo.pop()
+            self._recall(place, cause)
+            if before is None:
+                if self._at.pop(place, None) is not None:
+                    self._count(place, -1)
+            else:
+                if place not in self._at:
+                    self._count(place, 1)
+                self._at[place] = before
+                self._order += 1
+                heapq.heappush(self._heap, (before, place[1], self._order, place))
+
+    def _count(self, place: _Id, by: int) -> None:
+        counts, (key, tag) = self._counts, place
+        if counts is None or not self._mine(tag):
+            return
+        counts[key] += by
+        if not counts[key]:
+            del counts[key]
+
+    def take_changes(self) -> dict[_Id, int | None]:
+        """What changed since the last call, as the present time of each touched timer (None: gone)."""
+        if not self._undo:
+            return {}
+        changed = {place: self._at.get(place) for place, *_ in self._undo}
+        self._undo.clear()
+        return changed

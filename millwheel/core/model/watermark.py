@@ -1,0 +1,76 @@
+"""Low watermarks as values: what a shard reports, what holds it, and what is known of the nodes that feed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millwheel.core.model.percentiles import Shares, share_name
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A time (µs) that the watermark may not pass, and in words what keeps it there."""
+
+    watermark_us: int
+    holder: str
+
+
+def lowest(holds: Iterable[Hold]) -> Hold:
+    """The hold that counts; the first of equals, and the end of time when nothing holds."""
+    return min(holds, key=lambda hold: hold.watermark_us, default=Hold(MAX_TIME, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """What the owner of a shard tells the watermark service.
+
+    ``counters`` are totals of the shard's *durable* commits, all of them or none when they did not change.
+    ``latencies_ms`` are the samples taken since the last report. ``shares`` is what counts for percentile watermarks,
+    by share (core/model/percentiles.py).
+    """
+
+    shard: str
+    token: int
+    watermark_us: int
+    holder: str = ""
+    counters: Mapping[str, int] = field(default_factory=dict)
+    latencies_ms: Sequence[float] = ()
+    shares: Mapping[float, int] = field(default_factory=dict)
+
+
+def share_columns(rows: Sequence[Mapping[float, int]]) -> dict[float, NDArray[np.int64]]:
+    """What each report says (µs) of each share, as columns by share; MIN_TIME where it says nothing."""
+    names = sorted({share for row in rows for share in row})
+    return {share: np.array([row.get(share, MIN_TIME) for row in rows], np.int64) for share in names}
+
+
+class Watermarks:
+    """Published watermarks of nodes as one worker knows them: they only rise, whoever publishes them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def rise(self, published: Mapping[str, int]) -> dict[str, int]:
+        """Take what was published; returns the nodes whose watermark is higher than before."""
+        risen = {node: us for node, us in published.items() if us > self._known.get(node, MIN_TIME)}
+        self._known.update(risen)
+        return risen
+
+    def lowest_of(self, nodes: Iterable[str]) -> int:
+        """The input watermark of a consumer fed by ``nodes``: MIN_TIME while one is silent, MAX_TIME for none."""
+        known = self._known
+        return min((known.get(node, MIN_TIME) for node in nodes), default=MAX_TIME)
+
+    def raise_shares(self, known: dict[float, int], shares: Shares, feeders: Sequence[str]) -> bool:
+        """Bring the percentile watermarks of a consumer's input, by share, up to date. True when one has risen."""
+        risen = False
+        for share in shares:
+            fresh = self.lowest_of(share_name(feeder, share) for feeder in feeders)
+            if fresh > known.get(share, MIN_TIME):
+                known[share], risen = fresh, True
+        return risen

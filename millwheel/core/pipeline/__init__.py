@@ -1,0 +1,1 @@
+"""A pipeline as a value, the graph it becomes, and what a node does to single records."""

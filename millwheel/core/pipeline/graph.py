@@ -1,0 +1,154 @@
+"""The graph that runs: sources, computations and sinks are all nodes with key ranges, shards and commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from millwheel.core.model.failures import SHARE, OnError
+from millwheel.core.model.percentiles import Shares
+from millwheel.core.pipeline.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    InputSpec,
+    PipelineSpec,
+    SinkSpec,
+    StreamSpec,
+)
+from millwheel.core.windows.panes import Accumulation
+
+
+class NodeKind(Enum):
+    """What runs in the shards of a node."""
+
+    SOURCE = "source"
+    COMPUTATION = "computation"
+    SINK = "sink"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node. Its ``name`` is also the name of its range table: ``source.hits``, ``traffic``, ``sink.alerts``."""
+
+    name: str
+    kind: NodeKind
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[str, ...]
+    stream: StreamSpec | None = None
+    computation: ComputationSpec | None = None
+    sink: SinkSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Nodes by name, who consumes each stream, who feeds each node, and for which shares its percentile watermark is
+    wanted."""
+
+    nodes: dict[str, Node]
+    consumers: dict[str, tuple[str, ...]]
+    feeders: dict[str, tuple[str, ...]]
+    shares: dict[str, Shares] = field(default_factory=dict)
+
+    def circle(self, node: str) -> frozenset[str]:
+        """The nodes that lie on a way from ``node`` back to itself; with ``node`` when it consumes its own output."""
+        down = {name: self._consumers_of(name) for name in self.nodes}
+        reached = _closure(down, node)
+        return frozenset(name for name in reached if node in _closure(down, name))
+
+    def roots(self, node: str) -> frozenset[str]:
+        """The sources from which anything can come to ``node``; a source has none."""
+        above = _closure({name: set(feeders) for name, feeders in self.feeders.items()}, node)
+        return frozenset(name for name in above if self.nodes[name].kind is NodeKind.SOURCE)
+
+    def depths(self) -> dict[str, int]:
+        """How many nodes lie on the longest way to each node. The nodes of a circle count as one."""
+        feeders = {name: set(given) for name, given in self.feeders.items()}
+        above = {name: _closure(feeders, name) for name in self.nodes}
+        found: dict[str, int] = {}
+        for name in sorted(self.nodes, key=lambda name: len(above[name])):  # what is above a node has less above it
+            found[name] = max((found[up] + 1 for up in above[name] if name not in above[up]), default=0)
+        return found
+
+    def on_error(self, node: str) -> OnError:
+        """What failures of a node come to."""
+        given = self.nodes[node].stream or self.nodes[node].computation
+        return SHARE if given is None else given.on_error
+
+    def shards(self, node: str) -> int | None:
+        """How many shards a node asks for (None: the default). A sink goes with the computation that feeds it, so that
+        results whose key stays the same also stay with the worker."""
+        feeders = self.feeders[node]
+        if self.nodes[node].kind is NodeKind.SINK and len(feeders) == 1:
+            return self.shards(feeders[0])
+        computation = self.nodes[node].computation
+        return None if computation is None else computation.shards
+
+    def _consumers_of(self, name: str) -> set[str]:
+        streams = set(self.nodes[name].outputs) - {DEAD_LETTERS}
+        return {consumer for stream in streams for consumer in self.consumers.get(stream, ())}
+
+
+def _closure(down: dict[str, set[str]], start: str) -> set[str]:
+    """Everything that can be reached from ``start`` in one step or more."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for name in down[waiting.pop()] - found:
+            found.add(name)
+            waiting.append(name)
+    return found
+
+
+def build_graph(spec: PipelineSpec) -> Graph:
+    """The nodes and edges of a valid pipeline. Every node may produce dead letters; they do not carry watermarks
+    back into the graph unless somebody consumes the stream."""
+    nodes: dict[str, Node] = {}
+    for stream in spec.streams:
+        if stream.source is not None:
+            name = f"source.{stream.name}"
+            nodes[name] = Node(name, NodeKind.SOURCE, (), (stream.name, DEAD_LETTERS), stream=stream)
+    for comp in spec.computations:
+        side = comp.late.partition(":")[2]
+        outputs = (*comp.outputs, *((side,) if side else ()), DEAD_LETTERS)
+        nodes[comp.name] = Node(comp.name, NodeKind.COMPUTATION, comp.inputs, outputs, computation=comp)
+    for sink in spec.sinks:
+        name = f"sink.{sink.stream}"
+        nodes[name] = Node(name, NodeKind.SINK, (InputSpec(sink.stream, sink.key),), (), sink=sink)
+    consumers: dict[str, list[str]] = {}
+    for node in nodes.values():
+        for given in node.inputs:
+            consumers.setdefault(given.stream, []).append(node.name)
+    feeders = {
+        name: tuple(
+            feeder.name
+            for feeder in nodes.values()
+            if feeder.name != name and any(given.stream in feeder.outputs for given in node.inputs)
+        )
+        for name, node in nodes.items()
+    }
+    return Graph(nodes, {stream: tuple(names) for stream, names in consumers.items()}, feeders)
+
+
+def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
+    """True when a record that the computation consumes may take back an earlier one."""
+    retracting = retracting_streams(spec)
+    return any(given.stream in retracting for given in computation.inputs)
+
+
+def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
+    """Streams that may carry retractions: those of retracting windows, and what passes them on, which are steps,
+    branches and the late records of windows."""
+    found: set[str] = set()
+    before = -1
+    while len(found) > before:
+        before = len(found)
+        for computation in spec.computations:
+            passed_on = any(given.stream in found for given in computation.inputs)
+            if computation.accumulation == Accumulation.RETRACTING.value or (
+                passed_on and (computation.steps or computation.branches)
+            ):
+                found.update(computation.outputs)
+            side = computation.late.partition(":")[2]
+            if side and passed_on:
+                found.add(side)
+    return frozenset(found)

@@ -1,0 +1,45 @@
+"""Joins: the pairs of one window and key, and which version of a key a record may see. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.core.model.records import Record
+from millwheel.core.pipeline.spec import JoinKind
+
+
+def pairs(records: Sequence[Record], left: str, kind: JoinKind) -> Iterator[tuple[Any, Any]]:
+    """(value of the left stream, value of the other) for every two records of a window, in their order; None in the
+    place of a partner that there is not."""
+    lefts = [record.value for record in records if record.stream == left]
+    rights = [record.value for record in records if record.stream != left]
+    for one in lefts:
+        for other in rights:
+            yield one, other
+        if not rights and kind is not JoinKind.INNER:
+            yield one, None
+    if not lefts and kind is JoinKind.OUTER:
+        for other in rights:
+            yield None, other
+
+
+class Version(msgspec.Struct, array_like=True):
+    """What was said of a key, and when (µs)."""
+
+    at: int
+    value: Any
+
+
+def newer(at: int, version: Version | None) -> bool:
+    """True if what was said at ``at`` replaces a version. Of one time, the last to come counts."""
+    return version is None or version.at <= at
+
+
+def known(version: Version | None, at: int | None) -> Any:
+    """What a record of the time ``at`` sees of its key: nothing that was said after it. None sees whatever there is."""
+    if version is None or (at is not None and version.at > at):
+        return None
+    return version.value

@@ -1,0 +1,111 @@
+"""Dead letters on their way back: what was asked for, and what workers make of it. Pure.
+
+Three objects lie in a root for each *replay*, under its number: the **request** (letters, as ``millwheel replay`` chose
+them), the **order** (records for nodes, as the driver made them with the code of the run), and a mark that all of it
+is **done**. Each is created once and never changed. The records of an order are numbered, and are to a shard what any
+channel is: the marks of its commits cut off what it has applied. So each of them counts once, whoever dies when.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from xxhash import xxh3_128_hexdigest
+
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.failures import REPLAYED
+from millwheel.core.model.keys import Key
+from millwheel.errors import CorruptionError
+
+T = TypeVar("T")
+RECORD, KEY, LINE = "record", "key", "line"
+"""What of a letter can be tried again."""
+
+
+class Past(msgspec.Struct, frozen=True):
+    """An earlier failure of a letter: the reason, how often it was tried, and which letter said so."""
+
+    reason: str
+    attempts: int
+    letter: str
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A letter that is to be tried again. ``what`` failed of it (see RECORD, KEY, LINE)."""
+
+    letter: str
+    node: str
+    stream: str
+    what: str
+    key: Any
+    timestamp: int | None
+    value: Any
+    history: list[Past]
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Letters that are to be tried again. ``id`` is unique among all roots."""
+
+    id: str
+    wanted: list[Wanted]
+
+
+class Again(msgspec.Struct, frozen=True):
+    """A record for one node. With a ``problem`` it cannot be used as it is, and becomes a new letter, of the node or of
+    the source to ``blame``."""
+
+    letter: str
+    node: str
+    stream: str
+    key: Any
+    timestamp: int
+    value: Any
+    history: list[Past]
+    problem: str = ""
+    blame: str = ""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a request has become. Its records are numbered from 1."""
+
+    id: str
+    records: list[Again]
+
+    @property
+    def channel(self) -> str:
+        """What shards know the numbering by."""
+        return f"replay/{self.id}"
+
+    @property
+    def counter(self) -> str:
+        """Under which shards count what they have applied."""
+        return f"{REPLAYED}{self.id}"
+
+
+class _Sealed(msgspec.Struct, frozen=True):
+    checksum: str
+    body: bytes
+
+
+def encode(what: Request | Order) -> bytes:
+    """As bytes with a checksum."""
+    body = msgspec.msgpack.encode(what)
+    return msgspec.msgpack.encode(_Sealed(xxh3_128_hexdigest(body), body))
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """The inverse of :func:`encode`; CorruptionError for anything else."""
+    try:
+        sealed = msgspec.msgpack.decode(data, type=_Sealed)
+        if xxh3_128_hexdigest(sealed.body) != sealed.checksum:
+            raise CorruptionError("a replay of dead letters fails its checksum")
+        return msgspec.msgpack.decode(sealed.body, type=kind)
+    except DAMAGE as ex:
+        raise CorruptionError(f"{len(data)} bytes are no replay of dead letters: {ex}") from ex
+
+
+def as_key(plain: Any) -> Key:
+    """A key that came through plain data, where tuples are lists."""
+    key: Key = tuple(as_key(each) for each in plain) if isinstance(plain, list) else plain
+    return key

@@ -1,0 +1,260 @@
+"""A pipeline as a value: what YAML and the Python API both become. Frozen, complete, validated elsewhere.
+
+All times are microseconds. ``where`` fields say the place in the user's file ("pipeline.yaml:12") for
+errors found later than validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from millwheel.core.model.failures import SHARE, OnError
+from millwheel.core.model.limits import DEFAULTS, Limits
+
+DEAD_LETTERS = "dead_letters"
+"""The stream every pipeline has: records that could not be used, with the reason."""
+
+
+class Delivery(Enum):
+    """What a computation does about records delivered twice."""
+
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+
+
+class Productions(Enum):
+    """When a production is sent: after it was checkpointed, or before."""
+
+    STRONG = "strong"
+    WEAK = "weak"
+
+
+class KeyKind(Enum):
+    """Where a consumer takes the key of a record from."""
+
+    FIELD = "field"
+    FIELDS = "fields"
+    FUNCTION = "function"
+    RECORD = "record"  # the key the producer gave; for a source stream without one, the partition
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """A key extractor. ``names`` holds one field, several, or the one ``module:function``."""
+
+    kind: KeyKind
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """``kind`` is the registered name ("files", "generator", "injection"), ``options`` its validated settings."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """A named flow. Only a stream with a ``source`` has a timestamp, an id and a watermark of its own.
+
+    ``timestamp`` is a field name or ``module:function``; ``timestamp_unit_us`` is the µs that one unit of a
+    number there is worth (1 for µs, 1000 for ms); text is read as ISO 8601. ``id`` is the field of the
+    external id that duplicates share. ``schema`` is ``module:Class``, a msgspec Struct the values are decoded
+    into. ``fields`` are declared field types (name to "int", "float", "str", "bool"), which let declarative
+    aggregations run on columns. ``idle_after_us`` None means a silent partition holds the watermark for ever.
+    """
+
+    name: str
+    source: SourceSpec | None = None
+    timestamp: str = ""
+    timestamp_unit_us: int = 1
+    id: str = ""
+    id_horizon_us: int = 3_600_000_000
+    schema: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    max_delay_us: int = 0
+    idle_after_us: int | None = 5_000_000
+    max_future_us: int | None = 86_400_000_000
+    on_error: OnError = SHARE
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One stream a computation consumes, and how it takes the key from it."""
+
+    stream: str
+    key: KeySpec
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """One output field of an aggregation: ``name: {function: argument}``, e.g. ``bytes: {sum: size}``.
+
+    ``argument`` is a field name or an expression over the record's fields, "" for functions that need none
+    (``count``). ``condition`` is the ``where:`` expression a record must satisfy, "" for all.
+    ``options`` are the function's own settings (``k`` of top_k, ``q`` of quantile, …).
+    """
+
+    name: str
+    function: str
+    argument: str = ""
+    condition: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """How records are put into windows, as written: ``kind`` and its settings in µs or plain values.
+
+    kinds: tumbling (size_us, offset_us, time_zone), sliding (size_us, every_us, offset_us, changes),
+    session (gap_us), global, count (count), cumulative (size_us, every_us, time_zone), custom (factory).
+    """
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class StepKind(Enum):
+    """What one step does with a record's value."""
+
+    MAP = "map"
+    FLAT_MAP = "flat_map"
+    FILTER = "filter"
+
+
+@dataclass(frozen=True, slots=True)
+class StepSpec:
+    """One step from a record's value to others. Exactly one of ``function`` (``module:function``), ``expression`` and
+    ``fields`` (the fields of the new value, each an expression; only for ``map``) is given."""
+
+    kind: StepKind
+    function: str = ""
+    expression: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeduplicateSpec:
+    """Of records with equal ``fields`` (none: equal values) and key, one is passed on and those within ``within_us``
+    (event time) of it are not."""
+
+    within_us: int
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BranchSpec:
+    """One way out of a branching computation: records for which ``condition`` holds ("": what no other took)."""
+
+    stream: str
+    condition: str = ""
+
+
+class JoinKind(Enum):
+    """Which records of a windowed join are said without a partner."""
+
+    INNER = "inner"
+    LEFT = "left"
+    OUTER = "outer"
+
+
+class Missing(Enum):
+    """What becomes of a record that there is nothing to enrich with."""
+
+    KEEP = "keep"
+    DROP = "drop"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichSpec:
+    """Records get what the stream ``stream`` last said of their key, as the field ``name``. ``waits``: as of their own
+    event time; otherwise as of their arrival."""
+
+    stream: str
+    name: str
+    missing: Missing = Missing.KEEP
+    waits: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ComputationSpec:
+    """A node of the graph: a callback class, a window with aggregates or a callback, steps from value to value, the
+    removal of duplicates, branches, a join of two streams in windows, or the enrichment of one stream by another.
+
+    ``ordered``: the records of each key come in the order of their timestamps. ``match_all``: a record takes every
+    branch whose condition holds, not only the first.
+
+    ``trigger`` is the trigger as a plain tree (see core/triggers/triggers.py), None for the default.
+    ``callback`` is ``module:Class``. ``options`` go to the callback's constructor as keyword arguments.
+    """
+
+    name: str
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[str, ...] = ()
+    callback: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[StepSpec, ...] = ()
+    deduplicate: DeduplicateSpec | None = None
+    branches: tuple[BranchSpec, ...] = ()
+    match_all: bool = False
+    ordered: bool = False
+    join: JoinKind | None = None
+    enrich: EnrichSpec | None = None
+    window: WindowSpec | None = None
+    aggregates: tuple[AggregateSpec, ...] = ()
+    condition: str = ""
+    trigger: Mapping[str, Any] | None = None
+    accumulation: str = "discarding"
+    allowed_lateness_us: int = 0
+    output_time: str = "end_of_window"
+    late: str = "drop"
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    productions: Productions = Productions.STRONG
+    max_attempts: int = 3
+    on_error: OnError = SHARE
+    shards: int | None = None
+    standby: int = 0
+    where: str = ""
+
+    @property
+    def identified(self) -> bool:
+        """True when its productions need ids (``production_ids.py``): they are sent before they are durable."""
+        return self.productions is Productions.WEAK and self.delivery is Delivery.EXACTLY_ONCE
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSpec:
+    """A stream's way out: ``kind`` is the registered name ("files", "stdout"), ``options`` its settings, ``key`` what
+    its records are spread and ordered by. ``takes_late``: it also gets records that are late at the source."""
+
+    stream: str
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""
+    takes_late: bool = False
+    key: KeySpec = KeySpec(KeyKind.RECORD)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSpec:
+    """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path); ``ship`` are the files
+    in it, or globs of them, that workers get beside the Python that is imported."""
+
+    name: str
+    streams: tuple[StreamSpec, ...]
+    computations: tuple[ComputationSpec, ...]
+    sinks: tuple[SinkSpec, ...]
+    folder: str
+    file: str = ""
+    limits: Limits = DEFAULTS
+    ship: tuple[str, ...] = ()
+
+    def stream(self, name: str) -> StreamSpec:
+        """The stream's own spec, or a bare one for a stream that a computation produces."""
+        return next((s for s in self.streams if s.name == name), StreamSpec(name))

@@ -1,0 +1,72 @@
+"""Steps: what ``map``, ``flat_map`` and ``filter`` make of one record's value, one after the other.
+
+A step knows nothing of keys, time or state: a record's results have its key and its timestamp. A retraction goes the
+way of the record that it takes back, so that what comes out of it takes back what came out of that record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.pipeline.spec import StepKind, StepSpec
+from millwheel.core.windows.panes import as_retraction, retracted
+from millwheel.errors import RecordError
+
+Apply = Callable[[Any], Sequence[Any]]
+"""A record's value -> the values that come of it."""
+Load = Callable[[str], Callable[[Any], Any]]
+"""``module:function`` -> the function."""
+
+
+def compile_steps(steps: Sequence[StepSpec], load: Load) -> Apply:
+    """What the steps make of a value, retractions included. RecordError for values that a step cannot use; a function
+    of the user's raises what it raises. ValueError for an expression that is none."""
+    run: Apply = _itself
+    for step in reversed(steps):
+        run = _joined(step, load, run)
+
+    def apply(value: Any) -> Sequence[Any]:
+        back = as_retraction(value)
+        return run(value) if back is None else [retracted(made) for made in run(back.value)]
+
+    return apply
+
+
+def step_text(step: StepSpec) -> str:
+    """The step as it is written, on one line."""
+    what = step.function or step.expression or "{" + ", ".join(f"{n}: {text}" for n, text in step.fields.items()) + "}"
+    return f"{step.kind.value} {what}"
+
+
+def _joined(step: StepSpec, load: Load, rest: Apply) -> Apply:
+    """What the step and all behind it make of a value; one call within another, because this runs for every record."""
+    call = _fields(step) if step.fields else _function(step, load)
+    if step.kind is StepKind.FILTER:
+        return lambda value: rest(value) if call(value) else ()
+    if step.kind is StepKind.MAP:
+        return lambda value: rest(call(value))
+    return lambda value: [made for each in _several(call(value), step) for made in rest(each)]
+
+
+def _itself(value: Any) -> Sequence[Any]:
+    return (value,)
+
+
+def _function(step: StepSpec, load: Load) -> Callable[[Any], Any]:
+    return load(step.function) if step.function else compile_expression(step.expression).evaluate
+
+
+def _fields(step: StepSpec) -> Callable[[Any], Any]:
+    parts = [(name, compile_expression(text).evaluate) for name, text in step.fields.items()]
+    return lambda value: {name: evaluate(value) for name, evaluate in parts}
+
+
+def _several(made: Any, step: StepSpec) -> Iterable[Any]:
+    """The results of a ``flat_map``. A text or a map is one value, and more likely a mistake than a list."""
+    if type(made) is list or (isinstance(made, Iterable) and not isinstance(made, (str, bytes, dict))):
+        return made
+    raise RecordError(
+        f"`{step_text(step)}` gave {made!r:.80}; it must give a list (or another iterable) of values, empty for none"
+    )

@@ -1,0 +1,1 @@
+"""The contract between a window machine and the runtime: calls, requests, state."""

@@ -1,0 +1,86 @@
+"""One call of a window machine, and the records it brings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from millwheel.core.aggregates.aggregation import Prepared
+from millwheel.core.model.keys import Key
+from millwheel.core.triggers.triggers import Moment
+from millwheel.core.windowing.contract import Effects, KeyState, Slot, Times
+from millwheel.core.windows.windows import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A record that its producer has taken back."""
+
+    prepared: Prepared
+    timestamp: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Records of one bundle, key and window, already aggregated: their accumulator, how many they are, and the
+    earliest and latest of their timestamps that are not behind the watermark (None: all are)."""
+
+    window: Window
+    acc: Any
+    count: int
+    earliest: int | None
+    latest: int | None
+
+
+class Taken:
+    """Records of one bundle that go to the same window: ``rows`` of (number, timestamp, prepared, value) in order of
+    arrival, and those that are taken back. Numbers count the records of the bundle, or, where windows merge, of the
+    key."""
+
+    __slots__ = ("gone", "rows")
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, int, Prepared, Any]] = []
+        self.gone: list[Gone] = []
+
+    @property
+    def prepared(self) -> list[Prepared]:
+        """What the aggregation needs of each row."""
+        return [row[2] for row in self.rows]
+
+    @property
+    def timestamps(self) -> list[int]:
+        """The timestamp of each row."""
+        return [row[1] for row in self.rows]
+
+
+class Call:
+    """One call of a machine: whose state, what the clocks say, and where effects go."""
+
+    __slots__ = ("effects", "key", "refires", "state", "times")
+
+    def __init__(self, state: KeyState, key: Key, times: Times, effects: Effects) -> None:
+        self.state = state
+        self.key = key
+        self.times = times
+        self.effects = effects
+        self.refires: dict[Window, Taken] = {}
+
+    def moment(self, window: Window) -> Moment:
+        """The call as a trigger of this window sees it."""
+        return Moment(window, self.times.watermark, self.times.now, self.times.percentiles)
+
+
+def tag_of(slot: Slot) -> str:
+    """The timer tag of a window: ``start,end``, or the number of a session."""
+    return f"{slot[0]},{slot[1]}" if isinstance(slot, tuple) else str(slot)
+
+
+def window_of(tag: str) -> Window | None:
+    """The window that :func:`tag_of` named (a percentile may follow it), None for other tags."""
+    start, comma, end = tag.partition("%")[0].partition(",")
+    try:
+        return Window(int(start), int(end)) if comma else None
+    except ValueError:
+        return None

@@ -1,0 +1,92 @@
+"""What a window asks of the runtime: one timer per clock, and a hold on the output watermark.
+
+Each request is remembered in the window's state and repeated only when it changes. An event-time timer that is early is
+left alone: when it fires, the window looks and asks again.
+"""
+
+from __future__ import annotations
+
+from millwheel.core.model.records import Domain
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.triggers.triggers import Default
+from millwheel.core.windowing.calls import Call, tag_of
+from millwheel.core.windowing.contract import HoldEffect, Slot, TimerEffect, Times, Windowing
+from millwheel.core.windowing.state import SPOKEN, WindowState
+from millwheel.core.windows.windows import Window
+
+
+class Requests:
+    """The requests of all windows of a machine."""
+
+    def __init__(self, windowing: Windowing) -> None:
+        self._trigger = windowing.trigger
+        self._clocked = not isinstance(windowing.trigger, Default)
+        self._shares = windowing.trigger.shares()
+        self._lateness = windowing.allowed_lateness
+
+    def collect_at(self, window: Window) -> int:
+        """The state of a window is deleted once the watermark has passed this."""
+        return min(window.end - 1 + self._lateness, MAX_TIME - 1)
+
+    def renew(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
+        """Ask for what the window needs from here on."""
+        complete = call.times.watermark >= window.end
+        at = self.collect_at(window) if complete else window.end - 1
+        if own.timer_at is None or own.timer_at > at:
+            own.timer_at = at
+            call.effects.timers.append(TimerEffect(call.key, tag_of(slot), Domain.EVENT, at))
+        if self._clocked:
+            self._renew_clock(slot, own, call)
+        if self._shares and not complete:
+            self._renew_shares(slot, at, call)
+        self._hold(slot, own, self._hold_at(own, window, complete), call)
+
+    def drop(self, slot: Slot, own: WindowState, call: Call) -> None:
+        """Take back whatever was asked."""
+        for at, domain in ((own.timer_at, Domain.EVENT), (own.clock_at, Domain.PROCESSING)):
+            if at is not None:
+                call.effects.timers.append(TimerEffect(call.key, tag_of(slot), domain, None))
+        for share in self._shares:
+            call.effects.timers.append(TimerEffect(call.key, _share_tag(slot, share), Domain.EVENT, None, share))
+        self._hold(slot, own, None, call)
+
+    def rung(self, own: WindowState, tag: str, domain: Domain, at: int, times: Times) -> Times:
+        """The clocks of a timer call: whoever fires a timer vouches that its time has passed."""
+        if "%" in tag:
+            return times
+        if domain is Domain.EVENT:
+            own.timer_at = None if own.timer_at is not None and own.timer_at <= at else own.timer_at
+            return Times(max(times.watermark, at + 1), times.now, times.percentiles)
+        own.clock_at = None
+        return Times(times.watermark, max(times.now, at + 1), times.percentiles)
+
+    def _renew_clock(self, slot: Slot, own: WindowState, call: Call) -> None:
+        wake = MAX_TIME if own.trigger is None else self._trigger.wake(own.trigger, call.times.now)
+        at = None if wake >= MAX_TIME else wake - 1
+        if at != own.clock_at:
+            own.clock_at = at
+            call.effects.timers.append(TimerEffect(call.key, tag_of(slot), Domain.PROCESSING, at))
+
+    def _renew_shares(self, slot: Slot, at: int, call: Call) -> None:
+        """Percentile watermarks that have not passed the end yet. Asked each time: there is no state for it."""
+        for share in self._shares:
+            passed = call.times.percentiles.get(share)
+            if passed is None or passed <= at:
+                call.effects.timers.append(TimerEffect(call.key, _share_tag(slot, share), Domain.EVENT, at, share))
+
+    def _hold_at(self, own: WindowState, window: Window, complete: bool) -> int | None:
+        """What is not said yet must not come behind the output watermark. Until the end its timer sees to that."""
+        if not own.fresh:
+            return None
+        if own.output_at is not None:
+            return min(own.output_at, window.end - 1)
+        return window.end - 1 if complete and not own.flags & SPOKEN else None
+
+    def _hold(self, slot: Slot, own: WindowState, at: int | None, call: Call) -> None:
+        if at != own.held_at:
+            own.held_at = at
+            call.effects.holds.append(HoldEffect(call.key, tag_of(slot), at))
+
+
+def _share_tag(slot: Slot, share: float) -> str:
+    return f"{tag_of(slot)}%{share}"

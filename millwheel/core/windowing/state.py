@@ -1,0 +1,73 @@
+"""What is remembered about one window of one key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from millwheel.core.windows.panes import Pane, Timing
+from millwheel.core.windows.windows import Window
+
+CLOSED = 1
+"""The trigger has finished: nothing more is taken or said until the window is collected."""
+SPOKEN = 2
+"""The time for an on-time pane is over: it was said, or the window only came to be behind the watermark."""
+
+
+class WindowState(msgspec.Struct, array_like=True):
+    """One window. Plain data: stored as a list, read back from a list.
+
+    ``fresh`` counts changes since the last pane, ``count`` the records in the window. ``output_at`` is the output time
+    of the fresh records. ``timer_at``, ``clock_at`` and ``held_at`` are what was last asked of the runtime.
+    ``said`` are panes that stand and would have to be retracted; ``kept`` are [timestamp, value] of the
+    records, where taking one back needs them; in windows that merge, with their numbers in the order of arrival.
+    ``in_runs``: ``acc`` remembers that order (core/aggregates/arrival_order.py).
+    """
+
+    acc: Any
+    trigger: Any = 0
+    flags: int = 0
+    fresh: int = 0
+    count: int = 0
+    index: int = 0
+    nonspeculative: int = 0
+    output_at: int | None = None
+    timer_at: int | None = None
+    clock_at: int | None = None
+    held_at: int | None = None
+    said: list[Any] = []
+    kept: list[Any] = []
+    in_runs: bool = False
+
+
+def as_state(stored: Any) -> WindowState | None:
+    """The state as stored (a list), as cached (itself), or None."""
+    if stored is None or type(stored) is WindowState:
+        return stored
+    return WindowState(*stored)
+
+
+def remember_pane(pane: Pane) -> list[Any]:
+    """A pane as plain data, without its key."""
+    return [
+        *pane.window, pane.result, pane.timestamp, pane.timing.value,
+        pane.index, pane.nonspeculative_index, pane.is_first, pane.is_last,
+    ]  # fmt: skip
+
+
+def retract_pane(key: Any, said: list[Any]) -> Pane:
+    """The retraction of a remembered pane."""
+    start, end, result, timestamp, timing, index, nonspeculative, is_first, is_last = said
+    return Pane(
+        key=key,
+        window=Window(start, end),
+        result=result,
+        timestamp=timestamp,
+        timing=Timing(timing),
+        index=index,
+        nonspeculative_index=nonspeculative,
+        is_first=is_first,
+        is_last=is_last,
+        retraction=True,
+    )

@@ -1,0 +1,119 @@
+"""Panes: what a window says each time it fires, and retractions: taking back what it said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from millwheel.core.model.keys import Key
+from millwheel.core.windows.windows import Window
+
+
+class Timing(str, Enum):
+    """When a pane fired, seen from its window's end."""
+
+    EARLY = "early"
+    """Before the watermark had passed the end of the window: speculative."""
+    ON_TIME = "on_time"
+    """The one pane that fires because the watermark has passed the end."""
+    LATE = "late"
+    """After that, because of records that came behind the watermark."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Accumulation(str, Enum):
+    """What a pane holds when its window fires more than once."""
+
+    DISCARDING = "discarding"
+    """Only what came since the last pane."""
+    ACCUMULATING = "accumulating"
+    """Everything so far; it replaces the last pane."""
+    RETRACTING = "retracting"
+    """Everything so far, after a retraction of what was said before."""
+
+
+class OutputTime(str, Enum):
+    """The timestamp of a pane."""
+
+    END_OF_WINDOW = "end_of_window"
+    """The window's last instant."""
+    EARLIEST = "earliest"
+    """The earliest of the records that are new in the pane; the watermark is held there until it fires."""
+    LATEST = "latest"
+    """The latest of them."""
+
+
+class Pane(msgspec.Struct, frozen=True, kw_only=True):
+    """One firing of one window of one key.
+
+    ``index`` counts the window's panes from 0, ``nonspeculative_index`` those that are not early (-1 for early
+    ones). ``is_last`` promises that nothing of this window will follow. A ``retraction`` repeats an
+    earlier pane exactly, and takes it back. ``timestamp`` is that of the record the pane becomes (µs).
+    """
+
+    key: Key
+    window: Window
+    result: Any
+    timestamp: int
+    timing: Timing
+    index: int
+    nonspeculative_index: int
+    is_first: bool
+    is_last: bool
+    retraction: bool = False
+
+    @property
+    def values(self) -> Any:
+        """The result under the name it has when a window only collects its records: their values."""
+        return self.result
+
+
+RETRACTION_FIELD = "__retraction__"
+_MARKED = 1
+_WRAPPED = 2
+
+
+class Retraction(msgspec.Struct, frozen=True, tag_field=RETRACTION_FIELD, tag=_WRAPPED):
+    """A record that takes back an earlier one with the same key, value and timestamp.
+
+    On the wire a dict is marked, ``{..., "__retraction__": 1}``, so that keys and filters find its fields as before;
+    any other value is wrapped, ``{"__retraction__": 2, "value": ...}``. Every codec carries both.
+    """
+
+    value: Any
+
+
+def as_retraction(value: Any) -> Retraction | None:
+    """The retraction that a record's value is, as made here or as it travelled; None for plain values."""
+    if type(value) is Retraction:
+        return value
+    if type(value) is not dict or RETRACTION_FIELD not in value:
+        return None
+    if value[RETRACTION_FIELD] == _WRAPPED:
+        return Retraction(value.get("value"))
+    return Retraction({name: field for name, field in value.items() if name != RETRACTION_FIELD})
+
+
+def retracted(value: Any) -> Any:
+    """The form in which a record that takes back ``value`` travels."""
+    return {**value, RETRACTION_FIELD: _MARKED} if type(value) is dict else Retraction(value)
+
+
+def pane_row(pane: Pane, key_names: Sequence[str]) -> dict[str, Any]:
+    """The record value that a pane becomes: key fields, ``window_start``, ``window_end`` (µs) and the results, marked
+    if it is a retraction."""
+    parts = pane.key if isinstance(pane.key, tuple) and len(key_names) > 1 else (pane.key,)
+    row: dict[str, Any] = dict(zip(key_names or ("key",), parts, strict=False))
+    row["window_start"], row["window_end"] = pane.window
+    if isinstance(pane.result, dict):
+        row.update(pane.result)
+    else:
+        row["result"] = pane.result
+    if pane.retraction:
+        row[RETRACTION_FIELD] = _MARKED
+    return row

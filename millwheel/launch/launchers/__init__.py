@@ -1,0 +1,1 @@
+"""Launchers: workers as plain processes or inside Spark executors."""

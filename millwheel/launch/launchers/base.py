@@ -1,0 +1,71 @@
+"""What a launcher is: it starts the worker of a slot somewhere, and says when that worker has ended."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Protocol
+
+from millwheel.processes.address import LOOPBACK, listen_on
+
+WORKER_MODULE = "millwheel.workers"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTemplate:
+    """The command of every worker of a run, but for slot and scratch directory.
+
+    ``scratch`` is the folder below which each life of a worker gets a directory of its own; "" lets the launcher
+    choose one on the machine where the worker runs. ``logs`` receives ``worker-<slot>.log`` and ``.out``.
+    """
+
+    root: str
+    zookeeper: str
+    pipeline: str
+    logs: str
+    scratch: str
+    module: str = WORKER_MODULE
+    listen: str = LOOPBACK
+    security: str = ""
+    secrets: str = ""
+
+    def command(self, slot: int, scratch: str, python: str = sys.executable) -> list[str]:
+        """The argv of one worker, made on the machine where it will run."""
+        return [python, "-m", self.module, *self.arguments(slot, scratch)]
+
+    def arguments(self, slot: int, scratch: str) -> list[str]:
+        """What stands behind the module there."""
+        return [
+            *("--root", self.root, "--zookeeper", self.zookeeper),
+            *("--pipeline", self.pipeline, "--slot", str(slot), "--scratch", scratch),
+            *("--listen", listen_on(self.listen, self.zookeeper)),
+            *(("--security", self.security) if self.security else ()),
+            *(("--secrets", self.secrets) if self.secrets else ()),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExit:
+    """One life of a worker has ended. ``code`` is as in :mod:`subprocess`: negative for a signal."""
+
+    slot: int
+    code: int
+    lived_s: float
+    last_words: str = ""
+
+
+class Launcher(Protocol):
+    """Starts workers. Used by one thread, which must outlive them."""
+
+    def start(self, slot: int) -> None:
+        """Start the worker of ``slot``, of which none is alive. Returns before it runs."""
+
+    def exits(self) -> list[WorkerExit]:
+        """Those that ended since the last call. Never blocks."""
+
+    def kill(self, slot: int, pid: int) -> bool:
+        """End the worker of ``slot`` at once, whatever it does, if its process is ``pid``. False: it is another one
+        already. It is in :meth:`exits` later. May return before it has happened."""
+
+    def stop(self, grace_s: float) -> None:
+        """Ask all workers to stop (SIGTERM), wait up to ``grace_s`` seconds, kill what is left."""

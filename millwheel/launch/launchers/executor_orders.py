@@ -1,0 +1,98 @@
+"""What a driver tells the tasks that hold its workers in executors, wherever they run: by files or objects on the root.
+
+<root>/stop                         all workers stop
+<root>/stop-<slot>                  the worker of a slot is killed, if its process id is the one in the file
+s3://.../orders/stop, kill-<slot>-<pid>      the same in an object store
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.spaces.object_space import ObjectSpace
+from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.errors import UnavailableError
+from millwheel.roots.root import write_atomically
+
+
+class Orders(Protocol):
+    """The driver gives them, tasks look for them every ``look_s`` seconds."""
+
+    look_s: float
+
+    def stop(self) -> None:
+        """Ask all workers to stop."""
+
+    def kill(self, slot: int, pid: int) -> None:
+        """Have the worker of a slot killed, if this is its process."""
+
+    def forget(self) -> None:
+        """What an earlier run was told counts no more."""
+
+    def heard(self, slot: int, pid: int) -> tuple[bool, bool]:
+        """(whether to stop, whether to kill this worker); an answer that cannot be had counts as none."""
+
+
+def orders_at(place: str) -> Orders:
+    """The orders on a root: ``place`` is the path of its stop file, or the address of an object store."""
+    return ObjectOrders(open_space(place)) if is_s3(place) else FileOrders(Path(place))
+
+
+class FileOrders:
+    """Files beside ``stop_file``."""
+
+    look_s = 0.25
+
+    def __init__(self, stop_file: Path) -> None:
+        self._stop_file = stop_file
+
+    def stop(self) -> None:
+        self._stop_file.touch()
+
+    def kill(self, slot: int, pid: int) -> None:
+        write_atomically(kill_file(self._stop_file, slot), str(pid).encode())
+
+    def forget(self) -> None:
+        for path in self._stop_file.parent.glob(f"{self._stop_file.name}*"):
+            path.unlink(missing_ok=True)
+
+    def heard(self, slot: int, pid: int) -> tuple[bool, bool]:
+        try:
+            named = kill_file(self._stop_file, slot).read_text() == str(pid)
+        except OSError:
+            named = False
+        return self._stop_file.exists(), named
+
+
+def kill_file(stop_file: Path, slot: int) -> Path:
+    """The file that names a process of a slot that is to be killed."""
+    return stop_file.with_name(f"{stop_file.name}-{slot}")
+
+
+class ObjectOrders:
+    """Objects below ``orders/``: one listing tells all."""
+
+    look_s = 2.0
+
+    def __init__(self, space: ObjectSpace) -> None:
+        self._space = space
+        self._folder = f"{space.root}/orders"
+
+    def stop(self) -> None:
+        self._space.create(f"{self._folder}/stop", b"")
+
+    def kill(self, slot: int, pid: int) -> None:
+        self._space.create(f"{self._folder}/kill-{slot}-{pid}", b"")
+
+    def forget(self) -> None:
+        for name in self._space.names(self._folder):
+            self._space.delete(f"{self._folder}/{name}")
+
+    def heard(self, slot: int, pid: int) -> tuple[bool, bool]:
+        with suppress(UnavailableError):
+            names = self._space.names(self._folder)
+            return "stop" in names, f"kill-{slot}-{pid}" in names
+        return False, False

@@ -1,0 +1,80 @@
+"""What runs inside a Spark task: it starts one worker as a child process and waits for it.
+
+A Spark task is forked from a daemon that has loaded pyspark, so it must not touch grpc, kazoo or rocksdict
+itself: the worker is executed afresh. The task is a thin parent: the worker dies with it (the kernel sees to
+that), and it ends when its own parent, the Spark daemon, is gone, which would otherwise leave it running for
+ever. The driver's orders come by the shared root, wherever the task runs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from millwheel.launch.launchers.base import WorkerTemplate
+from millwheel.launch.launchers.executor_orders import Orders, orders_at
+from millwheel.processes.child import Child, fresh_scratch
+from millwheel.processes.libraries import worker_environment
+
+_POLL_S = 0.05
+_STOP_GRACE_S = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class SlotTask:
+    """The work of one task: the worker of ``slot``, until it ends or is ordered to (see :func:`orders_at`)."""
+
+    slot: int
+    template: WorkerTemplate
+    orders: str
+
+    def __call__(self, _partition: Iterable[int]) -> Iterator[tuple[int, str]]:
+        """Run the worker; yields its exit code and last words. Called by Spark, on the task's main thread."""
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the daemon ignores it, and then no exit code is kept
+        scratch = fresh_scratch(self.template.scratch or _local_folder(), self.slot)
+        log = Path(self.template.logs or f"{_local_folder() or tempfile.gettempdir()}/logs") / f"worker-{self.slot}"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        child = Child(self.template.command(self.slot, scratch), log, _environment(), scratch)
+        yield _watch(child, orders_at(self.orders), self.slot), child.last_words()
+
+
+def _watch(child: Child, orders: Orders, slot: int) -> int:
+    """Wait for the child's end; ask it to stop, or kill it, when the driver says so."""
+    parent = os.getppid()
+    look_s, deadline_s = 0.0, 0.0
+    while (code := child.wait(_POLL_S)) is None:
+        if os.getppid() != parent:
+            child.kill()
+            os.kill(os.getpid(), signal.SIGKILL)  # nobody is left to report to
+        now_s = time.monotonic()
+        if now_s < look_s:
+            continue
+        look_s = now_s + orders.look_s
+        stop, kill = orders.heard(slot, child.pid)
+        if not deadline_s and stop:
+            child.terminate()
+            deadline_s = now_s + _STOP_GRACE_S
+        if (deadline_s and now_s > deadline_s) or kill:
+            child.kill()
+    return code
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the module path of this task, so that a package shipped with ``--py-files`` is found."""
+    here = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+    return worker_environment({**os.environ, "PYTHONPATH": here})
+
+
+def _local_folder() -> str:
+    """Where Spark lets this executor keep files: the first of its local directories, "" when it names none."""
+    for name in ("SPARK_EXECUTOR_DIRS", "LOCAL_DIRS", "SPARK_LOCAL_DIRS"):
+        folders = os.environ.get(name, "").replace(os.pathsep, ",").split(",")
+        if folders[0]:
+            return folders[0]
+    return ""

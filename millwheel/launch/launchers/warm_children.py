@@ -1,0 +1,179 @@
+"""The driver's side of the warm parent (``warm_parent.py``), whose children are what launchers start."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from millwheel.launch.launchers.warm_messages import (
+    Cold,
+    Ended,
+    Report,
+    Signal,
+    Start,
+    Started,
+    decode_report,
+    encode,
+    line,
+    ready,
+    receive,
+)
+from millwheel.processes.child import Child, LifeLog
+from millwheel.processes.command_line import ROOM
+
+_SEND_S = 5.0
+_END_S = 5.0
+KILLED = -int(signal.SIGKILL)
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """What a child is started with: module and arguments, log files, environment, and a directory that dies with it."""
+
+    module: str
+    argv: Sequence[str]
+    log: Path
+    scratch: str
+    environment: Mapping[str, str]
+
+    @property
+    def command(self) -> list[str]:
+        """The same as a command of its own."""
+        return [sys.executable, "-m", self.module, *self.argv]
+
+
+class WarmParent:
+    """A process that forks children for us. Used by one thread, which must outlive it."""
+
+    def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
+        self._end, theirs = line()
+        self._end.settimeout(_SEND_S)
+        with theirs:
+            command = [sys.executable, "-m", "millwheel.launch.launchers.warm_parent", str(theirs.fileno()), ROOM]
+            self._process = Child(command, log, environment, pass_fds=(theirs.fileno(),))
+        self._numbers = 0
+        self.pids: dict[int, int] = {}
+        self.codes: dict[int, int] = {}
+        self.refused: set[int] = set()
+        self.gone = False
+
+    def start(self, birth: Birth) -> WarmChild:
+        """Ask for a child. Returns before it runs."""
+        self._numbers += 1
+        return WarmChild(self, self._numbers, birth)
+
+    def tell(self, request: Start | Signal) -> None:
+        """Say something, if somebody is there."""
+        try:
+            self._end.send(encode(request))
+        except OSError:
+            self.gone = True
+
+    def hear(self, wait_s: float = 0.0) -> None:
+        """Take note of what it has said by now; wait up to so long for something."""
+        while not self.gone and ready((self._end.fileno(),), max(0.0, wait_s)):
+            wait_s = 0.0
+            data = receive(self._end)
+            if not data:
+                self.gone = True
+                return
+            self._note(decode_report(data))
+
+    def _note(self, report: Report) -> None:
+        if isinstance(report, Started):
+            self.pids[report.number] = report.pid
+        elif isinstance(report, Ended):
+            self.codes[report.number] = report.code
+        elif isinstance(report, Cold):
+            self.refused.add(report.number)
+
+    def close(self) -> None:
+        """End it; what is left of its children dies with it."""
+        self._end.close()
+        self.gone = True
+        if self._process.wait(_END_S) is None:
+            self._process.kill()
+            self._process.wait(_END_S)
+
+
+class WarmChild:
+    """A child of a warm parent. When the parent may not fork, or is gone before it has, the child is executed."""
+
+    def __init__(self, parent: WarmParent, number: int, birth: Birth) -> None:
+        self._parent = parent
+        self._number = number
+        self._birth = birth
+        self._log = LifeLog(birth.log)
+        self._born_s = time.monotonic()
+        self._executed: Child | None = None
+        parent.tell(Start(number, birth.module, tuple(birth.argv), str(self._log.err), str(self._log.out)))
+
+    @property
+    def pid(self) -> int:
+        """See :class:`millwheel.processes.child.Living`."""
+        if self._executed is not None:
+            return self._executed.pid
+        self._parent.hear()
+        return self._parent.pids.get(self._number, 0)
+
+    def poll(self) -> int | None:
+        """See :class:`millwheel.processes.child.Living`."""
+        self._parent.hear()
+        return self._code()
+
+    def lived_s(self) -> float:
+        """See :class:`millwheel.processes.child.Living`."""
+        return time.monotonic() - self._born_s
+
+    def terminate(self) -> None:
+        """See :class:`millwheel.processes.child.Living`."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """See :class:`millwheel.processes.child.Living`."""
+        self._signal(signal.SIGKILL)
+
+    def wait(self, seconds: float) -> int | None:
+        """See :class:`millwheel.processes.child.Living`."""
+        until_s = time.monotonic() + seconds
+        while (code := self.poll()) is None and (left_s := until_s - time.monotonic()) > 0:
+            if self._executed is not None:
+                return self._executed.wait(left_s)
+            self._parent.hear(left_s)
+        return code
+
+    def last_words(self) -> str:
+        """See :class:`millwheel.processes.child.Living`."""
+        return self._log.last_words()
+
+    def _code(self) -> int | None:
+        if self._executed is not None:
+            return self._executed.poll()
+        if self._number in self._parent.refused:
+            return self._execute()
+        code = self._parent.codes.get(self._number)
+        if code is None and self._parent.gone:
+            if not self.pid:
+                return self._execute()
+            code = KILLED  # children die with their parent
+        if code is not None:
+            shutil.rmtree(self._birth.scratch, ignore_errors=True)
+        return code
+
+    def _execute(self) -> int | None:
+        birth = self._birth
+        self._executed = Child(birth.command, birth.log, birth.environment, birth.scratch)
+        return self._executed.poll()
+
+    def _signal(self, number: int) -> None:
+        if self._executed is None:
+            self._parent.tell(Signal(self._number, number))
+        elif number == signal.SIGKILL:
+            self._executed.kill()
+        else:
+            self._executed.terminate()

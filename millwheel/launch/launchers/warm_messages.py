@@ -1,0 +1,80 @@
+"""What a driver and its warm parent (``warm_parent.py``) tell each other: one message, one packet."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Sequence
+
+import msgspec
+
+_MOST_BYTES = 1 << 17
+
+
+class Start(msgspec.Struct, frozen=True, tag="start"):
+    """Fork a child that goes on as ``python -m module argv…``. ``number`` names it from here on; standard error and
+    output are appended to these files."""
+
+    number: int
+    module: str
+    argv: Sequence[str]
+    err: str
+    out: str
+
+
+class Signal(msgspec.Struct, frozen=True, tag="signal"):
+    """Send a signal to a child; nothing happens if it has ended."""
+
+    number: int
+    signal: int
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """The child is there, under this process id."""
+
+    number: int
+    pid: int
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """The child has ended. ``code`` is as in :mod:`subprocess`: negative for a signal."""
+
+    number: int
+    code: int
+
+
+class Cold(msgspec.Struct, frozen=True, tag="cold"):
+    """The parent may not fork; whoever asked must execute this child instead."""
+
+    number: int
+    reason: str
+
+
+Request = Start | Signal
+Report = Started | Ended | Cold
+
+encode = msgspec.json.Encoder().encode
+decode_request = msgspec.json.Decoder(Request).decode
+decode_report = msgspec.json.Decoder(Report).decode
+
+
+def line() -> tuple[socket.socket, socket.socket]:
+    """The two ends of a line between a process and its child, which keeps packets whole."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def receive(end: socket.socket) -> bytes:
+    """The next packet, b"" when the other end is gone. Raises BlockingIOError when there is none yet."""
+    try:
+        return end.recv(_MOST_BYTES, socket.MSG_DONTWAIT)
+    except ConnectionError:
+        return b""
+
+
+def ready(descriptors: Sequence[int], wait_s: float | None = None) -> set[int]:
+    """Those of some file descriptors that can be read, after ``wait_s`` at most (None: as long as it takes). A driver
+    may have more than a thousand files open, which ``select`` does not take."""
+    asked = select.poll()
+    for descriptor in descriptors:
+        asked.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in asked.poll(None if wait_s is None else wait_s * 1000)}

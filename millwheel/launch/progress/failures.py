@@ -1,0 +1,71 @@
+"""What of a run fails: told at once, and an end of the run where it is too much."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from millwheel.core.model.failures import Call, First, Tally, Verdict, share_text
+from millwheel.core.pipeline.graph import Graph
+from millwheel.errors import BrokenError
+from millwheel.launch.progress.summary import ClusterView
+
+_PATIENCE_S = 1.0
+"""So long a share must be too large: shards that do well may not have reported yet."""
+_TOLD = 20
+_NOUNS = {"record": "records", "timer": "timers", "window": "windows", "line": "lines"}
+
+
+class Failures:
+    """Looks at how a run stands. ``say`` gets the first failure of each kind. ``root`` is where the run can go on."""
+
+    def __init__(self, graph: Graph, root: str, say: Callable[[str], None]) -> None:
+        self._graph = graph
+        self._root = root
+        self._say = say
+        self._told: Counter[str] = Counter()
+        self._firsts: dict[tuple[str, str], First] = {}
+        self._since: dict[Call, float] = {}
+
+    def look(self, view: ClusterView | None, now_s: float, at_the_end: bool = False) -> None:
+        """Tell what is new. Raises BrokenError, with a sentence, when a node fails too often."""
+        if view is None:
+            return
+        for first in [first for node in view.nodes.values() for first in node.firsts]:
+            self._tell(first)
+        broken = dict(self._broken(view))
+        self._since = {call: self._since.get(call, now_s) for call in broken}
+        for call, tally in broken.items():
+            patient = self._graph.on_error(call.judged).stop_above > 0 and not at_the_end
+            if not patient or now_s >= self._since[call] + _PATIENCE_S:
+                raise BrokenError(self._sentence(call, tally), call.judged)
+
+    def _tell(self, first: First) -> None:
+        if (first.judged, first.kind) in self._firsts or self._told[first.judged] >= _TOLD:
+            return
+        self._told[first.judged] += 1
+        self._firsts[first.judged, first.kind] = first
+        self._say(f"{first.judged} failed: {first.sentence}")
+
+    def _broken(self, view: ClusterView) -> Iterator[tuple[Call, Tally]]:
+        for node in view.nodes.values():
+            for call, tally in node.tallies.items():
+                if tally.verdict(self._graph.on_error(call.judged)) is Verdict.BROKEN:
+                    yield call, tally
+
+    def _sentence(self, call: Call, tally: Tally) -> str:
+        policy = self._graph.on_error(call.judged)
+        noun = _NOUNS.get(call.what, f"records that need a {call.what}")
+        limit = (
+            f"more than {share_text(policy.stop_above)} of at least {policy.of_at_least:,}"
+            if policy.stop_above
+            else "one is enough"
+        )
+        first = next((each for (node, _), each in self._firsts.items() if node == call.judged), None)
+        why = f" First: {first.sentence}" if first is not None else ""
+        return (
+            f"{call.judged} failed on {tally.failed:,} of its last {tally.tried:,} {noun}, so the run was stopped "
+            f"(on_error: {limit}).{why}\n"
+            f"Nothing is lost. Mend it, and start again on the same root, {self._root}: what failed here is tried "
+            f"again. Or write on_error: dead_letter for {call.judged}, to go on with dead letters whatever fails."
+        )

@@ -1,0 +1,137 @@
+"""What a person sees while a run goes on: one line that changes on a terminal, a line now and then elsewhere.
+
+All of it goes to standard error; standard output belongs to the results (the stdout sink, the summary).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from millwheel.core.model.failures import kinds_in
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
+from millwheel.core.pipeline.graph import Graph, NodeKind
+from millwheel.launch.progress.summary import ClusterView, reason_texts, total
+
+_PLAIN_INTERVAL_S = 5.0
+_RATE_WINDOW_S = 3.0
+
+
+@dataclass(slots=True)
+class RateMeter:
+    """Records per second over the last few seconds, from samples of a counter that only rises."""
+
+    samples: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def add(self, now_s: float, count: int) -> float:
+        """Take a sample; the rate now."""
+        self.samples.append((now_s, count))
+        while len(self.samples) > 2 and self.samples[1][0] <= now_s - _RATE_WINDOW_S:
+            self.samples.popleft()
+        (first_s, first), (last_s, last) = self.samples[0], self.samples[-1]
+        return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
+
+
+def progress_text(
+    pipeline: str, graph: Graph, view: ClusterView | None, rate: float, restarts: Mapping[str, int]
+) -> str:
+    """One line: how much, how fast, how far each node is behind the sources, what failed, how many restarts."""
+    died = sum(restarts.values())
+    tail = f" · {died} restart{'s' if died > 1 else ''}" if died else ""
+    if view is None:
+        return f"{pipeline}: starting{tail}"
+    counters = {name: node.counters for name, node in view.nodes.items()}
+    records = total(graph, counters, "records_in", NodeKind.SOURCE)
+    dead = dead_text(view)
+    return f"{pipeline}: {records:,} records · {rate:,.0f}/s · {lag_text(graph, view)}{dead}{tail}"
+
+
+def dead_text(view: ClusterView) -> str:
+    """How many dead letters there are, and why most of them."""
+    count = sum(node.counters.get("dead_letters", 0) for node in view.nodes.values())
+    reasons = reason_texts({name: kinds_in(node.counters) for name, node in view.nodes.items()})
+    most = f" ({reasons[0]}{', …' if len(reasons) > 1 else ''})" if reasons else ""
+    return f" · {count:,} dead letter{'s' if count > 1 else ''}{most}" if count else ""
+
+
+def lag_text(graph: Graph, view: ClusterView) -> str:
+    """How far the watermark of each computation is behind the newest of its own inputs, in event time."""
+    sources = [view.nodes[n.name].watermark_us for n in graph.nodes.values() if _known(n.name, n.kind, view)]
+    if not sources or max(sources) == MIN_TIME:
+        return "no watermark yet"
+    if min(sources) == MAX_TIME:
+        waiting = [name for name in graph.nodes if name in view.nodes and view.nodes[name].watermark_us != MAX_TIME]
+        return f"input read, finishing {', '.join(waiting)}" if waiting else "drained"
+    names = [n.name for n in graph.nodes.values() if n.kind is NodeKind.COMPUTATION and n.name in view.nodes]
+    return "lag " + ", ".join(
+        f"{name} {_lag(_front(graph, view, name), view.nodes[name].watermark_us)}" for name in names
+    )
+
+
+def _front(graph: Graph, view: ClusterView, name: str) -> int:
+    """The newest input of a node. One that has ended, or is idle, says no time, unless all of them are."""
+    given = [view.nodes[feeder].watermark_us for feeder in graph.feeders[name] if feeder in view.nodes]
+    return max((at for at in given if at < IDLE_TIME), default=min(given, default=MIN_TIME))
+
+
+def _known(name: str, kind: NodeKind, view: ClusterView) -> bool:
+    return kind is NodeKind.SOURCE and name in view.nodes
+
+
+def _lag(front_us: int, watermark_us: int) -> str:
+    if front_us == MAX_TIME:
+        return "done" if watermark_us == MAX_TIME else "finishing"
+    if front_us == IDLE_TIME:
+        return "idle"
+    if watermark_us == MIN_TIME:
+        return "?"
+    behind_us = max(0, front_us - watermark_us)
+    return duration_text(behind_us - behind_us % SECOND) if behind_us >= SECOND else f"{behind_us / SECOND:.1f}s"
+
+
+class ProgressLine:
+    """Shows the newest text; use as a context manager. Sentences said meanwhile stay above the line."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._plain_due_s = 0.0
+
+    def __enter__(self) -> ProgressLine:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, text: str, now_s: float) -> None:
+        """Replace the line, or print it when it is time for another one."""
+        if self._live is not None:
+            self._live.update(Text(text, overflow="ellipsis", no_wrap=True), refresh=True)
+        elif now_s >= self._plain_due_s:
+            self._plain_due_s = now_s + _PLAIN_INTERVAL_S
+            self.say(text)
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """No line on the terminal meanwhile: somebody else prints."""
+        if self._live is None:
+            yield
+            return
+        self._live.stop()
+        try:
+            yield
+        finally:
+            self._live.start()
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence that stays."""
+        self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,166 @@
+"""Where a run stands, asked from its injector a few times a second by a thread that nobody waits for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from millwheel.adapters.grpc.security import Security
+from millwheel.adapters.grpc.watermark_client import StatusLine
+from millwheel.core.model.failures import firsts_in, plain_counters, tallies_in
+from millwheel.core.model.range_table import RangeTable
+from millwheel.errors import MillwheelError
+from millwheel.launch.progress.summary import ClusterView, NodeView
+from millwheel.launch.stopping import STOP
+from millwheel.launch.stragglers import Member, read_members
+from millwheel.pb import injector_pb2
+from millwheel.ports import Coordination
+
+_INTERVAL_S = 0.2
+LEADER_ROLE = "injector-leader"
+LEAVING_ROLE = "leaving"
+SEATS_ROLE = "seats"
+
+
+class _Address(msgspec.Struct):
+    address: str
+
+
+class StatusWatcher:
+    """Follows the leading injector. ``latest`` is the newest answer, None before the first, and ``members`` are the
+    workers that are members now, by incarnation. ``stop_asked`` is told whoever wants the driver to stop."""
+
+    def __init__(
+        self,
+        coordination: Callable[[], Coordination],
+        security: Security | None = None,
+        stop_asked: Callable[[Mapping[str, bytes]], None] | None = None,
+    ) -> None:
+        self._security = security
+        self._stop_asked = stop_asked
+        self._connect = coordination
+        self._address = ""
+        self._line: StatusLine | None = None
+        self._lost = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True, name="status")
+        self.latest: ClusterView | None = None
+        self.members: Mapping[str, Member] = {}
+        self._tables: dict[str, RangeTable] = {}
+        self._draining: frozenset[str] = frozenset()
+        self._seats: frozenset[str] = frozenset()
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stop.set()
+        self._thread.join()
+
+    @property
+    def workers(self) -> frozenset[Member]:
+        """The workers that are members now."""
+        return frozenset(self.members.values())
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """Every incarnation that a range table names as an owner, or as the next one."""
+        entries = [entry for table in [*self._tables.values()] for entry in table.shards]
+        return frozenset({entry.owner for entry in entries} | {entry.next_owner for entry in entries})
+
+    def drain(self, incarnations: frozenset[str]) -> None:
+        """Those that shall give their shards away; the master hears of it soon, and again after an outage."""
+        self._draining = incarnations
+
+    def seat(self, workers: int) -> None:
+        """How many workers shall serve; the master hears of it soon, and again after an outage."""
+        self._seats = frozenset({str(workers)})
+
+    def _follow(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._follow_session(self._connect())
+            except MillwheelError:
+                self._stop.wait(_INTERVAL_S)
+
+    def _follow_session(self, session: Coordination) -> None:
+        """Ask until we are stopped or the session with ZooKeeper is gone."""
+        self._lost.clear()
+        session.on_lost(self._lost.set)
+        session.watch_members(LEADER_ROLE, self._leader_changed)
+        session.watch_members("workers", self._workers_changed)
+        if self._stop_asked is not None:
+            session.watch_members(STOP, self._stop_asked)
+        session.watch_tables(self._table_changed)
+        leaving: frozenset[str] = frozenset()
+        seats: frozenset[str] = frozenset()
+        try:
+            while not self._stop.wait(_INTERVAL_S) and not self._lost.is_set():
+                leaving = _tell(session, LEAVING_ROLE, self._draining, leaving)
+                seats = _tell(session, SEATS_ROLE, self._seats, seats)
+                self._ask()
+        finally:
+            self._hang_up()
+            session.close()
+
+    def _leader_changed(self, members: Mapping[str, bytes]) -> None:
+        self._address = next(iter(addresses(members).values()), "")
+
+    def _workers_changed(self, members: Mapping[str, bytes]) -> None:
+        self.members = read_members(members)
+
+    def _table_changed(self, table: RangeTable) -> None:
+        self._tables[table.computation] = table
+
+    def _ask(self) -> None:
+        address = self._address
+        if self._line is not None and self._line.address != address:
+            self._hang_up()
+        if not address:
+            return
+        if self._line is None:
+            self._line = StatusLine(address, self._security)
+        try:
+            self.latest = cluster_view(self._line.ask())
+        except MillwheelError:
+            self._hang_up()  # it is being replaced; the next answer comes from its successor
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+
+def _tell(session: Coordination, role: str, wanted: frozenset[str], told: frozenset[str]) -> frozenset[str]:
+    """Let a role have these members, for as long as this session lives; the names that were said."""
+    for name in wanted - told:
+        session.join(role, name, b"{}")
+    for name in told - wanted:
+        session.leave(role, name)
+    return wanted
+
+
+def addresses(members: Mapping[str, bytes]) -> dict[str, str]:
+    """The gRPC address of each member, by its name."""
+    return {name: msgspec.json.decode(data, type=_Address).address for name, data in members.items()}
+
+
+def cluster_view(reply: injector_pb2.StatusReply) -> ClusterView:
+    """The injector's answer in our own words."""
+    nodes = {
+        node.node: NodeView(
+            name=node.node,
+            watermark_us=node.watermark_us,
+            complete=node.complete,
+            holder=f"{node.holder_shard}: {node.holder}" if node.holder else node.holder_shard,
+            counters=plain_counters(node.counters),
+            tallies=tallies_in(node.counters),
+            firsts=firsts_in(node.counters),
+        )
+        for node in reply.nodes
+    }
+    return ClusterView(nodes, tuple(reply.latency_quantiles_ms))

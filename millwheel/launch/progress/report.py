@@ -1,0 +1,57 @@
+"""The result of a run in words, and as a JSON file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from millwheel.errors import SetupError
+from millwheel.launch.progress.summary import Summary, reason_texts
+from millwheel.roots.root import write_atomically
+
+_REASONS = 3
+
+
+def summary_lines(summary: Summary) -> list[str]:
+    """What a person wants to know, a line each."""
+    lines = [
+        f"{summary.records_in:,} records in, {summary.records_out:,} out; {summary.duplicates:,} duplicates and "
+        f"{summary.late:,} late records dropped, {summary.dead_letters:,} dead-lettered",
+        f"{summary.seconds:.1f} s, {summary.rate:,.0f} records/s",
+    ]
+    if summary.latency_ms:
+        quantiles = ", ".join(f"{name} {value:,.1f}" for name, value in summary.latency_ms.items())
+        lines.append(f"latency from read to visible, ms: {quantiles}")
+    if summary.restarts:
+        lines.append("restarts: " + ", ".join(f"{name} {count}" for name, count in summary.restarts.items()))
+    width = max((len(stream) for stream in summary.outputs), default=0)
+    lines += [f"  {stream:<{width}}  {place}" for stream, place in summary.outputs.items()]
+    return lines + dead_lines(summary)
+
+
+def dead_lines(summary: Summary) -> list[str]:
+    """The last line of a run with dead letters: how many, and what most of them failed of."""
+    if not summary.dead_letters:
+        return []
+    reasons = reason_texts(summary.reasons)
+    more = f"; and {len(reasons) - _REASONS} other reasons" if len(reasons) > _REASONS else ""
+    why = f": {'; '.join(reasons[:_REASONS])}{more}" if reasons else ""
+    word = "letter" if summary.dead_letters == 1 else "letters"
+    again = f", {summary.replayed:,} of them tried again" if summary.replayed else ""
+    told = f"{summary.dead_letters:,} dead {word}{again}{why}"
+    return [f"{told}. `millwheel letters` shows them, `millwheel replay` tries them again"]
+
+
+def report(summary: Summary, console: Console, json_file: str) -> None:
+    """Say it, and write it to ``json_file`` unless that is "". Raises SetupError when that fails."""
+    for line in summary_lines(summary):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    if json_file:
+        target = Path(json_file)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(target, msgspec.json.format(msgspec.json.encode(summary.to_json()), indent=2))
+        except OSError as error:
+            raise SetupError(f"The summary cannot be written to {target}: {error.strerror or error}") from error

@@ -1,0 +1,131 @@
+"""Dead letters as they lie in files: read, grouped, and chosen to be tried again."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.failures import kind_of
+from millwheel.core.pipeline.replays import KEY, LINE, RECORD, Past, Wanted
+from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
+from millwheel.errors import CorruptionError, SetupError
+
+
+class Letter(msgspec.Struct):
+    """A dead letter. ``id`` names its file and line, which never change; ``written_s`` is when the file was."""
+
+    computation: str
+    reason: str
+    stream: str = ""
+    key: Any = None
+    value: Any = None
+    timestamp: int | None = None
+    exception: str = ""
+    location: str = ""
+    attempts: int = 0
+    position: str = ""
+    error: str = ""
+    what: str = ""
+    raw: str = ""
+    history: list[Past] = []
+    id: str = ""
+    written_s: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """What it is counted under."""
+        return kind_of(self.error, self.location, self.reason)
+
+    @property
+    def again(self) -> str:
+        """What of it can be tried again ("": it cannot)."""
+        if self.what == RECORD and self.stream and self.timestamp is not None:
+            return RECORD
+        if self.what.startswith("key of ") and self.timestamp is not None:
+            return KEY
+        return LINE if self.what == LINE and self.computation.startswith("source.") else ""
+
+    def wanted(self) -> Wanted:
+        """As a request asks for it."""
+        key, value = msgspec.msgpack.decode(b64decode(self.raw)) if self.raw else (self.key, self.value)
+        history = [*self.history, Past(self.reason, self.attempts, self.id)]
+        return Wanted(self.id, self.computation, self.stream, self.again, key, self.timestamp, value, history)
+
+    def matches(self, computation: str, reason: str) -> bool:
+        """Whether it is one of a computation ("": of any), with ``reason`` in its reason or kind."""
+        if computation and self.computation not in (computation, f"source.{computation}"):
+            return False
+        return reason in self.reason or reason in self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Letters of one computation and kind: how many, how many of them were asked to be tried again, when the first and
+    the last were written (s since 1970), and one of them."""
+
+    computation: str
+    kind: str
+    count: int
+    replayed: int
+    first_s: float
+    last_s: float
+    example: Letter
+
+
+def letters_folder(spec: PipelineSpec, root: Path) -> Path:
+    """Where the letters of a pipeline lie. Raises SetupError when they are not in files that can be read back."""
+    sink = next((sink for sink in spec.sinks if sink.stream == DEAD_LETTERS), None)
+    if sink is None:
+        return root / DEAD_LETTERS
+    if sink.kind != "files" or sink.options.get("format", "jsonl") != "jsonl":
+        raise SetupError(
+            f"The dead letters of {spec.name} go to a sink of the kind {sink.kind!r}, in a form that cannot be read "
+            "back: only that of {files: {format: jsonl}} can, as of the sink that every pipeline has by default"
+        )
+    return Path(spec.folder, str(sink.options["path"]))
+
+
+def replayable(row: Any, name: str) -> Letter:
+    """A letter as it would be read from a file."""
+    letter = msgspec.json.decode(msgspec.json.encode(row), type=Letter)
+    letter.id = name
+    return letter
+
+
+def read_letters(folder: Path) -> Iterator[Letter]:
+    """All letters that are visible, in the order of their files."""
+    for path in sorted(folder.glob("*.jsonl")):
+        written_s = path.stat().st_mtime
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            try:
+                letter = msgspec.json.decode(line, type=Letter)
+            except DAMAGE as error:
+                raise CorruptionError(f"{path}:{number} is no dead letter: {error}") from error
+            letter.id, letter.written_s = f"{path.name}:{number}", written_s
+            yield letter
+
+
+def grouped(letters: Iterable[Letter], asked: frozenset[str]) -> list[Group]:
+    """Letters by computation and kind, the largest groups first. ``asked`` are those to be tried again, by id."""
+    found: dict[tuple[str, str], list[Letter]] = {}
+    for letter in letters:
+        found.setdefault((letter.computation, letter.kind), []).append(letter)
+    groups = [
+        Group(
+            computation,
+            kind,
+            len(mine),
+            sum(letter.id in asked for letter in mine),
+            min(letter.written_s for letter in mine),
+            max(letter.written_s for letter in mine),
+            mine[0],
+        )
+        for (computation, kind), mine in found.items()
+    ]
+    return sorted(groups, key=lambda group: (-group.count, group.computation, group.kind))

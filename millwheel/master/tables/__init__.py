@@ -1,0 +1,1 @@
+"""Range tables: planned, resharded, succeeded."""

@@ -1,0 +1,83 @@
+"""The range tables: as stored, and as they will be when our writes have succeeded. Pure, as ``state.py`` is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.errors import invariant
+
+
+class Holdings:
+    """All range tables of one pipeline. Decisions about the future count writes on their way; decisions that
+    destroy something (a membership, a journal) look at what is stored alone."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, RangeTable] = {}
+        self.writing: dict[str, RangeTable] = {}
+        self._failed: set[str] = set()
+
+    def take(self, table: RangeTable) -> None:
+        """A table as the store has it; older versions than the known one are old news."""
+        known = self.stored.get(table.computation)
+        if known is not None and known.version >= table.version:
+            return
+        if known is not None:
+            _check_tokens(known, table)
+        self.stored[table.computation] = table
+        writing = self.writing.get(table.computation)
+        if writing is not None and table.version > writing.version:
+            del self.writing[table.computation]
+
+    def lost(self, node: str, stored: RangeTable | None) -> None:
+        """Somebody else's write of this table came first. Without news of it another try waits for its time."""
+        known = self.stored.get(node)
+        if stored is None or (known is not None and stored.version <= known.version):
+            self.failed(node)
+        else:
+            self.writing.pop(node, None)
+            self.take(stored)
+
+    def failed(self, node: str) -> None:
+        """Our write of this table had no effect; it counts as on its way until it is time for another try."""
+        self._failed.add(node)
+
+    def try_again(self) -> None:
+        """The time for another try has come."""
+        for node in self._failed:
+            self.writing.pop(node, None)
+        self._failed.clear()
+
+    def expected(self) -> dict[str, RangeTable]:
+        """The tables as if every write on its way had succeeded."""
+        return {**self.stored, **self.writing}
+
+    def entry(self, node: str, shard: str) -> ShardEntry | None:
+        """One shard as stored."""
+        table = self.stored.get(node)
+        return None if table is None else table.entry(shard)
+
+    def entries(self) -> Iterator[tuple[str, ShardEntry]]:
+        """Every shard as stored, with its node."""
+        for table in self.stored.values():
+            for entry in table.shards:
+                yield table.computation, entry
+
+    def owners(self) -> set[str]:
+        """Everybody who owns a shard."""
+        return {entry.owner for _, entry in self.entries() if entry.owner}
+
+    def mentioned(self) -> set[str]:
+        """Everybody whose journal somebody may have to read: owners and ancestors."""
+        ancestors = {ancestor.incarnation for _, entry in self.entries() for ancestor in entry.lineage}
+        return ancestors | self.owners()
+
+
+def _check_tokens(known: RangeTable, table: RangeTable) -> None:
+    before = {entry.shard: entry.token for entry in known.shards}
+    for entry in table.shards:
+        invariant(
+            entry.token >= before.get(entry.shard, 0),
+            f"the token of {entry.shard} went back from {before.get(entry.shard)} to {entry.token} "
+            f"in version {table.version} of the range table of {table.computation}",
+        )

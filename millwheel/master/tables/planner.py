@@ -1,0 +1,182 @@
+"""Who should own what: first tilings, the best owner of an orphan, and the moves that even things out.
+
+A worker's burden is the number of its shards: first per node, because shards of one node do equal work, then
+in all. A plan counts a shard that moves as its next owner's already. Every move lowers the imbalance
+of its node, or of the total at an equal imbalance of its node, so plans end and nothing moves to and fro.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.core.pipeline.graph import NodeKind
+
+_SHARDS_PER_WORKER = 2
+_FIXED = {
+    NodeKind.SOURCE: "a source is read by partitions, which no key divides; its shards can be moved",
+    NodeKind.SINK: "files and cuts of a sink are named after its shards; its shards can be moved",
+}
+
+
+def why_fixed(kind: NodeKind) -> str:
+    """Why shards of such a node can be neither split nor merged, "" when they can be."""
+    return _FIXED.get(kind, "")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDemand:
+    """A node of the graph that must be served; ``shards`` is how many it asks for, None for the default. ``fixed`` says
+    why its shards can be neither split nor merged ("": they can be). ``standby``: each shard is to be followed."""
+
+    name: str
+    shards: int | None = None
+    fixed: str = ""
+    standby: bool = False
+
+    def count(self, expected_workers: int) -> int:
+        """How many shards the node starts with."""
+        return self.shards or _SHARDS_PER_WORKER * expected_workers
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A planned move of one shard."""
+
+    node: str
+    shard: str
+    worker: str
+
+
+class Census:
+    """How many shards each worker has or is about to have, per node and in all. ``hosts`` says where workers are, and
+    where those were that died."""
+
+    def __init__(
+        self, workers: Collection[str], tables: Iterable[RangeTable], hosts: Mapping[str, str] | None = None
+    ) -> None:
+        self._workers = sorted(workers)
+        self._hosts = hosts or {}
+        self._total: Counter[str] = Counter()
+        self._of_node: Counter[tuple[str, str]] = Counter()
+        for table in tables:
+            for entry in table.shards:
+                self.add(table.computation, entry.next_owner or entry.owner)
+
+    def add(self, node: str, worker: str) -> None:
+        """A shard of ``node`` goes to ``worker``."""
+        self._total[worker] += 1
+        self._of_node[node, worker] += 1
+
+    def move(self, node: str, giver: str, taker: str) -> None:
+        """A shard of ``node`` changes hands."""
+        self._total[giver] -= 1
+        self._of_node[node, giver] -= 1
+        self.add(node, taker)
+
+    def burdens(self) -> Mapping[str, int]:
+        """How many shards each worker has or is about to have."""
+        return self._total
+
+    def least(self, node: str, last_owner: str = "") -> str:
+        """The worker that should get the next shard of ``node``, "" when there is none.
+
+        Of those with the same burden, one on the machine of the last owner: it may have the files of the snapshot.
+        """
+        near = self._hosts.get(last_owner)
+
+        def burden(worker: str) -> tuple[int, int, bool, str]:
+            return *self._burden(node, worker), near is None or self._hosts.get(worker) != near, worker
+
+        return min(self._workers, key=burden, default="")
+
+    def uneven_pair(self, node: str) -> tuple[str, str] | None:
+        """A giver and a taker whose shards of ``node`` differ by more than one."""
+        if not self._workers:
+            return None
+        giver = max(self._workers, key=lambda worker: self._burden(node, worker))
+        taker = self.least(node)
+        return (giver, taker) if self._of_node[node, giver] - self._of_node[node, taker] > 1 else None
+
+    def uneven_total(self, nodes: Iterable[str]) -> tuple[str, str, str] | None:
+        """A node, giver and taker such that the move evens totals and leaves the node as even as it was."""
+        if not self._workers:
+            return None
+        giver = max(self._workers, key=lambda worker: self._total[worker])
+        taker = min(self._workers, key=lambda worker: self._total[worker])
+        if self._total[giver] - self._total[taker] <= 1:
+            return None
+        found = (node for node in nodes if self._of_node[node, giver] > self._of_node[node, taker])
+        node = next(found, None)
+        return None if node is None else (node, giver, taker)
+
+    def _burden(self, node: str, worker: str) -> tuple[int, int]:
+        return self._of_node[node, worker], self._total[worker]
+
+
+def first_table(demand: NodeDemand, expected_workers: int, census: Census) -> RangeTable:
+    """The first table of a node: equal ranges, spread over the workers of the census, each worker's side by side. A
+    source's partitions lie evenly in the key space, so however few there are, all workers read."""
+    pieces = tile(demand.count(expected_workers))
+    owners: list[str] = []
+    for _ in pieces:
+        owners.append(census.least(demand.name))
+        census.add(demand.name, owners[-1])
+    owners = sorted(owners, key=owners.index)
+    named = enumerate(zip(pieces, owners, strict=True))
+    shards = [ShardEntry(f"{demand.name}-{number}", piece, owner, token=1) for number, (piece, owner) in named]
+    return RangeTable(demand.name, tuple(shards))
+
+
+def plan_moves(
+    tables: Collection[RangeTable],
+    workers: Collection[str],
+    leaving: Collection[str],
+    room: int,
+    state_bytes: Mapping[str, int],
+) -> list[Move]:
+    """At most ``room`` moves that empty ``leaving`` workers and even out the rest; [] when all is well.
+
+    Of several shards that would do, the one with the least state goes: it is served again soonest.
+    """
+    if not workers:
+        return []
+    census = Census(workers, tables)
+    resting = {(t.computation, e.shard): e for t in tables for e in t.shards if _rests(e)}
+    moves: list[Move] = []
+    for node, giver, taker in _steps(census, tables, resting, leaving):
+        if len(moves) == room:
+            break
+        mine = [e for (of, _), e in resting.items() if of == node and e.owner == giver]
+        if not mine:
+            break  # everything that could go is on its way; there is another plan when it has arrived
+        chosen = min(mine, key=lambda entry: (state_bytes.get(entry.shard, 0), entry.shard))
+        del resting[node, chosen.shard]
+        census.move(node, giver, taker)
+        moves.append(Move(node, chosen.shard, taker))
+    return moves
+
+
+def _rests(entry: ShardEntry) -> bool:
+    return bool(entry.owner) and not entry.next_owner and not entry.reshaped
+
+
+def _steps(
+    census: Census,
+    tables: Collection[RangeTable],
+    resting: Mapping[tuple[str, str], ShardEntry],
+    leaving: Collection[str],
+) -> Iterator[tuple[str, str, str]]:
+    """(node, giver, taker) of one helpful move after the other; the caller records each before the next."""
+    for (node, _), entry in list(resting.items()):
+        if entry.owner in leaving:
+            yield node, entry.owner, census.least(node)
+    nodes = [table.computation for table in tables]
+    for node in nodes:
+        while pair := census.uneven_pair(node):
+            yield node, *pair
+    while step := census.uneven_total(nodes):
+        yield step

@@ -1,0 +1,145 @@
+"""Splits and merges of shards, on the way from one range table to the next. As pure as ``state.py``.
+
+Both begin as a planned move does: the table says so, the owner stops, commits, has a snapshot made and releases the
+shard. Then nobody owns it, and it is *parked*: its range goes to new shards, with new names and higher tokens, that
+name it as their parent. An owner that dies before its release is followed by another one, which releases the shard in
+its stead. So whatever was on its way is in the parent's last snapshot, and no journal has to be divided.
+
+A plan is never taken back, because the owner may have stopped the shard already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from millwheel.core.model.range_table import Parent, RangeTable, ShardEntry
+from millwheel.core.model.ranges import KeyRange
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Cut a shard in two; the upper half begins with the key hash ``at``."""
+
+    node: str
+    shard: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Make one shard of two neighbours, the one with the lower keys first."""
+
+    node: str
+    lower: str
+    upper: str
+
+
+Reshape = Split | Merge
+
+
+def outlived(shards: Iterable[str], tables: Mapping[str, RangeTable]) -> list[str]:
+    """Of the shards that have snapshots, those of which no snapshot can be needed any more: their names were given, no
+    table has them as a shard, and none as the parent of one that has no snapshot of its own.
+
+    What is so in a stored table stays so in all that follow it, because names are never given again. So whoever decides
+    it, from however old a table, is right.
+    """
+    return [shard for shard in shards if _is_outlived(shard, tables.get(shard.rpartition("-")[0]))]
+
+
+def _is_outlived(shard: str, table: RangeTable | None) -> bool:
+    number = shard.rpartition("-")[2]
+    if table is None or not number.isdecimal() or int(number) >= table.next_number:
+        return False
+    return all(shard != entry.shard and all(shard != p.shard for p in entry.parents) for entry in table.shards)
+
+
+def refusal(wanted: Reshape, tables: Mapping[str, RangeTable], fixed: Mapping[str, str]) -> str:
+    """Why a split or merge can never be made, "" when it can be, if not at once. ``fixed`` says why a node cannot."""
+    table = tables.get(wanted.node)
+    if table is None:
+        return f"there is no node {wanted.node}; there are {', '.join(sorted(tables)) or 'none yet'}"
+    if wanted.node in fixed:
+        return f"the shards of {wanted.node} cannot be split or merged: {fixed[wanted.node]}"
+    names = [wanted.shard] if isinstance(wanted, Split) else [wanted.lower, wanted.upper]
+    entries = [table.entry(name) for name in names]
+    for name, entry in zip(names, entries, strict=True):
+        if entry is None:
+            return f"{wanted.node} has no shard {name}; it has {', '.join(e.shard for e in table.shards)}"
+        if entry.reshaped:
+            return f"{name} is being split or merged already"
+    found = [entry.range for entry in entries if entry is not None]
+    if isinstance(wanted, Split) and not found[0].lo < wanted.at < found[0].hi:
+        return f"{wanted.at:016x} does not lie inside the range {found[0]} of {wanted.shard}"
+    if isinstance(wanted, Merge) and found[0].hi != found[1].lo:
+        return f"{wanted.upper} {found[1]} does not begin where {wanted.lower} {found[0]} ends"
+    return ""
+
+
+def planned(table: RangeTable, wanted: Iterable[Reshape]) -> RangeTable:
+    """The table with those of the wanted splits and merges that can begin: their shards are served and stay."""
+    for each in wanted:
+        names = [each.shard] if isinstance(each, Split) else [each.lower, each.upper]
+        entries = [entry for entry in table.shards if entry.shard in names]
+        ready = len(entries) == len(names) and all(e.owner and not e.next_owner and not e.reshaped for e in entries)
+        if each.node != table.computation or not ready or refusal(each, {each.node: table}, {}):
+            continue
+        if isinstance(each, Split):
+            table = _with(table, replace(entries[0], split_at=each.at))
+            continue
+        number = table.next_number
+        table = _with(table, *(replace(entry, merges_as=table.name(number)) for entry in entries))
+        table = replace(table, named=number + 1)
+    return table
+
+
+def _with(table: RangeTable, *entries: ShardEntry) -> RangeTable:
+    new = {entry.shard: entry for entry in entries}
+    return replace(table, shards=tuple(new.get(entry.shard, entry) for entry in table.shards))
+
+
+def parked(entry: ShardEntry) -> bool:
+    """Whether the shard has been released for its split or merge. A shard whose owner died is not."""
+    return entry.reshaped and not entry.owner and bool(entry.lineage) and entry.lineage[-1].last_commit >= 0
+
+
+def reshaped(table: RangeTable) -> RangeTable:
+    """The table with new shards in place of those that are parked; nobody owns the new ones yet."""
+    if not any(map(parked, table.shards)):
+        return table
+    shards: list[ShardEntry] = []
+    named = table.named
+    for name, some in groupby(sorted(table.shards, key=lambda e: e.range.lo), key=lambda e: e.merges_as or e.shard):
+        group = list(some)
+        if not all(map(parked, group)):
+            shards += group
+        elif group[0].merges_as:
+            whole = KeyRange(group[0].range.lo, group[-1].range.hi)
+            shards.append(_child(name, whole, group, group[-1].lineage[-1].incarnation))
+        else:
+            (entry,) = group
+            number = named or table.next_number
+            named = number + 2
+            lower, upper = KeyRange(entry.range.lo, entry.split_at), KeyRange(entry.split_at, entry.range.hi)
+            shards.append(_child(table.name(number), lower, group, entry.lineage[-1].incarnation))
+            shards.append(_child(table.name(number + 1), upper, group))
+    if {entry.shard for entry in shards} == {entry.shard for entry in table.shards}:
+        return table
+    return replace(table, shards=tuple(shards), named=named)
+
+
+def _child(name: str, piece: KeyRange, parents: list[ShardEntry], owner: str = "") -> ShardEntry:
+    """Its token is higher than any of a parent once it is given away: it goes on with their channels. ``owner`` has
+    its parent's snapshot at hand, and is to get it."""
+    return ShardEntry(
+        shard=name,
+        range=piece,
+        owner="",
+        token=max(entry.token for entry in parents),
+        next_owner=owner,
+        parents=tuple(
+            Parent(entry.shard, entry.range, entry.token, entry.lineage[-1].last_commit) for entry in parents
+        ),
+    )

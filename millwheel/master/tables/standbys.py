@@ -1,0 +1,66 @@
+"""Who follows which shard, so as to take it over without replay. Pure, as ``state.py`` is.
+
+A shard of a node that asks for it has one standby, another worker than its owner: a spare before one that serves, then
+one on another host, then the one that follows the fewest. A spare follows all shards of an owner or none of them,
+because it gets all of them together. Whoever stands by goes on doing so as long as nobody is better by those rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+
+Place = tuple[str, str]
+"""(node, shard)."""
+
+
+def chosen(tables: Iterable[RangeTable], hosts: Mapping[str, str], serving: Collection[str]) -> dict[Place, str]:
+    """The standby of each shard of ``tables`` ("" when nobody is left). ``hosts`` maps the workers that may follow,
+    with a seat (``serving``) or without, to their hosts."""
+    served = {(table.computation, entry.shard): entry for table in tables for entry in table.shards if entry.owner}
+    spares = hosts.keys() - serving
+    if spares:
+        return _by_owner(served, {name: hosts[name] for name in spares}, hosts)
+    return _one_by_one(served, hosts)
+
+
+def followers(entries: Iterable[ShardEntry], gone: Collection[str]) -> Counter[str]:
+    """How many shards of owners that are ``gone`` each worker follows."""
+    return Counter(entry.standby for entry in entries if entry.standby and (not entry.owner or entry.owner in gone))
+
+
+def _by_owner(
+    served: Mapping[Place, ShardEntry], spares: Mapping[str, str], hosts: Mapping[str, str]
+) -> dict[Place, str]:
+    """All shards of an owner to one spare."""
+    found: dict[Place, str] = {}
+    owners: Counter[str] = Counter()
+    for owner in sorted({entry.owner for entry in served.values()}):
+        mine = {place: entry for place, entry in served.items() if entry.owner == owner}
+        known = Counter(entry.standby for entry in mine.values())
+        best = min(spares, key=lambda name: (_near(hosts, owner, spares[name]), -known[name], owners[name], name))
+        owners[best] += 1
+        found.update(dict.fromkeys(mine, best))
+    return found
+
+
+def _one_by_one(served: Mapping[Place, ShardEntry], hosts: Mapping[str, str]) -> dict[Place, str]:
+    """Shards to those that serve others."""
+    found: dict[Place, str] = {}
+    load: Counter[str] = Counter(entry.standby for entry in served.values())
+    for place, entry in sorted(served.items()):
+        others = sorted(hosts.keys() - {entry.owner})
+        far = [name for name in others if not _near(hosts, entry.owner, hosts[name])] or others
+        if entry.standby not in far and far:
+            load[entry.standby] -= 1
+            found[place] = min(far, key=lambda name: (load[name], name))
+            load[found[place]] += 1
+        else:
+            found[place] = entry.standby if far else ""
+    return found
+
+
+def _near(hosts: Mapping[str, str], owner: str, host: str) -> bool:
+    return hosts.get(owner) == host

@@ -1,0 +1,124 @@
+"""From the stored table of a node to the one that should stand there: releases, deaths, orphans, moves, pruning.
+
+Every step is decided from the stored table alone, so a master that died in the middle of anything leaves
+nothing behind that its successor would not do again. This file is as pure as ``state.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
+from millwheel.master.tables.planner import Census
+from millwheel.master.tables.resharding import Reshape, parked, planned, reshaped
+
+SEALED = -1
+"""In a lineage: the number that the other way of ending does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What decides about a shard, apart from its own entry.
+
+    ``takers`` may be given shards now. ``dead`` holds the journal ends of those dead that are sealed and None
+    for those that are not yet. ``released`` maps (owner, shard, token) to the last commit. ``moves`` maps
+    (node, shard) to the wanted next owner, ``reshapes`` are wanted splits and merges. ``manifest_tokens`` says what
+    snapshots have made superfluous. ``standbys`` maps (node, shard) to who is to follow it from now on ("": nobody).
+    """
+
+    takers: Collection[str]
+    dead: Mapping[str, int | None]
+    released: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
+    moves: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    manifest_tokens: Mapping[str, int] = field(default_factory=dict)
+    reshapes: Collection[Reshape] = ()
+    standbys: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+def successor(table: RangeTable, now: Situation, census: Census) -> RangeTable:
+    """The table that should follow; equal to ``table`` when nothing is to be done."""
+    node = table.computation
+    table = _with_shards(table, [_next(node, entry, now, census) for entry in table.shards])
+    children = reshaped(table)
+    if children is not table:
+        table = _with_shards(children, [_next(node, entry, now, census) for entry in children.shards])
+    return planned(table, now.reshapes)
+
+
+def _with_shards(table: RangeTable, shards: Sequence[ShardEntry]) -> RangeTable:
+    """Mostly nothing changes: then the table is the same, and its ranges need not be checked again."""
+    same = all(after is before for after, before in zip(shards, table.shards, strict=True))
+    return table if same else replace(table, shards=tuple(shards))
+
+
+def _next(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
+    entry = _pruned(entry, now)
+    if entry.owner in now.dead:
+        end = now.dead[entry.owner]
+        # Until the seal stands its owner may still commit: nothing about the shard may change.
+        return entry if end is None else _given(node, _ended(entry, end, SEALED), now, census)
+    last_commit = now.released.get((entry.owner, entry.shard, entry.token))
+    if entry.owner and last_commit is not None:
+        return _given(node, _ended(entry, SEALED, last_commit), now, census)
+    if not entry.owner:
+        return _given(node, entry, now, census)
+    return _moving(node, entry, now)
+
+
+def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
+    """Nobody owns the shard any more; the lineage says what its last owner left."""
+    ancestor = Ancestor(entry.owner, entry.token, sealed_end, last_commit)
+    return replace(entry, owner="", lineage=(*entry.lineage, ancestor))
+
+
+def _given(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
+    """An orphan under its new owner and token, or still an orphan when nobody can take it, or nobody shall."""
+    if parked(entry):
+        return _unpromised(entry)
+    known = [name for name in (entry.next_owner, entry.standby) if name in now.takers]
+    wanted = known[0] if known else census.least(node, _last_owner(entry))
+    if wanted not in now.takers:
+        return _unpromised(entry)
+    if wanted != entry.next_owner:
+        census.add(node, wanted)
+    return entry.assigned(wanted)
+
+
+def _unpromised(entry: ShardEntry) -> ShardEntry:
+    return replace(entry, next_owner="") if entry.next_owner else entry
+
+
+def _last_owner(entry: ShardEntry) -> str:
+    return entry.lineage[-1].incarnation if entry.lineage else ""
+
+
+def _moving(node: str, entry: ShardEntry, now: Situation) -> ShardEntry:
+    """A served shard: start a wanted move.
+
+    A move is never taken back, because the owner may have stopped the shard already. When its taker dies the
+    release is awaited all the same, and whoever is best then takes the shard: perhaps its owner again, under
+    a new token.
+    """
+    if entry.next_owner or entry.reshaped:
+        return entry
+    standby = now.standbys.get((node, entry.shard), entry.standby)
+    entry = entry if standby == entry.standby else replace(entry, standby=standby)
+    wanted = now.moves.get((node, entry.shard), "")
+    return replace(entry, next_owner=wanted) if wanted in now.takers and wanted != entry.owner else entry
+
+
+def _pruned(entry: ShardEntry, now: Situation) -> ShardEntry:
+    """Without the ancestors whose every commit is in the shard's newest snapshot.
+
+    A snapshot that was published under a token holds all that was committed under older ones, because its
+    owner had replayed them before it opened the shard. Commits of that very token may have followed it. Any snapshot
+    holds what came from parents.
+    """
+    token = now.manifest_tokens.get(entry.shard)
+    if token is None or not (entry.lineage or entry.parents):
+        return entry
+    lineage = tuple(ancestor for ancestor in entry.lineage if ancestor.token >= token)
+    if len(lineage) == len(entry.lineage) and not entry.parents:
+        return entry
+    return replace(entry, lineage=lineage, parents=())

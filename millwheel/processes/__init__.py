@@ -1,0 +1,1 @@
+"""Child processes: started, kept alive, ended with their parent."""

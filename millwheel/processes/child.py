@@ -1,0 +1,156 @@
+"""One child process with its log files, and what its last words were."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from millwheel.processes.lifeline import child_environment
+
+_LAST_WORDS_BYTES = 2_000
+_LOG_LIMIT_BYTES = 16_000_000
+
+
+class LifeLog:
+    """Where a process writes: standard error to ``<log>.log``, standard output to ``<log>.out``, both appended."""
+
+    def __init__(self, log: Path) -> None:
+        self.err, self.out = log.with_suffix(".log"), log.with_suffix(".out")
+        _rotate(self.err)
+        self._started_at = self.err.stat().st_size if self.err.exists() else 0
+
+    def last_words(self) -> str:
+        """The end of what was written to the log since."""
+        return tail(self.err, self._started_at)
+
+
+class Living(Protocol):
+    """One life of a process, as a launcher sees it."""
+
+    @property
+    def pid(self) -> int:
+        """The process id; 0 while it is not known yet."""
+
+    def poll(self) -> int | None:
+        """The exit code once it has ended (negative: a signal), None while it runs. Never blocks."""
+
+    def lived_s(self) -> float:
+        """Seconds since it was started."""
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+
+    def kill(self) -> None:
+        """End it, whatever it does (a stopped process too)."""
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit code, or None if it still runs after so long."""
+
+    def last_words(self) -> str:
+        """The end of what this process (not an earlier one) wrote to its log."""
+
+
+class Child:
+    """A running process that we execute. It is in a session of its own, so that Ctrl-C in a terminal reaches the driver
+    alone, which then stops the rest in the right order. ``scratch`` is a directory that dies with it; ``pass_fds`` stay
+    open in it.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        scratch: str = "",
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        self._log = LifeLog(log)
+        self._scratch = scratch
+        with open(self._log.err, "ab") as err, open(self._log.out, "ab") as out:
+            self._process = subprocess.Popen(
+                list(command), env=child_environment(env), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                start_new_session=True, pass_fds=tuple(pass_fds),
+            )  # fmt: skip
+        self._born_s = time.monotonic()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """The exit code once it has ended (negative: a signal), None while it runs. Never blocks."""
+        code = self._process.poll()
+        if code is not None and self._scratch:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+        return code
+
+    def lived_s(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self._born_s
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it, whatever it does (a stopped process too)."""
+        self._signal(signal.SIGKILL)
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit code, or None if it still runs after so long."""
+        try:
+            self._process.wait(max(0.0, seconds))
+        except subprocess.TimeoutExpired:
+            return None
+        return self.poll()
+
+    def last_words(self) -> str:
+        """The end of what this process (not an earlier one) wrote to its log."""
+        return self._log.last_words()
+
+    def _signal(self, number: int) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
+
+def stop_all(children: Sequence[Living], grace_s: float) -> None:
+    """Ask all of them to stop, wait up to ``grace_s`` seconds in all, kill what is left, and reap it."""
+    for child in children:
+        child.terminate()
+    deadline = time.monotonic() + grace_s
+    for child in children:
+        if child.wait(deadline - time.monotonic()) is None:
+            child.kill()
+            child.wait(10.0)
+
+
+def tail(path: Path, start: int = 0) -> str:
+    """The last lines of a file from ``start`` on, at most 2 kB; "" when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start if start <= size else 0, size - _LAST_WORDS_BYTES))
+            return file.read().decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def fresh_scratch(base: str, slot: int) -> str:
+    """A new, empty directory for one life of a worker; below the machine's temporary folder when ``base`` is ""."""
+    if base:
+        os.makedirs(base, exist_ok=True)
+    return tempfile.mkdtemp(prefix=f"slot-{slot}-", dir=base or None)
+
+
+def _rotate(log: Path) -> None:
+    """Keep one older log of a process that has written much, so that the root does not grow for ever."""
+    if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
+        os.replace(log, log.with_suffix(".log.1"))

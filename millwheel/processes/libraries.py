@@ -1,0 +1,31 @@
+"""What the libraries of a worker may take of the machine: memory, and threads.
+
+Fresh memory has its price: the system fills each page with zeros when it is first touched, and in a virtual machine it
+may have to ask the host for it. Columns of some megabytes that are given back after every bundle cost a worker more
+than to work on them. So it keeps what it has used, for a while, and one allocator serves Python and Arrow.
+
+A worker is a task of one core. With two threads for columns it takes two fifths more of the processor for the same
+work, which is then missing to its neighbours. Arrow's own allocator and OpenBLAS, which nothing here uses, begin
+threads as soon as they are loaded; without them workers can be forked (:mod:`millwheel.launch.launchers.warm_parent`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+SETTINGS = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    "OPENBLAS_NUM_THREADS": "1",
+    "_RJEM_MALLOC_CONF": "dirty_decay_ms:10000,muzzy_decay_ms:10000",
+    "POLARS_MAX_THREADS": "1",
+}
+"""Variables that Arrow, glibc, NumPy, Polars and its allocator read when they are loaded."""
+
+
+def worker_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a worker: ``base`` (default: ours), whose own settings win."""
+    return {**SETTINGS, **(os.environ if base is None else base)}

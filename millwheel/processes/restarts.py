@@ -1,0 +1,78 @@
+"""When a process that ended is started again: pure decisions, one object per process.
+
+A crash is normal and is answered at once. A process that fails again within seconds of its start waits a little longer
+each time; one that keeps failing by itself is given up, because something is wrong that a restart does not mend
+(a callback module that is missing on the executor). Being killed from outside, or fenced, is no failure: it counts for
+neither, and is always answered at once.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from millwheel.processes.exits import Exit
+
+QUICK_S = 5.0
+"""A failure after a shorter life is a quick one."""
+PATIENCE = 3
+"""So many quick failures in a row are answered without delay."""
+GIVE_UP = 10
+"""So many quick failures in a row end the run."""
+_FIRST_DELAY_S = 0.1
+_LONGEST_DELAY_S = 3.0
+_KILLED = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Start it again after ``delay_s`` seconds."""
+
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Do not start it again; ``reason`` completes the sentence "the worker of slot 1 …"."""
+
+    reason: str
+
+
+def exit_words(code: int) -> str:
+    """An exit code in words, completing a sentence about the process."""
+    if code == Exit.FENCED:
+        return "was fenced: its work had been given to others"
+    if code == Exit.HUNG:
+        return "ended because a callback did not return (its log names it)"
+    if code < 0:
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was killed by signal {-code}"
+    return f"ended with exit code {code}"
+
+
+@dataclass(slots=True)
+class RestartPolicy:
+    """The story of one supervised process; ask it once per death."""
+
+    quick_failures: int = 0
+    restarts: int = 0
+
+    def after(self, code: int, lived_s: float) -> Restart | GiveUp:
+        """What to do about a process that lived ``lived_s`` seconds and ended with ``code``."""
+        if code == Exit.BAD_CONFIG:
+            return GiveUp("cannot run as it is configured")
+        failed = code not in _KILLED and code != Exit.FENCED
+        if lived_s >= QUICK_S:
+            self.quick_failures = 0
+        elif failed:
+            self.quick_failures += 1
+        if self.quick_failures >= GIVE_UP:
+            return GiveUp(f"{exit_words(code)}, {self.quick_failures} times within seconds of its start")
+        self.restarts += 1
+        return Restart(self._delay_s() if failed else 0.0)
+
+    def _delay_s(self) -> float:
+        late = self.quick_failures - PATIENCE
+        return 0.0 if late <= 0 else min(_LONGEST_DELAY_S, _FIRST_DELAY_S * 2.0 ** (late - 1))

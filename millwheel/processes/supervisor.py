@@ -1,0 +1,73 @@
+"""Keeps named processes alive: starts them, and starts them again when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from millwheel.errors import SetupError
+from millwheel.processes.restarts import GiveUp, RestartPolicy, exit_words
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One life of a process is over. ``code`` is as in :mod:`subprocess`."""
+
+    name: str
+    code: int
+    lived_s: float
+    last_words: str = ""
+
+
+@dataclass(slots=True)
+class _Kept:
+    start: Callable[[], None]
+    policy: RestartPolicy = field(default_factory=RestartPolicy)
+    due_s: float | None = None
+
+
+class Supervisor:
+    """Used by one thread, which steps it a few times a second. ``say`` gets a sentence about each death."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._kept: dict[str, _Kept] = {}
+        self._let_go: dict[str, Callable[[], None]] = {}
+
+    def keep(self, name: str, start: Callable[[], None]) -> None:
+        """Start a process and keep it alive. ``start`` must not block."""
+        self._kept[name] = _Kept(start)
+        start()
+
+    def let_go(self, name: str, ended: Callable[[], None]) -> None:
+        """The next death of a process is its last one; ``ended`` is called then, or now if it is dead already."""
+        kept = self._kept.pop(name)
+        if kept.due_s is None:
+            self._let_go[name] = ended
+        else:
+            ended()
+
+    def ended(self, event: Ended, now_s: float) -> None:
+        """Take note of a death. Raises SetupError, with the last words, when a restart would not help."""
+        if event.name in self._let_go:
+            self._let_go.pop(event.name)()
+            return
+        kept = self._kept[event.name]
+        decision = kept.policy.after(event.code, event.lived_s)
+        if isinstance(decision, GiveUp):
+            words = f" Its last words:\n{event.last_words}" if event.last_words else ""
+            raise SetupError(f"The {event.name} {decision.reason}.{words}")
+        kept.due_s = now_s + decision.delay_s
+        when = f"in {decision.delay_s:.1f} s" if decision.delay_s else "at once"
+        self._say(f"The {event.name} {exit_words(event.code)}; it is started again {when}.")
+
+    def step(self, now_s: float) -> None:
+        """Start what is due."""
+        for kept in self._kept.values():
+            if kept.due_s is not None and kept.due_s <= now_s:
+                kept.due_s = None
+                kept.start()
+
+    def restarts(self) -> dict[str, int]:
+        """How often each process has been started again; processes that never died are left out."""
+        return {name: kept.policy.restarts for name, kept in self._kept.items() if kept.policy.restarts}

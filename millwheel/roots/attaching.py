@@ -1,0 +1,99 @@
+"""How tools find a run that is going on: by its root, and from there by its ZooKeeper."""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from millwheel.adapters.coordination import open_coordination
+from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.errors import SetupError, UnavailableError
+from millwheel.ports import Coordination
+from millwheel.roots.root import DEFAULT_FOLDER, LOCK_FILE, RunInfo, read_run, root_path
+
+_ANSWER_S = 10.0
+_LEADER_S = 5.0
+
+
+def find_root(place: str) -> Path:
+    """The root that is meant: ``place``, or the only one below ``.millwheel`` when ``place`` is "".
+
+    Raises SetupError when there is none, or more than one to choose from.
+    """
+    if place:
+        root = root_path(place)
+        if is_s3(place) and not root.exists():
+            raise SetupError(
+                f"{place} is not driven from here: ask on the machine of its driver, in the folder "
+                "where `millwheel run` was started"
+            )
+        return root
+    found = [lock.parent for lock in sorted(Path(DEFAULT_FOLDER).glob(f"*/{LOCK_FILE}"))]
+    if len(found) == 1:
+        return found[0].absolute()
+    names = f", or one of {', '.join(map(str, found))}" if found else ""
+    raise SetupError(f"Say which run you mean: --root FOLDER, as it was given to `millwheel run`{names}")
+
+
+def is_driven(root: Path) -> bool:
+    """Whether a driver holds the root now."""
+    try:
+        with open(root / LOCK_FILE) as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def attach(root: Path) -> RunInfo:
+    """Where the run on a root is. Raises SetupError when none is going on."""
+    run = read_run(root)
+    if run is None:
+        raise SetupError(f"{root} is not the root of a run: give the folder that `millwheel run` was given as --root")
+    if not is_driven(root):
+        raise SetupError(f"No run is going on on the root {root}. The same `millwheel run` command continues it")
+    return run
+
+
+@contextmanager
+def connected(run: RunInfo) -> Iterator[Coordination]:
+    """A session with the run's ZooKeeper. Raises SetupError when it does not answer."""
+    coordination = open_coordination(run.zookeeper, run.pipeline, security=run.security)
+    try:
+        yield coordination
+    finally:
+        coordination.close()
+
+
+class LiveMembers:
+    """The members of a role, followed while the session lives."""
+
+    def __init__(self, coordination: Coordination, role: str) -> None:
+        self._role = role
+        self._known = threading.Event()
+        self._any = threading.Event()
+        self._members: Mapping[str, bytes] = {}
+        coordination.watch_members(role, self._changed)
+
+    def now(self) -> Mapping[str, bytes]:
+        """Names and data. Raises UnavailableError when ZooKeeper does not say who they are."""
+        if not self._known.wait(_ANSWER_S):
+            raise UnavailableError(f"ZooKeeper did not say who the {self._role} are within {_ANSWER_S:.0f} s")
+        return self._members
+
+    def some(self, within_s: float = _LEADER_S) -> Mapping[str, bytes]:
+        """As :meth:`now`, once there are any, or {} when nobody comes in time: a leader is missing for a moment while
+        a run starts, and after one has died."""
+        self.now()
+        self._any.wait(within_s)
+        return self._members
+
+    def _changed(self, members: Mapping[str, bytes]) -> None:
+        self._members = dict(members)
+        self._known.set()
+        (self._any.set if members else self._any.clear)()

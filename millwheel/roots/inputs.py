@@ -1,0 +1,66 @@
+"""The partitions of bounded sources: listed once, when a root is new, and kept for every later run on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.errors import SetupError
+from millwheel.roots.root import write_atomically
+from millwheel.sources import build_source
+from millwheel.sources.base import Partition
+
+
+def keep_inputs(spec: PipelineSpec, root: Path) -> bool:
+    """Write ``inputs/<stream>.json`` for each bounded source that has none yet; True if all sources are bounded."""
+    folder = root / "inputs"
+    folder.mkdir(exist_ok=True)
+    bounded = True
+    for stream, partitions in _bounded(spec).items():
+        if partitions is None:
+            bounded = False
+        elif not (folder / f"{stream}.json").exists():
+            write_atomically(folder / f"{stream}.json", msgspec.json.encode(partitions))
+    return bounded
+
+
+def changed_inputs(spec: PipelineSpec, root: Path) -> list[str]:
+    """One sentence for each bounded source that reads something else now than when the root was new."""
+    sentences = []
+    for stream, partitions in _bounded(spec).items():
+        kept = _kept(root / "inputs" / f"{stream}.json")
+        if partitions is None or kept is None:
+            continue
+        now, then = {part.name for part in partitions}, {part.name for part in kept}
+        if now != then:
+            example = sorted(now ^ then)[0]
+            sentences.append(
+                f"the source of {stream!r} had {len(then)} partitions when the root was new and has {len(now)} now "
+                f"(for example {example} {'was added' if example in now else 'is gone'})"
+            )
+    return sentences
+
+
+def _bounded(spec: PipelineSpec) -> dict[str, Sequence[Partition] | None]:
+    """By stream: what a bounded source has to read now; None for an unbounded source."""
+    found: dict[str, Sequence[Partition] | None] = {}
+    for stream in spec.streams:
+        if stream.source is not None and stream.source.kind == "injection":
+            found[stream.name] = None  # it has nothing to list: its records are sent to the workers
+        elif stream.source is not None:
+            source = build_source(stream.source, spec.folder)
+            found[stream.name] = source.partitions() if source.bounded else None
+    return found
+
+
+def _kept(path: Path) -> list[Partition] | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=list[Partition])
+    except FileNotFoundError:
+        return None
+    except DAMAGE as error:
+        raise SetupError(f"{path} is damaged ({error}): the root cannot be trusted; use another one") from error

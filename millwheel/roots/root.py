@@ -1,0 +1,273 @@
+"""The root of a run: whose it is, who may drive it, and what later runs find there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+from xxhash import xxh3_64_hexdigest
+
+from millwheel.adapters.spaces.probe import probe
+from millwheel.adapters.spaces.s3_address import is_s3, parse_s3
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.errors import SetupError
+
+DEFAULT_FOLDER = ".millwheel"
+"""Where roots lie that nobody has named, below the current folder."""
+LOCK_FILE = "driver.lock"
+IDENTITY = "identity.json"
+_RUN = "run.json"
+COMPLETED = "COMPLETED"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a root belongs to: one pipeline, and one birth of it. Written once, never changed."""
+
+    pipeline: str
+    instance: str
+
+    def __str__(self) -> str:
+        return f"{self.pipeline}-{self.instance}"
+
+    def must_be(self, pipeline: str, root: str | Path) -> None:
+        """Raises SetupError when the root is that of another pipeline."""
+        if self.pipeline != pipeline:
+            raise SetupError(
+                f"The root {root} belongs to the pipeline {self.pipeline!r}, not to {pipeline!r}. "
+                "Give another --root, or run the pipeline it belongs to."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """Where the run on a root can be reached, for tools. ``seconds`` is how long earlier runs have worked,
+    ``security`` its security folder."""
+
+    pipeline: str
+    instance: str
+    zookeeper: str
+    driver_pid: int
+    seconds: float = 0.0
+    security: str = ""
+
+
+class Root:
+    """A directory that this driver holds, from :meth:`open` to :meth:`close`. ``address`` is what other processes
+    know it by, ``path`` where this machine keeps what concerns it."""
+
+    def __init__(self, path: Path, identity: Identity, lock: IO[str]) -> None:
+        self.path = path
+        self.address = str(path)
+        self.identity = identity
+        self._lock = lock
+
+    @classmethod
+    def open(cls, place: str, pipeline: str) -> Root:
+        """Take a root, creating it when there is none.
+
+        Raises SetupError when another driver holds it, when it belongs to another pipeline or to something else,
+        or when it cannot be written.
+        """
+        path = root_path(place)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            _refuse_foreign(path)
+            lock = take_lock(path)
+            try:
+                return cls(path, _identity(path, pipeline), lock)
+            except BaseException:
+                lock.close()
+                raise
+        except OSError as error:
+            raise SetupError(
+                f"The root {path} cannot be used: {error}. Choose a folder that can be written."
+            ) from error
+
+    def close(self) -> None:
+        """Let other drivers have it."""
+        self._lock.close()
+
+    def check(self) -> None:
+        """Raises SetupError when the root is no longer ours."""
+
+    def probe(self, need_bytes: int) -> None:
+        """Raises SetupError unless the root keeps the promises that a run rests on, and has so much room."""
+        probe(str(self.path), need_bytes=need_bytes)
+
+    def share(self) -> None:
+        """Let other processes have what was shipped, and the lists of inputs: in a folder they see them."""
+
+    @property
+    def logs(self) -> Path:
+        """Where the processes of a run write what they have to say."""
+        return self._folder("logs")
+
+    def logs_of_workers(self, far: bool) -> str:
+        """Where workers write theirs; "" lets each keep them where it runs."""
+        return str(self.logs)
+
+    @property
+    def scratch(self) -> Path:
+        """Local stores of workers on this machine; nothing in it outlives a run."""
+        return self._folder("scratch")
+
+    def clear_scratch(self) -> None:
+        """Forget what workers of an earlier run left behind; none of them lives while we hold the root."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def used(self) -> bool:
+        """Whether workers have ever written a journal here."""
+        journal = self.path / "journal"
+        return journal.is_dir() and any(entry.is_dir() for entry in journal.iterdir())
+
+    @property
+    def orders(self) -> str:
+        """Where the driver's orders to workers in executors are (see ``launch/launchers/executor_orders.py``)."""
+        return str(self.path / "stop")
+
+    def check_reach(self, spec: PipelineSpec, far: bool) -> None:
+        """Raises SetupError when the pipeline needs a folder that workers on other machines (``far``) do not have."""
+
+    def read_run(self) -> RunInfo | None:
+        """What the last driver wrote, or None."""
+        return read_run(self.path)
+
+    def write_run(self, info: RunInfo) -> None:
+        """Tell tools where the run is."""
+        write_atomically(self.path / _RUN, msgspec.json.encode(info))
+
+    def completed(self) -> Mapping[str, Any] | None:
+        """The summary of a run that has processed all of its bounded input, or None."""
+        return read_completed(self.path)
+
+    def complete(self, summary: Mapping[str, Any]) -> None:
+        """Note that the input has been processed to its end."""
+        write_atomically(self.path / COMPLETED, msgspec.json.format(msgspec.json.encode(summary), indent=2))
+
+    def _folder(self, name: str) -> Path:
+        folder = self.path / name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+
+def root_path(place: str) -> Path:
+    """The folder of a root on this machine, absolute. ``place`` is a path, a ``file://`` URI or ``s3://bucket/prefix``.
+
+    Raises SetupError for other schemes.
+    """
+    if is_s3(place):
+        root = parse_s3(place).root
+        return Path(DEFAULT_FOLDER).absolute() / f"{root.rpartition('/')[2]}-{xxh3_64_hexdigest(root.encode())}"
+    scheme, separator, rest = place.partition("://")
+    if not separator:
+        return Path(place).expanduser().absolute()
+    if scheme != "file" or not rest.startswith("/"):
+        raise SetupError(
+            f"The root {place} is none: give a path or file:///path that all workers share, or s3://bucket/prefix"
+        )
+    return Path(rest)
+
+
+def read_run(path: Path) -> RunInfo | None:
+    """Where the run on the root at ``path`` is, or None when none was ever started there."""
+    try:
+        return msgspec.json.decode((path / _RUN).read_bytes(), type=RunInfo)
+    except FileNotFoundError:
+        return None
+    except (OSError, *DAMAGE) as error:
+        raise SetupError(f"{path / _RUN} cannot be read: {error}") from error
+
+
+def read_completed(path: Path) -> Mapping[str, Any] | None:
+    """The summary of the run on the root at ``path`` that has processed all of its input, or None."""
+    return _read_json(path / COMPLETED)
+
+
+def write_atomically(target: Path, data: bytes) -> None:
+    """Replace a small file so that a reader, or a crash, sees the old bytes or the new ones."""
+    staged = target.with_name(f".{target.name}.{os.getpid()}")
+    with open(staged, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(staged, target)
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Raises SetupError for a folder with anything in it but a root, or what a driver leaves that died making one."""
+    names = {entry.name for entry in path.iterdir()}
+    strange = [name for name in names - {LOCK_FILE} if not name.startswith(f".{IDENTITY}.")]
+    if strange and IDENTITY not in names:
+        raise SetupError(
+            f"The folder {path} is not empty and no root of a pipeline. Give an empty or a new folder with --root."
+        )
+
+
+def take_lock(path: Path) -> IO[str]:
+    """Hold the folder of a root against other drivers of this machine. Raises SetupError when one holds it."""
+    lock = open(path / LOCK_FILE, "a+")  # noqa: SIM115  (held until the run ends)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        holder = lock.read().strip()
+        lock.close()
+        who = f"process {holder}" if holder else "another process"
+        raise SetupError(
+            f"A run on the root {path} is going on already ({who}). Wait for it, stop it, or give another --root."
+        ) from None
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def _identity(path: Path, pipeline: str) -> Identity:
+    """The identity that stands, created by us if there is none. Raises SetupError when it is another pipeline's."""
+    target = path / IDENTITY
+    if not target.exists():
+        staged = path / f".{IDENTITY}.{secrets.token_hex(4)}"
+        with open(staged, "wb") as file:
+            file.write(msgspec.json.encode(Identity(pipeline, secrets.token_hex(8))))
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):  # somebody was quicker: theirs stands, and is read below
+            os.link(staged, target)
+        os.unlink(staged)
+        sync_folder(path)
+    try:
+        identity = msgspec.json.decode(target.read_bytes(), type=Identity)
+    except DAMAGE as error:
+        raise SetupError(f"{target} is damaged ({error}): the root cannot be trusted; use another one") from error
+    identity.must_be(pipeline, path)
+    return identity
+
+
+def _read_json(path: Path) -> Mapping[str, Any] | None:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except FileNotFoundError:
+        return None
+    except (OSError, *DAMAGE) as error:
+        raise SetupError(f"{path} cannot be read: {error}") from error
+    return found

@@ -1,0 +1,96 @@
+"""What the workers of a running pipeline are asked to do together, and what they answer.
+
+Orders and answers are members of two roles in the coordination service, so whoever gave an order and dies takes it
+back. Of all orders that stand the one with the highest number counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+
+from millwheel.core.model.damage import DAMAGE
+from millwheel.errors import CorruptionError
+
+ORDERS = "orders"
+"""The role whose members are orders."""
+ANSWERS = "answers"
+"""The role whose members are answers to them."""
+
+
+class Phase(Enum):
+    """What is asked for. REST: read nothing new and finish what is on its way. HOLD: do nothing at all. SAVE: copy the
+    shards of the cut, if they stand where it says. FINISH: read nothing more, for ever; time goes on to its end."""
+
+    REST = "rest"
+    HOLD = "hold"
+    SAVE = "save"
+    FINISH = "finish"
+
+
+class Standing(msgspec.Struct, frozen=True, array_like=True):
+    """Where a shard stands: the lease token, its last commit, which is durable, and how much is unfinished."""
+
+    token: int
+    commit: int
+    unrest: int = 0
+
+
+class Order(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One order. ``savepoint`` names what it is for. ``place`` is the folder that the shards of ``cut`` are copied to;
+    with ``stay`` nothing goes on afterwards, until the order is taken back. With ``catch_up`` a source rests only where
+    no earlier owner of its shards can have read further."""
+
+    savepoint: str
+    number: int
+    phase: Phase
+    place: str = ""
+    stay: bool = False
+    catch_up: bool = False
+    cut: dict[str, Standing] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of its member."""
+        return f"{self.savepoint}-{self.number}"
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one worker says to one order: where shards stand that do what was asked for, or what went wrong."""
+
+    savepoint: str
+    number: int
+    shards: dict[str, Standing] = {}
+    problem: str = ""
+
+
+encode = msgspec.json.Encoder().encode
+_decode_order = msgspec.json.Decoder(Order).decode
+_decode_answer = msgspec.json.Decoder(Answer).decode
+
+
+def standing_order(members: Mapping[str, bytes]) -> Order | None:
+    """The order that counts. An order to finish is never overtaken; else savepoints come one after the other.
+
+    Raises CorruptionError when a member is no order.
+    """
+    try:
+        orders = [_decode_order(data) for data in members.values()]
+    except DAMAGE as ex:
+        raise CorruptionError(f"{', '.join(members)} in ZooKeeper: at least one of them is no order: {ex}") from ex
+    finish = next((order for order in orders if order.phase is Phase.FINISH), None)
+    if finish is not None or not orders:
+        return finish
+    first = min(order.savepoint for order in orders)
+    return max((order for order in orders if order.savepoint == first), key=lambda order: order.number)
+
+
+def answers_to(order: Order, members: Mapping[str, bytes]) -> list[Answer]:
+    """The answers to one order. Raises CorruptionError when a member is no answer."""
+    try:
+        answers = [_decode_answer(data) for data in members.values()]
+    except DAMAGE as ex:
+        raise CorruptionError(f"{', '.join(members)} in ZooKeeper: at least one of them is no answer: {ex}") from ex
+    return [each for each in answers if (each.savepoint, each.number) == (order.savepoint, order.number)]

@@ -1,0 +1,109 @@
+"""A new root that begins with a savepoint: the copies of its shards become snapshots, its tables the first tables.
+
+    restoring      is there while the copies are made; a root with it cannot be used
+    restored.json  the savepoint's own record, written last
+
+The range tables are in ZooKeeper. They are written at the start of a run, before there is a master, and once.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from millwheel.adapters.durable_store import open_snapshots
+from millwheel.adapters.snapshots.snapshots import FileSnapshots
+from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.errors import ConflictError, CorruptionError, SetupError
+from millwheel.ports import Coordination
+from millwheel.roots.root import write_atomically
+from millwheel.savepoints.record import RECORD_FILE, Record, SavedShard, first_tables, read_record
+
+_RESTORING, _RESTORED = "restoring", "restored.json"
+SAVED_FILE = "SAVED"
+"""In a root that was stopped with a savepoint: the savepoint's name, and its folder."""
+_TABLES = "restored"
+
+
+def restored(root: Path) -> Record | None:
+    """The savepoint that a root began with. Raises SetupError when that was not finished."""
+    if (root / _RESTORING).exists():
+        raise SetupError(
+            f"The root {root} was to begin with a savepoint, and that was interrupted. Remove it, and give the same "
+            "command with --from-savepoint again"
+        )
+    return read_record(root, _RESTORED) if (root / _RESTORED).exists() else None
+
+
+def restore(record: Record, place: Path, root: Path, address: str, spec: PipelineSpec) -> None:
+    """Let a new root, with its folder and its address, begin with the shards that the pipeline still has. Raises
+    SetupError when the savepoint is damaged."""
+    write_atomically(root / _RESTORING, str(place).encode())
+    graph = build_graph(spec)
+    source, target = open_snapshots(str(place)), open_snapshots(address)
+    for shard in record.shards:
+        if shard.node in graph.nodes:
+            _copy(shard, source, target, root / "scratch" / f"from-savepoint-{shard.shard}", place)
+    (root / "inputs").mkdir(exist_ok=True)
+    for stream in spec.streams:
+        kept = place / "inputs" / f"{stream.name}.json"
+        if kept.exists() and f"source.{stream.name}" in graph.nodes:
+            write_atomically(root / "inputs" / kept.name, kept.read_bytes())
+    write_atomically(root / _RESTORED, (place / RECORD_FILE).read_bytes())
+    (root / _RESTORING).unlink()
+
+
+def _copy(shard: SavedShard, source: FileSnapshots, target: FileSnapshots, scratch: Path, place: Path) -> None:
+    try:
+        manifest = source.latest(shard.shard)
+        if manifest is None or (manifest.token, manifest.last_commit) != (shard.token, shard.commit):
+            raise CorruptionError(f"its copy of {shard.shard} is not the one that {RECORD_FILE} names")
+        source.restore(manifest, str(scratch))
+        for _ in source.unverified():
+            pass
+        target.publish(shard.shard, shard.token, shard.commit, str(scratch), lambda: None)
+    except CorruptionError as error:
+        raise SetupError(f"The savepoint {place} is damaged: {error}. Bring it back from a copy") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def write_tables(root: Path, coordination: Coordination, nodes: Sequence[str]) -> None:
+    """The range tables of a root that began with a savepoint, if they were not written yet. Before any master is."""
+    record = restored(root)
+    if record is None or coordination.get(_TABLES) is not None:
+        return
+    for table in first_tables(record, nodes):
+        with suppress(ConflictError):  # an earlier start came so far
+            coordination.write_table(table)
+    coordination.put_if_absent(_TABLES, record.name.encode())
+
+
+def note_saved(root: Path, record: Record, place: Path) -> None:
+    """The run on a root has ended with a savepoint, and goes on elsewhere."""
+    write_atomically(root / SAVED_FILE, f"{record.name}\n{place}\n".encode())
+
+
+def refuse_saved(root: Path) -> None:
+    """Raises SetupError for a root whose run goes on elsewhere."""
+    saved = root / SAVED_FILE
+    if saved.exists():
+        place = saved.read_text().splitlines()[1]
+        raise SetupError(
+            f"The run on {root} was stopped with the savepoint {place}. Go on with --from-savepoint {place} and a "
+            f"new --root. To go on here, remove {saved}; a run from that savepoint then needs other output folders"
+        )
+
+
+def former_identity(record: Record) -> str:
+    """Whose results a run from this savepoint may go on with: those of the root that was stopped with it and not
+    started again; "" for nobody's."""
+    root = Path(record.root)
+    with suppress(OSError):
+        if root.is_dir() and not (root / SAVED_FILE).read_text().startswith(f"{record.name}\n"):
+            return ""
+        return record.identity if record.last else ""
+    return ""

@@ -1,0 +1,73 @@
+"""What a driver does about a pipeline that is not the one whose state it finds: it says what is different, and goes on
+only if that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.errors import PipelineError, SetupError
+from millwheel.roots.shipping import BLUEPRINT_FILE
+from millwheel.savepoints.blueprint import Blueprint, blueprint_of
+from millwheel.savepoints.compatibility import Change, Verdict, compare, worst
+
+
+def blueprint_bytes(spec: PipelineSpec) -> bytes:
+    """What is shipped with a pipeline, for a later run to compare."""
+    return msgspec.json.encode(blueprint_of(spec))
+
+
+def kept_blueprint(root: Path) -> Blueprint | None:
+    """What was run on the root last; None for a new one."""
+    file = root / "pipeline" / BLUEPRINT_FILE
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Blueprint)
+    except FileNotFoundError:
+        return None
+    except (OSError, *DAMAGE) as error:
+        raise SetupError(f"{file} cannot be read: {error}") from error
+
+
+def check_same_root(root: Path, spec: PipelineSpec, told: Callable[[str], None]) -> None:
+    """Raises PipelineError unless the pipeline can go on with what lies in the root as it is, perhaps with records on
+    their way. What is different and does no harm is told."""
+    old = kept_blueprint(root)
+    if old is None:
+        return None
+    changes = compare(old, blueprint_of(spec))
+    verdict = worst(changes)
+    if verdict is Verdict.FREE:
+        return _tell(changes, told)
+    heading = f"{spec.file or spec.name} differs from the pipeline that the root {root} was run with:"
+    if verdict is Verdict.REFUSED:
+        fix = "Undo what is refused, or use a new root: then everything begins anew."
+    else:
+        fix = (
+            f"This takes a savepoint: start the run as it was, `millwheel stop --root {root} --savepoint FOLDER`, then "
+            "`millwheel run` with --from-savepoint FOLDER and a new --root. Or undo the changes."
+        )
+    raise PipelineError("\n".join([heading, *_lines(changes), fix]))
+
+
+def check_savepoint(old: Blueprint, place: Path, spec: PipelineSpec, told: Callable[[str], None]) -> None:
+    """Raises PipelineError unless the pipeline can go on from a savepoint; else what is different is told."""
+    changes = compare(old, blueprint_of(spec))
+    if worst(changes) is Verdict.REFUSED:
+        refused = [change for change in changes if change.verdict is Verdict.REFUSED]
+        heading = f"{spec.file or spec.name} cannot go on from the savepoint {place}:"
+        fix = "`millwheel explain-upgrade SAVEPOINT PIPELINE` shows all that is different."
+        raise PipelineError("\n".join([heading, *_lines(refused), fix]))
+    _tell(changes, told)
+
+
+def _tell(changes: list[Change], told: Callable[[str], None]) -> None:
+    for change in changes:
+        told(f"Changed: {change}.")
+
+
+def _lines(changes: list[Change]) -> list[str]:
+    return [f"  {change.verdict.value}: {change}" for change in changes]

@@ -1,0 +1,1 @@
+"""Files as sources: formats, positions, and files that grow."""

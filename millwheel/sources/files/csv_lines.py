@@ -1,0 +1,131 @@
+"""CSV: a header, or declared columns; a quoted field may hold newlines."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.errors import RecordError, SetupError
+from millwheel.sources.base import Reject
+from millwheel.sources.fields import from_texts
+from millwheel.sources.files.lines import Block, Decoded, raw_text, reason_of
+
+_OPEN_QUOTE = "unexpected end of data"
+_Row = Sequence[str]
+
+
+class CsvLines:
+    """Values are text, except for fields that are declared to be something else.
+
+    A record whose quote is not closed within ``max_record_bytes`` is one bad line, not the rest of the file.
+    """
+
+    def __init__(
+        self,
+        schema: type | None,
+        fields: Mapping[str, str],
+        delimiter: str,
+        columns: Sequence[str],
+        max_record_bytes: int,
+    ) -> None:
+        self.has_header = not columns
+        self._target: Any = None if schema is None else list[schema]  # type: ignore[valid-type]
+        self._fields = fields
+        self._delimiter = delimiter
+        self._columns = list(columns)
+        self._max_record = max_record_bytes
+
+    def begin(self, header: bytes) -> None:
+        if not self.has_header:
+            return
+        try:
+            rows = self._rows([header.decode()])
+        except (UnicodeDecodeError, csv.Error) as ex:
+            raise SetupError(
+                f"the first line of a CSV file is no header ({ex}); declare columns: [...] if there is none"
+            ) from ex
+        self._columns = [name.strip() for name in rows[0]] if rows else []
+
+    def decode(self, block: Block) -> Decoded:
+        return self._together(block) or self._one_by_one(block)
+
+    def _rows(self, lines: list[str]) -> list[list[str]]:
+        return list(csv.reader(lines, delimiter=self._delimiter, strict=True))
+
+    def _together(self, block: Block) -> Decoded | None:
+        """All lines in one call, None when one of them is blank, bad, or not a record by itself."""
+        try:
+            lines = block.data[: block.ends[-1]].decode().splitlines(keepends=True)
+            if len(lines) != len(block.ends):
+                return None
+            rows = self._rows(lines)
+            return Decoded(None, self._values(rows)) if len(rows) == len(lines) else None
+        except (ValueError, csv.Error, msgspec.MsgspecError, RecordError):
+            return None
+
+    def _one_by_one(self, block: Block) -> Decoded:
+        decoded = Decoded([], [], used=0)
+        lines, positions = block.lines(), block.positions()
+        while decoded.used < len(lines):
+            count = self._record_lines(lines, decoded.used, block.last)
+            if not count:
+                break
+            raw = b"".join(lines[decoded.used : decoded.used + count])
+            decoded.used += count
+            self._decode_one(raw, positions[decoded.used - 1], decoded)
+        return decoded
+
+    def _record_lines(self, lines: list[bytes], start: int, last: bool) -> int:
+        """How many lines the record at ``start`` has; 0 if that depends on lines to come."""
+        size = quotes = 0
+        for end in range(start, len(lines)):
+            size += len(lines[end])
+            quotes += lines[end].count(b'"')
+            if size > self._max_record:
+                return 1
+            if (end == start or quotes % 2 == 0) and not self._open_quote(lines[start : end + 1]):
+                return end + 1 - start
+        return 1 if last else 0
+
+    def _open_quote(self, lines: list[bytes]) -> bool:
+        try:
+            self._rows([line.decode("utf-8", "replace") for line in lines])
+        except csv.Error as ex:
+            return str(ex) == _OPEN_QUOTE
+        return False
+
+    def _decode_one(self, raw: bytes, position: int, decoded: Decoded) -> None:
+        if not raw.strip(b"\r\n"):
+            return
+        try:
+            values = self._values(self._rows([raw.decode()]))
+        except (ValueError, csv.Error, msgspec.MsgspecError, RecordError) as ex:
+            reason = "a quote is not closed" if str(ex) == _OPEN_QUOTE else reason_of(ex, raw)
+            decoded.rejects.append(Reject(position, raw_text(raw), reason))
+            return
+        decoded.add(position, values[0])
+
+    def _values(self, rows: Sequence[_Row]) -> list[Any]:
+        width = len(self._columns)
+        wrong = next((row for row in rows if len(row) != width), None)
+        if wrong is not None:
+            raise RecordError(f"{len(wrong)} fields where there are {width} columns ({', '.join(self._columns)[:200]})")
+        values: list[Any] = [dict(zip(self._columns, row, strict=True)) for row in self._typed(rows)]
+        return values if self._target is None else msgspec.convert(values, self._target, strict=False)
+
+    def _typed(self, rows: Sequence[_Row]) -> Sequence[Sequence[Any]]:
+        """The rows with declared fields converted, a column at a time."""
+        typed = {
+            place: self._fields[name]
+            for place, name in enumerate(self._columns)
+            if self._fields.get(name, "str") != "str"
+        }
+        if not typed or not rows:
+            return rows
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+        for place, kind in typed.items():
+            columns[place] = from_texts(self._columns[place], kind, columns[place])
+        return list(zip(*columns, strict=True))

@@ -1,0 +1,321 @@
+"""A file that grows, and that whoever rotates logs renames, replaces, truncates, compresses or deletes.
+
+Positions count the bytes that were read under one name, whichever files they came from. Which file goes on at which
+position is no function of what the files hold, so it is a *decision*: the reader says it, and reads on once it is
+durable. A later reader that begins before it reads the former file to the decided end, wherever its new name is in
+the folder, and then the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import xxhash
+
+from millwheel.core.model.damage import checked
+from millwheel.errors import ExhaustedError, SetupError
+from millwheel.sources.files.inputs import NOTHING, Place, cannot_read, read_fully
+
+log = logging.getLogger(__name__)
+
+GENERATION = 1 << 48
+"""Positions without a note are of an earlier form: those of the n-th file under a name began at n times this."""
+_CHECKED_BYTES = 256
+_LEAP = 1 << 40
+"""Who died before may have sent so much beyond a committed position, and nobody can tell once the bytes are gone. Where
+something else goes on in their stead, it has positions beyond them: consumers would take it for applied."""
+
+
+class FileMark(msgspec.Struct, frozen=True, array_like=True):
+    """A file whose first byte follows position ``base``. The last bytes before ``offset`` have the ``digest``.
+    ``followers``: the files that have had its name since; where they go on is not known yet."""
+
+    base: int
+    device: int
+    inode: int
+    offset: int = 0
+    digest: int = 0
+    followers: tuple[FileMark, ...] = ()
+
+    @property
+    def who(self) -> tuple[int, int]:
+        """Which file it is."""
+        return self.device, self.inode
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = checked(msgspec.msgpack.Decoder(FileMark).decode, "which file a followed source reads")
+
+
+class FollowedInput:
+    """The bytes under one name, as ``tail -F`` finds them.
+
+    Once the open file is read to its end and the name holds another, non-empty file, reading goes on there. When the
+    file has become shorter, or other bytes are where was read, it was truncated and is read from its start. What is
+    lost then, and nothing else, is in docs/pipeline.md.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+        self._file: FileMark | None = None
+        self._next: deque[FileMark] = deque()
+        self._followers: deque[FileMark] = deque()
+        self._read_to = 0
+        self._seen = (-1, -1)
+        self._life = 0
+        self._is_gone = self._was_cut = False
+
+    def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
+        """Go on as an earlier reader would: with the file of the first note, if there is one, then those decided."""
+        marks = [_decode(note) if note else None for _, note in notes]
+        self._turn_to(marks[0])
+        self._next = deque(mark for mark in marks[1:] if mark is not None)
+        decided = {mark.who for mark in self._next}
+        later = marks[0].followers if marks[0] is not None else ()
+        self._followers = deque(mark for mark in later if mark.who not in decided)
+
+    def locate(self, position: int) -> Place:
+        while self._next and position >= self._next[0].base:
+            self._turn_to(self._next.popleft())
+        if self._file is None:
+            return self._begin(position)
+        if self._fd < 0 and not self._reopen():
+            return self._without_it(position)
+        self._see_who_has_the_name()
+        offset = self._read_to = position - self._file.base
+        if not self._unchanged(offset):
+            return self._without_it(position) if self._next else self._truncated(position, offset)
+        return Place(self._file.base, offset, self._life)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        if self._next and self._file is not None:
+            size = max(min(size, self._next[0].base - self._file.base - offset), 0)
+        data = read_fully(self._fd, offset, size)
+        self._read_to = max(self._read_to, offset + len(data))
+        return data
+
+    def ended(self) -> bool:
+        """True once it is decided where the file ends."""
+        return bool(self._next)
+
+    def succeeded(self) -> tuple[int, bytes] | None:
+        """Asked when nothing whole is left to read: the decision that the file ends here, if another has its name."""
+        if self._fd < 0 or self._file is None or self._next:
+            return None
+        self._see_who_has_the_name()
+        return self._decided(self._file.base + self._read_to) if self._followers else None
+
+    def note(self, position: int) -> bytes:
+        """What a later reader must know to go on at a position."""
+        if self._fd < 0 or self._file is None:
+            return b""
+        self._file = self._marked(self._fd, self._file.base, position - self._file.base)
+        return _encode(msgspec.structs.replace(self._file, followers=tuple(self._followers)))
+
+    def damage(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    # --- decisions ---------------------------------------------------------------------------------------
+
+    def _begin(self, position: int) -> Place:
+        """Nothing is known of a file: it is the first one, or the position is of the earlier form."""
+        if self._next:
+            return Place(skip_to=self._next[0].base)
+        if not position:
+            return self._place_of(self._decided(0))
+        if (fd := self._open(self._path)) is None:
+            return NOTHING
+        base, offset = position - position % GENERATION, position % GENERATION
+        if os.fstat(fd).st_size >= offset and (not offset or os.pread(fd, 1, offset - 1) == b"\n"):
+            self._turn_to(self._marked(fd, base, offset))
+            self._fd = fd
+            return self.locate(position)
+        os.close(fd)
+        self._warn_of_loss(offset)
+        return self._place_of(self._decided(base + GENERATION))
+
+    def _without_it(self, position: int) -> Place:
+        """The file that was read is not to be found: go on with the next, or with what has its name now."""
+        assert self._file is not None
+        self.close()
+        self._is_gone = True
+        if self._next:
+            log.warning("a file that was %s is gone, with what had not been applied of it: that is lost", self._path)
+            return Place(skip_to=self._next[0].base)
+        found = self._decided(position + _LEAP)
+        if found is not None:
+            self._warn_of_loss(position - self._file.base)
+            self._file = None
+        return self._place_of(found)
+
+    def _truncated(self, position: int, offset: int) -> Place:
+        """Go on at the start of the open file, once it holds something."""
+        if not self._was_cut:
+            self._was_cut = True
+            log.warning(
+                "the followed file %s was truncated after %d bytes of it had been read; reading begins again at its "
+                "start, and what was written between the last look and that moment is lost",
+                self._path,
+                offset,
+            )
+        mark = self._marked(self._fd, position + _LEAP, min(os.fstat(self._fd).st_size, _CHECKED_BYTES))
+        found = self._add(mark) if mark.offset else self._decided(position + _LEAP) if self._followers else None
+        if found is not None:
+            self._file = None  # it stays open: it may have no name any more
+        return self._place_of(found)
+
+    def _decided(self, position: int) -> tuple[int, bytes] | None:
+        """The file that had the name next, or has it now, goes on at ``position``; None when nothing is in it yet."""
+        while self._followers:
+            mark = self._mark_of(self._find(self._followers[0]), position)
+            if mark is not None and mark.offset:
+                self._followers.popleft()
+                return self._add(mark)
+            if mark is not None and self._who_has_the_name() == mark.who:
+                return None
+            self._followers.popleft()  # it is gone, or nothing was ever written into it
+        mark = self._mark_of(self._open(self._path), position)
+        return None if mark is None or not mark.offset else self._add(mark)
+
+    def _add(self, mark: FileMark) -> tuple[int, bytes]:
+        self._next.append(mark)
+        return mark.base, _encode(mark)
+
+    def _mark_of(self, fd: int | None, position: int) -> FileMark | None:
+        if fd is None:
+            return None
+        try:
+            return self._marked(fd, position, min(os.fstat(fd).st_size, _CHECKED_BYTES))
+        finally:
+            os.close(fd)
+
+    def _place_of(self, begins: tuple[int, bytes] | None) -> Place:
+        return NOTHING if begins is None else Place(begins=begins)
+
+    def _warn_of_loss(self, offset: int) -> None:
+        log.warning(
+            "the followed file %s was replaced while it was not open here; what the former file had after %d bytes, if "
+            "anything, is lost",
+            self._path,
+            offset,
+        )
+
+    # --- the file at hand --------------------------------------------------------------------------------
+
+    def _turn_to(self, mark: FileMark | None) -> None:
+        if self._fd >= 0 and mark is not None:
+            found = os.fstat(self._fd)
+            if (found.st_dev, found.st_ino) != mark.who:
+                self.close()
+        self._file = mark
+        self._life += 1
+        self._seen = (-1, -1)
+        self._is_gone = self._was_cut = False
+
+    def _unchanged(self, offset: int) -> bool:
+        """False when the file is shorter than what was read, or has something else there."""
+        assert self._file is not None
+        found = os.fstat(self._fd)
+        wanted = self._next[0].base - self._file.base if self._next else offset
+        if self._was_cut or found.st_size < wanted:
+            return False
+        seen = (found.st_size, found.st_mtime_ns)
+        if seen != self._seen and not self._fits(self._fd, self._file):
+            return False
+        self._seen = seen
+        return True
+
+    def _reopen(self) -> bool:
+        """Open the file again, under whatever name it has in its folder; False when it is gone, or rewritten."""
+        assert self._file is not None
+        fd = None if self._is_gone else self._find(self._file)
+        if fd is not None:
+            self._fd = fd
+        return fd is not None
+
+    def _find(self, mark: FileMark) -> int | None:
+        """Open a file, under whatever name it has in its folder. It must have what was seen of it, because the file
+        system gives the number of a deleted file to the next one; of an empty one only the name is known."""
+        for path in self._names(mark.who):
+            try:
+                fd = self._open(path)
+            except SetupError:
+                continue  # a renamed file may be for others to read
+            if fd is None:
+                continue
+            found = os.fstat(fd)
+            certain = mark.offset > 0 or path == self._path
+            if certain and (found.st_dev, found.st_ino) == mark.who and self._fits(fd, mark):
+                return fd
+            os.close(fd)
+        return None
+
+    def _names(self, who: tuple[int, int]) -> Iterator[str]:
+        if self._who_has_the_name() == who:
+            yield self._path
+            return
+        try:
+            with os.scandir(os.path.dirname(self._path) or ".") as entries:
+                yield from [entry.path for entry in entries if entry.inode() == who[1]]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+
+    def _who_has_the_name(self) -> tuple[int, int] | None:
+        there = self._stat()
+        return None if there is None else (there.st_dev, there.st_ino)
+
+    def _see_who_has_the_name(self) -> None:
+        """Remember each file that comes under the name: when this one is read to its end, they may have others."""
+        assert self._file is not None
+        there = self._stat()
+        who = None if there is None else (there.st_dev, there.st_ino)
+        last = [self._file, *self._next, *self._followers][-1]
+        if who == self._file.who and not self._next:
+            self._followers.clear()
+        elif there is not None and (who != last.who or (there.st_size and not last.offset)):
+            try:
+                mark = self._mark_of(self._open(self._path), 0)
+            except ExhaustedError:
+                return
+            if who == last.who and self._followers:
+                self._followers.pop()
+            if mark is not None:
+                self._followers.append(mark)
+
+    def _stat(self) -> os.stat_result | None:
+        try:
+            return os.stat(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _open(self, path: str) -> int | None:
+        try:
+            return os.open(path, os.O_RDONLY)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as ex:
+            raise cannot_read(path, ex) from ex
+
+    def _marked(self, fd: int, base: int, offset: int) -> FileMark:
+        found = os.fstat(fd)
+        return FileMark(base, found.st_dev, found.st_ino, offset, _digest(fd, offset))
+
+    def _fits(self, fd: int, mark: FileMark) -> bool:
+        """Whether the file still has what was read of it."""
+        return os.fstat(fd).st_size >= mark.offset and _digest(fd, mark.offset) == mark.digest
+
+
+def _digest(fd: int, offset: int) -> int:
+    """Of the last bytes before ``offset``."""
+    start = max(offset - _CHECKED_BYTES, 0)
+    return xxhash.xxh3_64_intdigest(read_fully(fd, start, offset - start))

@@ -1,0 +1,177 @@
+"""Files as bytes at an offset: plain, or compressed (growing ones are in :mod:`millwheel.sources.files.followed`).
+
+A reader asks for bytes by position. For a plain file a position is an offset; for a compressed file it is an offset
+in what the file holds once decompressed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+from millwheel.errors import ExhaustedError, SetupError
+
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+_BLOCK = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Bytes from ``offset`` on come next, and their positions are ``base`` + offset; those of another ``life`` are of
+    another file. Or there are none before a decision about what ``begins`` is durable (position, note), before the
+    reader has gone on at ``skip_to``, or, with ``nothing``, now."""
+
+    base: int = 0
+    offset: int = 0
+    life: int = 1
+    begins: tuple[int, bytes] | None = None
+    skip_to: int = -1
+    nothing: bool = False
+
+
+NOTHING = Place(nothing=True)
+
+
+class Input(Protocol):
+    """The bytes of one partition."""
+
+    def locate(self, position: int) -> Place:
+        """What comes after a position."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes; fewer only where the input ends now."""
+
+    def ended(self) -> bool:
+        """True when what ``read_at`` could not give will never come, so that an unterminated line is complete."""
+
+    def damage(self) -> str:
+        """Why the bytes end before their time, "" when they do not."""
+
+    def close(self) -> None: ...
+
+
+def open_input(path: str) -> Input:
+    """Raises SetupError when the file cannot be read, ExhaustedError when too many are open for now."""
+    if compression := compression_of(path):
+        return CompressedInput(path, compression)
+    return PlainInput(path)
+
+
+def compression_of(path: str) -> str:
+    """The name of the compression by the file's ending, "" for none."""
+    return _COMPRESSIONS.get(os.path.splitext(path)[1].lower(), "")
+
+
+def cannot_read(path: str, error: OSError) -> SetupError | ExhaustedError:
+    """The error for an input file that cannot be read, for good or for now."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return ExhaustedError(
+            f"cannot open {path}: {error.strerror}; it is tried again every second, other files are read meanwhile. "
+            "Raise the limit of open files (ulimit -n)"
+        )
+    return SetupError(f"cannot read the input file {path}: {error.strerror or error}; check its path and permissions")
+
+
+class PlainInput:
+    """A file that does not change. Raises SetupError when it has become shorter than what was read."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._fd = os.open(path, os.O_RDONLY)
+        except OSError as ex:
+            raise cannot_read(path, ex) from ex
+
+    def locate(self, position: int) -> Place:
+        if position > (size := os.fstat(self._fd).st_size):
+            raise SetupError(
+                f"the input file {self._path} has {size} bytes, but {position} were read before: it was changed. "
+                "Restore it, start with a new root, or write follow: true for files that change"
+            )
+        return Place(0, position)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        try:
+            return read_fully(self._fd, offset, size)
+        except OSError as ex:
+            raise cannot_read(self._path, ex) from ex
+
+    def ended(self) -> bool:
+        return True
+
+    def damage(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class CompressedInput:
+    """A gzip or zstd file, read forward in blocks of one size, so that damage is met at the same place each time."""
+
+    def __init__(self, path: str, compression: str) -> None:
+        self._path = path
+        self._compression = compression
+        self._damage = ""
+        self._restart()
+
+    def locate(self, position: int) -> Place:
+        return Place(0, position)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        if offset < self._start:
+            self.close()
+            self._restart()
+        while self._start + len(self._buffer) < offset + size and self._more(offset):
+            pass
+        place = offset - self._start
+        return bytes(self._buffer[place : place + size])
+
+    def ended(self) -> bool:
+        return True
+
+    def damage(self) -> str:
+        return self._damage
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _restart(self) -> None:
+        import pyarrow as pa
+
+        try:
+            self._stream = pa.input_stream(self._path, compression=self._compression, buffer_size=0)
+        except OSError as ex:
+            raise cannot_read(self._path, ex) from ex
+        self._start = 0
+        self._buffer = bytearray()
+        self._ended = False
+
+    def _more(self, wanted: int) -> bool:
+        """One more block; what lies before ``wanted`` is dropped. False at the end."""
+        if self._ended:
+            return False
+        try:
+            block = self._stream.read(_BLOCK)
+        except OSError as ex:
+            self._ended, self._damage = True, f"the compressed file is damaged or cut off: {ex}"
+            return False
+        self._ended = len(block) < _BLOCK
+        self._buffer += block
+        drop = min(max(wanted - self._start, 0), len(self._buffer))
+        del self._buffer[:drop]
+        self._start += drop
+        return not self._ended or bool(block)
+
+
+def read_fully(fd: int, offset: int, size: int) -> bytes:
+    """``size`` bytes at ``offset``, fewer only at the end of the file."""
+    data = os.pread(fd, size, offset)
+    while 0 < len(data) < size:
+        more = os.pread(fd, size - len(data), offset + len(data))
+        if not more:
+            break
+        data += more
+    return data

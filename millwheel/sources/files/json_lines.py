@@ -1,0 +1,91 @@
+"""JSON lines: one object a line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from millwheel.core.model.damage import DAMAGE
+from millwheel.errors import RecordError
+from millwheel.sources.base import Reject
+from millwheel.sources.fields import FieldTypes
+from millwheel.sources.files.lines import Block, Decoded, decode_each, raw_text
+
+_OPEN, _CLOSE, _RETURN = ord("{"), ord("}"), ord("\r")
+_BYTE = re.compile(r"\(byte (\d+)\)")
+
+
+class JsonLines:
+    """Decodes into dicts, or into ``schema``."""
+
+    has_header = False
+
+    def __init__(self, schema: type | None, fields: FieldTypes) -> None:
+        kind: Any = schema if schema is not None else dict[str, Any]
+        decoder = msgspec.json.Decoder(kind)
+        self._one = decoder.decode
+        self._many = decoder.decode_lines
+        self._fields = fields if schema is None and fields else None
+        # What a schema has no field for is skipped without a look at its encoding.
+        self._skips = schema is not None
+
+    def begin(self, header: bytes) -> None:
+        """JSON lines have no header."""
+
+    def decode(self, block: Block) -> Decoded:
+        decoded = self._together(block) or decode_each(block, self._line)
+        problems = self._fields.check(decoded.values) if self._fields is not None else {}
+        return self._without(problems, decoded, block) if problems else decoded
+
+    def _together(self, block: Block) -> Decoded | None:
+        """All lines in one call, None when one of them is no record."""
+        if not one_object_a_line(block):
+            return None
+        try:
+            if self._skips and not block.data.isascii():
+                block.data[: block.ends[-1]].decode()
+            values = self._many(memoryview(block.data)[: block.ends[-1]])
+        except DAMAGE:
+            return None
+        return Decoded(None, values) if len(values) == len(block.ends) else None
+
+    def _line(self, line: bytes) -> Any:
+        if self._skips:
+            line.decode()
+        try:
+            return self._one(line)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, RecursionError) as ex:
+            text = str(ex).replace("Input data was truncated", "JSON is malformed: the line ends too soon")
+            raise RecordError(_BYTE.sub(lambda found: f"(column {int(found.group(1)) + 1})", text)) from ex
+
+    @staticmethod
+    def _without(problems: dict[int, str], decoded: Decoded, block: Block) -> Decoded:
+        lines = dict(zip(block.positions(), block.lines(), strict=True))
+        positions = decoded.positions if decoded.positions is not None else list(lines)
+        for place, reason in problems.items():
+            decoded.rejects.append(Reject(positions[place], raw_text(lines[positions[place]]), reason))
+        decoded.rejects.sort(key=lambda reject: reject.position)
+        good = [place for place in range(len(positions)) if place not in problems]
+        return Decoded([positions[i] for i in good], [decoded.values[i] for i in good], decoded.rejects)
+
+
+def one_object_a_line(block: Block) -> bool:
+    """True when every line begins with a brace and ends with one.
+
+    Inside a JSON value a closing brace is never followed by an opening one, and text holds no raw newline. So if
+    as many valid values are found as there are lines, then each line is exactly one value, and decoding them
+    together is the same as decoding them one by one.
+    """
+    data = np.frombuffer(block.data, np.uint8)
+    starts = np.concatenate(([0], block.ends[:-1]))
+    tails = data[np.maximum(block.ends - 2, 0)]
+    if block.data[block.ends[-1] - 1] == _CLOSE:
+        tails[-1] = _CLOSE
+    if _RETURN in tails:
+        tails = np.where(tails == _RETURN, data[np.maximum(block.ends - 3, 0)], tails)
+    return bool((data[starts] == _OPEN).all() and (tails == _CLOSE).all())

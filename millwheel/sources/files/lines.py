@@ -1,0 +1,318 @@
+"""Reads files of lines: a block of whole lines at a time, decoded together.
+
+The position of a record is where its line ends. How much is read at once never changes what is read: a line is
+the same record, or the same reject, whatever block it arrived in.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.model.damage import DAMAGE
+from millwheel.errors import RecordError
+from millwheel.sources.base import Chunk, FrameChunk, Reject
+from millwheel.sources.files.followed import FollowedInput
+from millwheel.sources.files.inputs import Input
+
+MAX_RAW_BYTES = 65_536
+"""How much of a rejected line is kept."""
+_SCAN_BYTES = 1 << 20
+_MOST_BYTES = 16 << 20
+"""One read takes no more, unless a single line is longer."""
+_PIECE_BYTES = 1 << 20
+"""So much becomes columns at once: what it takes as objects meanwhile stays in the cache of the processor."""
+_BOM = b"\xef\xbb\xbf"
+_NEWLINE = 10
+Ends = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines. ``ends[i]`` is where line i ends in ``data``, after its newline if it has one; ``base`` is the
+    position of the block's first byte. ``last`` is True when no line will ever follow."""
+
+    data: bytes
+    ends: Ends
+    base: int
+    last: bool = True
+
+    def lines(self) -> list[bytes]:
+        """The lines, with their newlines."""
+        start, found = 0, []
+        for end in self.ends.tolist():
+            found.append(self.data[start:end])
+            start = end
+        return found
+
+    def positions(self) -> list[int]:
+        """The position of each line."""
+        positions: list[int] = (self.ends + self.base).tolist()
+        return positions
+
+
+@dataclass(slots=True)
+class Decoded:
+    """What a block became. ``positions`` None means that each line is one of ``values``. ``used`` of the lines were
+    decoded (-1: all); the others wait for what follows them."""
+
+    positions: list[int] | None
+    values: list[Any]
+    rejects: list[Reject] = field(default_factory=list)
+    used: int = -1
+
+    def add(self, position: int, value: Any) -> None:
+        """One more value, where positions are listed."""
+        assert self.positions is not None
+        self.positions.append(position)
+        self.values.append(value)
+
+
+class LineFormat(Protocol):
+    """How lines become values."""
+
+    has_header: bool
+    """True when the first line of a file is no record."""
+
+    def begin(self, header: bytes) -> None:
+        """Called with the header of a file (empty without one) before any of its lines are decoded."""
+
+    def decode(self, block: Block) -> Decoded:
+        """Blank lines are nothing; lines that are no record become rejects."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameForm:
+    """How lines become columns: ``form`` decodes them into values of which ``fields`` are taken."""
+
+    form: LineFormat
+    fields: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Window:
+    """What could be read at an offset: whole lines, or the head of a line that is too long."""
+
+    data: bytes
+    ends: Ends
+    at_end: bool
+    too_long: bool = False
+
+
+@dataclass(slots=True)
+class _Step:
+    """What one read did. ``block`` is None when it decoded nothing."""
+
+    decoded: Decoded
+    next_position: int
+    finished: bool
+    block: Block | None = None
+    begins: tuple[int, bytes] | None = None
+
+
+class LineReader:
+    """A reader of one file of lines. One that is ``followed`` ends only where another takes its place."""
+
+    def __init__(
+        self,
+        source: Input,
+        form: LineFormat,
+        max_line_bytes: int,
+        followed: FollowedInput | None = None,
+        frames: FrameForm | None = None,
+    ) -> None:
+        self._input = source
+        self._followed = followed
+        self._format = form
+        self._frames = frames
+        self._max_line = max_line_bytes
+        self._line_bytes = 200.0
+        self._begun_life = 0
+        self._first = 0
+        self._scanned = 0
+
+    def read(self, position: int, max_records: int) -> Chunk:
+        """See :class:`millwheel.sources.base.Reader`."""
+        wanted = min(max(int(self._line_bytes * max_records * 1.05), 4096), _MOST_BYTES)
+        step = self._step(position, wanted, max_records, self._format)
+        decoded = step.decoded
+        positions = decoded.positions
+        if positions is None:
+            positions = step.block.positions() if step.block is not None else []
+        note = self._note(position, step)
+        return Chunk(
+            positions, decoded.values, step.next_position, decoded.rejects, step.finished, note=note, begins=step.begins
+        )
+
+    def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
+        """See :class:`millwheel.sources.base.ResumingReader`."""
+        if self._followed is not None:
+            self._followed.resume(notes)
+
+    def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
+        """See :class:`millwheel.sources.base.FrameReader`."""
+        if self._frames is None:
+            return None
+        from millwheel.sources.frames import frame_of, frames_of
+
+        frames, positions, rejects, at = [], [], [], position
+        while True:
+            wanted = max(min(position + max_bytes - at, _PIECE_BYTES), 4096)
+            step = self._step(at, wanted, sys.maxsize, self._frames.form)
+            decoded, read, at = step.decoded, step.next_position - at, step.next_position
+            frames.append(frame_of(decoded.values, self._frames.fields))
+            if decoded.positions is None and step.block is not None:
+                positions.append(step.block.ends + step.block.base)
+            else:
+                positions.append(np.array(decoded.positions, np.int64))
+            rejects += decoded.rejects
+            if step.finished or step.begins or read < wanted // 2 or at >= position + max_bytes:
+                note = self._note(position, step)
+                return FrameChunk(
+                    np.concatenate(positions), frames_of(frames), at, rejects, step.finished, note, step.begins
+                )
+
+    def close(self) -> None:
+        self._input.close()
+
+    def _note(self, position: int, step: _Step) -> bytes:
+        if self._followed is None or step.next_position == position:
+            return b""
+        return self._followed.note(step.next_position)
+
+    def _step(self, position: int, wanted: int, max_records: int, form: LineFormat) -> _Step:
+        place = self._input.locate(position)
+        base, offset = place.base, place.offset
+        if place.nothing or place.begins is not None or place.skip_to > position:
+            return _Step(Decoded([], []), max(position, place.skip_to), False, begins=place.begins)
+        if place.life != self._begun_life and not self._begin(place.life):
+            return self._nothing(position, b"", offset)
+        offset = max(offset, self._first)
+        while True:
+            window = self._window(offset, wanted)
+            if window.too_long:
+                return self._skip_line(position, base, offset, window.data)
+            ends = window.ends[:max_records]
+            if not len(ends):
+                return self._nothing(position, window.data, base + offset)
+            last = window.at_end and len(ends) == len(window.ends) and self._input.ended()
+            block = Block(window.data, ends, base + offset, last)
+            decoded = form.decode(block)
+            if decoded.used:
+                return self._done(decoded, block, window)
+            if window.at_end and len(ends) == len(window.ends):
+                return _Step(decoded, position, False, begins=self._succeeded())
+            wanted, max_records = wanted * 2, max_records * 2
+
+    def _succeeded(self) -> tuple[int, bytes] | None:
+        return None if self._followed is None else self._followed.succeeded()
+
+    def _begin(self, life: int) -> bool:
+        """Look at the start of the file; False when there is not enough of it yet."""
+        head = self._input.read_at(0, self._max_line)
+        ended = len(head) < self._max_line and self._input.ended()
+        if not ended and (not head or _BOM.startswith(head)):
+            return False
+        first = len(_BOM) if head.startswith(_BOM) else 0
+        header = b""
+        if self._format.has_header:
+            end = head.find(b"\n", first) + 1
+            if not end and not ended:
+                return False
+            header = head[first : end or len(head)]
+            first = end or len(head)
+        self._format.begin(header)
+        if self._frames is not None:
+            self._frames.form.begin(header)
+        self._begun_life, self._first, self._scanned = life, first, 0
+        return True
+
+    def _window(self, offset: int, wanted: int) -> _Window:
+        while True:
+            data = self._input.read_at(offset, wanted)
+            at_end = len(data) < wanted
+            ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+            whole = int(ends[-1]) if len(ends) else 0
+            if whole < len(data) and at_end and self._input.ended() and not self._input.damage():
+                ends = np.append(ends, len(data))
+            if len(ends) or at_end or len(data) > self._max_line:
+                break
+            wanted = max(wanted * 2, self._max_line + 1)
+        return self._without_long_lines(_Window(data, ends, at_end))
+
+    def _without_long_lines(self, window: _Window) -> _Window:
+        """Cut the window before its first overlong line; if that is all there is, say so."""
+        if len(window.data) <= self._max_line:
+            return window
+        if not len(window.ends):
+            return _Window(window.data, window.ends, False, too_long=True)
+        long = np.flatnonzero(np.diff(window.ends, prepend=0) > self._max_line)
+        if not len(long):
+            return window
+        return _Window(window.data, window.ends[: long[0]], False, too_long=bool(long[0] == 0))
+
+    def _skip_line(self, position: int, base: int, offset: int, head: bytes) -> _Step:
+        """Reject an overlong line, having looked for its end without keeping it."""
+        at = max(offset, self._scanned)
+        while True:
+            data = self._input.read_at(at, _SCAN_BYTES)
+            newline = data.find(b"\n")
+            at += newline + 1 if newline >= 0 else len(data)
+            if newline >= 0 or (len(data) < _SCAN_BYTES and self._input.ended()):
+                break
+            if len(data) < _SCAN_BYTES:
+                self._scanned = at
+                return _Step(Decoded([], []), position, False, begins=self._succeeded())
+        reason = f"the line has {at - offset} bytes, more than max_line_bytes: {self._max_line} allows"
+        return _Step(Decoded([], [], [Reject(base + at, raw_text(head), reason)]), base + at, False)
+
+    def _nothing(self, position: int, tail: bytes, at: int) -> _Step:
+        """Nothing whole to read now; for a bounded file, ever."""
+        if self._followed is not None:
+            return _Step(Decoded([], []), position, False, begins=self._followed.succeeded())
+        if reason := self._input.damage():
+            place = at + len(tail) + 1
+            return _Step(Decoded([], [], [Reject(place, raw_text(tail), reason)]), place, True)
+        return _Step(Decoded([], []), position, True)
+
+    def _done(self, decoded: Decoded, block: Block, window: _Window) -> _Step:
+        used = len(block.ends) if decoded.used < 0 else decoded.used
+        end = int(block.ends[used - 1])
+        self._line_bytes = max(end / used, 1.0)
+        finished = self._followed is None and window.at_end and end == len(window.data) and not self._input.damage()
+        return _Step(decoded, block.base + end, finished, block)
+
+
+def decode_each(block: Block, one: Callable[[bytes], Any]) -> Decoded:
+    """Line by line, for blocks in which something is wrong. ``one`` gets a line without its end."""
+    decoded = Decoded([], [])
+    for line, position in zip(block.lines(), block.positions(), strict=True):
+        if not line.strip():
+            continue
+        try:
+            value = one(line.rstrip(b"\r\n"))
+        except (RecordError, *DAMAGE) as ex:
+            decoded.rejects.append(Reject(position, raw_text(line), reason_of(ex, line)))
+            continue
+        decoded.add(position, value)
+    return decoded
+
+
+def raw_text(line: bytes) -> str:
+    """A rejected line as text that loses nothing (bytes that are no UTF-8 are escaped), cut at 64 kB."""
+    return line[:MAX_RAW_BYTES].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
+
+
+def reason_of(error: Exception, line: bytes) -> str:
+    """Why a line is no record."""
+    if isinstance(error, UnicodeDecodeError):
+        try:
+            line.decode()
+        except UnicodeDecodeError as ex:
+            return f"not UTF-8: {ex.reason} (column {ex.start + 1})"
+    return str(error)

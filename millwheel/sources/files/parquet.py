@@ -1,0 +1,230 @@
+"""Parquet files, batch by batch. The position of a record is its row number, from 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from millwheel.core.columns.lazy_polars import dtype, pl
+from millwheel.errors import SetupError
+from millwheel.sources.base import Chunk, FrameChunk, Reject
+from millwheel.sources.fields import FieldTypes
+from millwheel.sources.files.lines import MAX_RAW_BYTES
+from millwheel.sources.frames import example_frame, frame_of
+from millwheel.sources.structs import Structs
+
+_LEAST_ROWS = 1_000
+_WARM_ROWS = 180_000
+_MOST_BYTES = 16 << 20
+"""One read of rows takes about so much, uncompressed."""
+_FRAME_BYTES = 4 << 20
+"""So much is decoded at once for reads of columns, however small they are: a slice of a batch costs nothing."""
+
+
+class ParquetReader:
+    """Reads one file. Timestamps, times and durations become µs, dates ISO text, decimals floats, whatever their
+    unit was."""
+
+    def __init__(self, path: str, schema: type | None, fields: Mapping[str, str]) -> None:
+        self._schema = schema
+        self._fields = dict(fields)
+        self._types = FieldTypes(fields)
+        self._structs = None if schema is None else Structs(schema, _listed)
+        self._batches = ParquetBatches(path)
+
+    def read(self, position: int, max_records: int) -> Chunk:
+        """See :class:`millwheel.sources.base.Reader`."""
+        rows = min(max_records, max(int(_MOST_BYTES / self._batches.row_bytes), 1))
+        batch = self._batches.after(position, rows, None)
+        if batch is None:
+            return Chunk([], [], position, finished=True)
+        return self._chunk(position, batch)
+
+    def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
+        """See :class:`millwheel.sources.base.FrameReader`. ``max_bytes`` counts whole rows, uncompressed."""
+        if not self._fields or self._schema is not None:
+            return None
+        rows = max(int(max_bytes / self._batches.row_bytes), _LEAST_ROWS)
+        batch = self._batches.after(position, rows, list(self._fields))
+        if batch is None:
+            return FrameChunk(np.array([], np.int64), frame_of([], self._fields), position, finished=True)
+        end = position + batch.num_rows
+        frame = self._frame(batch)
+        if frame is not None:
+            return FrameChunk(np.arange(position + 1, end + 1), frame, end, finished=end >= self._batches.rows)
+        chunk = self._chunk(position, batch)
+        frame = frame_of(chunk.values, self._fields)
+        return FrameChunk(np.array(chunk.positions, np.int64), frame, end, chunk.rejects, chunk.finished)
+
+    def close(self) -> None:
+        self._batches.close()
+
+    def _chunk(self, position: int, batch: pa.RecordBatch) -> Chunk:
+        end = position + batch.num_rows
+        finished = end >= self._batches.rows
+        positions = list(range(position + 1, end + 1))
+        columns = [plain(column) for column in batch.columns]
+        names = batch.schema.names
+        if self._structs is not None and (made := self._structs.of(dict(zip(names, columns, strict=True)))) is not None:
+            return Chunk(positions, made, end, finished=finished)
+        rows: list[Any] = plain_rows(names, columns, batch.num_rows)
+        problems = self._types.check(rows) if self._schema is None else {}
+        values = rows
+        if self._schema is not None:
+            values, problems = _converted(rows, self._schema)
+        rejects = [Reject(positions[i], str(rows[i])[:MAX_RAW_BYTES], why) for i, why in sorted(problems.items())]
+        if problems:
+            good = [i for i in range(len(values)) if i not in problems]
+            positions, values = [positions[i] for i in good], [values[i] for i in good]
+        return Chunk(positions, values, end, rejects, finished)
+
+    def _frame(self, batch: pa.RecordBatch) -> pl.DataFrame | None:
+        """The declared fields, None when a column has another type: then its rows tell which fit."""
+        columns = []
+        for name, kind in self._fields.items():
+            if name not in batch.schema.names:
+                columns.append(pl.Series(name, [None] * batch.num_rows, dtype(kind)))
+                continue
+            found = plain(batch.column(name))
+            if not _fits(found.type, kind):
+                return None
+            columns.append(pl.Series(name, found).cast(dtype(kind)))
+        return pl.DataFrame(columns)
+
+
+class ParquetBatches:
+    """The rows of a file, from any row on. ``rows`` is how many there are, ``row_bytes`` what one takes in memory."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._file = pq.ParquetFile(path)
+        except (pa.ArrowException, OSError) as ex:
+            raise SetupError(f"cannot read {path} as Parquet: {ex}; check the path and the format") from ex
+        meta = self._file.metadata
+        self.rows: int = meta.num_rows
+        groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
+        self._group_rows = [group.num_rows for group in groups]
+        self.row_bytes = max(sum(group.total_byte_size for group in groups) / max(self.rows, 1), 1.0)
+        self._decoded = max(int(_FRAME_BYTES / self.row_bytes), _LEAST_ROWS)
+        self._iterator: Iterator[pa.RecordBatch] = iter(())
+        self._rest: pa.RecordBatch | None = None
+        self._at = -1
+
+    def after(self, position: int, max_rows: int, columns: list[str] | None) -> pa.RecordBatch | None:
+        """The rows after ``position``, at most ``max_rows``; None at the end. Reading on with the same ``columns``
+        (None: all) is cheap, anything else begins anew with a row group."""
+        if position > self.rows:
+            raise SetupError(
+                f"the input file {self._path} has {self.rows} rows, but {position} were read before: it was changed. "
+                "Restore it, or start with a new root"
+            )
+        if position == self.rows:
+            return None
+        try:
+            if (position, columns) != (self._at, self._columns if self._at >= 0 else columns):
+                self._seek(position, self._decoded if columns is not None else max_rows, columns)
+            batch = self._rest if self._rest is not None else next(self._iterator)
+        except (pa.ArrowException, OSError, StopIteration) as ex:
+            raise SetupError(f"the Parquet file {self._path} is damaged after row {position}: {ex}; restore it") from ex
+        self._rest = batch.slice(max_rows) if batch.num_rows > max_rows else None
+        batch = batch.slice(0, max_rows)
+        self._at = position + batch.num_rows
+        return batch
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _seek(self, position: int, batch_size: int, columns: list[str] | None) -> None:
+        group, skip = 0, position
+        while self._group_rows[group] <= skip:
+            skip -= self._group_rows[group]
+            group += 1
+        groups = list(range(group, len(self._group_rows)))
+        there = None if columns is None else [name for name in columns if name in self._file.schema_arrow.names]
+        self._iterator = iter(self._file.iter_batches(batch_size, row_groups=groups, columns=there, use_threads=False))
+        self._columns = columns
+        self._rest = None
+        while skip:
+            batch = next(self._iterator)
+            self._rest = batch.slice(skip) if batch.num_rows > skip else None
+            skip -= min(batch.num_rows, skip)
+
+
+def warm_up() -> None:
+    """Read a batch, which loads code, starts threads and gets memory: a tenth of a second that the first records would
+    wait for."""
+    sink = pa.BufferOutputStream()
+    made = example_frame({"number": "int", "size": "float", "text": "str"}, _WARM_ROWS)
+    pq.write_table(made.to_arrow(), sink)
+    for batch in pq.ParquetFile(pa.BufferReader(sink.getvalue())).iter_batches(_WARM_ROWS, use_threads=False):
+        pl.DataFrame([pl.Series(name, column) for name, column in zip(made.columns, batch.columns, strict=True)])
+
+
+def _converted(rows: list[Any], schema: type) -> tuple[list[Any], dict[int, str]]:
+    """The rows as ``schema``, and what is wrong with those that cannot be."""
+    try:
+        return msgspec.convert(rows, list[schema]), {}  # type: ignore[valid-type]
+    except msgspec.ValidationError:
+        values: list[Any] = []
+        problems = {}
+        for place, row in enumerate(rows):
+            try:
+                values.append(msgspec.convert(row, schema))
+            except msgspec.ValidationError as ex:
+                values.append(None)
+                problems[place] = str(ex)
+        return values, problems
+
+
+def plain_rows(names: list[str], columns: list[pa.Array], rows: int) -> list[dict[str, Any]]:
+    """Rows as dicts."""
+    if not names:
+        return [{} for _ in range(rows)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*map(_listed, columns), strict=True)]
+
+
+def _listed(column: pa.Array) -> list[Any]:
+    """Arrow's own ``to_pylist`` makes a scalar object per value, which takes ten times as long."""
+    if pa.types.is_nested(column.type):
+        listed: list[Any] = column.to_pylist()
+        return listed
+    return pl.Series(column).to_list()
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """A column without types that only Arrow has."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return pc.cast(column, pa.timestamp("us", tz=kind.tz), safe=False).cast(pa.int64())
+    if pa.types.is_duration(kind):
+        return pc.cast(column, pa.duration("us"), safe=False).cast(pa.int64())
+    if pa.types.is_time(kind):
+        return pc.cast(column, pa.time64("us"), safe=False).cast(pa.int64())
+    if pa.types.is_date(kind):
+        return column.cast(pa.date32()).cast(pa.string())
+    if pa.types.is_decimal(kind):
+        return column.cast(pa.float64())
+    if pa.types.is_float16(kind):
+        return column.cast(pa.float32())
+    return plain(column.dictionary_decode()) if pa.types.is_dictionary(kind) else column
+
+
+def _fits(found: pa.DataType, kind: str) -> bool:
+    """True when every value of a column has the declared type."""
+    if pa.types.is_null(found):
+        return True
+    if kind == "str":
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found) or found == pa.string_view())
+    if kind == "bool":
+        return bool(pa.types.is_boolean(found))
+    whole = pa.types.is_integer(found)
+    if kind == "int":
+        return bool(whole and found != pa.uint64())
+    return bool(whole or pa.types.is_floating(found))

@@ -1,0 +1,204 @@
+"""Files as a source: JSON lines, CSV, Parquet and web server logs, whole, or followed as they grow.
+
+A partition is a file, read by one reader; its name is its path below the folder that all globs share. A followed
+source reads new lines as they are written and new files as they appear, and never ends.
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.errors import SetupError
+from millwheel.options import one_of, read_options
+from millwheel.sources.base import Partition, Reader
+from millwheel.sources.fields import FieldTypes
+from millwheel.sources.files.apache import ApacheCombined
+from millwheel.sources.files.csv_lines import CsvLines
+from millwheel.sources.files.followed import FollowedInput
+from millwheel.sources.files.inputs import compression_of, open_input
+from millwheel.sources.files.json_lines import JsonLines
+from millwheel.sources.files.lines import FrameForm, LineFormat, LineReader
+
+log = logging.getLogger(__name__)
+
+FORMATS = ("jsonl", "csv", "parquet", "apache_combined")
+_EXAMPLES = {
+    "path": "path: input/*.jsonl",
+    "format": "format: jsonl",
+    "follow": "follow: true",
+    "delimiter": 'delimiter: ";"',
+    "columns": "columns: [id, time, amount]",
+    "max_line_bytes": "max_line_bytes: 1000000",
+}
+
+_told_of_compressed: set[str] = set()
+"""Folders: each is named once."""
+
+
+class FilesOptions(msgspec.Struct, frozen=True):
+    """What may stand below ``files:``. ``path`` is a glob (``**`` descends into folders), a folder, or several."""
+
+    path: str | list[str]
+    format: str
+    follow: bool = False
+    delimiter: str = ","
+    columns: list[str] = []
+    max_line_bytes: int = 1_048_576
+
+    def __post_init__(self) -> None:
+        one_of("format", self.format, FORMATS)
+        self._check_paths()
+        if self.follow and (packed := next(filter(compression_of, self.globs()), None)):
+            raise ValueError(f"option 'follow' does not fit {packed}: compressed files are written once; remove it")
+        if self.format == "parquet" and self.follow:
+            raise ValueError("option 'follow' does not fit format parquet, whose files are written once; remove it")
+        if self.format != "csv" and (self.delimiter != "," or self.columns):
+            raise ValueError(f"options 'delimiter' and 'columns' are for format: csv, not {self.format}; remove them")
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
+            raise ValueError(f"option 'delimiter' is {self.delimiter!r}; write one character, for example ';'")
+        if len(set(self.columns)) < len(self.columns):
+            raise ValueError("option 'columns' names a column twice; give each its own name")
+        if not 64 <= self.max_line_bytes <= 1 << 28:
+            raise ValueError(f"option 'max_line_bytes' is {self.max_line_bytes}; write a number from 64 to {1 << 28}")
+
+    def _check_paths(self) -> None:
+        if not self.path or "" in self.globs():
+            raise ValueError("option 'path' is empty; write a file name or a glob, for example input/*.jsonl")
+        if url := next((path for path in self.globs() if "://" in path), None):
+            raise ValueError(f"option 'path' is the URL {url}, but only files are read; mount that storage, or copy it")
+
+    def globs(self) -> list[str]:
+        """The globs, as they were written."""
+        return [self.path] if isinstance(self.path, str) else self.path
+
+
+def build_files(options: Mapping[str, Any], folder: str, schema: type | None, fields: Mapping[str, str]) -> FilesSource:
+    """Raises ValueError, with a sentence, for options that cannot work."""
+    FieldTypes(fields)
+    return FilesSource(read_options("the source 'files'", options, FilesOptions, _EXAMPLES), folder, schema, fields)
+
+
+class FilesSource:
+    """All files that match, each once, whichever globs match them."""
+
+    poll_us = 20_000
+
+    def __init__(self, options: FilesOptions, folder: str, schema: type | None, fields: Mapping[str, str]) -> None:
+        self._options = options
+        self._globs = [os.path.abspath(os.path.join(folder, pattern)) for pattern in options.globs()]
+        self._top = os.path.commonpath([_fixed_folder(pattern) for pattern in self._globs])
+        self._schema = schema
+        self._fields = dict(fields)
+        self.bounded = not options.follow
+
+    def partitions(self) -> Sequence[Partition]:
+        """One per file; of a bounded source in such an order that halves of it, and quarters, have about as many bytes
+        each: shards read neighbours. Raises SetupError when there is none and none will come."""
+        found = {path for pattern in self._globs for path in _matches(pattern)}
+        if not self.bounded:
+            return self._followed(found)
+        found = set(filter(os.path.isfile, found))
+        if not found:
+            raise SetupError(
+                f"no file matches {' or '.join(self._globs)}; check the path of the source (** descends into folders), "
+                "or write follow: true to wait for files"
+            )
+        names = sorted(os.path.relpath(path, self._top) for path in found)
+        return [Partition(name) for name in dealt({n: os.path.getsize(os.path.join(self._top, n)) for n in names})]
+
+    def _followed(self, paths: set[str]) -> list[Partition]:
+        """Files as they are now; those that a rotation has compressed are no partitions."""
+        partitions = []
+        for path in sorted(paths):
+            if compression_of(path):
+                self._tell_of_compressed(path)
+                continue
+            try:
+                found = os.stat(path)
+            except OSError:  # it went while the folder was listed
+                continue
+            if stat.S_ISREG(found.st_mode):
+                version = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+                partitions.append(Partition(os.path.relpath(path, self._top), version, found.st_mtime_ns // 1000))
+        return partitions
+
+    def _tell_of_compressed(self, path: str) -> None:
+        if self._top not in _told_of_compressed:
+            _told_of_compressed.add(self._top)
+            log.warning(
+                "%s is compressed, and compressed files are not followed: it and others like it are left alone. "
+                "Narrow the glob to say so yourself",
+                path,
+            )
+
+    def warm_up(self) -> None:
+        """Load now what the first read would load."""
+        if self._options.format == "parquet":
+            from millwheel.sources.files.parquet import warm_up
+
+            warm_up()
+
+    def open(self, partition: Partition) -> Reader:
+        path = os.path.normpath(os.path.join(self._top, partition.name))
+        if os.path.commonpath((self._top, path)) != self._top:
+            raise SetupError(f"{partition.name!r} lies outside {self._top}, where all files of the source are")
+        if self._options.format == "parquet":
+            from millwheel.sources.files.parquet import ParquetReader
+
+            return ParquetReader(path, self._schema, self._fields)
+        followed = FollowedInput(path) if self._options.follow else None
+        opened = open_input(path) if followed is None else followed
+        return LineReader(opened, self._line_format(), self._options.max_line_bytes, followed, self._frame_form())
+
+    def _line_format(self) -> LineFormat:
+        options = self._options
+        if options.format == "jsonl":
+            return JsonLines(self._schema, FieldTypes(self._fields))
+        if options.format == "apache_combined":
+            return ApacheCombined(self._schema, FieldTypes(self._fields))
+        return CsvLines(self._schema, self._fields, options.delimiter, options.columns, options.max_line_bytes)
+
+    def _frame_form(self) -> FrameForm | None:
+        if not self._fields or self._schema is not None:
+            return None
+        if self._options.format != "jsonl":
+            return FrameForm(self._line_format(), self._fields)
+        from millwheel.sources.frames import row_type
+
+        return FrameForm(JsonLines(row_type(self._fields), FieldTypes({})), self._fields)
+
+
+def dealt(sizes: Mapping[str, int]) -> list[str]:
+    """Names in an order in which each half, each half of a half, and so on, is about as large as the other."""
+    if len(sizes) < 2:
+        return list(sizes)
+    halves: tuple[dict[str, int], dict[str, int]] = {}, {}
+    room = (len(sizes) + 1) // 2
+    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        half = min((half for half in halves if len(half) < room), key=lambda half: sum(half.values()))
+        half[name] = sizes[name]
+    return [name for half in sorted(halves, key=len) for name in dealt(half)]
+
+
+def _fixed_folder(pattern: str) -> str:
+    """The folder above a glob's first wildcard, or above the file or folder it names. It does not depend on what exists
+    now, so that names stay the same when more appears."""
+    folder = os.path.dirname(pattern)
+    while glob.has_magic(folder):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _matches(pattern: str) -> list[str]:
+    """The paths that match; of a folder, the visible ones in it (no ``_SUCCESS`` either)."""
+    found = glob.glob(pattern, recursive=True)
+    if found == [pattern] and os.path.isdir(pattern):
+        return [os.path.join(pattern, name) for name in os.listdir(pattern) if name[0] not in "._"]
+    return found

@@ -1,0 +1,1 @@
+"""What must hold between the parts, and in the code that they name."""

@@ -1,0 +1,128 @@
+"""Whether a callback's class can do what the runtime will ask of it: be made, be called, and have its state stored.
+
+Here a mistake is one sentence before anything starts. In a running pipeline it would be the failure of every record.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from millwheel.api import Computation, State, ValueState
+from millwheel.core.pipeline.secrets import Secret
+from millwheel.spec.imports import missing_file_hint
+
+METHODS = {
+    "process_record": ("ctx", "record"),
+    "process_window": ("ctx", "key", "window", "records"),
+    "process_timer": ("ctx", "timer"),
+}
+"""What the runtime calls, and with what."""
+_NEVER_STORED = (int, float, str, bytes, bool, type(None))
+
+
+def wrong_methods(kind: type[Computation], windowed: bool) -> Iterator[str]:
+    """What is wrong with the methods that are called, a sentence for each."""
+    for name, given in METHODS.items():
+        called = name != ("process_record" if windowed else "process_window")
+        if called and getattr(kind, name) is not getattr(Computation, name):
+            if why := _why_not(kind, name, given):
+                yield f"{_place(getattr(kind, name))}{kind.__name__}.{name} {why}"
+
+
+def wrong_states(kind: type[Computation]) -> Iterator[str]:
+    """What is wrong with the declared states, a sentence for each."""
+    for name, state in _declared(kind).items():
+        if why := _cannot_be_stored(state):
+            yield f"{_place(kind)}{kind.__name__}.{name} {why}"
+
+
+def cannot_be_made(kind: type[Computation], options: Mapping[str, Any]) -> str:
+    """Why the class cannot be constructed, "" if it can. With a secret among the options it is not tried: what they are
+    is known where they are used."""
+    if _has_secret(options):
+        return ""
+    try:
+        made = kind(**options)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as ex:  # whatever the user's constructor raises, SystemExit included
+        frames = traceback.extract_tb(ex.__traceback__)[1:]
+        where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+        text = f"{type(ex).__name__}: {ex}{missing_file_hint(ex)}{where}"
+        return f"{_place(kind)}{kind.__name__} cannot be made with these options: {text}"
+    if not isinstance(made, Computation):
+        return f"{_place(kind)}{kind.__name__} makes a {type(made).__name__}; it must make a millwheel.Computation"
+    return ""
+
+
+def _why_not(kind: type, name: str, given: tuple[str, ...]) -> str:
+    own = inspect.getattr_static(kind, name)
+    function = own.__func__ if isinstance(own, (staticmethod, classmethod)) else own
+    wanted = f"{name}(self, {', '.join(given)})"
+    if not callable(function):
+        return f"is a {type(function).__name__}, not a method; write def {wanted}"
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return f"is async and would never run; write def {wanted}, without async"
+    if inspect.isgeneratorfunction(function):
+        return "has a yield and would never run; call ctx.produce(stream, value) in its place"
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # what Python cannot describe
+        return ""
+    arguments = given if isinstance(own, staticmethod) else ("self", *given)
+    try:
+        signature.bind(*arguments)
+    except TypeError as ex:
+        return f"cannot be called with {', '.join(given)} ({ex}); write def {wanted}"
+    return ""
+
+
+def _cannot_be_stored(state: State) -> str:
+    try:
+        decoder = msgspec.msgpack.Decoder(state.type)
+    except Exception as ex:  # msgspec raises several kinds for types that it cannot decode into
+        return f"cannot be stored: {ex}; declare a type that msgspec knows, such as a msgspec.Struct"
+    if not isinstance(state, ValueState):
+        return ""
+    try:
+        default = state.default() if callable(state.default) else state.default
+    except Exception as ex:  # the user's factory
+        return f"has a default that cannot be made: {type(ex).__name__}: {ex}; give a value, or a function of nothing"
+    if type(default) in _NEVER_STORED:
+        return ""
+    try:
+        decoder.decode(msgspec.msgpack.encode(default))
+    except Exception as ex:  # TypeError, ValueError, ValidationError, or what a type's own hooks raise
+        return (
+            f"has a default that cannot be stored and read back as {state.type}: {ex}; give a default that fits the "
+            "declared type, such as the type itself"
+        )
+    return ""
+
+
+def _declared(kind: type) -> dict[str, State]:
+    found: dict[str, State] = {}
+    for base in reversed(kind.__mro__):
+        found.update({name: value for name, value in vars(base).items() if isinstance(value, State)})
+    return found
+
+
+def _has_secret(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_secret, value.values()))
+    return isinstance(value, Secret) or (isinstance(value, (list, tuple)) and any(map(_has_secret, value)))
+
+
+def _place(thing: Any) -> str:
+    """``detectors.py:12: `` of a class or method, "" where Python does not know."""
+    try:
+        file, line = inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]
+    except (TypeError, OSError):
+        return ""
+    return f"{Path(file).name}:{line}: " if file else ""

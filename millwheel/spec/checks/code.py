@@ -1,0 +1,238 @@
+"""What only Python can tell: whether the classes, functions, sources and sinks that are named exist and fit."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from millwheel.api import Computation
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.machines.specs import machine_from_spec
+from millwheel.core.pipeline.graph import retracting_streams, takes_retractions
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec, SinkSpec, StreamSpec
+from millwheel.errors import MillwheelError, PipelineError
+from millwheel.secret_values import unrevealed
+from millwheel.spec.checks.callback_classes import cannot_be_made, wrong_methods, wrong_states
+from millwheel.spec.checks.topology import find
+from millwheel.spec.loading import OBJECT_NAME, load_object
+from millwheel.spec.parts.joins import keyless
+from millwheel.spec.parts.steps import step_nodes
+from millwheel.spec.reading.kinds import Kind, blame
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import did_you_mean
+from millwheel.spec.reading.reader import Reader
+
+_CANNOT_TAKE_BACK = (
+    "records that take back earlier ones, and this sink would keep them as results; write mode: changelog (every "
+    "change, marked) or mode: upsert (the rows that stand), or let the computation before it accumulate without "
+    "retracting"
+)
+
+
+class CodeChecks:
+    """Loads what the pipeline names and notes what does not fit."""
+
+    def __init__(self, reader: Reader, spec: PipelineSpec, top: Node) -> None:
+        self._reader = reader
+        self._spec = spec
+        self._top = top
+
+    # --- streams and sinks -----------------------------------------------------------------------------------
+
+    def stream(self, stream: StreamSpec, kind: Kind | None) -> None:
+        """Timestamp function, schema, and the options of the source."""
+        from millwheel.sources import build_source
+
+        if ":" in stream.timestamp:
+            self._function(stream.timestamp, "streams", stream.name, "timestamp")
+        schema = self._schema(stream)
+        if kind is None or stream.source is None or kind.name == "injection":
+            return
+        source = replace(stream.source, options=unrevealed(stream.source.options))
+        if kind.name == "generator" and isinstance(kind.options.get("factory"), str):
+            self._function(kind.options["factory"], "streams", stream.name, "source", "generator", "factory")
+        self._build(kind, lambda: build_source(source, self._spec.folder, schema, stream.fields))
+
+    def sink(self, sink: SinkSpec, kind: Kind) -> None:
+        """The options of a sink."""
+        from millwheel.sinks import build_sink
+
+        plain = replace(sink, options=unrevealed(sink.options))
+        made = self._build(kind, lambda: build_sink(plain, self._spec.folder))
+        if made is not None and sink.stream in retracting_streams(self._spec):
+            if not getattr(made, "takes_retractions", False):
+                self._reader.bad(kind.node, f"the stream {sink.stream!r} carries retractions, {_CANNOT_TAKE_BACK}")
+
+    def _build(self, kind: Kind, make: Callable[[], Any]) -> Any:
+        if self._reader.problems.concerns(kind.node.path):
+            return None
+        try:
+            return make()
+        except (ValueError, MillwheelError) as ex:
+            blame(self._reader, kind, ex)
+        except Exception as ex:  # a third party's factory may raise anything
+            self._reader.bad(kind.node, f"{kind.name} cannot be made with these options: {type(ex).__name__}: {ex}")
+        return None
+
+    def _schema(self, stream: StreamSpec) -> Any:
+        if not stream.schema:
+            return None
+        place = ("streams", stream.name, "schema")
+        schema = self._load(stream.schema, *place)
+        if schema is None:
+            return None
+        try:
+            msgspec.json.Decoder(schema)
+        except Exception as ex:  # msgspec raises several kinds for types it cannot decode into
+            self._bad(f"msgspec cannot decode records into {stream.schema}: {ex}; use a msgspec.Struct", *place)
+            return None
+        if isinstance(schema, type) and issubclass(schema, msgspec.Struct):
+            self._check_struct(stream, [field.name for field in msgspec.structs.fields(schema)])
+        return schema
+
+    def _check_struct(self, stream: StreamSpec, known: list[str]) -> None:
+        for what, name in (("timestamp", stream.timestamp), ("id", stream.id)):
+            if name and ":" not in name and name not in known:
+                text = f"{stream.schema} has no field {name!r}{did_you_mean(name, known)}; it has {', '.join(known)}"
+                self._bad(text, "streams", stream.name, what)
+
+    # --- computations ----------------------------------------------------------------------------------------
+
+    def computation(self, computation: ComputationSpec) -> None:
+        """Key functions, and the callback or the machine of the window."""
+        place = ("computations", computation.name)
+        for given in computation.inputs:
+            if given.key.kind is KeyKind.FUNCTION:
+                self._function(given.key.names[0], *place, "input", given.stream, "key")
+        for step in step_nodes(find(self._top, *place)):
+            if OBJECT_NAME.fullmatch(step.text):
+                self._function_at(step)
+        if computation.callback:
+            self._callback(computation)
+        self._no_retractions(computation)
+        stream = keyless(computation, self._spec)
+        if stream:
+            text = (
+                f"{stream} is found by its key and has none: its records would have that of their partition (the "
+                f"file); write {{{stream}: {{key: FIELD}}}}"
+            )
+            self._bad(text, *place, "input")
+        if computation.window is not None and not self._reader.problems.concerns(".".join(place)):
+            self._machine(computation)
+
+    def _no_retractions(self, computation: ComputationSpec) -> None:
+        """Some computations could not undo what they did for a record that is taken back."""
+        does = {
+            "deduplicate": computation.deduplicate is not None,
+            "join": computation.join is not None,
+            "enrich": computation.enrich is not None,
+        }
+        found = next((name for name, used in does.items() if used), None)
+        if found is not None and takes_retractions(computation, self._spec):
+            self._bad(
+                f"its input takes records back (accumulation: retracting), which {found} cannot undo; {found} before "
+                "the retracting window, or let the window be accumulating",
+                *("computations", computation.name, found),
+            )
+
+    def has_timer(self, name: str) -> bool:
+        """True if the computation's class defines ``process_timer`` (or could not be loaded: that is said already)."""
+        computation = next(each for each in self._spec.computations if each.name == name)
+        if not computation.callback:
+            return False
+        try:
+            kind = load_object(computation.callback, self._spec.folder)
+        except PipelineError:
+            return True
+        return getattr(kind, "process_timer", None) is not Computation.process_timer
+
+    def _callback(self, computation: ComputationSpec) -> None:
+        place = ("computations", computation.name, "callback")
+        kind = self._load(computation.callback, *place)
+        if kind is None:
+            return
+        if not (isinstance(kind, type) and issubclass(kind, Computation)):
+            self._bad(
+                f"{computation.callback} is no class derived from millwheel.Computation; derive it from there", *place
+            )
+            return
+        records, windows = kind.process_record, kind.process_window
+        if computation.window is not None and windows is Computation.process_window:
+            text = "computations with a window call process_window(self, ctx, key, window, records); add that method"
+            self._bad(f"{kind.__name__} has none: {text}", *place)
+        elif computation.window is None and records is Computation.process_record:
+            fix = "add one" if windows is Computation.process_window else "add one, or give the computation a window"
+            self._bad(f"{kind.__name__} has no process_record(self, ctx, record) method; {fix}", *place)
+        if computation.window is None and takes_retractions(computation, self._spec) and not kind.takes_retractions:
+            text = (
+                "its input carries retractions, records that take back earlier ones, and a callback must undo them "
+                f"itself: set takes_retractions = True in {kind.__name__} and look at "
+                "millwheel.as_retraction(record.value), or give the computation a window"
+            )
+            self._bad(text, "computations", computation.name, "input")
+        if wrong := [*wrong_methods(kind, computation.window is not None), *wrong_states(kind)]:
+            self._bad("; ".join(wrong), *place)
+        if self._options(computation, kind):
+            if text := cannot_be_made(kind, computation.options):
+                self._bad(text, "computations", computation.name, "options" if computation.options else "callback")
+
+    def _options(self, computation: ComputationSpec, kind: type[Computation]) -> bool:
+        try:
+            signature = inspect.signature(kind)
+        except (TypeError, ValueError):  # a constructor that Python cannot describe
+            return True
+        try:
+            signature.bind(**computation.options)
+        except TypeError as ex:
+            takes = ", ".join(signature.parameters) or "none"
+            close = [
+                did_you_mean(name, signature.parameters)
+                for name in computation.options
+                if name not in signature.parameters
+            ]
+            text = f"{kind.__name__} cannot be made with these options: {ex}{(close or [''])[0]}; it takes {takes}"
+            self._bad(text, "computations", computation.name, "options")
+            return False
+        return True
+
+    def _machine(self, computation: ComputationSpec) -> None:
+        place = ("computations", computation.name, "window")
+        try:
+            machine_from_spec(
+                computation,
+                compile_expression,
+                lambda name: load_object(name, self._spec.folder),
+                takes_retractions(computation, self._spec),
+            )
+        except (ValueError, MillwheelError) as ex:
+            self._bad(str(ex), *place)
+        except Exception as ex:  # the constructor of a custom window, trigger or aggregator
+            self._bad(f"this cannot be made: {type(ex).__name__}: {ex}", *place)
+
+    # --- loading ---------------------------------------------------------------------------------------------
+
+    def _function(self, name: str, *place: str) -> None:
+        self._function_at(find(self._top, *place), name)
+
+    def _function_at(self, node: Node, name: str = "") -> None:
+        found = self._load_at(node, name or node.text)
+        if found is not None and not callable(found):
+            text = f"{name or node.text} is a {type(found).__name__}, not a function of a record's value"
+            self._reader.bad(node, text)
+
+    def _load(self, name: str, *place: str) -> Any:
+        return self._load_at(find(self._top, *place), name)
+
+    def _load_at(self, node: Node, name: str) -> Any:
+        try:
+            return load_object(name, self._spec.folder)
+        except PipelineError as ex:
+            self._reader.bad(node, str(ex))
+            return None
+
+    def _bad(self, text: str, *place: str) -> None:
+        self._reader.bad(find(self._top, *place), text)

@@ -1,0 +1,53 @@
+"""Aggregates over declared fields: a function that cannot use the declared type is refused before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
+from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec, PipelineSpec
+from millwheel.errors import RecordError
+from millwheel.spec.checks.topology import find
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.reader import Reader
+
+_SAMPLES: Mapping[str, Any] = {"int": 1, "float": 1.5, "str": "text", "bool": True}
+
+
+def check_field_types(reader: Reader, spec: PipelineSpec, top: Node) -> None:
+    """Note every aggregate whose argument is a field of a type that its function refuses."""
+    for computation in spec.computations:
+        for aggregate in computation.aggregates:
+            problem = _problem(spec, computation, aggregate)
+            if problem:
+                reader.bad(find(top, "computations", computation.name, "aggregate", aggregate.name), problem)
+
+
+def _problem(spec: PipelineSpec, computation: ComputationSpec, aggregate: AggregateSpec) -> str:
+    name, function = aggregate.argument, aggregate.function
+    if function not in FUNCTIONS:
+        return ""
+    for given in computation.inputs:
+        kind = spec.stream(given.stream).fields.get(name)
+        if kind is None:
+            continue
+        try:
+            make_aggregator(function, aggregate.options).check(_SAMPLES[kind], name)
+        except RecordError:
+            fitting = [other for other in ("int", "float", "str") if other != kind and _takes(aggregate, other)]
+            return (
+                f"{function} cannot use the field {name!r}, which the stream {given.stream!r} declares as {kind}; "
+                f"declare it as {' or '.join(fitting)}, or write an expression, such as {{{function}: int({name})}}"
+            )
+        except ValueError:
+            return ""
+    return ""
+
+
+def _takes(aggregate: AggregateSpec, kind: str) -> bool:
+    try:
+        make_aggregator(aggregate.function, aggregate.options).check(_SAMPLES[kind], "")
+    except RecordError:
+        return False
+    return True

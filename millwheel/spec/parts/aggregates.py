@@ -1,0 +1,132 @@
+"""``aggregate:``: the fields of a pane, and how each is made.
+
+    hits: count
+    bytes: {sum: size}
+    clicks: {count: {where: "type == 'click'"}}
+    p99: {quantile: size, q: 0.99, where: "status < 500"}
+
+The name of a function, or a map with it, its argument (a field or an expression), its options and ``where``. The
+argument may also be a map with ``of``, ``where`` and the options. ``module:Class`` is a function of the user's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
+from millwheel.core.pipeline.spec import AggregateSpec, InputSpec, KeyKind
+from millwheel.spec.loading import OBJECT_NAME
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import unknown
+from millwheel.spec.reading.reader import Reader
+
+_EXAMPLE = "{hits: count, bytes: {sum: size}}"
+WINDOW_FIELDS = ("window_start", "window_end")
+"""The fields of every result of a window."""
+
+
+def key_names(inputs: tuple[InputSpec, ...]) -> tuple[str, ...]:
+    """The fields of a pane's row that hold the key."""
+    if inputs and inputs[0].key.kind in (KeyKind.FIELD, KeyKind.FIELDS):
+        return inputs[0].key.names
+    return ("key",)
+
+
+def check_keys(reader: Reader, fields: Mapping[str, Node], inputs: tuple[InputSpec, ...]) -> None:
+    """The key lies in each result of a window or a join beside the bounds of the window, which would replace it. What
+    a callback produces is its own."""
+    if "window" not in fields or "callback" in fields:
+        return
+    for name in WINDOW_FIELDS:
+        if name in key_names(inputs):
+            reader.bad(
+                fields["input"].value[inputs[0].stream].value["key"],
+                f"the results have the bounds of their own window as {' and '.join(WINDOW_FIELDS)}, which would "
+                f"replace the key {name!r}; give the field another name in a computation before, for example "
+                f"map: {{of_window: {name}, …}}, and write key: of_window",
+            )
+
+
+def read_aggregates(reader: Reader, node: Node | None, taken: tuple[str, ...]) -> tuple[AggregateSpec, ...]:
+    """All aggregates. ``taken`` are names that the rows have already."""
+    found = []
+    for name, child in reader.entries(node, _EXAMPLE).items():
+        if _check_name(reader, name, child, taken):
+            spec = _aggregate(reader, name, child)
+            if spec is not None:
+                found.append(spec)
+    return tuple(found)
+
+
+def _check_name(reader: Reader, name: str, node: Node, taken: tuple[str, ...]) -> bool:
+    if not name.isidentifier():
+        reader.bad(
+            node,
+            f"{name[:80]!r} cannot be the name of a field: write letters, digits and _, not beginning with a digit",
+        )
+    elif name in taken:
+        reader.bad(node, f"{name!r} is a field of every row already ({', '.join(taken)}); choose another name")
+    else:
+        return True
+    return False
+
+
+def _aggregate(reader: Reader, name: str, node: Node) -> AggregateSpec | None:
+    if isinstance(node.value, str):
+        return _checked(reader, node, AggregateSpec(name, node.value))
+    entries = reader.entries(node, "{sum: size}")
+    function = _function(reader, node, entries)
+    if function is None:
+        return None
+    options = {option: child for option, child in entries.items() if option != function}
+    argument: Node | None = entries[function]
+    if argument is not None and isinstance(argument.value, dict):
+        options.update(argument.value)
+        argument = options.pop("of", None)
+    where = options.pop("where", None)
+    spec = AggregateSpec(
+        name,
+        function,
+        _argument(reader, argument),
+        reader.expression(where, "type == 'click'"),
+        {option: child.data() for option, child in options.items()},
+    )
+    return _checked(reader, node, spec)
+
+
+def _function(reader: Reader, node: Node, entries: Mapping[str, Node]) -> str | None:
+    """The key that names the function: the others are its options, in any order."""
+    functions = [name for name in entries if name in FUNCTIONS or OBJECT_NAME.fullmatch(name)]
+    if len(functions) > 1:
+        reader.bad(node, f"names {len(functions)} functions ({', '.join(functions)}); give each a field of its own")
+        return None
+    others = [name for name in entries if name != "where"]
+    if functions or others:
+        return (functions or others)[0]
+    if node.is_map or node.value is None:
+        reader.bad(
+            node, f"names no function; write for example count or {{sum: size}}. Known: {', '.join(sorted(FUNCTIONS))}"
+        )
+    return None
+
+
+def _argument(reader: Reader, node: Node | None) -> str:
+    if node is None or node.value is None:
+        return ""
+    return reader.expression(node, "size")
+
+
+def _checked(reader: Reader, node: Node, spec: AggregateSpec) -> AggregateSpec | None:
+    if OBJECT_NAME.fullmatch(spec.function):
+        return spec
+    if spec.function not in FUNCTIONS:
+        reader.bad(node, unknown("function", spec.function, [*sorted(FUNCTIONS), "module:Class"]))
+        return None
+    made: Any = reader.attempt(node, lambda: make_aggregator(spec.function, spec.options))
+    if made is None:
+        return None
+    if made.needs_argument and not spec.argument and not reader.problems.concerns(node.path):
+        reader.bad(node, f"{spec.function} needs a field or an expression; write for example {{{spec.function}: size}}")
+        return None
+    return spec

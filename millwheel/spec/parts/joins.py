@@ -1,0 +1,141 @@
+"""``join:`` and ``enrich:`` of a computation.
+
+join: left
+enrich: {with: prices, missing: drop}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    EnrichSpec,
+    InputSpec,
+    JoinKind,
+    KeyKind,
+    Missing,
+    PipelineSpec,
+)
+from millwheel.spec.parts.aggregates import WINDOW_FIELDS, key_names
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import unknown
+from millwheel.spec.reading.reader import Reader
+
+FIELDS = ("join", "enrich")
+_TWO = "input: {orders: {key: product}, prices: {key: product}}"
+_ENRICH = "{with: prices}"
+_ANOTHER_AS = "choose another name, for example as: found"
+_NOT_FOR_JOIN = ("aggregate", "where", "trigger", "accumulation", "allowed_lateness", "output_time")
+
+
+def read_join(reader: Reader, node: Node, fields: Mapping[str, Node], inputs: Sequence[InputSpec]) -> JoinKind | None:
+    """How two streams are joined in windows; None when they are not."""
+    given = fields.get("join")
+    if given is None:
+        return None
+    _check_two(reader, given, inputs)
+    if "window" not in fields:
+        reader.missing(node, "window", "a join pairs the records of a window; write for example window: {tumbling: 1m}")
+    for name in _NOT_FOR_JOIN:
+        if name in fields:
+            reader.bad(
+                fields[name],
+                f"a join says its pairs once, when the window closes: leave out {name}, and filter or aggregate in a "
+                "computation before or behind it",
+            )
+    _check_window(reader, fields)
+    _check_names(reader, given, inputs)
+    return JoinKind(reader.choice(given, [kind.value for kind in JoinKind], "inner"))
+
+
+def read_enrich(reader: Reader, fields: Mapping[str, Node], inputs: Sequence[InputSpec]) -> EnrichSpec | None:
+    """What a stream is enriched with; None when it is not, or it cannot be read."""
+    given = fields.get("enrich")
+    if given is None:
+        return None
+    if "window" in fields:
+        reader.bad(fields["window"], "enrich looks at one record at a time and has no windows; leave out window")
+    if "order_by" in fields:
+        reader.bad(
+            fields["order_by"],
+            "as_of says which version a record sees, and as_of: timestamp keeps their order; leave out order_by",
+        )
+    parts = reader.fields(given, ("with", "as", "missing", "as_of"), _ENRICH)
+    if "with" not in parts:
+        if given.is_map:
+            reader.missing(given, "with", f"which input holds what is added; write for example {_ENRICH}")
+        return None
+    _check_two(reader, given, inputs)
+    stream = reader.text(parts["with"], "prices")
+    streams = [each.stream for each in inputs]
+    if stream and stream not in streams:
+        reader.bad(parts["with"], unknown("input", stream, streams, "Inputs"))
+        return None
+    name = reader.text(parts.get("as"), "price", stream)
+    keys = [field for each in inputs if each.stream != stream for field in key_fields(each)]
+    if name in keys:
+        reader.bad(parts.get("as", given), f"{name!r} is the key of the records, which it would replace; {_ANOTHER_AS}")
+    return EnrichSpec(
+        stream,
+        name,
+        Missing(reader.choice(parts.get("missing"), [kind.value for kind in Missing], "keep")),
+        reader.choice(parts.get("as_of"), ["timestamp", "arrival"], "timestamp") == "timestamp",
+    )
+
+
+def key_fields(given: InputSpec) -> tuple[str, ...]:
+    """The fields that an input is keyed by; none for a function, or the producer's key."""
+    return given.key.names if given.key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
+
+
+def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
+    """The input of a join or enrichment whose records all have the key of their partition; empty if there is none."""
+    if computation.join is None and computation.enrich is None:
+        return ""
+    own = {
+        stream.name
+        for stream in pipeline.streams
+        if stream.source is not None and stream.source.kind != "injection" and not stream.id
+    }
+    inputs = [given.stream for given in computation.inputs if given.key.kind is KeyKind.RECORD]
+    return next((stream for stream in inputs if stream in own), "")
+
+
+def _check_two(reader: Reader, node: Node, inputs: Sequence[InputSpec]) -> None:
+    if len(inputs) != 2:
+        reader.bad(
+            node, f"takes two inputs, and there {'is' if len(inputs) == 1 else 'are'} {len(inputs)}; write {_TWO}"
+        )
+        return
+    first, second = inputs
+    sizes = len(key_fields(first)), len(key_fields(second))
+    if 0 not in sizes and sizes[0] != sizes[1]:
+        reader.bad(
+            node,
+            f"finds records by equal keys, and {first.stream} has a key of {_count(sizes[0])}, {second.stream} of "
+            f"{_count(sizes[1])}, so none are ever equal; give both keys of as many fields, in the same order",
+        )
+
+
+def _count(fields: int) -> str:
+    return "one field" if fields == 1 else f"{fields} fields"
+
+
+def _check_window(reader: Reader, fields: Mapping[str, Node]) -> None:
+    window = fields.get("window")
+    emit = None if window is None or not window.is_map else window.value.get("emit")
+    if emit is not None and emit.value == "changes":
+        reader.bad(emit, "a join needs the records of whole windows, and emit: changes keeps none; leave out emit")
+
+
+def _check_names(reader: Reader, node: Node, inputs: Sequence[InputSpec]) -> None:
+    """The records lie in a result beside the key and the ends of the window."""
+    taken = [*key_names(tuple(inputs)), *WINDOW_FIELDS]
+    for given in inputs:
+        if given.stream in taken:
+            reader.bad(
+                node,
+                f"a result has the fields {', '.join(taken)}, and each record under the name of its stream, but "
+                f"a stream is called {given.stream!r}; give the stream another name",
+            )

@@ -1,0 +1,28 @@
+"""The ``sinks:`` part: which streams leave the pipeline, and where to."""
+
+from __future__ import annotations
+
+from millwheel.core.pipeline.spec import KeyKind, KeySpec, SinkSpec
+from millwheel.spec.reading.kinds import Kind, read_kind
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.reader import Reader
+
+
+def read_sink(reader: Reader, stream: str, node: Node, origin: str) -> tuple[SinkSpec, Kind] | None:
+    """A sink and its kind; None, and a problem, when it cannot be read."""
+    from millwheel.sinks import known_sinks
+
+    reader.check_name(node, stream, "stream")
+    kind = read_kind(reader, node, "sink", known_sinks(), origin)
+    if kind is None:
+        return None
+    return SinkSpec(stream, kind.name, kind.options, reader.where(node), key=_key(kind)), kind
+
+
+def _key(kind: Kind) -> KeySpec:
+    """The fields that identify a row (``by``), so that all versions of one come to the same shard in their order."""
+    by = kind.options.get("by")
+    names = tuple(by if isinstance(by, list) else [by] if by else [])
+    if not names or not all(isinstance(name, str) for name in names):
+        return KeySpec(KeyKind.RECORD)
+    return KeySpec(KeyKind.FIELDS if len(names) > 1 else KeyKind.FIELD, names)

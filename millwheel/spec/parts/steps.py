@@ -1,0 +1,87 @@
+"""``map:``, ``flat_map:`` and ``filter:`` of a computation, which are done in the order in which they are written.
+
+    filter: "status < 500"
+    map: {path: path, kb: size / 1000}
+    flat_map: words:split
+
+Each is a function of a record's value (``module:function``) or an expression; ``map`` may also name the fields of the
+new value, each with an expression. Where one kind is needed twice, ``steps:`` holds a list of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from millwheel.core.pipeline.spec import StepKind, StepSpec
+from millwheel.spec.loading import OBJECT_NAME
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.reader import Reader
+
+KINDS = tuple(kind.value for kind in StepKind)
+FIELDS = ("steps", *KINDS)
+_EXAMPLES = {
+    StepKind.MAP: "shapes:visit, or {path: path, kb: size / 1000}",
+    StepKind.FLAT_MAP: "words:split",
+    StepKind.FILTER: "status < 500",
+}
+
+
+def read_steps(reader: Reader, fields: Mapping[str, Node]) -> tuple[StepSpec, ...]:
+    """The steps among the fields of a computation, in their order."""
+    if "steps" in fields:
+        for name in (name for name in fields if name in KINDS):
+            reader.bad(fields[name], f"there are steps already; make it one of them: steps: [{{{name}: …}}, …]")
+        found = [step for item in _items(reader, fields["steps"]) for step in _steps(reader, item)]
+    else:
+        found = [_step(reader, StepKind(name), node) for name, node in fields.items() if name in KINDS]
+    return tuple(step for step in found if step is not None)
+
+
+def step_nodes(node: Node) -> Iterator[Node]:
+    """What the steps of a computation do, one after the other, as it is written."""
+    fields = node.value if isinstance(node.value, dict) else {}
+    listed = fields["steps"].value if "steps" in fields else [node]
+    for item in listed if isinstance(listed, list) else []:
+        if isinstance(item.value, dict):
+            yield from (child for name, child in item.value.items() if name in KINDS)
+
+
+def _items(reader: Reader, node: Node) -> list[Node]:
+    if not node.is_list or not node.value:
+        text = f"must be a list of steps, not {'an empty one' if node.is_list else node.kind()}"
+        reader.bad(node, f"{text}; write for example [{{filter: status < 500}}, {{map: shapes:visit}}]")
+        return []
+    return list(node.value)
+
+
+def _steps(reader: Reader, node: Node) -> list[StepSpec | None]:
+    fields = reader.fields(node, KINDS, "{filter: status < 500}")
+    if not fields and not reader.problems.concerns(node.path):
+        reader.bad(node, "names no step; write for example {filter: status < 500}")
+    return [_step(reader, StepKind(name), child) for name, child in fields.items()]
+
+
+def _step(reader: Reader, kind: StepKind, node: Node) -> StepSpec | None:
+    if isinstance(node.value, dict):
+        return _fields(reader, kind, node)
+    if node.is_list:
+        reader.bad(node, f"must be a function or an expression, not a list; write for example {_EXAMPLES[kind]}")
+        return None
+    if OBJECT_NAME.fullmatch(node.text):
+        return StepSpec(kind, function=node.text)
+    expression = reader.expression(node, _EXAMPLES[kind])
+    return StepSpec(kind, expression=expression) if expression else None
+
+
+def _fields(reader: Reader, kind: StepKind, node: Node) -> StepSpec | None:
+    if kind is not StepKind.MAP:
+        reader.bad(node, f"must be a function or an expression, not a map; write for example {_EXAMPLES[kind]}")
+        return None
+    if not node.value:
+        reader.bad(node, f"names no fields; write for example {_EXAMPLES[kind]}")
+        return None
+    for name, child in node.value.items():
+        if child.value is None:
+            reader.bad(child, f"has no value; write for example {{{name}: {name}}}")
+    texts = {name: reader.expression(child, "size / 1000") for name, child in node.value.items()}
+    return StepSpec(kind, fields=texts) if all(texts.values()) else None

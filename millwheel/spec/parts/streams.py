@@ -1,0 +1,117 @@
+"""The ``streams:`` part: where records come from, and what a stream says about its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from millwheel.core.pipeline.spec import DEAD_LETTERS, SourceSpec, StreamSpec
+from millwheel.spec.loading import OBJECT_NAME
+from millwheel.spec.parts.on_error import read_on_error
+from millwheel.spec.reading.kinds import Kind, read_kind
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.reader import Reader
+
+FIELDS = ("source", "timestamp", "id", "watermark", "schema", "fields", "on_error")
+_ONLY_WITH_SOURCE = ("timestamp", "id", "watermark", "on_error")
+_EXAMPLE = "{source: {files: {path: …}}, timestamp: ts}"
+_UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}
+_TYPES = ("int", "float", "str", "bool")
+_GENERATOR_TIMESTAMP = "ts"
+"""Where the built-in generator puts its timestamps."""
+
+
+def read_stream(reader: Reader, name: str, node: Node, origin: str) -> tuple[StreamSpec, Kind | None]:
+    """A stream, and the kind of its source."""
+    fields = reader.fields(node, FIELDS, _EXAMPLE)
+    _check_stream_name(reader, name, node)
+    kind = _source(reader, fields, origin)
+    if "source" not in fields:
+        _refuse_without_source(reader, fields)
+    timestamp, unit = _timestamp(reader, node, fields, kind)
+    id_field, horizon = _id(reader, fields.get("id"))
+    watermark = reader.fields(fields.get("watermark"), ("max_delay", "idle_after", "max_future"), "{max_delay: 10s}")
+    spec = StreamSpec(
+        name=name,
+        source=SourceSpec(kind.name, kind.options) if kind else None,
+        timestamp=timestamp,
+        timestamp_unit_us=unit,
+        id=id_field,
+        id_horizon_us=horizon,
+        schema=reader.object_name(fields.get("schema"), "records:Click"),
+        fields=_fields(reader, fields.get("fields")),
+        max_delay_us=reader.duration(watermark.get("max_delay"), 0),
+        idle_after_us=reader.duration_or_never(watermark.get("idle_after"), 5_000_000),
+        max_future_us=reader.duration_or_never(watermark.get("max_future"), 86_400_000_000),
+        on_error=read_on_error(reader, fields.get("on_error")),
+        where=reader.where(node),
+    )
+    return spec, kind
+
+
+def _check_stream_name(reader: Reader, name: str, node: Node) -> None:
+    if name == DEAD_LETTERS:
+        reader.bad(
+            node, f"{DEAD_LETTERS!r} exists in every pipeline; consume it or give it a sink, but do not declare it"
+        )
+    else:
+        reader.check_name(node, name, "stream")
+
+
+def _source(reader: Reader, fields: Mapping[str, Node], origin: str) -> Kind | None:
+    if "source" not in fields:
+        return None
+    from millwheel.sources import known_sources
+
+    kind = read_kind(reader, fields["source"], "source", known_sources(), origin)
+    if kind is not None and kind.name == "injection" and kind.options:
+        reader.bad(kind.node, "injection has no options; write source: {injection: {}}")
+    return kind
+
+
+def _refuse_without_source(reader: Reader, fields: Mapping[str, Node]) -> None:
+    for name in _ONLY_WITH_SOURCE:
+        if name in fields:
+            reader.bad(
+                fields[name],
+                f"only a stream with a source has its own {name}; remove it, or add source: {{files: {{path: …}}}}",
+            )
+
+
+def _timestamp(reader: Reader, node: Node, fields: Mapping[str, Node], kind: Kind | None) -> tuple[str, int]:
+    """(field or module:function, µs per unit)."""
+    given = fields.get("timestamp")
+    if given is None:
+        if kind is not None and kind.name == "generator":
+            return _GENERATOR_TIMESTAMP, 1
+        if "source" in fields:
+            reader.missing(
+                node, "timestamp", "say where a record has the time at which it happened: write timestamp: FIELD"
+            )
+        return "", 1
+    unit = "us"
+    if given.is_map:
+        inner = reader.fields(given, ("field", "unit"), "{field: ts, unit: ms}")
+        unit = reader.choice(inner.get("unit"), _UNITS, "us")
+        if "field" not in inner:
+            reader.missing(given, "field", "write for example {field: ts, unit: ms}")
+        given = inner.get("field")
+    text = reader.text(given, "ts")
+    if given is not None and ":" in text and not OBJECT_NAME.fullmatch(text):
+        reader.bad(given, f"{text[:80]!r} is neither a field nor module:function")
+    return text, _UNITS[unit]
+
+
+def _id(reader: Reader, node: Node | None) -> tuple[str, int]:
+    """(field, horizon in µs)."""
+    default = StreamSpec("").id_horizon_us
+    if node is None or not node.is_map:
+        return reader.text(node, "event_id"), default
+    inner = reader.fields(node, ("field", "horizon"), "{field: event_id, horizon: 1h}")
+    if "field" not in inner:
+        reader.missing(node, "field", "write for example {field: event_id, horizon: 1h}")
+    return reader.text(inner.get("field"), "event_id"), reader.duration(inner.get("horizon"), default, 1)
+
+
+def _fields(reader: Reader, node: Node | None) -> dict[str, str]:
+    entries = reader.entries(node, "{ad_id: int, cost: float}")
+    return {name: reader.choice(child, _TYPES, "str") for name, child in entries.items()}

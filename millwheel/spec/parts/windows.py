@@ -1,0 +1,140 @@
+"""``window:``, ``trigger:`` and what belongs to them. What a window can be is decided by core/machines/specs.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from millwheel.core.machines.specs import window_from_spec
+from millwheel.core.pipeline.spec import WindowSpec
+from millwheel.core.triggers.trees import trigger_from_tree
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import did_you_mean, unknown
+from millwheel.spec.reading.reader import NAME, Reader
+
+_EXTRA: Mapping[str, tuple[str, ...]] = {
+    "tumbling": ("offset", "time_zone"),
+    "sliding": ("every", "offset", "emit"),
+    "session": (),
+    "global": (),
+    "count": (),
+    "cumulative": ("every", "offset", "time_zone", "emit"),
+    "custom": ("with",),
+}
+"""Kinds of windows, and the settings beside the kind itself."""
+_SIZES = {"tumbling": "size_us", "sliding": "size_us", "cumulative": "size_us", "session": "gap_us"}
+_EXAMPLE = "{tumbling: 1m}"
+_LATE = ("drop", "refire")
+
+
+def read_window(reader: Reader, node: Node) -> WindowSpec | None:
+    """The window as a spec that makes sense (custom ones are only named: their code is checked later)."""
+    if isinstance(node.value, str) and node.value == "global":
+        return WindowSpec("global")
+    entries = reader.entries(node, _EXAMPLE)
+    kinds = [kind for kind in _EXTRA if kind in entries]
+    if len(kinds) != 1:
+        _no_kind(reader, node, entries, kinds)
+        return None
+    kind = kinds[0]
+    before = len(reader.problems.found)
+    fields = reader.fields(node, (kind, *_EXTRA[kind]), _EXAMPLE)
+    spec = WindowSpec(kind, _options(reader, node, kind, fields))
+    if len(reader.problems.found) > before:
+        return None
+    if kind != "custom" and reader.attempt(node, lambda: window_from_spec(spec)) is None:
+        return None
+    return spec
+
+
+def _no_kind(reader: Reader, node: Node, entries: Mapping[str, Node], kinds: list[str]) -> None:
+    if kinds:
+        reader.bad(node, f"names {len(kinds)} kinds of windows ({', '.join(kinds)}); keep one")
+    elif entries:
+        name, first = next(iter(entries.items()))
+        reader.bad(first, unknown("window", name, list(_EXTRA)))
+    elif node.is_map or node.value is None:
+        reader.bad(node, f"is empty; write for example window: {_EXAMPLE}")
+
+
+def _options(reader: Reader, node: Node, kind: str, fields: Mapping[str, Node]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if kind not in fields:
+        reader.bad(node, f"{kind} has no value; write for example window: {_EXAMPLE}")
+    elif kind in _SIZES:
+        options[_SIZES[kind]] = reader.duration(fields[kind], 1, 1)
+    elif kind == "count":
+        options["count"] = reader.number(fields[kind], 1, 1, 2**31)
+    elif kind == "custom":
+        options.update(_custom(reader, fields))
+    elif not reader.flag(fields[kind], True):
+        reader.bad(fields[kind], "must be true: {global: true} is one window for all of time")
+    if "every" in _EXTRA[kind] and "every" not in fields:
+        reader.missing(
+            node, "every", f"{kind} windows need the time between their outputs; write for example every: 1m"
+        )
+    if "every" in fields:
+        options["every_us"] = reader.duration(fields["every"], 1, 1)
+    if "offset" in fields:
+        options["offset_us"] = reader.duration(fields["offset"], 0)
+    if "time_zone" in fields:
+        options["time_zone"] = reader.text(fields["time_zone"], "Europe/Paris")
+    if "emit" in fields:
+        options["changes"] = reader.choice(fields["emit"], ("all", "changes"), "all") == "changes"
+    return options
+
+
+def _custom(reader: Reader, fields: Mapping[str, Node]) -> dict[str, Any]:
+    settings = reader.entries(fields.get("with"), "{gap: 5m}")
+    return {
+        **{name: child.data() for name, child in settings.items()},
+        "factory": reader.object_name(fields["custom"], "windows:market_days"),
+    }
+
+
+def read_trigger(reader: Reader, node: Node | None, load: Callable[[str], Any]) -> Mapping[str, Any] | None:
+    """The trigger as a plain tree that core/triggers/trees.py accepts; a bare name becomes a map."""
+    if node is None:
+        return None
+    tree = node.data()
+    try:
+        trigger_from_tree(tree, load)
+    except (
+        Exception
+    ) as ex:  # ours are ValueErrors and PipelineErrors; a custom trigger's constructor may raise anything
+        place, text = _placed(node, str(ex) or type(ex).__name__)
+        reader.bad(place, text)
+        return None
+    return {tree: None} if isinstance(tree, str) else tree
+
+
+def _placed(node: Node, text: str) -> tuple[Node, str]:
+    """The node that ``trigger.any.0: …`` speaks of, and the rest of the sentence."""
+    path, separator, rest = text.partition(": ")
+    steps = path.split(".")
+    if not separator or steps[0] != "trigger":
+        return node, text
+    for step in steps[1:]:
+        inner = node.value
+        if isinstance(inner, dict) and step in inner:
+            node = inner[step]
+        elif isinstance(inner, list) and step.isdigit() and int(step) < len(inner):
+            node = inner[int(step)]
+    return node, rest
+
+
+def read_late(reader: Reader, node: Node | None) -> str:
+    """``drop``, ``refire`` or ``side:STREAM``, also written ``{side: STREAM}``."""
+    if node is None:
+        return "drop"
+    if node.is_map:
+        fields = reader.fields(node, ("side",), "{side: late_hits}")
+        stream = reader.name(fields["side"], "stream") if "side" in fields else ""
+        return f"side:{stream}" if stream else "drop"
+    text = reader.text(node, "drop")
+    policy, _, stream = text.partition(":")
+    if text in _LATE or (policy == "side" and NAME.fullmatch(stream.strip())):
+        return text.replace(" ", "")
+    if text:
+        reader.bad(node, f"must be drop, refire or side:STREAM, not {text[:80]!r}{did_you_mean(text, _LATE)}")
+    return "drop"

@@ -1,0 +1,1 @@
+"""YAML as nodes that know their line, and typed access to them."""

@@ -1,0 +1,65 @@
+"""``{kind: {options}}``: how sources and sinks are named. The options themselves are checked by their factory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import unknown
+from millwheel.spec.reading.reader import Reader
+
+_PATH_OPTIONS = ("path",)
+"""Options that name files, in every kind: text always, and made absolute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind with its options as plain data; ``node`` is the place of the options, for errors."""
+
+    name: str
+    options: Mapping[str, Any]
+    node: Node
+
+
+def read_kind(reader: Reader, node: Node, what: str, known: Sequence[str], origin: str) -> Kind | None:
+    """The one kind below ``node``; None, and a problem, when there is not exactly one known one.
+
+    ``origin`` is the folder that relative paths are relative to.
+    """
+    if isinstance(node.value, str) and node.value in known:
+        return Kind(node.value, {}, node)
+    example = f"{{{'files: {path: …}' if 'files' in known else known[0] + ': {}'}}}"
+    if not isinstance(node.value, dict) or len(node.value) != 1:
+        reader.bad(node, f"names one {what} with its options, for example {example}. Known: {', '.join(known)}")
+        return None
+    name, options = next(iter(node.value.items()))
+    if name not in known:
+        reader.bad(options, unknown(what, name, known))
+        return None
+    entries = reader.entries(options, example)
+    return Kind(name, {option: _value(option, child, origin) for option, child in entries.items()}, options)
+
+
+def blame(reader: Reader, kind: Kind, error: Exception) -> None:
+    """Note a factory's complaint at the option that it names, or at the kind."""
+    text = str(error)
+    entries = kind.node.value if isinstance(kind.node.value, dict) else {}
+    named = [child for option, child in entries.items() if repr(option) in text]
+    reader.bad(named[0] if named else kind.node, text)
+
+
+def _value(option: str, node: Node, origin: str) -> Any:
+    if option not in _PATH_OPTIONS:
+        return node.data()
+    if isinstance(node.value, list):
+        return [_absolute(child, origin) for child in node.value]
+    return _absolute(node, origin)
+
+
+def _absolute(node: Node, origin: str) -> Any:
+    if not (isinstance(node.value, str) or (node.given and node.is_scalar)) or not node.text:
+        return node.data()
+    return node.text if "://" in node.text else str(Path(origin, node.text))

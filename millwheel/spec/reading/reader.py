@@ -1,0 +1,179 @@
+"""Typed access to nodes: every reader returns a value of its type, or notes a problem and returns a default.
+
+A problem says what is wrong, and what to write instead. Nothing here raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TypeVar
+
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.model.times import duration_us
+from millwheel.spec.loading import OBJECT_NAME
+from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.problems import Problems, did_you_mean, unknown
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Names of pipelines, streams and computations: they become names of folders and of znodes."""
+MAX_DURATION_US = 100 * 366 * 86_400_000_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads nodes of one file. ``problems`` collects what is wrong."""
+
+    problems: Problems
+
+    def bad(self, node: Node, text: str) -> None:
+        """Note a problem at a node."""
+        self.problems.add(node.line, node.path, text)
+
+    def missing(self, node: Node, field: str, text: str) -> None:
+        """Note that a map has no ``field``, unless it is there but misspelt, which was noted already."""
+        there = [name for name in node.value if name != field] if isinstance(node.value, dict) else []
+        if not get_close_matches(field, there, 1, 0.75):
+            self.problems.add(node.line, node.child_path(field), f"is missing; {text}")
+
+    def where(self, node: Node) -> str:
+        """The place of a node, for errors that come later."""
+        return self.problems.place(node.line)
+
+    # --- maps and lists ----------------------------------------------------------------------------------
+
+    def entries(self, node: Node | None, example: str) -> dict[str, Node]:
+        """A map whose names are the user's; nothing at all is an empty one."""
+        if node is None or node.value is None:
+            return {}
+        if not isinstance(node.value, dict):
+            self.bad(node, f"must be a map, not {node.kind()}; write for example {example}")
+            return {}
+        return node.value
+
+    def fields(self, node: Node | None, known: Sequence[str], example: str) -> dict[str, Node]:
+        """A map with some of the ``known`` fields; unknown ones are problems, empty ones are as if absent."""
+        found = self.entries(node, example)
+        for name, child in found.items():
+            if name not in known:
+                self.problems.add(child.line, child.path, unknown("field", name, known, "Fields here"))
+        return {name: child for name, child in found.items() if name in known and child.value is not None}
+
+    def items(self, node: Node) -> list[Node]:
+        """A list, or one scalar that stands for a list of itself."""
+        return node.value if isinstance(node.value, list) else [node]
+
+    # --- scalars -----------------------------------------------------------------------------------------
+
+    def text(self, node: Node | None, example: str, default: str = "") -> str:
+        """Text. Numbers and booleans without quotes are refused unless a parameter gave them."""
+        if node is None:
+            return default
+        if isinstance(node.value, str) or (node.given and node.is_scalar):
+            if not node.text:
+                self.bad(node, f"must not be empty; write for example {example}")
+            return node.text
+        self.bad(node, f"must be text, not {node.kind()}; write for example {example}")
+        return default
+
+    def number(self, node: Node | None, default: int | None, least: int, most: int) -> int | None:
+        """A whole number within bounds."""
+        if node is None:
+            return default
+        value = node.value
+        if type(value) is not int or not least <= value <= most:
+            self.bad(node, f"must be a whole number from {least} to {most}, not {node.kind()}")
+            return default
+        return value
+
+    def flag(self, node: Node | None, default: bool = False) -> bool:
+        """true or false."""
+        if node is None:
+            return default
+        if not isinstance(node.value, bool):
+            self.bad(node, f"must be true or false, not {node.kind()}")
+            return default
+        return node.value
+
+    def duration(self, node: Node | None, default: int, least: int = 0) -> int:
+        """A duration in µs. A number without a unit is refused: nobody can see what it counts."""
+        if node is None:
+            return default
+        try:
+            if not isinstance(node.value, str):
+                raise ValueError(
+                    f"must be a duration, not {node.kind()}; write a number and a unit, such as 500ms, 10s, 2m or 7d"
+                )
+            found = duration_us(node.value)
+            if not least <= found <= MAX_DURATION_US:
+                raise ValueError(f"{node.value!r} must lie between {least}us and 100 years")
+        except (ValueError, OverflowError) as ex:
+            self.bad(node, str(ex))
+            return default
+        return found
+
+    def duration_or_never(self, node: Node | None, default: int | None) -> int | None:
+        """A duration in µs, or None for ``never``."""
+        if node is not None and node.text == "never":
+            return None
+        return self.duration(node, default or 0) if node is not None else default
+
+    def choice(self, node: Node | None, known: Iterable[str], default: str) -> str:
+        """One of a few words."""
+        if node is None:
+            return default
+        names = list(known)
+        if node.is_scalar and node.text in names:
+            return node.text
+        meant = did_you_mean(node.text, names) if node.is_scalar else ""
+        self.bad(node, f"must be one of {', '.join(names)}, not {node.kind()}{meant}")
+        return default
+
+    def name(self, node: Node, what: str) -> str:
+        """A name of a stream or a pipeline, given as a value; "" (and a problem) if it cannot be one."""
+        text = self.text(node, f"my_{what}")
+        return text if text and self.check_name(node, text, what) else ""
+
+    def check_name(self, node: Node, text: str, what: str) -> bool:
+        """True if ``text`` can be a name of a ``what``, else a problem."""
+        if NAME.fullmatch(text):
+            return True
+        suggestion = re.sub(r"[^A-Za-z0-9_-]+", "_", text)[:64].strip("_") or f"my_{what}"
+        self.bad(
+            node,
+            f"{text[:80]!r} cannot be the name of a {what}: names have 1 to 64 letters (a-z), digits, _ or -; "
+            f"write for example {suggestion}",
+        )
+        return False
+
+    def object_name(self, node: Node | None, example: str) -> str:
+        """``module:name``; "" (and a problem) for anything else."""
+        text = self.text(node, example)
+        if text and not OBJECT_NAME.fullmatch(text):
+            assert node is not None
+            self.bad(node, f"{text[:80]!r} names no Python object; write module:name, for example {example}")
+            return ""
+        return text
+
+    def expression(self, node: Node | None, example: str) -> str:
+        """The text of an expression that compiles; numbers and booleans count as such."""
+        if node is None:
+            return ""
+        text = (
+            node.text
+            if node.is_scalar and node.value is not None and not isinstance(node.value, str)
+            else self.text(node, example)
+        )
+        return text if text and self.attempt(node, lambda: compile_expression(text)) is not None else ""
+
+    def attempt(self, node: Node, make: Callable[[], T]) -> T | None:
+        """What ``make`` returns, or None and its ValueError (a sentence) as a problem at ``node``."""
+        try:
+            return make()
+        except (ValueError, TypeError, OverflowError) as ex:
+            self.bad(node, str(ex) or type(ex).__name__)
+            return None

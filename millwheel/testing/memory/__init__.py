@@ -1,0 +1,1 @@
+"""A whole cluster in memory, in one thread."""

@@ -1,0 +1,249 @@
+"""Workers, injector, tables and durable store of one pipeline in one thread, without anything outside of it.
+
+The loops, shards, operators, journals, snapshots, recovery, watermark service and table succession are the real ones.
+Work is done in the order in which it was asked for, so the same calls give the same story. A crash takes all
+processes and whatever the disk has not synced; the next workers take the shards over as a master would have them do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.core.model.watermark import ShardReport
+from millwheel.core.pipeline.graph import Graph
+from millwheel.core.pipeline.replays import Order
+from millwheel.errors import MillwheelError
+from millwheel.injector import effects as ief
+from millwheel.injector import events as iev
+from millwheel.injector.state import InjectorState
+from millwheel.master.tables.planner import Census
+from millwheel.master.tables.succession import Situation, successor
+from millwheel.ports import StateStore
+from millwheel.testing.memory.storage import MemoryStorage
+from millwheel.testing.memory.worker import MemoryWorker, Work
+from millwheel.workers import events as ev
+from millwheel.workers.delivery.routing import TableRouter
+from millwheel.workers.loop.runtime import MakeShard
+from millwheel.workers.shard.shard import Shard
+
+_ENDLESS = 2_000_000
+_LONGER = 10
+
+
+class ManualClock:
+    """A wall clock that a test moves."""
+
+    def __init__(self, now_us: int) -> None:
+        self.now = now_us
+
+    def now_us(self) -> int:
+        return self.now
+
+    def monotonic_us(self) -> int:
+        return self.now
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """``shards`` per node, ``workers`` that share them; a shard is snapshotted after so many journaled bytes.
+
+    ``crash_every``: after how many units of work everything dies, again and again. Until all is quiet each life lasts a
+    little longer than the last one, so that there is progress. ``crash_at``: after which unit of all it dies.
+    """
+
+    shards: int = 2
+    workers: int = 2
+    snapshot_bytes: int = 8192
+    crash_every: int | None = None
+    crash_at: int | None = None
+
+
+class MemoryCluster:
+    """Runs the nodes of ``graph``; ``single`` names those that have one shard whatever the options say."""
+
+    def __init__(
+        self, graph: Graph, make_shard: MakeShard, clock: ManualClock, options: ClusterOptions, single: Sequence[str]
+    ) -> None:
+        self.graph = graph
+        self.clock = clock
+        self.options = options
+        self.storage = MemoryStorage()
+        self.shards: dict[str, Shard] = {}
+        """The machines of all shards that are open."""
+        self.units = 0
+        """Units of work done so far."""
+        self.crashes = 0
+        self._make_shard = make_shard
+        self._single = frozenset(single)
+        self._work: deque[Work] = deque()
+        self._since = 0
+        self._restless = 0
+        self._lives = 0
+        self._workers: dict[str, MemoryWorker] = {}
+        self._tables: dict[str, RangeTable] = {}
+        self._orders: list[Order] = []
+        self._injector = InjectorState()
+        self._start()
+        self.settle()
+
+    # --- work --------------------------------------------------------------------------------------------
+
+    def do_later(self, work: Work) -> None:
+        """Queue a unit of work."""
+        self._work.append(work)
+
+    def settle(self) -> None:
+        """Work until nothing is left to do before the clock moves or something comes from outside."""
+        done = self._restless = 0
+        while self._work:
+            self._work.popleft()()
+            self.units += 1
+            self._since += 1
+            done += 1
+            if done > _ENDLESS:
+                raise MillwheelError(
+                    f"the pipeline did not come to rest within {_ENDLESS} steps; does a timer set itself again without "
+                    "moving on, or a computation feed itself without end?"
+                )
+            if self._must_crash():
+                self.crash()
+
+    def _must_crash(self) -> bool:
+        if self.units == self.options.crash_at:
+            return True
+        every = self.options.crash_every
+        return every is not None and self._since >= every + _LONGER * self._restless
+
+    # --- time --------------------------------------------------------------------------------------------
+
+    def advance_clock(self, to: int) -> None:
+        """Move the clock step by step, so that whatever waits for a time is done at that time."""
+        while (wakes_at := min((worker.wakes_at for worker in self._workers.values()), default=to)) < to:
+            self._move_clock(max(wakes_at, self.clock.now + 1))
+        self._move_clock(to)
+
+    def _move_clock(self, to: int) -> None:
+        self.clock.now = to
+        self.look()
+
+    def tell(self, shard: Shard, news: Callable[[int], None]) -> None:
+        """Call ``news`` with the clock in the loop of the worker that serves a shard, before its next turn."""
+        for worker in self._workers.values():
+            worker.post(ev.WorkDone(shard.identity.shard, shard.identity.token, news))
+
+    def order(self, order: Order) -> None:
+        """Dead letters are to be tried again."""
+        self._orders.append(order)
+        for worker in self._workers.values():
+            worker.post(ev.ReplayOrdered(order, at_start=False))
+        self.settle()
+
+    def look(self) -> None:
+        """Let every worker look at clock and input, and come to rest."""
+        for worker in self._workers.values():
+            worker.wake()
+        self.settle()
+
+    # --- lives -------------------------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Every process dies at once and the disk forgets what was not synced; others begin where that leaves off."""
+        self.crashes += 1
+        self._restless += 1
+        dead = list(self._workers)
+        self._work.clear()
+        self._workers.clear()
+        self.shards.clear()
+        self.storage.crash()
+        self._injector = InjectorState()
+        journals = self.storage.journals()
+        ends = {name: journals.seal(name) for name in dead}
+        self._start(ends)
+        named = {
+            ancestor.incarnation for table in self._tables.values() for e in table.shards for ancestor in e.lineage
+        }
+        for name in journals.incarnations():
+            if name not in named and name not in self._workers:
+                journals.collect(name)
+
+    def _start(self, dead: Mapping[str, int] | None = None) -> None:
+        self._since = 0
+        self._lives += 1
+        for slot in range(self.options.workers):
+            name = f"w{slot}-{self._lives}"
+            self._workers[name] = MemoryWorker(self, name, self._lives * self.options.workers + slot)
+        self._assign(dead or {})
+        for table in self._tables.values():
+            self._inject(self._injector.handle(iev.TableChanged(table)))
+        members = ev.WorkersChanged({name: name for name in self._workers})
+        for worker in self._workers.values():
+            for order in self._orders:
+                worker.post(ev.ReplayOrdered(order, at_start=True))
+            worker.post(members)
+            for table in self._tables.values():
+                worker.post(ev.TableChanged(table))
+            self._inject(self._injector.handle(iev.Connected(worker.connection)))
+
+    def _assign(self, dead: Mapping[str, int]) -> None:
+        census = Census(list(self._workers), ())
+        snapshots = self.storage.snapshots()
+        for node in self.graph.nodes:
+            table = self._tables.get(node) or self._first_table(node)
+            manifests = {entry.shard: snapshots.latest(entry.shard) for entry in table.shards}
+            tokens = {shard: manifest.token for shard, manifest in manifests.items() if manifest is not None}
+            now = Situation(takers=list(self._workers), dead=dead, manifest_tokens=tokens)
+            self._tables[node] = replace(successor(table, now, census), version=table.version + 1)
+
+    def _first_table(self, node: str) -> RangeTable:
+        ranges = tile(1 if node in self._single else self.options.shards)
+        return RangeTable(node, tuple(ShardEntry(f"{node}-{i}", r, "", token=0) for i, r in enumerate(ranges)))
+
+    # --- what workers ask for ----------------------------------------------------------------------------
+
+    def worker(self, name: str) -> MemoryWorker:
+        """A worker that lives."""
+        return self._workers[name]
+
+    def make_shard(self, node: str, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
+        """The machine of a shard, remembered for whoever looks at it."""
+        shard = self.shards[entry.shard] = self._make_shard(node, entry, store, router)
+        return shard
+
+    def reported(self, connection: int, node: str, reports: Sequence[ShardReport]) -> None:
+        """A worker told the watermark service how its shards stand."""
+        columns = iev.ReportColumns.of(reports)
+        self._inject(self._injector.handle(iev.ReportsArrived(connection, node, columns)))
+        self._inject(self._injector.handle(iev.PublishDue()))
+
+    def _inject(self, effects: Sequence[ief.Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case ief.Broadcast():
+                    for worker in self._workers.values():
+                        worker.post(ev.WatermarksRose(effect.watermarks))
+                case ief.Picture():
+                    self._connected(effect.connection).post(ev.WatermarksRose(effect.watermarks))
+                case ief.Tallies():
+                    for worker in self._workers.values():
+                        worker.post(ev.TalliesTold(effect.tallies))
+                case ief.TokensKnown():
+                    for shard, token in effect.tokens.items():
+                        self._connected(effect.connection).post(ev.TokenKnown(shard, token))
+
+    def _connected(self, connection: int) -> MemoryWorker:
+        return next(worker for worker in self._workers.values() if worker.connection == connection)
+
+    # --- looking in --------------------------------------------------------------------------------------
+
+    def shard_of(self, node: str, key_hash: int) -> Shard:
+        """The shard of ``node`` that serves a key."""
+        entry = next(entry for entry in self._tables[node].shards if key_hash in entry.range)
+        return self.shards[entry.shard]
+
+    def shards_of(self, node: str) -> list[Shard]:
+        """All shards of ``node``."""
+        return [self.shards[entry.shard] for entry in self._tables[node].shards]

@@ -1,0 +1,174 @@
+"""One life of a worker in memory: the real loop, and ports that put everything it asks for into a queue of work.
+
+Nothing happens inside a call of the loop. What it submits, sends or reports is done later, one unit of work after the
+other, so that a crash may come between any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millwheel.adapters.spaces.durable import remove_tree
+from millwheel.core.formats.codec import decode_batch, encode_batch
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.watermark import ShardReport
+from millwheel.savepoints.orders import Answer, Order, Standing
+from millwheel.testing.memory.storage import ROOT
+from millwheel.workers import events as ev
+from millwheel.workers.delivery.outbox import Send
+from millwheel.workers.host.background import Publishing, Recovering, write_groups
+from millwheel.workers.loop.pace import RuntimeLimits
+from millwheel.workers.loop.reporting import ReportPace
+from millwheel.workers.loop.runtime import WorkerRuntime
+from millwheel.workers.loop.snapshots import SnapshotPace
+from millwheel.workers.ports import ShardWork, WorkerPorts
+
+if TYPE_CHECKING:
+    from millwheel.testing.memory.cluster import MemoryCluster
+
+Work = Callable[[], None]
+
+
+class _NoSavepoints:
+    """A pipeline under test is never asked for a savepoint."""
+
+    def answer(self, answer: Answer) -> None: ...
+
+    def withdraw(self) -> None: ...
+
+    def checkpoint_path(self, order: Order, shard: str) -> str:
+        return ""
+
+    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None: ...
+
+
+class _NoFollowers:
+    """Nobody stands by in a pipeline under test."""
+
+    def follow(self, entry: ShardEntry) -> None: ...
+
+    def drop(self, shard: str) -> None: ...
+
+
+class MemoryWorker:
+    """A worker and, as ``self``, all of its ports."""
+
+    def __init__(self, cluster: MemoryCluster, name: str, connection: int) -> None:
+        self.name = name
+        self.connection = connection
+        self.wakes_at = MAX_TIME
+        """When the loop wants to be stepped next if nothing happens (wall clock, µs)."""
+        self._cluster = cluster
+        self._scratch = f"{ROOT}/scratch/{name}"
+        self._events: list[ev.Event] = []
+        self._scheduled = False
+        self._outbound: list[tuple[str, int, Send]] = []
+        self._answers: list[tuple[Any, ev.Event]] = []
+        storage = cluster.storage
+        journals, snapshots = storage.journals(), storage.snapshots()
+        self._journal = journals.create(name)
+        self._recovering = Recovering(storage.stores(name), snapshots, journals, self._scratch)
+        self._publishing = Publishing(snapshots, lambda: None)
+        ports = WorkerPorts(cluster.clock, self, self, self, self, self, self, _NoSavepoints(), _NoFollowers())
+        pace = SnapshotPace(cluster.options.snapshot_bytes)
+        limits = RuntimeLimits(retry_lane_us=0, reports=ReportPace(0, MAX_TIME), snapshots=pace)
+        self._runtime = WorkerRuntime(name, cluster.graph, cluster.make_shard, ports, limits)
+
+    def post(self, event: ev.Event) -> None:
+        """Something for the loop to take at its next step."""
+        self._events.append(event)
+        self.wake()
+
+    def wake(self) -> None:
+        """Step the loop when its turn comes."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._cluster.do_later(self._step)
+
+    def _step(self) -> None:
+        self._scheduled = False
+        events, self._events = self._events, []
+        self.wakes_at = self._runtime.step(events)
+        if self.wakes_at <= self._cluster.clock.now_us():
+            self.wake()
+
+    # --- the journal -------------------------------------------------------------------------------------
+
+    def submit(self, entries: Sequence[bytes]) -> None:
+        self._cluster.do_later(lambda: self._write(list(entries)))
+
+    def write_now(self, entries: Sequence[bytes]) -> int | None:
+        return None
+
+    def _write(self, entries: list[bytes]) -> None:
+        write_groups(self._journal, [entries], lambda event: self._cluster.do_later(lambda: self.post(event)))
+
+    def segments(self) -> Sequence[int]:
+        return self._journal.segments()
+
+    def delete_segment(self, segment: int) -> None:
+        self._journal.delete_segment(segment)
+
+    # --- recoveries and snapshots ------------------------------------------------------------------------
+
+    def recover(self, node: str, entry: ShardEntry) -> None:
+        self._cluster.do_later(lambda: self._recovering.open(node, entry, self.post))
+
+    def checkpoint_path(self, shard: str, token: int, number: int) -> str:
+        return str(Path(self._scratch) / f"checkpoint-{shard}-{token}-{number}")
+
+    def publish(self, shard: str, token: int, last_commit: int, path: str) -> None:
+        def work() -> None:
+            self._publishing.publish(shard, token, last_commit, path, self.post)
+            remove_tree(self._cluster.storage.disk, path)
+
+        self._cluster.do_later(work)
+
+    # --- the network -------------------------------------------------------------------------------------
+
+    def send(self, address: str, token: int, send: Send) -> None:
+        self._outbound.append((address, token, send))
+
+    def ack(self, route: Any, channel: str, target: str, epoch: int, index: int) -> None:
+        self._answers.append((route, ev.AckCame(channel, target, epoch, index)))
+
+    def refuse(self, route: Any, channel: str, target: str, epoch: int, moved: bool) -> None:
+        self._answers.append((route, ev.RefusalCame(channel, target, epoch, moved)))
+
+    def flush(self) -> None:
+        for address, token, send in self._outbound:
+            data = encode_batch(send.batch)
+            self._cluster.do_later(self._delivery(address, token, send, data))
+        for route, event in self._answers:
+            self._cluster.do_later(lambda route=route, event=event: route.post(event))  # type: ignore[misc]
+        self._outbound.clear()
+        self._answers.clear()
+
+    def _delivery(self, address: str, token: int, send: Send, data: bytes) -> Work:
+        def arrive() -> None:
+            batch = decode_batch(data)
+            came = ev.DeliveryCame(send.channel, send.node, send.target, token, send.epoch, send.index, batch, self)
+            self._cluster.worker(address).post(came)
+
+        return arrive
+
+    # --- injector and master -----------------------------------------------------------------------------
+
+    def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
+        def arrive() -> None:
+            for node, reports in by_node.items():
+                self._cluster.reported(self.connection, node, reports)
+
+        self._cluster.do_later(arrive)
+
+    def forget(self, shard: str) -> None:
+        pass
+
+    def released(self, shard: str, token: int, last_commit: int) -> None:
+        pass
+
+    def load(self, loads: Sequence[ShardWork]) -> None:
+        pass

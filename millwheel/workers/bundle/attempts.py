@@ -1,0 +1,119 @@
+"""Calls of user code that may fail: each is tried several times, what a failed try did is taken back, and what fails
+for good becomes a dead letter in the same commit."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import DeadLetter
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.errors import CorruptionError, FencedError, InvariantError
+from millwheel.spec.imports import missing_file_hint
+from millwheel.workers.bundle.hangs import Avoided, Hang
+from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.state.keyed_state import KeyedState
+
+FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
+"""What concerns the whole shard, and no single record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a call is about, as a dead letter tells it: ``what`` is a noun, ``cause`` what ids of weak productions are
+    made of."""
+
+    what: str
+    key: Key
+    timestamp: int
+    value: Any
+    stream: str = ""
+    cause: object = None
+
+
+class Attempts:
+    """Tries the callbacks of one shard. ``code`` names the user's code in messages."""
+
+    def __init__(self, spec: ComputationSpec, pipeline: str, code: str, state: KeyedState) -> None:
+        self._spec = spec
+        self._pipeline = pipeline
+        self._code = code
+        self._state = state
+        self.avoided = Avoided()
+        self.current: tuple[Callable[[], bytes], Callable[[], Subject]] | None = None
+        """What a call is about that is running now: its mark, and the rest."""
+        self.calls = 0
+
+    def run(
+        self, turn: Turn, call: Callable[[], None], subject: Callable[[], Subject], mark: Callable[[], bytes]
+    ) -> None:
+        """Call until it works, ``max_attempts`` times at most; ``subject`` is asked only when it does not. What did not
+        return in the hands of an earlier owner is not called."""
+        hang = self.avoided.meet(mark(), turn.number) if self.avoided.hangs else None
+        if hang is not None:
+            self._refuse(turn, subject(), hang)
+            return
+        self.current = mark, subject
+        self._try(turn, call, subject)
+        self.current = None
+
+    def _try(self, turn: Turn, call: Callable[[], None], subject: Callable[[], Subject]) -> None:
+        for attempt in range(1, self._spec.max_attempts + 1):
+            self._state.flush()
+            self.calls += 1
+            place, produced = turn.overlay.savepoint(), turn.outputs.mark()
+            marks = {domain: queue.savepoint() for domain, queue in turn.timers.items()}
+            try:
+                call()
+                self._state.flush()
+                return
+            except FATAL:
+                raise
+            except Exception as ex:  # the callback's own failure
+                turn.overlay.undo_to(place)
+                turn.outputs.cut_to(produced)
+                for domain, queue in turn.timers.items():
+                    queue.undo_to(marks[domain])
+                self._state.forget()
+                if attempt == self._spec.max_attempts:
+                    self._give_up(turn, subject(), ex)
+
+    def _refuse(self, turn: Turn, subject: Subject, hang: Hang) -> None:
+        """A dead letter for what did not return."""
+        self._state.point(subject.key, subject.timestamp)
+        letter = DeadLetter(
+            pipeline=self._pipeline,
+            computation=self._spec.name,
+            stream=subject.stream,
+            reason=f"{self._code} did not return within {hang.timeout} on this {subject.what} (callback_timeout)",
+            key=subject.key,
+            value=subject.value,
+            timestamp=subject.timestamp,
+            location=hang.where,
+            attempts=1,
+            state=self._state.describe(),
+        )
+        turn.dead_letter(letter, subject.timestamp, subject.cause, subject.what)
+
+    def _give_up(self, turn: Turn, subject: Subject, ex: Exception) -> None:
+        last, hint = traceback.extract_tb(ex.__traceback__)[-1], missing_file_hint(ex)
+        attempts = self._spec.max_attempts
+        self._state.point(subject.key, subject.timestamp)
+        letter = DeadLetter(
+            pipeline=self._pipeline,
+            computation=self._spec.name,
+            stream=subject.stream,
+            reason=f"{self._code} failed {attempts} times on this {subject.what}: {type(ex).__name__}: {ex}{hint}",
+            key=subject.key,
+            value=subject.value,
+            timestamp=subject.timestamp,
+            exception="".join(traceback.format_exception(ex))[-8000:],
+            location=f"{last.filename.rsplit('/', 1)[-1]}:{last.lineno} in {last.name}",
+            attempts=attempts,
+            state=self._state.describe(),
+            error=type(ex).__name__,
+        )
+        turn.dead_letter(letter, subject.timestamp, subject.cause, subject.what)

@@ -1,0 +1,29 @@
+"""Whether values can travel between processes, and how many bytes they take on their way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.limits import over
+
+
+def carried(values: list[Any], most: int) -> tuple[int, dict[int, str]]:
+    """How many bytes the values take on their way between processes, and {place: reason} of those that cannot travel:
+    integers beyond 64 bits, mostly, and what is larger than ``most`` bytes."""
+    size = 0
+    try:
+        size = len(encode_value(values))
+        if size <= most:
+            return size, {}
+    except (OverflowError, TypeError, ValueError, RecursionError):
+        pass
+    return size, {place: reason for place, value in enumerate(values) if (reason := _why_uncarriable(value, most))}
+
+
+def _why_uncarriable(value: Any, most: int) -> str:
+    try:
+        size = len(encode_value(value))
+        return over("record", "a record", size, most) if size > most else ""
+    except (OverflowError, TypeError, ValueError, RecursionError) as ex:
+        return f"the record cannot be carried: {ex}"

@@ -1,0 +1,221 @@
+"""Callbacks that did not return: what is written down of them, and what they were about is not called again.
+
+The note is durable before its worker ends, so whoever gets the shard next finds it. A record is known by its number in
+its channel (or by its id), a timer by key, tag and time, a window by key and bounds. What was processed has left the
+channel's marks or the timers behind, so a note about it, from whatever incarnation, meets nothing any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+from weakref import WeakValueDictionary
+
+import msgspec
+from xxhash import xxh3_128_hexdigest
+
+from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.model.records import Batch
+from millwheel.core.model.timers import Due
+from millwheel.errors import CorruptionError
+
+_log = logging.getLogger(__name__)
+
+
+class Hang(msgspec.Struct, frozen=True):
+    """A call that did not return. ``mark`` is what it was about (b"": nothing that can be known again), ``where`` the
+    line of the user's code."""
+
+    node: str
+    shard: str
+    token: int
+    what: str
+    key: str
+    mark: bytes
+    where: str
+    timeout: str
+
+
+class _Sealed(msgspec.Struct, frozen=True):
+    checksum: str
+    hang: msgspec.Raw
+
+
+def encode_hang(hang: Hang) -> bytes:
+    """A note, as JSON with a checksum: a damaged mark would meet another record."""
+    body = msgspec.json.encode(hang)
+    return msgspec.json.encode(_Sealed(xxh3_128_hexdigest(body), msgspec.Raw(body)))
+
+
+def decode_hang(data: bytes) -> Hang:
+    """The inverse of :func:`encode_hang`; CorruptionError when the bytes are no note."""
+    try:
+        sealed = msgspec.json.decode(data, type=_Sealed)
+        body = bytes(sealed.hang)
+        if xxh3_128_hexdigest(body) != sealed.checksum:
+            raise CorruptionError("a note about a callback that did not return fails its checksum")
+        return msgspec.json.decode(body, type=Hang)
+    except DAMAGE as ex:
+        raise CorruptionError(f"{len(data)} bytes are no note about a callback that did not return: {ex}") from ex
+
+
+class Notes(Protocol):
+    """Where notes are kept durably."""
+
+    def write(self, node: str, data: bytes) -> None: ...
+
+    def read(self, node: str) -> Mapping[str, bytes]:
+        """Contents by name."""
+
+    def remove(self, node: str, name: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a call of user code is about."""
+
+    what: str
+    key: Any
+    mark: bytes
+
+
+class Watched(Protocol):
+    """An operator whose calls are watched."""
+
+    def busy(self) -> bool:
+        """True while user code may be running."""
+
+    def progress(self) -> tuple[int, int]:
+        """Changes with every call."""
+
+    def doing(self) -> Doing | None:
+        """What the call is about that is running now. Any thread, as long as the call does not return."""
+
+    def avoid(self, avoided: Avoided) -> None:
+        """Do not call what is in there again."""
+
+
+def record_mark(batch: Batch, channel: str, place: int) -> bytes:
+    """What a record is known by; b"" for one without a number and an id."""
+    if batch.seqs:
+        return encode_value(("r", channel, batch.seqs[place]))
+    given = None if batch.ids is None else batch.ids[place]
+    return b"" if given is None else encode_value(("i", given))
+
+
+def timer_mark(due: Due) -> bytes:
+    """What a timer is known by."""
+    return encode_value(("t", due.domain.value, due.key, due.tag, due.at))
+
+
+@dataclass(slots=True)
+class Avoided:
+    """What one shard must not call again. ``settled`` gets the marks whose dead letters are durable."""
+
+    hangs: dict[bytes, Hang] = field(default_factory=dict)
+    settled: queue.SimpleQueue[tuple[str, bytes]] = field(default_factory=queue.SimpleQueue)
+    _channels: dict[str, list[int]] = field(default_factory=dict)
+    _others: bool = False
+    _waiting: list[tuple[int, Hang]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for mark in self.hangs:
+            kind, *rest = decode_value(mark)
+            if kind == "r":
+                self._channels.setdefault(rest[0], []).append(rest[1])
+            else:
+                self._others = True
+
+    def may_meet(self, batches: Sequence[tuple[str, Batch]]) -> bool:
+        """Whether a turn with these arrivals, by channel, must look at each call."""
+        if not self.hangs:
+            return False
+        return self._others or any(
+            batch.seqs and batch.seqs[0] <= seq <= batch.seqs[-1]
+            for channel, batch in batches
+            for seq in self._channels.get(channel, ())
+        )
+
+    def meet(self, mark: bytes, number: int) -> Hang | None:
+        """The note about what is to be called now, in the turn of commit ``number``: it is a dead letter of it."""
+        hang = self.hangs.pop(mark, None)
+        if hang is not None:
+            self._waiting.append((number, hang))
+            self._others = any(decode_value(mark)[0] != "r" for mark in self.hangs)
+        return hang
+
+    def durable(self, number: int) -> None:
+        """The commit is durable: notes about what is dead in it have served."""
+        while self._waiting and self._waiting[0][0] <= number:
+            _, hang = self._waiting.pop(0)
+            self.settled.put((hang.node, hang.mark))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which shard, under which token."""
+
+    node: str
+    shard: str
+    token: int
+
+
+class Hangs:
+    """All notes that concern the shards of one worker, and the operators that are watched. What hung ``after`` times is
+    avoided."""
+
+    def __init__(self, notes: Notes, after: int) -> None:
+        self._notes = notes
+        self._after = after
+        self._found: dict[tuple[str, int], dict[bytes, Hang]] = {}
+        self._settled: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
+        self._watched: WeakValueDictionary[Place, Any] = WeakValueDictionary()
+
+    def learn(self, node: str, entry: ShardEntry) -> None:
+        """Read what earlier owners wrote down, before the shard is opened (any thread)."""
+        marks: dict[bytes, list[Hang]] = {}
+        for _, hang in self._read(node):
+            marks.setdefault(hang.mark, []).append(hang)
+        found = {mark: hangs[-1] for mark, hangs in marks.items() if mark and len(hangs) >= self._after}
+        self._found[entry.shard, entry.token] = found
+
+    def watch(self, operator: object, node: str, entry: ShardEntry) -> None:
+        """Watch the operator of a shard that opens, if it calls user code, and tell it what to avoid."""
+        found = self._found.pop((entry.shard, entry.token), {})
+        if hasattr(operator, "doing"):
+            watched = cast("Watched", operator)
+            watched.avoid(Avoided(found, self._settled))
+            self._watched[Place(node, entry.shard, entry.token)] = watched
+
+    def watched(self) -> Iterator[tuple[Place, Watched]]:
+        """The operators of open shards."""
+        return iter(list(self._watched.items()))
+
+    def write(self, hang: Hang) -> None:
+        """Note that a call did not return; durable."""
+        self._notes.write(hang.node, encode_hang(hang))
+
+    def tidy(self) -> None:
+        """Remove the notes that have served. May block."""
+        while not self._settled.empty():
+            node, mark = self._settled.get()
+            for name, hang in self._read(node):
+                if hang.mark == mark:
+                    self._notes.remove(node, name)
+
+    def _read(self, node: str) -> Iterator[tuple[str, Hang]]:
+        """What is written down about a computation. What cannot be read is told and left: no shard waits for it."""
+        for name, data in self._notes.read(node).items():
+            try:
+                hang = decode_hang(data)
+                if hang.mark:
+                    decode_value(hang.mark)
+            except (CorruptionError, *DAMAGE) as ex:
+                _log.warning("the note %s of %s is ignored: %s", name, node, ex)
+            else:
+                yield name, hang

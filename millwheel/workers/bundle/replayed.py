@@ -1,0 +1,43 @@
+"""Records of a step that were dead letters before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from millwheel.core.model.records import DeadLetter
+from millwheel.core.pipeline.replays import Again, Order, as_key
+from millwheel.workers.bundle.turn import LINE, Turn, keys_of
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRoute:
+    """Where a record of an order came from; its ack goes nowhere. ``records`` are by number."""
+
+    order: Order
+    records: Mapping[int, Again]
+
+
+def take_replayed(turn: Turn, pipeline: str) -> None:
+    """Tell a step which of its records are tried again, so that letters about them have their history. What has a
+    problem already becomes one."""
+    for place, arrival in enumerate(turn.arrivals):
+        route = arrival.route
+        if not isinstance(route, ReplayRoute) or not len(arrival.batch):
+            continue
+        batch = arrival.batch.rows()
+        turn.count(route.order.counter, len(batch))
+        good = []
+        for row, seq in enumerate(batch.seqs):
+            again = route.records[seq]
+            key = None if again.problem else as_key(again.key)
+            turn.remember(key, again.value, again.timestamp, again.history)
+            if not again.problem:
+                good.append(row)
+                continue
+            what = LINE if again.blame else keys_of(again.stream)
+            blamed = again.blame or again.node
+            letter = DeadLetter(pipeline, blamed, again.stream, again.problem, None, again.value, again.timestamp)
+            turn.dead_letter(letter, max(again.timestamp, turn.floor), (route.order.id, seq), what)
+        if len(good) < len(batch):
+            turn.arrivals[place] = replace(arrival, batch=batch.pick(good))

@@ -1,0 +1,283 @@
+"""One turn of a shard: what it works on, and what comes out of it, all committed together."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.failures import KINDS, Call, First, kind_of, printable
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import DeadLetter, Domain
+from millwheel.core.model.timers import Due, TimerQueue
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.spec import DEAD_LETTERS
+from millwheel.secret_values import masked
+from millwheel.workers.delivery.inbox import Arrival
+from millwheel.workers.delivery.outbox import Chunk
+from millwheel.workers.state.overlay import Overlay
+
+_COUNTED = "\0counted"
+_LETTER_STATE = 1 << 20
+"""So many bytes of state go into a dead letter whole."""
+_BEGINNING = 10_000
+_MOST_TIMERS = 100_000
+"""So many event-time timers fire before the records of a turn at most, even if each sets the next."""
+_WORDS = 300
+RECORD, TIMER, WINDOW, LINE = "record", "timer", "window", "line"
+"""What calls are about."""
+
+
+def keys_of(stream: str) -> str:
+    """What is tried when records of a stream get keys."""
+    return f"key of {stream}"
+
+
+class Outputs:
+    """What a turn produced, by stream, in order. Values are encoded when they are produced, so that changing
+    an object afterwards changes nothing that was sent."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, Produced] = {}
+        self.columns: list[ColumnBatch] = []
+        self.counted: list[tuple[str, int]] = []
+        self.count = 0
+
+    def produce(self, stream: str, key: Key, value: Any, timestamp: int, identity: bytes = b"") -> None:
+        """Add one production. ``identity`` is the id of a weak one; without it, duplicates are not noticed."""
+        produced = self.streams.get(stream)
+        if produced is None:
+            produced = self.streams[stream] = Produced()
+        raw = msgspec.Raw(encode_value(value))
+        produced.raws.append(raw)
+        produced.decoded.append(value if type(value) is dict else msgspec.msgpack.decode(raw))
+        produced.keys.append(key)
+        produced.timestamps.append(timestamp)
+        produced.ids.append(identity)
+        self.count += 1
+
+    def produce_columns(self, batch: ColumnBatch) -> None:
+        """Add productions in columns; they are not numbered yet."""
+        if len(batch):
+            self.columns.append(batch)
+            self.count += len(batch)
+
+    def mark(self) -> dict[str, int]:
+        """Where :meth:`cut_to` can return to."""
+        lengths = {stream: len(produced.raws) for stream, produced in self.streams.items()}
+        return {**lengths, _COUNTED: len(self.counted)}
+
+    def cut_to(self, mark: dict[str, int]) -> None:
+        """Take back what was produced and counted since the mark."""
+        del self.counted[mark.get(_COUNTED, 0) :]
+        for stream, produced in self.streams.items():
+            length = mark.get(stream, 0)
+            self.count -= len(produced.raws) - length
+            for column in (produced.raws, produced.decoded, produced.keys, produced.timestamps, produced.ids):
+                del column[length:]
+
+
+@dataclass(slots=True)
+class Produced:
+    """Productions of one stream as parallel columns. ``decoded`` is what key extractors look at."""
+
+    raws: list[Any] = field(default_factory=list)
+    decoded: list[Any] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
+    timestamps: list[int] = field(default_factory=list)
+    ids: list[bytes] = field(default_factory=list)
+
+    def leave_out(self, places: Sequence[int]) -> None:
+        """Take back some of them."""
+        for column in (self.raws, self.decoded, self.keys, self.timestamps, self.ids):
+            for place in reversed(places):
+                del column[place]
+
+
+@dataclass(slots=True)
+class Turn:
+    """What an operator gets and fills.
+
+    ``number`` is what its commit will be. ``chunks`` are reads of a source, which need no checkpoint.
+    ``commit_before_sending`` makes the chunks wait for this turn's commit, when what was read was judged by
+    something that a second reading may not repeat; otherwise nobody waits for a commit of ``positions_only``.
+    ``due`` are the timers that have fired; of each domain, about ``most_timers`` may.
+    ``floor`` is the earliest timestamp that something without a
+    record of its own (a processing-time timer) may produce. ``tried`` counts calls by what they are about, ``failures``
+    those that failed, and ``firsts`` says in words how, by kind.
+    """
+
+    number: int
+    now: int
+    watermark: int
+    arrivals: list[Arrival]
+    overlay: Overlay
+    timers: dict[Domain, TimerQueue]
+    outputs: Outputs = field(default_factory=Outputs)
+    counters: dict[str, int] = field(default_factory=dict)
+    chunks: list[Chunk] = field(default_factory=list)
+    due: list[Due] = field(default_factory=list)
+    most_timers: int = _MOST_TIMERS
+    floor: int = 0
+    commit_before_sending: bool = False
+    positions_only: bool = False
+    tried: dict[str, int] = field(default_factory=dict)
+    failures: dict[Call, int] = field(default_factory=dict)
+    firsts: dict[str, First] = field(default_factory=dict)
+    replayed: dict[bytes, list[Any]] = field(default_factory=dict)
+
+    def fires(self, domain: Domain) -> Iterator[Due]:
+        """The timers that the clock of a domain has passed, in their order, each removed when its turn comes: what one
+        does may move or cancel the next."""
+        return self._event_timers() if domain is Domain.EVENT else self._processing_timers()
+
+    def _event_timers(self) -> Iterator[Due]:
+        """Also those that are set meanwhile for a time that the watermark has passed already. Had it risen in smaller
+        steps they would have fired, too, before the records that are here now."""
+        queue = self.timers[Domain.EVENT]
+        most = max(self.most_timers, _MOST_TIMERS) if self.arrivals else self.most_timers
+        while len(self.due) < most and (timer := queue.pop_due(self.watermark)) is not None:
+            self.due.append(timer)
+            yield timer
+
+    def _processing_timers(self) -> Iterator[Due]:
+        """Those that are set meanwhile wait for the next turn, so that one that always sets itself stops nobody."""
+        queue = self.timers[Domain.PROCESSING]
+        due: list[Due] = []
+        clock = MAX_TIME if self.watermark == MAX_TIME else self.now
+        while len(self.due) + len(due) < self.most_timers and (timer := queue.pop_due(clock)) is not None:
+            due.append(timer)
+        for timer in due:
+            queue.set(timer.key, timer.tag, timer.at, timer.cause)
+        for timer in due:
+            if queue.get(timer.key, timer.tag) == timer.at:
+                queue.cancel(timer.key, timer.tag)
+                self.due.append(timer)
+                yield timer
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Add to a durable counter of the shard."""
+        self.counters[name] = self.counters.get(name, 0) + by
+
+    def take_counts(self) -> None:
+        """What callbacks counted becomes part of the commit."""
+        for name, by in self.outputs.counted:
+            self.count(name, by)
+        self.outputs.counted.clear()
+
+    def remember(self, key: Any, value: Any, timestamp: int, history: list[Any]) -> None:
+        """A record of this step was a dead letter before."""
+        self.replayed[_likeness(key, value, timestamp)] = history
+
+    def try_(self, what: str, count: int = 1) -> None:
+        """Note that so many calls about ``what`` were tried."""
+        self.tried[what] = self.tried.get(what, 0) + count
+
+    def fail(self, letter: DeadLetter, what: str) -> str:
+        """Note that a call about ``what`` failed; the kind of the failure."""
+        call = Call(letter.computation, what)
+        self.failures[call] = self.failures.get(call, 0) + 1
+        kind = kind_in(letter)
+        if kind not in self.firsts:
+            self.firsts[kind] = First(letter.computation, kind, in_words(letter))
+        return kind
+
+    def dead_letter(self, letter: DeadLetter, timestamp: int, identity: object = None, what: str = RECORD) -> None:
+        """Send a record to the dead-letter stream, with the commit, and count it: a call about ``what`` failed.
+        ``identity`` is what a weak production's id is made of."""
+        self.count("dead_letters")
+        self.count(KINDS + self.fail(letter, what))
+        letter.what = letter.what or what
+        if self.replayed:
+            letter.history = self.replayed.pop(_likeness(letter.key, letter.value, letter.timestamp), [])
+        key = b"" if identity is None else encode_value(("dead", identity))
+        self.outputs.produce(DEAD_LETTERS, letter.computation, plain_letter(letter), timestamp, key)
+
+
+def kind_in(letter: DeadLetter) -> str:
+    """What a letter is counted under."""
+    return kind_of(letter.error, letter.location, masked(letter.reason))
+
+
+def in_words(letter: DeadLetter) -> str:
+    """What a person is told of a failure."""
+    place = f"{letter.location}; " if letter.location else f"{letter.position}; " if letter.position else ""
+    about = f"key {letter.key!r}" if letter.key is not None else f"record {letter.value!r}"
+    return printable(f"{masked(letter.reason)[:_WORDS]} ({place}{masked(about)[:_WORDS]})")
+
+
+def _likeness(key: Any, value: Any, timestamp: int | None) -> bytes:
+    """What a record is known by in a letter."""
+    try:
+        return encode_value([key, value, timestamp])
+    except (TypeError, ValueError, OverflowError):
+        return b""
+
+
+def _raw(letter: DeadLetter) -> str:
+    """Key and value as they are, where JSON would change them; "" where it does not, or nothing can carry them."""
+    try:
+        data = encode_value([letter.key, letter.value])
+        plain = msgspec.msgpack.decode(data)
+        same = msgspec.json.decode(msgspec.json.encode(plain)) == plain
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return ""
+    return "" if same else b64encode(data).decode()
+
+
+def plain_letter(letter: DeadLetter) -> Any:
+    """The letter as plain data; what msgpack cannot carry becomes its repr: a dead letter must never fail. It is kept,
+    so no secret is in the words of an error."""
+    letter.reason, letter.exception = masked(letter.reason), masked(letter.exception)
+    letter.raw = _raw(letter)
+    for name in ("key", "value", "state"):
+        try:
+            size = len(encode_value(getattr(letter, name)))
+            if name == "state" and size > _LETTER_STATE:
+                letter.state = {"size": size, "begins": beginning(letter.state)}
+        except (TypeError, ValueError, OverflowError):
+            value = repr(getattr(letter, name))
+            setattr(letter, name, {"repr": value} if name == "state" else value)
+    return msgspec.to_builtins(letter)
+
+
+def beginning(value: Any) -> str:
+    """How a value begins that is too large to be kept whole."""
+    return repr(value)[:_BEGINNING]
+
+
+class Hold(NamedTuple):
+    """What keeps a shard's watermark: no output before ``at`` can come (MAX_TIME: nothing holds it)."""
+
+    at: int = MAX_TIME
+    holder: str = ""
+
+
+class Operator(Protocol):
+    """What runs in a shard: user code, a window aggregation, a source, a sink."""
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        """How many of the ``waiting`` records to take now; 0 leaves them where they are."""
+
+    def wakes_at(self, now: int) -> int:
+        """When it wants a turn without arrivals or due timers (wall clock; MAX_TIME: never; 0: now)."""
+
+    def due_at(self) -> int:
+        """It wants a turn once the input watermark has passed this (MAX_TIME: never)."""
+
+    def run(self, turn: Turn) -> None:
+        """Work through arrivals and due timers. Raises only for errors that concern the whole shard."""
+
+    def durable(self, number: int, now: int) -> None:
+        """Commit ``number`` of this shard is durable: effects outside may be released."""
+
+    def hold(self, now: int) -> Hold:
+        """What, besides inbox, timers and productions, keeps the watermark."""
+
+    def close(self) -> None:
+        """Release files and connections."""

@@ -1,0 +1,1 @@
+"""Between shards: outbox, routing, inbox, and what was delivered already."""

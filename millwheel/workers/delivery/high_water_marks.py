@@ -1,0 +1,118 @@
+"""The marks of a channel: up to which number its records have been applied, perhaps not everywhere alike.
+
+A shard has one mark per channel. Two shards that become one have two: what was applied of the lower half of the keys
+says nothing about the upper half. A lane sends in the order of numbers, over all keys of its target. So whatever is
+applied next raises every mark to its number, and the first record beyond the highest mark makes them one again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.formats.store_layout import pack
+from millwheel.core.model.damage import checked
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.ranges import KeyRange
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Marks by sub-range, which tile the range of the shard in ascending order."""
+
+    pieces: tuple[tuple[KeyRange, int], ...]
+
+    @property
+    def lowest(self) -> int:
+        """Everything up to here has been applied."""
+        return min(mark for _, mark in self.pieces)
+
+    @property
+    def highest(self) -> int:
+        """Beyond this nothing has been applied."""
+        return max(mark for _, mark in self.pieces)
+
+    def raised(self, seq: int) -> Marks | int:
+        """After a delivery that ends with ``seq``; a plain mark once they are all the same."""
+        if seq >= self.highest:
+            return seq
+        return Marks(tuple((piece, max(mark, seq)) for piece, mark in self.pieces))
+
+    def fresh(self, batch: AnyBatch) -> AnyBatch:
+        """The records of a numbered ``batch`` that were not applied before."""
+        batch = batch.after(self.lowest)
+        if not len(batch) or batch.seqs[0] > self.highest:
+            return batch
+        if isinstance(batch, ColumnBatch):
+            mask = [self._is_fresh(k, s) for k, s in zip(batch.keys.to_list(), batch.seqs.tolist(), strict=True)]
+            return batch.where(np.array(mask, np.bool_))
+        places = [i for i, (k, s) in enumerate(zip(batch.keys, batch.seqs, strict=True)) if self._is_fresh(k, s)]
+        return batch.pick(places)
+
+    def _is_fresh(self, key: Any, seq: int) -> bool:
+        if seq > self.highest:
+            return True
+        place = key_hash(key)
+        return seq > next((mark for piece, mark in self.pieces if place in piece), 0)
+
+
+def joined_marks(parts: Sequence[tuple[KeyRange, Marks | int]]) -> Marks | int:
+    """The marks of a shard whose range consists of these, each with what was applied there."""
+    pieces: list[tuple[KeyRange, int]] = []
+    for piece, known in parts:
+        if isinstance(known, int):
+            pieces.append((piece, known))
+            continue
+        shares = [(piece.overlap(inner), mark) for inner, mark in known.pieces]
+        pieces += [(share, mark) for share, mark in shares if share is not None]
+    pieces.sort(key=lambda pair: pair[0])
+    marks = {mark for _, mark in pieces}
+    return pieces[0][1] if len(marks) == 1 else Marks(tuple(pieces))
+
+
+def encode_marks(known: Marks | int) -> bytes:
+    """What is stored for a channel: a number, or a list of (first hash, last hash, number)."""
+    if isinstance(known, int):
+        return pack(known)
+    return pack([(piece.lo, piece.hi - 1, mark) for piece, mark in known.pieces])
+
+
+def decode_marks(data: bytes) -> Marks | int:
+    """The inverse of :func:`encode_marks`. Raises CorruptionError for other bytes."""
+    return _decode_marks(data)
+
+
+def _marks_of(data: bytes) -> Marks | int:
+    found = _decode_form(data)
+    if isinstance(found, int):
+        return found
+    pieces = tuple((KeyRange(lo, last + 1), mark) for lo, last, mark in found)
+    if not pieces or any(left.hi != right.lo for (left, _), (right, _) in pairwise(pieces)):
+        raise ValueError("the sub-ranges do not follow each other")
+    return Marks(pieces)
+
+
+_decode_form = msgspec.msgpack.Decoder(int | list[tuple[int, int, int]]).decode
+_decode_marks = checked(_marks_of, "the marks of a channel")
+
+
+class AppliedMarks:
+    """What has been applied of each channel, as the next commit will say. Only marks that differ by sub-range have to
+    be remembered for that."""
+
+    def __init__(self, marks: Mapping[str, Marks | int]) -> None:
+        self._uneven = {channel: known for channel, known in marks.items() if isinstance(known, Marks)}
+
+    def after(self, channel: str, last: int) -> bytes:
+        """What is stored for a channel of which everything up to ``last`` has been applied."""
+        known = self._uneven.pop(channel, None)
+        raised = last if known is None else known.raised(last)
+        if isinstance(raised, Marks):
+            self._uneven[channel] = raised
+        return encode_marks(raised)

@@ -1,0 +1,123 @@
+"""The receiving side of a shard's channels. Pure.
+
+A channel is one numbering of records: a sender shard, or one partition of a source. Its deliveries carry an
+epoch (a life of the channel; higher epochs replace lower ones) and an index within it. Two rules make the
+hand-over exact:
+
+- within an epoch, only the next index is taken, so nothing is skipped when a message is lost or the shard was
+  reopened; anything else asks the sender to restart;
+- records whose sequence number was taken before are cut off, so nothing is applied twice, however a
+  restarted sender cuts its deliveries.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.model.times import MAX_TIME
+from millwheel.workers.delivery.high_water_marks import Marks
+
+
+class Verdict(Enum):
+    """What became of a delivery."""
+
+    TAKEN = "taken"
+    STALE = "stale"  # an older life of the channel, or taken already: nothing to answer
+    RESTART = "restart"  # a gap: the sender must begin a new epoch at its first unacked record
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A delivery waiting to be processed. ``route`` is opaque: where the ack goes."""
+
+    channel: str
+    epoch: int
+    index: int
+    batch: AnyBatch
+    route: object
+    min_timestamp: int
+    duplicates: int = 0
+
+
+@dataclass(slots=True)
+class _Channel:
+    accepted: Marks | int
+    epoch: int = -1
+    next_index: int = 0
+
+
+def taken(marks: Marks | int, batch: AnyBatch) -> tuple[AnyBatch, Marks | int]:
+    """What of a batch was not taken before, and the marks after it."""
+    if isinstance(marks, int):
+        batch = batch.after(marks)
+        return batch, batch.last_seq or marks
+    batch = marks.fresh(batch)
+    last = batch.last_seq
+    return batch, marks.raised(last) if last else marks
+
+
+class Inbox:
+    """All channels into one shard. ``marks`` are the highest applied numbers, as recovered from the store."""
+
+    def __init__(self, marks: Mapping[str, Marks | int]) -> None:
+        self._channels = {name: _Channel(accepted=mark) for name, mark in marks.items()}
+        self._waiting: deque[Arrival] = deque()
+        self.records = 0
+
+    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, route: object) -> Verdict:
+        """Take a delivery in, cut off what was taken before, or say why not."""
+        known = self._channels.setdefault(channel, _Channel(accepted=0))
+        if epoch < known.epoch or (epoch == known.epoch and index < known.next_index):
+            return Verdict.STALE
+        if epoch > known.epoch:
+            if index != 0:
+                return Verdict.RESTART
+            known.epoch, known.next_index = epoch, 0
+        if index != known.next_index:
+            return Verdict.RESTART
+        known.next_index += 1
+        batch, known.accepted = taken(known.accepted, batch)
+        self._waiting.append(Arrival(channel, epoch, index, batch, route, batch.earliest))
+        self.records += len(batch)
+        return Verdict.TAKEN
+
+    def push(self, arrival: Arrival) -> None:
+        """Take in something that belongs to no channel (an injection)."""
+        self._waiting.append(arrival)
+        self.records += len(arrival.batch)
+
+    def take(self, max_weight: int, wanted: Callable[[str], bool] | None = None) -> list[Arrival]:
+        """Arrivals in order, whole, until their batches weigh ``max_weight`` (at least one); with ``wanted`` only
+        those of the channels for which it holds."""
+        if wanted is not None:
+            return self._take_some(max_weight, wanted)
+        taken: list[Arrival] = []
+        weight = 0
+        while self._waiting and (not taken or weight + self._waiting[0].batch.weight <= max_weight):
+            taken.append(self._waiting.popleft())
+            weight += taken[-1].batch.weight
+            self.records -= len(taken[-1].batch)
+        return taken
+
+    def _take_some(self, max_weight: int, wanted: Callable[[str], bool]) -> list[Arrival]:
+        """Channels are independent of each other, so leaving some out keeps the order of the rest."""
+        everything, self._waiting = self._waiting, deque(a for a in self._waiting if wanted(a.channel))
+        taken = self.take(max_weight)
+        gone = set(map(id, taken))
+        self._waiting = deque(arrival for arrival in everything if id(arrival) not in gone)
+        return taken
+
+    def waits_for(self, wanted: Callable[[str], bool]) -> bool:
+        """True when something of such a channel waits."""
+        return any(wanted(arrival.channel) for arrival in self._waiting)
+
+    def min_timestamp(self) -> int:
+        """The earliest record still waiting (MAX_TIME: none)."""
+        return min((arrival.min_timestamp for arrival in self._waiting), default=MAX_TIME)
+
+    def __len__(self) -> int:
+        return len(self._waiting)

@@ -1,0 +1,269 @@
+"""The sending side of a shard: productions until every consumer has applied them. Pure.
+
+What one commit produced is a *chunk*. A chunk is routed to the shards of every consumer as *parts*; when
+all its parts are acked, the chunk is done and its place in the store may go. Until then the chunk holds
+the shard's watermark at its earliest timestamp.
+
+Each (channel, consumer shard) pair is a *lane*: it numbers its deliveries, keeps the unacked ones, and sends
+no more than a window of records ahead of the acks (its credit).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, field
+
+from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.formats.codec import deliveries
+from millwheel.core.model.times import MAX_TIME
+
+_COUNT_BITS = 64
+"""An epoch is a pair as one number: the owner's token, and below it how many epochs this owner began before. At a
+billion restarts a second the count would last for centuries, so it never runs into the next token."""
+
+
+def joined_epoch(token: int, count: int) -> int:
+    """An epoch of an owner: above all of those of owners with lower tokens."""
+    return token << _COUNT_BITS | count
+
+
+def split_epoch(epoch: int) -> tuple[int, int]:
+    """The owner's token, and the count below it; each fits into 64 bits."""
+    return epoch >> _COUNT_BITS, epoch & ((1 << _COUNT_BITS) - 1)
+
+
+Route = Callable[[str, AnyBatch], list[tuple[str, AnyBatch]]]
+"""(consumer node, batch) -> the shards of that node that get any of it, each with its records in order."""
+
+
+@dataclass(slots=True)
+class Chunk:
+    """What one commit (or one read of a source partition) sends, as (consumer node, its records).
+
+    ``number`` is unique within the channel and rises; for a ``stored`` (checkpointed) chunk it is its place in
+    the store. ``read`` marks what a source read, which is never stored. ``stored_form`` is what a weak
+    production is checkpointed as when a consumer takes too long. While it is ``held`` its commit is not durable.
+    """
+
+    number: int
+    channel: str
+    batches: list[tuple[str, AnyBatch]]
+    min_timestamp: int
+    stored: bool = True
+    read: bool = False
+    finished: bool = False
+    held: bool = False
+    stored_form: bytes = b""
+    open_parts: int = 0
+    weight: int = 0
+
+    def __post_init__(self) -> None:
+        self.weight = sum(batch.weight for _, batch in self.batches)
+
+
+@dataclass(slots=True)
+class _Part:
+    chunk: Chunk
+    batch: AnyBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """An effect: hand this delivery to the worker that owns ``target``."""
+
+    channel: str
+    node: str
+    target: str
+    epoch: int
+    index: int
+    batch: AnyBatch
+
+
+@dataclass(slots=True)
+class _Lane:
+    channel: str
+    node: str
+    target: str
+    epoch: int
+    next_index: int = 0
+    waiting: deque[_Part] = field(default_factory=deque)
+    unacked: deque[tuple[int, _Part]] = field(default_factory=deque)
+    unacked_weight: int = 0
+
+
+class Outbox:
+    """All lanes out of one shard. ``token`` makes the epochs of a new owner higher than all earlier ones."""
+
+    def __init__(self, token: int, window: int) -> None:
+        self._epoch = joined_epoch(token, 0)
+        self._window = window
+        self._lanes: dict[tuple[str, str], _Lane] = {}
+        self._channels: set[str] = set()
+        self._open: dict[tuple[str, int], Chunk] = {}
+        self._done: list[Chunk] = []
+        self._unsettled: list[Chunk] = []
+        self._ready: dict[tuple[str, str], None] = {}
+        self.pending_weight = 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Hold a chunk (and the watermark) until :meth:`release` routes it and the consumers ack it."""
+        self._open[chunk.channel, chunk.number] = chunk
+        self.pending_weight += chunk.weight
+
+    def release(self, chunk: Chunk, route: Route) -> None:
+        """Route a chunk, to be sent when it is not held. One that nobody consumes is done at once."""
+        parts = [
+            (node, target, _Part(chunk, piece))
+            for node, batch in chunk.batches
+            for target, mine in route(node, batch)
+            for piece in deliveries(mine)
+        ]
+        chunk.open_parts = len(parts)
+        for node, target, part in parts:
+            self._lane(chunk.channel, node, target).waiting.append(part)
+            self._ready[chunk.channel, target] = None
+        if not parts:
+            self._finish(chunk)
+
+    @property
+    def has_ready(self) -> bool:
+        """False when :meth:`sends` has nothing to look at."""
+        return bool(self._ready)
+
+    def sends(self, early: Callable[[str], bool] = lambda target: False) -> Iterator[Send]:
+        """Deliveries that the credit of their lanes allows now. What is held goes only to targets that may have it
+        ``early``: whose commits are behind ours in the same journal, and that tell nobody before those are durable."""
+        ready, self._ready = self._ready, {}
+        for place in ready:
+            lane = self._lanes.get(place)
+            while lane and lane.waiting and (not lane.unacked or lane.unacked_weight < self._window):
+                if lane.waiting[0].chunk.held and not early(lane.target):
+                    self._ready[place] = None
+                    break
+                part = lane.waiting.popleft()
+                lane.unacked.append((lane.next_index, part))
+                lane.unacked_weight += part.batch.weight
+                yield Send(lane.channel, lane.node, lane.target, lane.epoch, lane.next_index, part.batch)
+                lane.next_index += 1
+
+    def ack(self, channel: str, target: str, epoch: int, index: int) -> None:
+        """Everything of this epoch up to ``index`` is applied and durable at the consumer."""
+        lane = self._lanes.get((channel, target))
+        if lane is None or lane.epoch != epoch:
+            return
+        while lane.unacked and lane.unacked[0][0] <= index:
+            _, part = lane.unacked.popleft()
+            lane.unacked_weight -= part.batch.weight
+            part.chunk.open_parts -= 1
+            if part.chunk.open_parts == 0:
+                self._finish(part.chunk)
+        if lane.waiting:
+            self._ready[channel, target] = None
+
+    def restart(self, channel: str, target: str, epoch: int | None = None) -> None:
+        """Begin a new epoch of a lane at its first unacked part (``epoch``: only if that one is current)."""
+        lane = self._lanes.get((channel, target))
+        if lane is None or (epoch is not None and lane.epoch != epoch):
+            return
+        self._epoch += 1
+        lane.epoch, lane.next_index, lane.unacked_weight = self._epoch, 0, 0
+        lane.waiting.extendleft(part for _, part in reversed(lane.unacked))
+        lane.unacked.clear()
+        if lane.waiting:
+            self._ready[channel, target] = None
+
+    def restart_all(self, wanted: Callable[[str], bool]) -> None:
+        """Restart every lane whose target shard is ``wanted`` (its owner changed or its connection broke)."""
+        for channel, target in list(self._lanes):
+            if wanted(target):
+                self.restart(channel, target)
+
+    def reroute(self, gone: Container[str], fresh: Container[str], route: Route) -> None:
+        """The shards ``gone`` were split or merged into those in ``fresh``: what they have not acked goes there.
+
+        Of each chunk they get all that falls into their ranges, in the order of numbers. Some of that was applied
+        before the split or merge; their marks, which they have from those that are gone, cut it off.
+        """
+        chunks: dict[tuple[str, int], Chunk] = {}
+        nodes: set[str] = set()
+        for place in [place for place in self._lanes if place[1] in gone]:
+            lane = self._lanes.pop(place)
+            nodes.add(lane.node)
+            for part in (*(part for _, part in lane.unacked), *lane.waiting):
+                part.chunk.open_parts -= 1
+                chunks[part.chunk.channel, part.chunk.number] = part.chunk
+        for _, chunk in sorted(chunks.items()):
+            for node, batch in chunk.batches:
+                for target, mine in route(node, batch) if node in nodes else ():
+                    for piece in deliveries(mine) if target in fresh else ():
+                        chunk.open_parts += 1
+                        self._lane(chunk.channel, node, target).waiting.append(_Part(chunk, piece))
+                        self._ready[chunk.channel, target] = None
+
+    def sends_on(self, channel: str) -> bool:
+        """True when this shard numbers ``channel``."""
+        return channel in self._channels
+
+    def lanes_to(self, targets: Container[str]) -> list[tuple[str, str]]:
+        """(channel, target) of the lanes to any of these shards."""
+        return [lane for lane in self._lanes if lane[1] in targets]
+
+    def take_done(self) -> list[Chunk]:
+        """Chunks that every consumer has applied since the last call."""
+        done, self._done = self._done, []
+        self._unsettled.clear()
+        return done
+
+    def min_timestamp(self) -> int:
+        """The earliest production not yet applied by every consumer (MAX_TIME: none), or unnumbered, checkpointed
+        and not yet taken as done: it would be sent again after a crash, and consumers know the ids of such a
+        production only while the watermark is not far behind it."""
+        stamps = [chunk.min_timestamp for chunk in self._open.values()]
+        if self._unsettled:
+            stamps += [chunk.min_timestamp for chunk in self._unsettled]
+        return min(stamps, default=MAX_TIME)
+
+    def holder(self) -> str:
+        """Which lane keeps the earliest production, in words."""
+        if not self._open:
+            return "production whose end is not committed yet" if self._unsettled else ""
+        oldest = min(self._open.values(), key=lambda chunk: chunk.min_timestamp)
+        for lane in self._lanes.values():
+            if any(part.chunk is oldest for _, part in lane.unacked) or any(p.chunk is oldest for p in lane.waiting):
+                return f"production {oldest.channel}#{oldest.number}, not yet applied by {lane.target}"
+        return f"production {oldest.channel}#{oldest.number}, not yet durable"
+
+    @property
+    def has_done(self) -> bool:
+        """True while the end of something that all consumers have applied is not with a commit."""
+        return bool(self._done)
+
+    @property
+    def unsettled(self) -> bool:
+        """True while such a production keeps :meth:`min_timestamp`: a turn is to take it."""
+        return bool(self._unsettled)
+
+    @property
+    def unfinished(self) -> int:
+        """How many chunks are on their way, or done and their end not with a commit."""
+        return len(self._open) + len(self._done)
+
+    def busy(self) -> bool:
+        """True while anything waits for an ack."""
+        return bool(self._open)
+
+    def _lane(self, channel: str, node: str, target: str) -> _Lane:
+        lane = self._lanes.get((channel, target))
+        if lane is None:
+            lane = self._lanes[channel, target] = _Lane(channel, node, target, self._epoch)
+            self._channels.add(channel)
+        return lane
+
+    def _finish(self, chunk: Chunk) -> None:
+        del self._open[chunk.channel, chunk.number]
+        self.pending_weight -= chunk.weight
+        chunk.finished = True
+        self._done.append(chunk)
+        if chunk.stored and not chunk.read and any(not batch.last_seq for _, batch in chunk.batches):
+            self._unsettled.append(chunk)

@@ -1,0 +1,309 @@
+"""From a stream to the shards of its consumers: each consumer's own key, then the shard that owns it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.model.keys import Key, fitting_key, key_hash
+from millwheel.core.model.limits import DEFAULTS
+from millwheel.core.model.range_table import RangeTable
+from millwheel.core.model.records import Batch
+from millwheel.core.pipeline.graph import Graph, Node
+from millwheel.core.pipeline.spec import KeyKind, KeySpec
+from millwheel.errors import RecordError
+from millwheel.workers.delivery.timestamps import ints_of, numbers_of, plain_column
+
+Extractor = Callable[[Any], Key]
+_TEXT_KEYS = {str, bytes}
+_ROUTES_KEPT = 200_000
+_DENSE_KEYS = 1 << 22
+"""Below this, whole numbers are looked up by their place in an array."""
+_FEW_ROWS = 32
+_BYTES_PER_CHARACTER = 4
+_KEY_HEAD = 5
+"""So many bytes go before those of a text, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keyless:
+    """A record that a consumer's extractor could give no key; ``place`` is its index in the batch."""
+
+    place: int
+    node: str
+    reason: str
+    exception: str
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A consumer of a stream: ``field`` is set when its key is one plain field, ``extract`` None when it takes
+    the key the producer gave. ``wants_late`` when it has a policy of its own for late records. ``columns`` are
+    all the fields that it looks at, None for one that may look at any."""
+
+    node: str
+    field: str
+    extract: Extractor | None
+    wants_late: bool = False
+    columns: Sequence[str] | None = None
+
+
+class Fanout:
+    """Computes, for every consumer of a stream, the records with that consumer's keys."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        load_extractor: Callable[[KeySpec], Extractor],
+        columns: Mapping[str, Sequence[str]] | None = None,
+        most_key: int = DEFAULTS.key,
+    ) -> None:
+        self._most_key = most_key
+        self._consumers: dict[str, list[Consumer]] = {}
+        for stream, names in graph.consumers.items():
+            for name in names:
+                spec = next(given.key for given in graph.nodes[name].inputs if given.stream == stream)
+                field = spec.names[0] if spec.kind is KeyKind.FIELD else ""
+                extract = None if spec.kind is KeyKind.RECORD else load_extractor(spec)
+                wants_late = _wants_late(graph.nodes[name])
+                consumer = Consumer(name, field, extract, wants_late, (columns or {}).get(name))
+                self._consumers.setdefault(stream, []).append(consumer)
+
+    def consumed(self, stream: str) -> bool:
+        """True when anybody takes this stream."""
+        return stream in self._consumers
+
+    def drops_late(self, stream: str) -> bool:
+        """True when some consumer does not get the late records of this stream."""
+        return any(not consumer.wants_late for consumer in self._consumers.get(stream, ()))
+
+    def split_columns(self, batch: ColumnBatch) -> tuple[list[tuple[str, AnyBatch]], list[Keyless]]:
+        """:meth:`split` for records in columns, none of them late. A consumer whose key is not a column of its own
+        gets them as rows."""
+        out: list[tuple[str, AnyBatch]] = []
+        rows: Batch | None = None
+        refused: list[Keyless] = []
+        for consumer in self._consumers.get(batch.stream, ()):
+            if consumer.extract is None:
+                out.append((consumer.node, batch))
+            elif (keys := _key_column(batch, consumer.field, self._most_key)) is not None:
+                frame = batch.frame if consumer.columns is None else batch.frame.select(consumer.columns)
+                out.append((consumer.node, replace(batch, keys=keys, frame=frame)))
+            else:
+                rows = batch.rows() if rows is None else rows
+                mine, missing = self._split_for(consumer, rows, rows.values, ())
+                refused += missing
+                out += [(consumer.node, mine)] if len(mine) else []
+        return out, refused
+
+    def split(
+        self, batch: Batch, decoded: Sequence[Any], late: Collection[int] = ()
+    ) -> tuple[list[tuple[str, AnyBatch]], list[Keyless]]:
+        """(consumer, batch under its keys) for every consumer, and the records that had no key for one. The places in
+        ``late`` go only to consumers that want late records."""
+        out: list[tuple[str, AnyBatch]] = []
+        refused: list[Keyless] = []
+        for consumer in self._consumers.get(batch.stream, ()):
+            mine, missing = self._split_for(consumer, batch, decoded, late)
+            refused += missing
+            if len(mine):
+                out.append((consumer.node, mine))
+        return out, refused
+
+    def _split_for(
+        self, consumer: Consumer, batch: Batch, decoded: Sequence[Any], late: Collection[int]
+    ) -> tuple[Batch, list[Keyless]]:
+        """One consumer's records under its keys, and those that have none."""
+        places = _places(batch, consumer, late)
+        part = batch if places is None else batch.pick(places)
+        values = decoded if places is None else [decoded[i] for i in places]
+        mine, missing = _keyed(consumer, part, values, self._most_key)
+        if missing:
+            gone = {bad.place for bad in missing}
+            mine = mine.pick([i for i in range(len(mine)) if i not in gone])
+            missing = missing if places is None else [replace(bad, place=places[bad.place]) for bad in missing]
+        return mine, missing
+
+
+def _places(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[int] | None:
+    """The places of the records that a consumer gets; None for all of them."""
+    if not late or consumer.wants_late:
+        return None
+    return [place for place in range(len(batch)) if place not in late]
+
+
+def _key_column(batch: ColumnBatch, field: str, most: int) -> pl.Series | None:
+    """A field as a column of keys; None when its values cannot all be keys, or not all of up to ``most`` bytes."""
+    if field not in batch.frame.columns:
+        return None
+    column = batch.frame[field]
+    if column.dtype not in (pl.Int64, pl.String) or column.null_count():
+        return None
+    if column.dtype == pl.String and len(column) and int(column.str.len_bytes().to_numpy().max()) > most - _KEY_HEAD:
+        return None
+    return column
+
+
+def _wants_late(node: Node) -> bool:
+    if node.sink is not None:
+        return node.sink.takes_late
+    computation = node.computation
+    return computation is not None and (computation.allowed_lateness_us > 0 or computation.late != "drop")
+
+
+def _keyed(consumer: Consumer, batch: Batch, decoded: Sequence[Any], most: int) -> tuple[Batch, list[Keyless]]:
+    """The batch under a consumer's keys, and its records that have none."""
+    if consumer.extract is None:
+        return batch, []
+    keys = plain_column(decoded, consumer.field) if consumer.field else None
+    if keys and len(keys) > _FEW_ROWS and type(keys[0]) is int:
+        ints = ints_of(keys)
+        if ints and (numbers := numbers_of(ints)) is not None:
+            return batch.under(ints, numbers), []
+    if keys and _are_plain(keys, most):
+        return batch.under(keys), []
+    keys, missing = _keys_one_by_one(consumer, decoded, most)
+    return batch.under(keys), missing
+
+
+def _are_plain(keys: list[Key], most: int) -> bool:
+    """True when all of them can be keys as they are. A mixture with integers is looked at one by one, and so are long
+    ones."""
+    kinds = set(map(type, keys))
+    if kinds == {int}:
+        return bool(min(keys) >= -(2**63) and max(keys) < 2**64)
+    return kinds <= _TEXT_KEYS and max(map(len, keys), default=0) * _BYTES_PER_CHARACTER <= most - _KEY_HEAD
+
+
+def _keys_one_by_one(consumer: Consumer, decoded: Sequence[Any], most: int) -> tuple[list[Key], list[Keyless]]:
+    extract = consumer.extract
+    assert extract is not None
+    keys: list[Key] = []
+    refused: list[Keyless] = []
+    for place, value in enumerate(decoded):
+        try:
+            keys.append(fitting_key(extract(value), most))
+        except RecordError as ex:
+            refused.append(Keyless(place, consumer.node, str(ex), ""))
+            keys.append(None)
+        except Exception as ex:  # the extractor may be the user's: whatever it raises is about this record
+            refused.append(Keyless(place, consumer.node, f"the key extractor failed: {ex}", repr(ex)))
+            keys.append(None)
+    return keys, refused
+
+
+class _Edges:
+    """The shards of one table by their lower edges, with a memory of where keys went."""
+
+    def __init__(self, table: RangeTable) -> None:
+        ordered = sorted(table.shards, key=lambda entry: entry.range.lo)
+        self.shards = [entry.shard for entry in ordered]
+        self._los = [entry.range.lo for entry in ordered]
+        self._known: dict[Key, int] = {}
+        self._dense = np.full(1024, -1, np.int32)
+
+    def row_places(self, batch: Batch) -> npt.NDArray[np.int32]:
+        """:meth:`places` of the keys of a batch."""
+        if batch.numbers is not None and _are_dense(batch.numbers):
+            return self._dense_places(batch.numbers)
+        return np.array(self.places(batch.keys), np.int32)
+
+    def column_places(self, keys: pl.Series) -> npt.NDArray[np.int32]:
+        """:meth:`places` of a column, whose different keys are looked up once."""
+        if keys.dtype == pl.Int64 and _are_dense(numbers := keys.to_numpy()):
+            return self._dense_places(numbers)
+        different = keys.unique()
+        found = pl.Series(self.places(different.to_list()), dtype=pl.Int32)
+        places: npt.NDArray[np.int32] = keys.replace_strict(different, found, return_dtype=pl.Int32).to_numpy()
+        return places
+
+    def _dense_places(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+        most = int(numbers.max())
+        if most >= len(self._dense):
+            grown = np.full(min(2 * most + 2, _DENSE_KEYS), -1, np.int32)
+            grown[: len(self._dense)] = self._dense
+            self._dense = grown
+        found = self._dense[numbers]
+        if found.min() < 0:
+            fresh = np.unique(numbers[found < 0])
+            self._dense[fresh] = self.places(fresh.tolist())
+            found = self._dense[numbers]
+        return found
+
+    def places(self, keys: list[Key]) -> list[int]:
+        known = self._known
+        try:
+            return list(map(known.__getitem__, keys))
+        except KeyError:
+            pass
+        if len(known) > _ROUTES_KEPT:
+            known.clear()
+        los = self._los
+        for key in keys:
+            if key not in known:
+                known[key] = bisect_right(los, key_hash(key)) - 1
+        return list(map(known.__getitem__, keys))
+
+
+def _are_dense(numbers: npt.NDArray[np.int64]) -> bool:
+    return bool(numbers.min() >= 0 and numbers.max() < _DENSE_KEYS)
+
+
+class TableRouter:
+    """Splits a consumer's batch over its shards, by the newest table seen."""
+
+    def __init__(self) -> None:
+        self._edges: dict[str, _Edges] = {}
+
+    def update(self, table: RangeTable) -> None:
+        """Follow a new version of a table."""
+        edges = _Edges(table)
+        before = self._edges.get(table.computation)
+        if before is None or before.shards != edges.shards:
+            self._edges[table.computation] = edges
+
+    def knows(self, nodes: Iterable[str]) -> bool:
+        """True once the tables of all ``nodes`` have been seen."""
+        return all(node in self._edges for node in nodes)
+
+    def route(self, node: str, batch: AnyBatch) -> list[tuple[str, AnyBatch]]:
+        """(shard, its records in order) for the shards of ``node`` that get any."""
+        edges = self._edges[node]
+        if len(edges.shards) == 1:
+            return [(edges.shards[0], batch)]
+        if isinstance(batch, ColumnBatch):
+            return _route_columns(edges, batch)
+        if len(batch) <= _FEW_ROWS:
+            return _route_few(edges, batch)
+        places = edges.row_places(batch)
+        present = np.flatnonzero(np.bincount(places)).tolist()
+        if len(present) == 1:
+            return [(edges.shards[present[0]], batch)]
+        return [(edges.shards[place], batch.pick(np.flatnonzero(places == place).tolist())) for place in present]
+
+
+def _route_few(edges: _Edges, batch: Batch) -> list[tuple[str, AnyBatch]]:
+    """So few rows are dealt out before an array of them is made."""
+    places = edges.places(batch.keys)
+    different = set(places)
+    if len(different) == 1:
+        return [(edges.shards[places[0]], batch)]
+    mine: dict[int, list[int]] = {place: [] for place in sorted(different)}
+    for row, place in enumerate(places):
+        mine[place].append(row)
+    return [(edges.shards[place], batch.pick(rows)) for place, rows in mine.items()]
+
+
+def _route_columns(edges: _Edges, batch: ColumnBatch) -> list[tuple[str, AnyBatch]]:
+    places = edges.column_places(batch.keys)
+    present = np.flatnonzero(np.bincount(places)).tolist()
+    if len(present) == 1:
+        return [(edges.shards[present[0]], batch)]
+    return [(edges.shards[place], part) for place, part in batch.split(places)]

@@ -1,0 +1,1 @@
+"""What surrounds the loop of a worker: machines are assembled, threads block, wires are read."""

@@ -1,0 +1,357 @@
+"""Builds the machine of each shard from the pipeline: which operator, with which code, source or sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from millwheel.api import Computation
+from millwheel.core.columns.batch import ColumnBatch, decode_columns, encode_columns, frame_bytes, frame_from
+from millwheel.core.columns.plan import ColumnPlan, column_plan
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.formats.codec import stream_decoder
+from millwheel.core.machines.specs import windowing_from_spec
+from millwheel.core.model.damage import checked
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.limits import DEFAULTS
+from millwheel.core.model.percentiles import Shares, shares_by_node
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.model.ranges import SPACE
+from millwheel.core.pipeline.branches import compile_branches
+from millwheel.core.pipeline.graph import Node, NodeKind, build_graph, takes_retractions
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    Delivery,
+    KeyKind,
+    PipelineSpec,
+    Productions,
+    SinkSpec,
+    StreamSpec,
+)
+from millwheel.core.pipeline.steps import compile_steps
+from millwheel.core.triggers.trees import trigger_from_tree
+from millwheel.errors import SetupError
+from millwheel.ports import Clock, StateStore
+from millwheel.secret_values import revealed
+from millwheel.sources.base import Partition, Source
+from millwheel.sources.frames import example_frame
+from millwheel.spec.imports import missing_file_hint
+from millwheel.spec.loading import load_extractor, load_object
+from millwheel.workers.bundle.hangs import Hangs
+from millwheel.workers.bundle.turn import Operator
+from millwheel.workers.delivery.routing import Fanout, TableRouter
+from millwheel.workers.delivery.timestamps import Timestamps
+from millwheel.workers.operators.branched import Branched
+from millwheel.workers.operators.callbacks import CallbackOperator
+from millwheel.workers.operators.columns import ColumnOperator, ColumnShard
+from millwheel.workers.operators.deduplicated import deduplicated
+from millwheel.workers.operators.grouped import GroupedOperator
+from millwheel.workers.operators.joined import joined
+from millwheel.workers.operators.stepped import Stepped
+from millwheel.workers.operators.window_callback import WindowCallbackOperator
+from millwheel.workers.operators.windowed import WindowedOperator
+from millwheel.workers.recovery.write_behind import WriteBehindStore
+from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.workers.shard.productions import ShardIdentity
+from millwheel.workers.shard.shard import Shard
+from millwheel.workers.shard.verdicts import Policies
+from millwheel.workers.sinks.sink import Publication, SinkOperator, SinkShard
+from millwheel.workers.sinks.upsert import Table, UpsertOperator
+from millwheel.workers.sources.injection import InjectionOperator
+from millwheel.workers.sources.parts import SourceParts
+from millwheel.workers.sources.source import SourceOperator
+
+_CACHE_ENTRIES = 100_000
+_WARM_ROWS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a shard is built: its entry, store and machine, as an operator's maker sees them."""
+
+    entry: ShardEntry
+    store: StateStore
+    shard: Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Factories of sources and sinks, and the loader of user code. ``listed`` gives the partitions that a bounded
+    source had when the run began (None: they lie in the root)."""
+
+    source: Callable[..., Source]
+    sink: Callable[..., Any]
+    load: Callable[[str, str], Any] = load_object
+    publish: Callable[[Publication], None] | None = None
+    listed: Callable[[str, Source], Sequence[Partition]] | None = None
+
+
+_decode_partitions = checked(msgspec.json.Decoder(list[Partition]).decode, "the partitions of a source (inputs/)")
+
+
+class Assembly:
+    """Makes shards of one pipeline. ``root`` holds the partition lists of bounded sources; ``outside`` builds what
+    reaches out of the process."""
+
+    def __init__(
+        self, spec: PipelineSpec, root: str, clock: Clock, outside: Outside, limits: ShardLimits | None = None
+    ) -> None:
+        self._outside = outside
+        self._hangs: Hangs | None = None
+        self._policies: Policies | None = None
+        self.spec = spec
+        graph = build_graph(spec)
+        used = {computation.name: self._shares_of(computation) for computation in spec.computations}
+        self.graph = replace(graph, shares=shares_by_node(graph.feeders, used))
+        self._circles = {name: self.graph.circle(name) for name in self.graph.nodes}
+        self._root = Path(root)
+        self._clock = clock
+        given = spec.limits
+        shard = limits or ShardLimits()
+        pending = max(shard.pending * given.in_flight // DEFAULTS.in_flight, 1)
+        self._limits = replace(shard, pending=pending, given=given)
+        plans = {c.name: self._column_plan(c) for c in spec.computations}
+        self._plans = {name: plan for name, plan in plans.items() if plan is not None}
+        columns = {name: plan.needs for name, plan in self._plans.items()}
+        self._fanout = Fanout(self.graph, lambda key: load_extractor(key, spec.folder), columns, spec.limits.key)
+        self._schemas = {s.name: self._schema(s) for s in spec.streams if s.schema}
+        self._decode = stream_decoder(self._schemas)
+
+    def _column_plan(self, computation: ComputationSpec) -> ColumnPlan | None:
+        """Declarative aggregations over declared fields run on columns. Weak productions have ids, which only rows
+        carry, and which are made of the record that made a window fire."""
+        if computation.window is None or computation.callback or computation.join is not None or computation.identified:
+            return None
+        windowing = windowing_from_spec(
+            computation,
+            lambda name: self._outside.load(name, self.spec.folder),
+            takes_retractions(computation, self.spec),
+        )
+        plan = column_plan(computation, self.spec, windowing, compile_expression)
+        weak = computation.productions is Productions.WEAK
+        return None if plan is None or (weak and plan.fires_once) else plan
+
+    def _frame_needs(self, stream: StreamSpec) -> frozenset[str] | None:
+        """The fields that all consumers of a source stream need; None unless all of them take columns."""
+        consumers = self.graph.consumers.get(stream.name, ())
+        plans = [self._plans.get(name) for name in consumers]
+        if not plans or stream.id or stream.schema or stream.fields.get(stream.timestamp) != "int":
+            return None
+        needs = {stream.timestamp}
+        for plan in plans:
+            if plan is None:
+                return None
+            needs |= {plan.key_name, *plan.needs}
+        return frozenset(needs)
+
+    def waits_for_time(self) -> bool:
+        """False when nothing is done at a certain event time: no window, no join, no timer of a callback."""
+        return any(map(self._waits_for_time, self.spec.computations))
+
+    def _waits_for_time(self, spec: ComputationSpec) -> bool:
+        if spec.window is not None or spec.ordered:
+            return True
+        if spec.callback:
+            kind = self._outside.load(spec.callback, self.spec.folder)
+            return getattr(kind, "process_timer", None) is not Computation.process_timer
+        return spec.enrich is not None or spec.deduplicate is not None
+
+    def warm_up(self) -> None:
+        """Group a bundle by each plan, and let sources read one: code is loaded, threads have begun, and memory is
+        there, a fifth of a second that the first records would wait for."""
+        for stream in self.spec.streams:
+            if stream.source is not None and stream.source.kind != "injection":
+                schema = self._schemas.get(stream.name)
+                source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
+                getattr(source, "warm_up", int)()
+        for name, plan in self._plans.items():
+            (given,) = self.graph.nodes[name].inputs
+            frame = example_frame(self.spec.stream(given.stream).fields, _WARM_ROWS)
+            order = np.arange(frame.height)
+            whole = ColumnBatch(given.stream, order, order, frame[plan.key_name], frame.select(plan.needs))
+            parts = [decode_columns(encode_columns(part)) for _, part in whole.split((order % 4).astype(np.int32))]
+            groups = plan.merge([plan.group(part) for part in parts])
+            frame_from(frame_bytes(groups, "lz4"))
+
+    def publish_aside(self, publish: Callable[[Publication], None]) -> None:
+        """From here on, sinks that can do without the loop are published by ``publish``."""
+        self._outside = replace(self._outside, publish=publish)
+
+    def watch(self, hangs: Hangs) -> None:
+        """From here on, shards are told what earlier owners did not return from, and are watched."""
+        self._hangs = hangs
+
+    def stop_broken(self) -> None:
+        """From here on, steps in which too many calls fail wait for whoever stops the run."""
+        self._policies = self.graph.on_error
+
+    def _shares_of(self, computation: ComputationSpec) -> Shares:
+        """The percentile watermarks that the trigger of a computation looks at."""
+        if computation.trigger is None:
+            return ()
+        return trigger_from_tree(computation.trigger, lambda name: self._outside.load(name, self.spec.folder)).shares()
+
+    def make_shard(self, node_name: str, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
+        """The machine of one shard, recovered from its open store."""
+        store = WriteBehindStore(store)
+        node = self.graph.nodes[node_name]
+        computation = node.computation
+        weak = (computation is not None and computation.productions is Productions.WEAK) or self._shows_at_once(node)
+        exact = computation is None or computation.delivery is Delivery.EXACTLY_ONCE
+        circle = self._circles[node_name]
+        identity = ShardIdentity(node_name, entry.shard, entry.token, self.spec.name, weak, exact, circle)
+
+        def make_operator(shard: Shard) -> Operator:
+            return self._operator(node, _Place(entry, store, shard))
+
+        horizon = self._id_horizon_us(node) if exact else None
+        given = self._limits_of(node)
+        shard = Shard(identity, store, self._fanout, router.route, given, make_operator, horizon, self._policies)
+        if self._hangs is not None:
+            self._hangs.watch(shard.operator, node_name, entry)
+        return shard
+
+    def _limits_of(self, node: Node) -> ShardLimits:
+        if node.kind is NodeKind.SINK:
+            window, company = self._limits.window, self._limits.company_us
+            return ShardLimits(bundle=50_000, window=window, company_us=company, given=self.spec.limits)
+        return self._limits
+
+    def _id_horizon_us(self, node: Node) -> int:
+        if node.kind is NodeKind.SOURCE:
+            return node.stream.id_horizon_us if node.stream is not None else 0
+        horizons = [self.spec.stream(given.stream).id_horizon_us for given in node.inputs]
+        return max(horizons, default=0)
+
+    def _operator(self, node: Node, place: _Place) -> Operator:
+        if node.stream is not None:
+            return self._source(node, node.stream, place)
+        if node.sink is not None:
+            return self._sink(node.sink, place)
+        assert node.computation is not None
+        return self._computation(node.computation, place)
+
+    # --- computations ------------------------------------------------------------------------------------
+
+    def _computation(self, spec: ComputationSpec, place: _Place) -> Operator:
+        overlay = place.shard.overlay
+        if spec.window is not None and (spec.callback or spec.join is not None):
+            instance = self._instance(spec) if spec.callback else joined(spec)
+            windows = WindowCallbackOperator(spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
+            windows.share_timers.passed = place.shard.input_shares
+            return windows
+        if spec.window is None:
+            instance = self._instance(spec) if spec.callback else self._built_in(spec)
+            return CallbackOperator(
+                spec, self.spec.name, instance, overlay, self._decode, _CACHE_ENTRIES, self.spec.limits
+            )
+        plan = self._plans.get(spec.name)
+        if plan is not None and not plan.fires_once:
+            rows: WindowedOperator = GroupedOperator(spec, self.spec, plan, overlay, self._decode, _CACHE_ENTRIES)
+        else:
+            rows = WindowedOperator(spec, self.spec, overlay, self._decode, _CACHE_ENTRIES)
+        rows.share_timers.passed = place.shard.input_shares
+        if plan is None or not plan.fires_once:
+            return rows
+        meta = place.shard.meta
+        closed = meta.watermark if meta.closed is None else meta.closed
+        shard = ColumnShard(place.entry.shard, place.store, closed)
+        return ColumnOperator(spec, plan, shard, rows, self._decode)
+
+    def _instance(self, spec: ComputationSpec) -> Computation:
+        kind = self._outside.load(spec.callback, self.spec.folder)
+        try:
+            instance = kind(**revealed(spec.options))
+        except TypeError as ex:
+            raise SetupError(f"{spec.where}: {spec.callback}({dict(spec.options)}) cannot be constructed: {ex}") from ex
+        except FileNotFoundError as ex:
+            text = f"{ex}{missing_file_hint(ex)}"
+            raise SetupError(f"{spec.where}: {spec.callback} cannot be constructed: {text}") from ex
+        if not isinstance(instance, Computation):
+            raise SetupError(f"{spec.where}: {spec.callback} is no millwheel.Computation; derive the class from it")
+        return instance
+
+    def _built_in(self, spec: ComputationSpec) -> Computation:
+        if spec.enrich is not None:
+            return joined(spec)
+        if spec.deduplicate is not None:
+            return deduplicated(spec.deduplicate, spec.outputs)
+        if spec.branches:
+            return Branched(compile_branches(spec.branches, spec.match_all))
+        return Stepped(compile_steps(spec.steps, lambda name: self._outside.load(name, self.spec.folder)), spec.outputs)
+
+    # --- sources -----------------------------------------------------------------------------------------
+
+    def _source(self, node: Node, stream: StreamSpec, place: _Place) -> Operator:
+        assert stream.source is not None
+        function = self._outside.load(stream.timestamp, self.spec.folder) if ":" in stream.timestamp else None
+        timestamps = Timestamps(stream, function)
+        schema = self._schemas.get(stream.name)
+        now = self._clock.now_us()
+        if stream.source.kind == "injection":
+            return InjectionOperator(
+                self.spec.name, node.name, stream, timestamps, schema, place.store, now, self.spec.limits
+            )
+        source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
+        partitions = self._partitions(stream, source)
+        places = _spread(partitions()) if source.bounded else {}
+        parts = SourceParts(
+            pipeline=self.spec.name,
+            node=node.name,
+            stream=stream,
+            source=source,
+            partitions=partitions,
+            mine=lambda name: (places[name] if name in places else key_hash(name)) in place.entry.range,
+            fanout=self._fanout,
+            timestamps=timestamps,
+            max_records=self._limits.bundle,
+            needs=self._frame_needs(stream),
+            limits=self.spec.limits,
+            first_owner=place.entry.token == 1,
+            settle_us=self._limits.settle_us,
+        )
+        return SourceOperator(parts, place.store, now)
+
+    def _partitions(self, stream: StreamSpec, source: Source) -> Callable[[], Sequence[Partition]]:
+        if not source.bounded:
+            return source.partitions
+        if self._outside.listed is not None:
+            listed = self._outside.listed(stream.name, source)
+            return lambda: listed
+        kept = self._root / "inputs" / f"{stream.name}.json"
+        names = _decode_partitions(kept.read_bytes())
+        return lambda: names
+
+    def _schema(self, stream: StreamSpec) -> Any:
+        return self._outside.load(stream.schema, self.spec.folder)
+
+    # --- sinks -------------------------------------------------------------------------------------------
+
+    def _shows_at_once(self, node: Node) -> bool:
+        """Whether it is a sink whose cuts are visible before they are committed."""
+        if node.sink is None:
+            return False
+        return getattr(self._outside.sink(node.sink, self.spec.folder), "shows_at_once", False)
+
+    def _sink(self, spec: SinkSpec, place: _Place) -> Operator:
+        sink = self._outside.sink(spec, self.spec.folder)
+        token = place.entry.token
+        writer = sink.open(place.entry.shard, token)
+        if getattr(sink, "keeps_latest", False):
+            table = Table(spec.key.kind is KeyKind.RECORD, place.shard.meta.watermark)
+            return UpsertOperator(writer, token, place.store, self._decode, table, sink.flush_us)
+        shard = SinkShard(place.entry.shard, token, place.store, self._outside.publish)
+        at_once = getattr(sink, "shows_at_once", False)
+        return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records, at_once)
+
+
+def _spread(partitions: Sequence[Partition]) -> dict[str, int]:
+    """Places in the key space for a list of partitions that never changes: evenly, where hashes would crowd some shards
+    and leave others without any."""
+    count = len(partitions)
+    return {partition.name: (2 * number + 1) * SPACE // (2 * count) for number, partition in enumerate(partitions)}

@@ -1,0 +1,392 @@
+"""The threads beside the loop: each takes work from a queue, blocks in one kind of call, and enqueues the answer."""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Protocol
+
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.pipeline.replays import Order as ReplayOrder
+from millwheel.errors import ConflictError, SetupError, UnavailableError
+from millwheel.ports import Coordination, Journals, JournalWriter, Snapshots, StateStores
+from millwheel.savepoints.orders import ANSWERS, Answer, Order, Standing, encode
+from millwheel.workers import events as ev
+from millwheel.workers.bundle.hangs import Hangs
+from millwheel.workers.recovery.following import Standbys
+from millwheel.workers.recovery.journal_reads import ReadOnce
+from millwheel.workers.recovery.recovery import Effort, recover
+from millwheel.workers.sinks.sink import Publication
+
+_VERIFY_PAUSE_S = 0.02
+Post = Callable[[ev.Event], None]
+_ANSWER_TRIES = 5
+
+_AT_ONCE_BYTES = 64 << 10
+_SLOW_WRITE_S, _LONGEST_COUNTED_S = 0.003, 0.02
+"""While writes usually take longer, the loop does not wait for them. One that takes very long for once says little."""
+_OF_THE_LAST = 8
+
+SEAL_CHECK_S = 5.0
+"""A journal that nobody writes to is looked at this often. A worker that was declared dead while it joined, and before
+it saw itself as a member, would learn of it from nothing else."""
+
+
+def write_groups(writer: JournalWriter, groups: Sequence[Sequence[bytes]], post: Post) -> bool:
+    """Group commit: one write for all ``groups``, and an answer for each. False when the journal is over."""
+    try:
+        segment = writer.commit([entry for group in groups for entry in group])
+    except Exception as ex:  # the loop decides; whoever writes must not die in silence
+        post(ev.JournalFailed(ex))
+        return False
+    for _ in groups:
+        post(ev.GroupDurable(segment))
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Recovering:
+    """What a recovery reads and where it puts the store; ``standbys`` may have it already, ``reads`` what it reads."""
+
+    stores: StateStores
+    snapshots: Snapshots
+    journals: Journals
+    scratch: str
+    hangs: Hangs | None = None
+    standbys: Standbys | None = None
+    reads: ReadOnce | None = None
+
+    def open(self, node: str, entry: ShardEntry, post: Post) -> None:
+        """Recover a shard and say how it went."""
+        try:
+            if self.hangs is not None:
+                self.hangs.learn(node, entry)
+            effort = Effort()
+            store = None if self.standbys is None else self.standbys.take(entry)
+            if store is None:
+                journals = self.reads or self.journals
+                store = recover(entry, self.stores, self.snapshots, journals, self.scratch, effort)
+        except Exception as ex:  # handed to the loop, which ends the process with its words
+            post(ev.RecoveryFailed(entry, node, ex))
+        else:
+            post(ev.ShardRecovered(entry, node, store, effort.replayed))
+
+    def rest(self) -> None:
+        """Nothing more is to be recovered at the moment."""
+        if self.reads is not None:
+            self.reads.forget()
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """Where snapshots go. ``guard`` raises when we are fenced."""
+
+    snapshots: Snapshots
+    guard: Callable[[], None]
+
+    def publish(self, shard: str, token: int, last_commit: int, path: str, post: Post) -> None:
+        """Upload a checkpoint, collect what it makes unreachable, and say how it went."""
+        try:
+            self.snapshots.publish(shard, token, last_commit, path, self.guard)
+            self.snapshots.collect(shard)
+        except Exception as ex:  # the loop tries again, or ends when we are fenced
+            post(ev.SnapshotFailed(shard, token, ex))
+        else:
+            post(ev.SnapshotPublished(shard, token, last_commit))
+
+
+class JournalThread:
+    """Whatever was submitted while the last write was on its way goes out as one group commit."""
+
+    def __init__(self, writer: JournalWriter, post: Post) -> None:
+        self._writer = writer
+        self._post = post
+        self._queue: queue.SimpleQueue[Sequence[bytes] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._usual_s = 0.0
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread.start()
+
+    def submit(self, entries: Sequence[bytes]) -> None:
+        self._queue.put(entries)
+
+    def write_now(self, entries: Sequence[bytes]) -> int | None:
+        """See :class:`millwheel.workers.ports.GroupCommits`. A small write to a fast disk takes less time than to wake
+        another thread and to get the interpreter back from it."""
+        if not self._writer.quick or self._usual_s > _SLOW_WRITE_S or sum(map(len, entries)) > _AT_ONCE_BYTES:
+            return None
+        with self._lock, self._timed():
+            return self._writer.commit(entries)
+
+    def segments(self) -> Sequence[int]:
+        return self._writer.segments()
+
+    def delete_segment(self, segment: int) -> None:
+        self._writer.delete_segment(segment)
+
+    def check(self) -> None:
+        """Raise FencedError when this journal has been sealed (any thread)."""
+        with self._lock:
+            self._writer.commit([])
+
+    def stop(self) -> None:
+        """Finish what was submitted and close the journal."""
+        self._queue.put(None)
+        self._thread.join()
+        self._writer.close()
+
+    def _run(self) -> None:
+        going = True
+        while going:
+            groups, last = self._submitted()
+            if groups or not last:
+                with self._lock, self._timed():
+                    going = write_groups(self._writer, groups, self._post) and not last
+            else:
+                going = False
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = monotonic()
+        yield
+        took = min(monotonic() - began, _LONGEST_COUNTED_S)
+        self._usual_s += (took - self._usual_s) / _OF_THE_LAST
+
+    def _submitted(self) -> tuple[list[Sequence[bytes]], bool]:
+        """What waits to be written (nothing, after a while without), and whether it is the last."""
+        groups: list[Sequence[bytes]] = []
+        try:
+            while (group := self._queue.get(timeout=SEAL_CHECK_S)) is not None:
+                groups.append(group)
+                if self._queue.empty():
+                    return groups, False
+        except queue.Empty:
+            return groups, False
+        return groups, True
+
+
+class RecoveryThread:
+    """Opens the stores of shards, two at a time, and then reads what they opened without reading it."""
+
+    def __init__(self, recovering: Recovering, post: Post) -> None:
+        self._recovering = recovering
+        self._post = post
+        self._queue: queue.SimpleQueue[tuple[str, ShardEntry]] = queue.SimpleQueue()
+        for number in range(2):
+            threading.Thread(target=self._run, name=f"recovery-{number}", daemon=True).start()
+        self._opened: queue.SimpleQueue[None] = queue.SimpleQueue()
+        threading.Thread(target=self._verify, name="verify", daemon=True).start()
+
+    def recover(self, node: str, entry: ShardEntry) -> None:
+        self._queue.put((node, entry))
+
+    def _run(self) -> None:
+        while True:
+            node, entry = self._queue.get()
+            self._recovering.open(node, entry, self._post)
+            if self._queue.empty():
+                self._recovering.rest()
+            self._opened.put(None)
+
+    def _verify(self) -> None:
+        """Slowly: the work of the shards goes first."""
+        while True:
+            self._opened.get()
+            try:
+                for _ in self._recovering.snapshots.unverified():
+                    time.sleep(_VERIFY_PAUSE_S)
+            except Exception as ex:  # the loop ends the process with its words
+                self._post(ev.DamageFound(ex))
+
+
+class StandbyThread:
+    """Lets standbys follow, a round each ``pause_s``, and at once when there is something new to follow."""
+
+    def __init__(self, standbys: Standbys, pause_s: float, post: Post) -> None:
+        self._standbys = standbys
+        self._pause_s = pause_s
+        self._post = post
+        self._asked = threading.Event()
+        threading.Thread(target=self._run, name="standbys", daemon=True).start()
+
+    def follow(self, entry: ShardEntry) -> None:
+        self._standbys.follow(entry)
+        self._asked.set()
+
+    def drop(self, shard: str) -> None:
+        self._standbys.drop(shard)
+        self._asked.set()
+
+    def _run(self) -> None:
+        self._asked.wait()  # most workers never stand by
+        while True:
+            self._asked.clear()
+            try:
+                while self._standbys.round():
+                    pass
+            except Exception as ex:  # the loop ends the process with its words
+                self._post(ev.DamageFound(ex))
+            self._asked.wait(self._pause_s)
+
+
+class Replays(Protocol):
+    """The orders to try dead letters again, in the root."""
+
+    def undone(self, known: frozenset[int] = frozenset()) -> Mapping[int, ReplayOrder]:
+        """Those that are not done, but for the ``known`` ones."""
+
+    def done(self) -> frozenset[int]:
+        """The numbers of those that are."""
+
+
+class ReplayThread:
+    """Looks for orders to try dead letters again, every ``pause_s``."""
+
+    def __init__(self, replays: Replays, pause_s: float, post: Post) -> None:
+        self._replays = replays
+        self._pause_s = pause_s
+        self._post = post
+        threading.Thread(target=self._run, name="replays", daemon=True).start()
+
+    def _run(self) -> None:
+        known: dict[int, str] = {}
+        while True:
+            time.sleep(self._pause_s)
+            try:
+                found = self._replays.undone(frozenset(known))
+                done = self._replays.done() if known else frozenset()
+            except (UnavailableError, SetupError):
+                continue  # the next look may have an answer
+            except Exception as ex:  # the loop ends the process with its words
+                self._post(ev.DamageFound(ex))
+                return
+            for number, order in found.items():
+                known[number] = order.id
+                self._post(ev.ReplayOrdered(order, at_start=False))
+            for number in done & known.keys():
+                self._post(ev.ReplayDone(known.pop(number)))
+
+
+class PublishThread:
+    """Makes committed cuts of sinks visible, so that the loop never waits for a file system."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._queue: queue.SimpleQueue[Publication] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="sinks", daemon=True).start()
+
+    def publish(self, publication: Publication) -> None:
+        """Publish a cut; the answer is an event."""
+        self._queue.put(publication)
+
+    def _run(self) -> None:
+        while True:
+            publication = self._queue.get()
+            self._post(publication.carried_out())
+
+
+@dataclass(slots=True)
+class Desk:
+    """What we say to orders: members of a role, each under a name of its own. A name that may or may not have been
+    taken is never used again; saying a thing twice is the same as saying it once."""
+
+    coordination: Coordination
+    incarnation: str
+    said: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def say(self, answer: Answer) -> None:
+        """Become a member that says it. Gives up after a few tries: then whoever waits gives up, too."""
+        for _ in range(_ANSWER_TRIES):
+            self.count += 1
+            name = f"{answer.savepoint}-{answer.number}.{self.incarnation}.{self.count}"
+            self.said.append(name)
+            with suppress(UnavailableError, ConflictError):
+                self.coordination.join(ANSWERS, name, encode(answer))
+                return
+
+    def withdraw(self) -> None:
+        """Leave, as far as we can; the rest goes with our session."""
+        while self.said:
+            with suppress(UnavailableError):
+                self.coordination.leave(ANSWERS, self.said[-1])
+            self.said.pop()
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """Copies checkpoints to savepoints. ``guard`` raises when we are fenced: then what we hold is not the shard."""
+
+    at: Callable[[str], Snapshots]
+    guard: Callable[[], None]
+
+    def save(self, order: Order, shard: str, standing: Standing, path: str, post: Post) -> None:
+        """Copy one, and say how it went."""
+        problem = ""
+        try:
+            self.at(order.place).publish(shard, standing.token, standing.commit, path, self.guard)
+        except Exception as ex:  # whoever ordered the savepoint says so, and the pipeline goes on
+            problem = f"shard {shard} cannot be copied to {order.place}: {ex}"
+        post(ev.ShardSaved(order, shard, standing, problem))
+
+
+class SavepointThread:
+    """Answers to orders, and the copies that they ask for, one after the other."""
+
+    def __init__(self, copying: Copying, desk: Desk, scratch: str, post: Post) -> None:
+        self._copying = copying
+        self._desk = desk
+        self._scratch = Path(scratch)
+        self._post = post
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="savepoints", daemon=True).start()
+
+    def answer(self, answer: Answer) -> None:
+        self._queue.put(lambda: self._desk.say(answer))
+
+    def withdraw(self) -> None:
+        self._queue.put(self._desk.withdraw)
+
+    def checkpoint_path(self, order: Order, shard: str) -> str:
+        return str(self._scratch / f"savepoint-{order.name}-{shard}")
+
+    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None:
+        def work() -> None:
+            self._copying.save(order, shard, standing, path, self._post)
+            shutil.rmtree(path, ignore_errors=True)
+
+        self._queue.put(work)
+
+    def _run(self) -> None:
+        while True:
+            self._queue.get()()
+
+
+class SnapshotThread:
+    """Uploads checkpoints. ``guard`` raises when we are fenced."""
+
+    def __init__(self, snapshots: Snapshots, scratch: str, guard: Callable[[], None], post: Post) -> None:
+        self._publishing = Publishing(snapshots, guard)
+        self._scratch = Path(scratch)
+        self._post = post
+        self._queue: queue.SimpleQueue[tuple[str, int, int, str]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="snapshots", daemon=True).start()
+
+    def checkpoint_path(self, shard: str, token: int, number: int) -> str:
+        return str(self._scratch / f"checkpoint-{shard}-{token}-{number}")
+
+    def publish(self, shard: str, token: int, last_commit: int, path: str) -> None:
+        self._queue.put((shard, token, last_commit, path))
+
+    def _run(self) -> None:
+        while True:
+            shard, token, last_commit, path = self._queue.get()
+            self._publishing.publish(shard, token, last_commit, path, self._post)
+            shutil.rmtree(path, ignore_errors=True)

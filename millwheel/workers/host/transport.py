@@ -1,0 +1,79 @@
+"""Deliveries and answers between the loops of two workers, over the exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millwheel.adapters.exchange.exchange import End, Exchange
+from millwheel.adapters.exchange.mailbox import Mailbox
+from millwheel.adapters.grpc.security import Security
+from millwheel.core.formats.codec import decode_batch, encode_batch
+from millwheel.pb import worker_pb2 as pb
+from millwheel.workers import events as ev
+from millwheel.workers.delivery.outbox import Send, joined_epoch, split_epoch
+
+
+class ExchangeTransport:
+    """The Transport port, and the place where the loop sleeps. Loop only."""
+
+    def __init__(self, listen: str, mailbox: Mailbox, security: Security | None = None) -> None:
+        post: Callable[[ev.Event], None] = mailbox.put
+        self._post = post
+        self._mailbox = mailbox
+        self._exchange = Exchange(listen, mailbox, self._on_frame, lambda at: post(ev.PeerLost(at)), security)
+        self.address = self._exchange.address
+
+    def take(self, wait_us: int, most: int) -> list[ev.Event]:
+        """The events there are, at most so many; sleeps until there is one, but not beyond ``wait_us``."""
+        sleeps = wait_us > 0 and self._mailbox.sleep()
+        self._exchange.wait(wait_us / 1e6 if sleeps else 0)
+        self._mailbox.wake()
+        return self._mailbox.take(most)
+
+    def send(self, address: str, token: int, send: Send) -> None:
+        sender_token, epoch = split_epoch(send.epoch)
+        delivery = pb.Delivery(
+            channel=send.channel,
+            node=send.node,
+            target=send.target,
+            target_token=token,
+            sender_token=sender_token,
+            epoch=epoch,
+            index=send.index,
+            batch=encode_batch(send.batch),
+        )
+        self._exchange.deliver(address, delivery)
+
+    def ack(self, route: object, channel: str, target: str, epoch: int, index: int) -> None:
+        assert isinstance(route, End)
+        sender_token, count = split_epoch(epoch)
+        self._exchange.answer(route).acks.add(
+            channel=channel, target=target, sender_token=sender_token, epoch=count, index=index
+        )
+
+    def refuse(self, route: object, channel: str, target: str, epoch: int, moved: bool) -> None:
+        assert isinstance(route, End)
+        reason = pb.Refusal.MOVED if moved else pb.Refusal.RESTART
+        sender_token, count = split_epoch(epoch)
+        self._exchange.answer(route).refusals.add(
+            channel=channel, target=target, sender_token=sender_token, epoch=count, reason=reason
+        )
+
+    def flush(self) -> None:
+        self._exchange.flush()
+
+    def close(self) -> None:
+        """End all connections to peers."""
+        self._exchange.close()
+
+    def _on_frame(self, frame: pb.Frame, end: End) -> None:
+        for d in frame.deliveries:
+            batch, epoch = decode_batch(d.batch), joined_epoch(d.sender_token, d.epoch)
+            self._post(ev.DeliveryCame(d.channel, d.node, d.target, d.target_token, epoch, d.index, batch, end))
+        for ack in frame.acks:
+            epoch = joined_epoch(ack.sender_token, ack.epoch)
+            self._post(ev.AckCame(ack.channel, ack.target, epoch, ack.index))
+        for refusal in frame.refusals:
+            moved = refusal.reason == pb.Refusal.MOVED
+            epoch = joined_epoch(refusal.sender_token, refusal.epoch)
+            self._post(ev.RefusalCame(refusal.channel, refusal.target, epoch, moved))

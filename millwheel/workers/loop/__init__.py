@@ -1,0 +1,1 @@
+"""The loop of a worker: events in, steps of shards, commits, reports."""

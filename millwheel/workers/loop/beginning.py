@@ -1,0 +1,33 @@
+"""When the shards of a worker begin to work. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from millwheel.core.model.times import MAX_TIME, SECOND
+from millwheel.workers.loop.served import Served
+
+LONGEST_US = SECOND
+"""Sources do not wait longer for the other shards of their worker."""
+
+
+@dataclass(slots=True)
+class Beginning:
+    """A shard begins when its token is known, but a source waits for the shards that are still opening here: what it
+    reads could only be kept for them, and the reading takes from them the time to open. ``until`` is when it waits
+    no longer (wall clock, µs; MAX_TIME: none waits)."""
+
+    until: int = MAX_TIME
+
+    def due(self, served: Iterable[Served], opening: bool, now: int) -> list[Served]:
+        """The shards that begin now. ``opening`` tells that stores are still being opened."""
+        idle = [one for one in served if not one.live]
+        ready = [one for one in idle if one.token_known]
+        others = opening or any(not one.token_known and not one.reads for one in idle)
+        if not others or now >= self.until:
+            self.until = MAX_TIME
+            return ready
+        if self.until == MAX_TIME and any(one.reads for one in ready):
+            self.until = now + LONGEST_US
+        return [one for one in ready if not one.reads]

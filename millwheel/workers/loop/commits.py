@@ -1,0 +1,94 @@
+"""Commits on their way to the journal: one group for all shards of a step, completed in the order of submission."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from millwheel.core.model.times import MAX_TIME
+from millwheel.workers.loop.snapshots import SnapshotPolicy
+from millwheel.workers.ports import GroupCommits
+from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.shard import Shard
+
+LONGEST_US = 50_000
+"""Commits are handed over after so much work (µs), also in the middle of a step."""
+
+Complete = Callable[[list[Prepared], int], None]
+"""(commits that are durable, the wall clock in µs)."""
+
+
+class CommitGroups:
+    """Groups that were handed to the journal and wait to be durable. ``complete`` is told of each, in order. ``due_at``
+    is the wall clock at which there is something to hand over."""
+
+    def __init__(
+        self, journal: GroupCommits, snapshots: SnapshotPolicy, complete: Complete, longest_us: int = LONGEST_US
+    ) -> None:
+        self._journal = journal
+        self._snapshots = snapshots
+        self._complete = complete
+        self._longest_us = longest_us
+        self._worked_us = 0
+        self._waiting: deque[tuple[bool, list[Prepared]]] = deque()
+        self.due_at = MAX_TIME
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def submit(self, shards: Sequence[Shard], now: int, at_once: bool = False) -> None:
+        """Hand over what the shards have made, once any of it is due, or ``at_once``. With nothing on its way before
+        it, a small group that somebody waits for may be durable when this returns."""
+        self._worked_us = 0
+        due = _due_at(shards)
+        if due <= now or at_once:
+            self._submit(shards, now, inline=not due)
+            due = _due_at(shards)
+        self.due_at = due
+
+    def submit_after(self, took_us: int, shards: Callable[[], Sequence[Shard]], now: int) -> None:
+        """A turn took so long. In a long step, what all shards have made so far is handed over in the middle: it is
+        written while the next shards take their turns, and is not lost if the process is killed before they have.
+
+        All shards, because a turn rests on those before it, whichever shard took them: a group holds them all, or the
+        groups before it do."""
+        self._worked_us += took_us
+        if self._worked_us >= self._longest_us:
+            self.submit(shards(), now)
+
+    def _submit(self, shards: Sequence[Shard], now: int, inline: bool) -> None:
+        group: list[Prepared] = []
+        entries: list[bytes] = []
+        for shard in shards:
+            for prepared, entry in shard.submittable(now):
+                group.append(prepared)
+                if entry:
+                    entries.append(entry)
+                    self._snapshots.journaled(shard, len(entry))
+        if entries:
+            segment = self._journal.write_now(entries) if inline and not self._waiting else None
+            self._waiting.append((True, group))
+            if segment is None:
+                self._journal.submit(entries)
+            else:
+                self.durable(segment, now)
+        elif group:
+            self._waiting.append((False, group))
+            self._settle_unwritten(now)
+
+    def durable(self, segment: int, now: int) -> None:
+        """The oldest group that was written is durable."""
+        _, group = self._waiting.popleft()
+        for prepared in group:
+            self._snapshots.written(segment, prepared)
+        self._complete(group, now)
+        self._settle_unwritten(now)
+
+    def _settle_unwritten(self, now: int) -> None:
+        """Groups without entries are as durable as the groups before them."""
+        while self._waiting and not self._waiting[0][0]:
+            self._complete(self._waiting.popleft()[1], now)
+
+
+def _due_at(shards: Sequence[Shard]) -> int:
+    return min([shard.submits_at() for shard in shards], default=MAX_TIME)

@@ -1,0 +1,60 @@
+"""The entries of all range tables as this worker has seen them, and what a new table changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a table says that the one before did not: shards under another owner or token, shards that are no more
+    (``buried``: their entries, which belong to nobody), and shards that there were not."""
+
+    changed: frozenset[str]
+    gone: frozenset[str]
+    fresh: frozenset[str]
+    buried: tuple[ShardEntry, ...]
+
+
+class KnownEntries:
+    """Shards by name, over all nodes."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, ShardEntry] = {}
+        self._of_node: dict[str, frozenset[str]] = {}
+
+    def take(self, table: RangeTable) -> News:
+        """Follow a newer version of a table."""
+        before = self._of_node.get(table.computation, frozenset())
+        names = frozenset(entry.shard for entry in table.shards)
+        self._of_node[table.computation] = names
+        changed = frozenset(entry.shard for entry in table.shards if self._holder(entry.shard) != _held(entry))
+        buried = tuple(replace(self._entries.pop(gone), owner="") for gone in sorted(before - names))
+        self._entries.update({entry.shard: entry for entry in table.shards})
+        return News(changed, before - names, names - before, buried)
+
+    def get(self, shard: str) -> ShardEntry | None:
+        """The entry of a shard, None when no table has it."""
+        return self._entries.get(shard)
+
+    def token(self, shard: str) -> int:
+        """The token of a shard; -1 when there is no such shard (any more)."""
+        entry = self._entries.get(shard)
+        return -1 if entry is None else entry.token
+
+    def _holder(self, shard: str) -> tuple[str, int] | None:
+        entry = self._entries.get(shard)
+        return None if entry is None else _held(entry)
+
+    def __getitem__(self, shard: str) -> ShardEntry:
+        return self._entries[shard]
+
+    def __iter__(self) -> Iterator[ShardEntry]:
+        return iter(self._entries.values())
+
+
+def _held(entry: ShardEntry) -> tuple[str, int]:
+    return entry.owner, entry.token

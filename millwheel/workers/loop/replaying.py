@@ -1,0 +1,86 @@
+"""Dead letters that are tried again, as this worker's shards get them.
+
+The records of an order are a channel that no shard sends on: every worker reads the order in the root, and offers each
+of its shards what falls into its range, once in each life of the shard. What was applied before is cut off by the
+marks of the channel, as after any restart of a sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import msgspec
+
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.model.ranges import KeyRange
+from millwheel.core.model.records import Batch
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.replays import Again, Order, as_key
+from millwheel.workers.bundle.replayed import ReplayRoute
+from millwheel.workers.events import ReplayOrdered
+from millwheel.workers.loop.known import KnownEntries
+from millwheel.workers.loop.reporting import Reporting
+from millwheel.workers.loop.served import Served
+
+_PIECE = 1_000
+
+
+@dataclass(slots=True)
+class Replaying:
+    """The orders that this worker knows of."""
+
+    reporting: Reporting
+    orders: dict[str, Order] = field(default_factory=dict)
+    at_start: set[str] = field(default_factory=set)
+
+    def ordered(self, event: ReplayOrdered, every: Iterable[Served], entries: KnownEntries) -> None:
+        """Hear of an order. One that was there before the worker began keeps its run from ending."""
+        order = event.order
+        if order.id in self.orders:
+            return
+        self.orders[order.id] = order
+        if event.at_start:
+            self.at_start.add(order.id)
+            self.reporting.careful = True
+        for served in every:
+            self._offer(order, served, entries[served.shard.identity.shard].range)
+
+    def done(self, name: str) -> None:
+        """All of an order has been applied: nobody needs it any more."""
+        self.orders.pop(name, None)
+
+    def begin(self, served: Served, entry: ShardEntry) -> None:
+        """A shard was opened: it gets what is ordered, before it tells anybody how far it has come."""
+        for order in self.orders.values():
+            self._offer(order, served, entry.range)
+
+    def _offer(self, order: Order, served: Served, keys: KeyRange) -> None:
+        """What has told that it is at the end takes nothing more in this run: those behind it may have ended."""
+        if order.id not in self.at_start and served.heard == MAX_TIME:
+            return
+        numbered = enumerate(order.records, 1)
+        mine = [
+            (seq, each) for seq, each in numbered if each.node == served.node and key_hash(as_key(each.key)) in keys
+        ]
+        index = 0
+        for _, group in groupby(mine, lambda pair: pair[1].stream):
+            rows = list(group)
+            for first in range(0, len(rows), _PIECE):
+                piece = rows[first : first + _PIECE]
+                served.shard.offer(order.channel, 1, index, _batch(piece), ReplayRoute(order, dict(piece)))
+                index += 1
+        served.stirred = served.stirred or bool(mine)
+
+
+def _batch(rows: list[tuple[int, Again]]) -> Batch:
+    return Batch(
+        rows[0][1].stream,
+        [seq for seq, _ in rows],
+        [each.timestamp for _, each in rows],
+        [as_key(each.key) for _, each in rows],
+        [msgspec.Raw(encode_value(each.value)) for _, each in rows],
+    )

@@ -1,0 +1,90 @@
+"""What a worker tells the watermark service and the master of its shards, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from millwheel.core.model.times import SECOND
+from millwheel.core.model.watermark import ShardReport
+from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.loop.served import Served
+from millwheel.workers.ports import MasterLine, Reports
+
+_FOR_THE_EYE_US = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPace:
+    """Watermarks are reported every so often, if anything changed; what each shard has done, always (µs)."""
+
+    report_us: int = 20_000
+    load_us: int = SECOND
+
+    @classmethod
+    def for_pipeline(cls, waits_for_time: bool) -> ReportPace:
+        """Where nothing is done at a certain event time, watermarks are for those who look at them."""
+        return cls() if waits_for_time else cls(report_us=_FOR_THE_EYE_US)
+
+
+class Reporting:
+    """``changed`` says that something may have moved a watermark since the last report."""
+
+    def __init__(self, reports: Reports, master: MasterLine, pace: ReportPace) -> None:
+        self._pace = pace
+        self._reports = reports
+        self._master = master
+        self._report_us = pace.report_us
+        self._report_at = 0
+        self._load_at = 0
+        self.changed = True
+        self.careful = False
+        """Nothing is believed of an earlier run, which may have ended, as long as it is not heard in this one."""
+
+    def at_once(self) -> None:
+        """Let the next step report: what others wait for."""
+        self._report_at = 0
+        self.changed = True
+
+    def hurry(self) -> None:
+        """The sources have ended: everybody waits for the end of what is before them."""
+        self._report_us = min(self._report_us, ReportPace().report_us)
+        self.at_once()
+
+    def wakes_at(self) -> int:
+        """The wall clock at which there is something to tell."""
+        return min(self._load_at, self._report_at) if self.changed else self._load_at
+
+    def step(self, served: Iterable[Served], now: int) -> None:
+        """Tell what is due."""
+        if now >= self._load_at:
+            self._load_at = now + self._pace.load_us
+            self._master.load([each.work() for each in served])
+        if not self.changed or now < self._report_at:
+            return
+        self._report_at, self.changed = now + self._report_us, False
+        by_node: dict[str, list[ShardReport]] = {}
+        for each in served:
+            report = _report_of(each, now, self.careful)
+            if report is not None:
+                by_node.setdefault(each.node, []).append(report)
+        if by_node:
+            self._reports.report(by_node)
+
+
+def _report_of(served: Served, now: int, careful: bool) -> ShardReport | None:
+    shard = served.shard
+    hold = shard.watermark(now)
+    if careful and not served.reads and served.heard < hold.at:
+        hold = Hold(served.heard, "input, as heard in this run")
+    shares = shard.share_watermarks(now)
+    latencies: list[float] = getattr(shard.operator, "latencies_ms", [])
+    state = (hold.at, shard.durable_number, shard.verdicts.version, *shares.values())
+    if served.live and state == served.reported and not latencies:
+        return None
+    served.reported = state
+    counters = {**shard.meta.counters, **shard.verdicts.counters()}
+    identity = shard.identity
+    report = ShardReport(identity.shard, identity.token, hold.at, hold.holder, counters, list(latencies), shares)
+    latencies.clear()
+    return report

@@ -1,0 +1,153 @@
+"""What a worker does for a savepoint: come to rest, hold still, copy its shards, go on.
+
+Nothing here decides whether a savepoint is whole; whoever ordered it does (``savepoints/state.py``). A worker says
+where its shards stand, and copies a shard only if it still stands where the cut says. Since commits are numbered, a
+shard that stood there before the cut was ordered and stands there afterwards has stood there in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millwheel.errors import CorruptionError
+from millwheel.savepoints.orders import Answer, Order, Phase, Standing, standing_order
+from millwheel.workers import events as ev
+from millwheel.workers.loop.served import Served
+from millwheel.workers.ports import Savepoints
+from millwheel.workers.shard.shard import Shard
+
+_RESTING = (Phase.REST, Phase.HOLD, Phase.SAVE)
+
+
+@dataclass(slots=True)
+class _Doing:
+    """How far this worker is with the order that stands. ``said`` are the shards that are answered for, under their
+    tokens; ``copied`` those whose copies are on their way."""
+
+    order: Order
+    said: dict[str, int] = field(default_factory=dict)
+    copied: dict[str, Standing] = field(default_factory=dict)
+
+
+class SavepointPart:
+    """The part of one worker in savepoints."""
+
+    def __init__(self, port: Savepoints) -> None:
+        self._port = port
+        self._doing: _Doing | None = None
+        self._finishing = False
+
+    # --- what the loop asks ------------------------------------------------------------------------------
+
+    @property
+    def holding(self) -> bool:
+        """True while no shard may take a turn."""
+        doing = self._doing
+        if doing is None or doing.order.phase not in (Phase.HOLD, Phase.SAVE):
+            return False
+        # Once the cut is ordered, what a shard does after its copy was taken changes nothing of the savepoint.
+        return doing.order.phase is Phase.HOLD or doing.order.stay or bool(doing.order.cut.keys() - doing.copied.keys())
+
+    @property
+    def ordered_now(self) -> bool:
+        """True while an order stands: then what a shard may do depends on more than what happens to it."""
+        return self._doing is not None
+
+    def runnable(self, shard: Shard, now: int, patient: bool = False) -> bool:
+        """Whether a shard takes a turn now: as ever, unless all is to come to rest. Then what waits is worked off, and
+        nothing is begun that nothing waits for: else timers could keep a pipeline from ever resting."""
+        if self._doing is None or self._doing.order.phase is Phase.SAVE:
+            return shard.runnable(now, patient)
+        return shard.unrest() > 0 and (shard.runnable(now) or shard.outbox.has_done)
+
+    # --- events ------------------------------------------------------------------------------------------
+
+    def ordered(self, members: Mapping[str, bytes], served: Mapping[str, Served], now: int) -> None:
+        """Orders were given or taken back."""
+        try:
+            order = standing_order(members)
+        except CorruptionError:
+            return  # whoever wrote it waits in vain, and the pipeline is as well as before
+        before = self._doing.order if self._doing else None
+        if order == before:
+            return
+        self._port.withdraw()
+        self._doing = None
+        if order is not None and order.phase is Phase.FINISH:
+            self._finishing = True
+        elif order is not None:
+            self._doing = _Doing(order)
+        for each in served.values():
+            self.opened(each.shard, now)
+
+    def opened(self, shard: Shard, now: int) -> None:
+        """Tell a shard's operator what stands; also when it was just opened."""
+        rest: Callable[[bool, int], None] | None = getattr(shard.operator, "rest", None)
+        if rest is not None:
+            rest(self._doing is not None and self._doing.order.phase in _RESTING, now)
+        catch_up: Callable[[bool], None] | None = getattr(shard.operator, "catch_up", None)
+        if catch_up is not None:
+            catch_up(self._finishing or (self._doing is not None and self._doing.order.catch_up))
+        finish: Callable[[], None] | None = getattr(shard.operator, "finish", None)
+        if finish is not None and self._finishing:
+            finish()
+
+    def saved(self, event: ev.ShardSaved) -> None:
+        """A copy stands in the savepoint, or could not be made."""
+        doing = self._doing
+        if doing is None or doing.order != event.order:
+            return
+        if event.problem:
+            self._say({}, event.problem)
+        else:
+            self._say({event.shard: event.standing})
+
+    # --- the step ----------------------------------------------------------------------------------------
+
+    def step(self, served: Mapping[str, Served], now: int) -> None:
+        """Answer for the shards that do what is asked for since the last step."""
+        doing = self._doing
+        if doing is None:
+            return
+        fresh: dict[str, Standing] = {}
+        for name, each in served.items():
+            shard = each.shard
+            if doing.order.phase is Phase.SAVE:
+                self._copy(doing, name, shard)
+            elif doing.said.get(name) != shard.identity.token and self._does(doing.order, shard):
+                doing.said[name] = shard.identity.token
+                fresh[name] = Standing(shard.identity.token, shard.made_number, shard.unrest())
+        if fresh:
+            self._say(fresh)
+        if doing.order.phase is Phase.SAVE:
+            doing.copied.update({name: cut for name, cut in doing.order.cut.items() if name not in served})
+            if not self.holding:
+                self._go_on(served, now)
+
+    def _does(self, order: Order, shard: Shard) -> bool:
+        return shard.unrest() == 0 if order.phase is Phase.REST else shard.settled()
+
+    def _copy(self, doing: _Doing, name: str, shard: Shard) -> None:
+        wanted = doing.order.cut.get(name)
+        if wanted is None or name in doing.copied:
+            return
+        doing.copied[name] = wanted
+        if (shard.identity.token, shard.made_number) != (wanted.token, wanted.commit) or not shard.settled():
+            self._say({}, f"shard {name} moved on before it was copied")
+            return
+        path = self._port.checkpoint_path(doing.order, name)
+        shard.checkpoint(path)
+        self._port.save(doing.order, name, wanted, path)
+
+    def _go_on(self, served: Mapping[str, Served], now: int) -> None:
+        for each in served.values():
+            rest: Any = getattr(each.shard.operator, "rest", None)
+            if rest is not None:
+                rest(False, now)
+
+    def _say(self, shards: dict[str, Standing], problem: str = "") -> None:
+        assert self._doing is not None
+        order = self._doing.order
+        self._port.answer(Answer(order.savepoint, order.number, shards, problem))

@@ -1,0 +1,128 @@
+"""A shard among those that a worker serves, and the two kinds of answers that need no wire."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.model.watermark import Watermarks
+from millwheel.core.pipeline.graph import Graph
+from millwheel.workers.delivery.inbox import Arrival
+from millwheel.workers.ports import ShardWork
+from millwheel.workers.shard.shard import Shard
+
+_SAMPLE = 256
+_OF_A_TURN, _ONE_OF = 4, 8
+"""So many keys are sampled of a turn, at random as good as, and no more than one of eight. The last ones are told to
+the master."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRoute:
+    """A delivery from a shard of this worker: its ack needs no wire."""
+
+    sender: str
+
+
+@dataclass(slots=True)
+class InjectRoute:
+    """Answers a client once what it injected is durable; the operator fills in the figures."""
+
+    answer: Callable[[bool, int, int, int], None]
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+
+    def __call__(self) -> None:
+        self.answer(False, self.accepted, self.duplicates, self.rejected)
+
+
+@dataclass(slots=True)
+class Served:
+    """A shard in this worker. It is ``live`` when it may act; ``leaving`` when a move is planned; ``ended`` when it was
+    told that all sources before it, the ``roots``, have been read to their end. ``depth``: so far below them.
+    It is ``stirred`` when something happened to it since it had nothing to do; otherwise it need not be looked at
+    before ``wakes_at`` (wall clock). ``heard`` is what was published of its feeders in the life of this worker."""
+
+    shard: Shard
+    node: str
+    roots: frozenset[str] = frozenset()
+    depth: int = 0
+    ended: bool = False
+    token_known: bool = False
+    live: bool = False
+    stirred: bool = True
+    wakes_at: int = 0
+    leaving: bool = False
+    released: bool = False
+    reported: tuple[int, ...] = (MIN_TIME, -1)
+    heard: int = MIN_TIME
+    records: int = 0
+    stalled: dict[tuple[str, str], int] = field(default_factory=dict)
+    sample: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
+
+    @property
+    def reads(self) -> bool:
+        """True for a source: it has no sources before it."""
+        return not self.roots
+
+    def has_ended(self, now: int) -> bool:
+        """True when a source is at its end for good and nobody was told yet."""
+        return self.reads and self.reported[0] < MAX_TIME and self.shard.watermark(now).at == MAX_TIME
+
+    def has_news(self, now: int) -> bool:
+        """After a turn without a commit: a source that found nothing has news only when its silence says something."""
+        return not self.reads or self.shard.waiting is not None or self.shard.watermark(now).at != self.reported[0]
+
+    def count(self, arrivals: Sequence[Arrival]) -> None:
+        """Records were processed: count them, and remember where a few of their keys lie."""
+        records = sum(len(arrival.batch) for arrival in arrivals)
+        self.records += records
+        every = max(_ONE_OF, records // _OF_A_TURN)
+        place = self.records % every
+        if place >= records:
+            return
+        for arrival in arrivals:
+            keys = arrival.batch.keys
+            while place < len(keys):
+                self.sample.append(key_hash(keys[place]))
+                place += every
+            place -= len(keys)
+
+    def work(self) -> ShardWork:
+        """What has been done here."""
+        identity = self.shard.identity
+        return ShardWork(identity.shard, identity.token, self.records, self.shard.busy_us, tuple(self.sample))
+
+    def follow(self, watermarks: Watermarks, graph: Graph) -> bool:
+        """Tell the shard of what was published; True when its input has come further."""
+        shard, feeders = self.shard, graph.feeders[self.node]
+        rose = False
+        self.stirred = True
+        self.heard = fresh = watermarks.lowest_of(feeders)
+        if fresh > shard.input_watermark:
+            shard.input_watermark, rose = fresh, True
+            shard.forget_old_ids()
+        if watermarks.raise_shares(shard.input_shares, graph.shares.get(self.node, ()), feeders):
+            rose = True
+        if not self.ended and self.roots and watermarks.lowest_of(self.roots) == MAX_TIME:
+            self.ended = True
+            shard.sources_ended()
+        return rose
+
+    def retry(self, now: int) -> None:
+        """Send again on the lanes whose time has come."""
+        for lane in [lane for lane, at in self.stalled.items() if at <= now]:
+            del self.stalled[lane]
+            self.shard.outbox.restart(*lane)
+
+
+def levels_of(served: Mapping[str, Served]) -> list[tuple[int, list[str]]]:
+    """(depth, shards that are so far below their sources) from the top down, but for the sources themselves."""
+    below = [name for name, each in served.items() if not each.reads]
+    below.sort(key=lambda name: served[name].depth)
+    return [(depth, list(level)) for depth, level in groupby(below, lambda name: served[name].depth)]

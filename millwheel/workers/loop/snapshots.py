@@ -1,0 +1,138 @@
+"""When shards are snapshotted, and which journal segments that makes superfluous.
+
+A checkpoint is taken between two turns, so it ends exactly with the last commit made; it is published once that
+commit is durable, and never before. A segment may go when every shard that wrote to it has a newer snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from millwheel.core.model.range_table import Ancestor
+from millwheel.core.model.times import SECOND
+from millwheel.workers.ports import GroupCommits, SnapshotQueue
+from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.shard import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPace:
+    """A shard is snapshotted after so many bytes of commits, or after so long a time (µs) if there were any; one that
+    was recovered from the journal of the dead already after ``recovered_us``, and at once if ``replayed_bytes`` or
+    more had to be replayed: where owners die faster than that, every one would replay it all again. A snapshot that
+    failed is tried again after ``retry_us``."""
+
+    bytes: int = 32 << 20
+    age_us: int = 30 * SECOND
+    recovered_us: int = 3 * SECOND
+    replayed_bytes: int = 128 << 10
+    retry_us: int = 5 * SECOND
+
+
+@dataclass(slots=True)
+class _Shard:
+    """``covered`` is the last commit in a published snapshot, ``taken`` the last one in a checkpoint. ``inherited``:
+    former owners' journals are kept until there is a snapshot, also of a shard that has never committed anything."""
+
+    token: int
+    covered: int
+    since: int
+    inherited: bool
+    journaled: int = 0
+    taken: int = -1
+    path: str = ""
+    submitted: bool = False
+    not_before: int = 0
+
+
+class SnapshotPolicy:
+    """Decides for all shards of a worker; one checkpoint is on its way at a time."""
+
+    def __init__(self, queue: SnapshotQueue, journal: GroupCommits, pace: SnapshotPace | None = None) -> None:
+        self._pace = pace or SnapshotPace()
+        self._queue = queue
+        self._journal = journal
+        self._shards: dict[str, _Shard] = {}
+        self._covered: dict[str, int] = {}
+        self._contents: dict[int, dict[str, int]] = {}
+        self._busy = ""
+        self._newest = 0
+
+    def opened(self, shard: Shard, now: int, lineage: Sequence[Ancestor] = (), replayed: int = 0) -> None:
+        """A shard is served here now. What it recovered from older journals, of which ``replayed`` bytes were its own,
+        wants a snapshot, soon if their owners died: the next owner would read them all again, and they cannot be
+        collected."""
+        pace = self._pace
+        wait_us = 0 if replayed >= pace.replayed_bytes else min(pace.recovered_us, pace.age_us)
+        died = any(ancestor.sealed_end >= 0 for ancestor in lineage)
+        since = now - (pace.age_us - wait_us) if died else now
+        self._shards[shard.identity.shard] = _Shard(shard.identity.token, -1, since, bool(lineage))
+
+    def forget(self, shard: str) -> None:
+        """A shard left."""
+        self._shards.pop(shard, None)
+        if self._busy == shard:
+            self._busy = ""
+
+    def journaled(self, shard: Shard, size: int) -> None:
+        """``size`` bytes of a commit of ``shard`` go to the journal."""
+        self._shards[shard.identity.shard].journaled += size
+
+    def written(self, segment: int, prepared: Prepared) -> None:
+        """A commit lies in this segment of the journal."""
+        self._newest = max(self._newest, segment)
+        if prepared.commit is not None:
+            self._contents.setdefault(segment, {})[prepared.shard.identity.shard] = prepared.number
+
+    def covers(self, shard: Shard) -> bool:
+        """True when a published snapshot holds every commit of the shard."""
+        return shard.made_number == 0 or self._shards[shard.identity.shard].covered >= shard.made_number
+
+    def step(self, now: int, shards: Iterable[tuple[Shard, bool]]) -> None:
+        """Take the next checkpoint that is due (at once for a shard that is leaving), publish what is durable."""
+        for shard, leaving in shards:
+            name = shard.identity.shard
+            state = self._shards[name]
+            if not self._busy and self._due(shard, state, now, leaving):
+                self._take(shard, state, now)
+            if state.path and not state.submitted and shard.durable_number >= state.taken:
+                state.submitted = True
+                self._queue.publish(name, state.token, state.taken, state.path)
+
+    def _due(self, shard: Shard, state: _Shard, now: int, leaving: bool) -> bool:
+        nothing = -1 if state.inherited else 0
+        if shard.made_number <= max(state.covered, nothing) or now < state.not_before:
+            return False
+        return leaving or state.journaled >= self._pace.bytes or now >= state.since + self._pace.age_us
+
+    def _take(self, shard: Shard, state: _Shard, now: int) -> None:
+        name = shard.identity.shard
+        state.path = self._queue.checkpoint_path(name, state.token, shard.made_number)
+        shard.checkpoint(state.path)
+        state.taken, state.submitted, state.journaled, state.since = shard.made_number, False, 0, now
+        self._busy = name
+
+    def published(self, name: str, token: int, last_commit: int) -> None:
+        """A snapshot stands; drop the segments that nobody needs any more. Only of those below the newest one that
+        we were told of do we know all the contents."""
+        state = self._shards.get(name)
+        if state is not None and state.token == token:
+            state.covered, state.path = last_commit, ""
+        if self._busy == name:
+            self._busy = ""
+        self._covered[name] = max(last_commit, self._covered.get(name, 0))
+        for segment in [segment for segment in self._journal.segments() if segment < self._newest]:
+            contents = self._contents.get(segment, {})
+            if all(self._covered.get(shard, -1) >= number for shard, number in contents.items()):
+                self._contents.pop(segment, None)
+                self._journal.delete_segment(segment)
+
+    def failed(self, name: str, token: int, now: int) -> None:
+        """Try again later; the journal keeps everything meanwhile."""
+        state = self._shards.get(name)
+        if state is not None and state.token == token:
+            state.path, state.not_before = "", now + self._pace.retry_us
+            state.journaled = max(state.journaled, self._pace.bytes)
+        if self._busy == name:
+            self._busy = ""

@@ -1,0 +1,1 @@
+"""What runs a bundle: callbacks, windows, columns, joins, steps, branches."""

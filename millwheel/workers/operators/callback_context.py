@@ -1,0 +1,128 @@
+"""What a callback may ask and do during a call, in one shard: the Context of the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millwheel.core.model.keys import Key, fitting_key
+from millwheel.core.model.limits import Limits
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.core.model.times import LAST_TIME, MIN_TIME, instant
+from millwheel.core.pipeline.production_ids import Cause, production_id, remembered
+from millwheel.core.windows.panes import Pane
+from millwheel.errors import RecordError
+from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.state.keyed_state import KeyedState
+
+_SYSTEM_TAG = "\0"
+"""How the tags of the system's own timers begin."""
+_SYSTEM_COUNTERS = frozenset(("records_in", "records_out", "late", "dead_letters", "duplicates"))
+
+
+class CallbackContext:
+    """The Context of one shard, pointed at the current record or timer. ``identified``: productions have ids, made of
+    the cause that each call is."""
+
+    __slots__ = (
+        "_cause",
+        "_limits",
+        "_made",
+        "_outputs",
+        "_state",
+        "_turn",
+        "calls",
+        "floor",
+        "identified",
+        "key",
+        "now",
+        "pane",
+        "passed",
+        "timestamp",
+        "watermark",
+    )
+
+    def __init__(self, outputs: frozenset[str], state: KeyedState, limits: Limits, identified: bool = False) -> None:
+        self._outputs = outputs
+        self._limits = limits
+        self._state = state
+        self._turn: Turn
+        self.identified = identified
+        self._cause: Cause = None
+        self._made = 0
+        self.calls = 0
+        self.passed = False
+        """A timer was set for a time that the watermark has passed already."""
+        self.pane: Pane | None = None
+        self.key: Key = None
+        self.timestamp = 0
+        self.watermark = 0
+        self.now = 0
+        self.floor = 0
+
+    def begin(self, turn: Turn) -> None:
+        """Start of a turn, or of another try of it."""
+        self._state.begin(turn.timers[Domain.EVENT])
+        self.passed = False
+        self._turn, self.watermark, self.now, self.floor = turn, turn.watermark, turn.now, turn.floor
+
+    def point(self, key: Key, timestamp: int, cause: Cause = None) -> None:
+        """The next call is about this key; nothing may be produced before ``timestamp``."""
+        self._state.point(key, timestamp)
+        self.key, self.timestamp = key, timestamp
+        self._cause, self._made = cause, 0
+        self.calls += 1
+
+    def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
+        if stream not in self._outputs:
+            raise RecordError(
+                f"produce: {stream!r} is no output of this computation; its outputs: {_names(self._outputs)}"
+            )
+        if timestamp is None:
+            timestamp = self.timestamp
+        elif (timestamp := instant(timestamp)) < self.timestamp:
+            raise RecordError(
+                f"produce to {stream!r}: timestamp {timestamp} lies {self.timestamp - timestamp} µs before the record "
+                f"or timer being processed ({self.timestamp}); a production may not be earlier than its cause"
+            )
+        identity = b""
+        if self._cause is not None:
+            identity = production_id(self._cause, self._made)
+            self._made += 1
+        self._turn.outputs.produce(
+            stream, self.key if key is None else fitting_key(key, self._limits.key), value, timestamp, identity
+        )
+
+    def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
+        queue = self._turn.timers[domain]
+        if len(queue) >= self._limits.timers:
+            self._check_timers(queue, tag)
+        if type(at) is not int or not MIN_TIME <= at <= LAST_TIME:
+            at = instant(at)
+        queue.set(self.key, tag, at, remembered(self._cause) if self.identified else b"")
+        if at < self.watermark and domain is Domain.EVENT:
+            self.passed = self._state.unsettled = True
+
+    def owns(self, tag: str) -> bool:
+        """Whether a timer of this tag was set by the callback, and not by the system."""
+        return not tag.startswith(_SYSTEM_TAG)
+
+    def _check_timers(self, queue: TimerQueue, tag: str) -> None:
+        most = self._limits.timers
+        if queue.waiting(self.key, self.owns) >= most and queue.get(self.key, tag) is None:
+            raise RecordError(
+                f"set_timer {tag!r}: {most} timers of this key wait already, which is limits.timers_per_key; "
+                "use fewer tags: setting a timer again moves it"
+            )
+
+    def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
+        self._turn.timers[domain].cancel(self.key, tag)
+
+    def count(self, name: str, by: int = 1) -> None:
+        if name in _SYSTEM_COUNTERS or not name.isidentifier():
+            raise RecordError(f"count: {name!r} cannot name a counter; use a word of your own, such as 'retries'")
+        self._turn.outputs.counted.append((name, by))
+
+
+def _names(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

@@ -1,0 +1,325 @@
+"""Runs a user's Computation: one key at a time, records before nothing that is due earlier.
+
+A bundle runs at full speed first. If a callback raises, everything of the bundle is taken back and it runs
+again with a savepoint before each record, so that only the record that fails is retried and, in the end,
+sent to the dead-letter stream, in the same commit as everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from operator import length_hint
+from typing import Any
+
+from millwheel.api import Computation
+from millwheel.core.model.keys import Key
+from millwheel.core.model.limits import Limits
+from millwheel.core.model.records import Batch, Domain, Record, Timer
+from millwheel.core.model.timers import Due
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_cause
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.core.pipeline.steps import step_text
+from millwheel.workers.bundle.attempts import FATAL, Attempts, Subject
+from millwheel.workers.bundle.hangs import Avoided, Doing, record_mark, timer_mark
+from millwheel.workers.bundle.turn import Hold, Turn
+from millwheel.workers.delivery.inbox import Arrival
+from millwheel.workers.operators.callback_context import CallbackContext
+from millwheel.workers.operators.ordering import ORDER_TAG, OrderBuffer
+from millwheel.workers.state.handles import TTL_TAG
+from millwheel.workers.state.keyed_state import KeyedState
+from millwheel.workers.state.overlay import Overlay
+
+Decode = Callable[[str, list[Any]], list[Any]]
+"""(stream, values as they travelled) -> values as the callback sees them."""
+Fire = Callable[[Due], None]
+"""How a timer is called: at full speed, or carefully."""
+
+
+class _LookCloserError(Exception):
+    """Something in this turn did not return before: no call without a look."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One record or timer to process, as the careful mode sees it."""
+
+    key: Key
+    timestamp: int
+    record: Record | None
+    timer: Due | None
+    cause: Cause
+    origin: Due | tuple[Batch, str, int]
+
+    def mark(self) -> bytes:
+        """What it is known by when it does not return."""
+        return timer_mark(self.origin) if isinstance(self.origin, Due) else record_mark(*self.origin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A batch of a channel on its way through the callback. ``keys`` are those of the records still to come."""
+
+    batch: Batch
+    channel: str
+    keys: Iterator[Key]
+
+
+class CallbackOperator:
+    """The operator of a computation with a ``callback``."""
+
+    speaks_at_floor = True
+    """What its processing-time timers produce is said at the shard's floor."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        pipeline: str,
+        instance: Computation,
+        overlay: Overlay,
+        decode: Decode,
+        cache_entries: int,
+        limits: Limits,
+    ) -> None:
+        self._instance = instance
+        self._decode = decode
+        self._state = KeyedState(instance, overlay, cache_entries, limits.state)
+        self._identified = spec.identified
+        self._context = CallbackContext(frozenset(spec.outputs), self._state, limits, self._identified)
+        self._ordered = _order_buffer(spec, overlay, decode)
+        self._attempts = Attempts(spec, pipeline, _code(spec), self._state)
+        self._at: Due | _Running | None = None
+        """Where the fast mode is: at a timer, or in a batch."""
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        return waiting
+
+    def wakes_at(self, now: int) -> int:
+        return MAX_TIME
+
+    def due_at(self) -> int:
+        return MAX_TIME
+
+    def run(self, turn: Turn) -> None:
+        self._context.begin(turn)
+        turn.overlay.savepoint()
+        marks = {domain: queue.savepoint() for domain, queue in turn.timers.items()}
+        start = turn.overlay.savepoint()
+        try:
+            if self._attempts.avoided.hangs and self._may_hang(turn):
+                raise _LookCloserError
+            self._run_fast(turn)
+            changed = self._state.encoded()
+            self._at = None
+        except FATAL:
+            raise
+        except Exception:  # whatever a callback raises concerns one record: find it
+            turn.overlay.undo_to(start)
+            for domain, queue in turn.timers.items():
+                queue.undo_to(marks[domain])
+            turn.outputs.cut_to({})
+            turn.due.clear()
+            self._state.forget()
+            self._context.begin(turn)
+            self._at = None
+            self._run_carefully(turn)
+            changed = self._state.encoded()
+        turn.overlay.forget_savepoints()
+        self._state.write(changed)
+
+    def durable(self, number: int, now: int) -> None:
+        self._attempts.avoided.durable(number)
+
+    # --- watching ----------------------------------------------------------------------------------------
+
+    def avoid(self, avoided: Avoided) -> None:
+        """See :class:`millwheel.workers.bundle.hangs.Watched`, as for the next three."""
+        self._attempts.avoided = avoided
+
+    def busy(self) -> bool:
+        return self._at is not None or self._attempts.current is not None
+
+    def progress(self) -> tuple[int, int]:
+        at = self._at
+        ahead = length_hint(at.keys) if isinstance(at, _Running) else 0
+        return self._context.calls - ahead, self._attempts.calls
+
+    def doing(self) -> Doing | None:
+        at, current = self._at, self._attempts.current
+        if current is not None:
+            mark, subject = current
+            about = subject()
+            return Doing(about.what, about.key, mark())
+        if isinstance(at, Due):
+            return Doing("timer", at.key, timer_mark(at))
+        if at is None:
+            return None
+        batch, place = at.batch, len(at.batch) - length_hint(at.keys) - 1
+        return Doing("record", batch.keys[place], record_mark(batch, at.channel, place)) if place >= 0 else None
+
+    def _may_hang(self, turn: Turn) -> bool:
+        arrivals = [(arrival.channel, arrival.batch.rows()) for arrival in turn.arrivals]
+        return self._attempts.avoided.may_meet(arrivals)
+
+    # --- calls -------------------------------------------------------------------------------------------
+
+    def hold(self, now: int) -> Hold:
+        return Hold()
+
+    def close(self) -> None:
+        pass
+
+    def _run_fast(self, turn: Turn) -> None:
+        context, state, process = self._context, self._state, self._instance.process_record
+        self._fire_due(turn, self._fire_one)
+        for arrival in self._at_once(turn, self._fire_one):
+            batch = arrival.batch.rows()
+            values, times = self._decode(batch.stream, batch.values), batch.timestamps
+            records = map(Record, batch.keys, values, times, repeat(batch.stream))
+            # Where the iterator stands is where we are: nothing has to be counted for that.
+            keys = iter(batch.keys)
+            self._at = _Running(batch, arrival.channel, keys)
+            state.read_ahead(batch.keys)
+            if self._identified:
+                causes = record_causes(batch, arrival.channel)
+                for key, timestamp, record, cause in zip(keys, times, records, causes, strict=True):
+                    context.point(key, timestamp, cause)
+                    process(context, record)
+                    if state.unsettled:
+                        self._settle(turn, self._fire_one)
+                continue
+            context.calls += len(batch)
+            moments = state.moments(times)
+            for key, timestamp, moment, record in zip(keys, times, moments, records, strict=True):
+                context.key = state.key = key
+                context.timestamp = timestamp
+                state.timestamp = moment
+                process(context, record)
+                if state.unsettled:
+                    self._settle(turn, self._fire_one)
+        self._ring_due(turn, self._fire_one)
+
+    def _at_once(self, turn: Turn, fire: Fire) -> list[Arrival]:
+        """The arrivals that are processed in this turn: none, if they wait for the watermark."""
+        if self._ordered is None:
+            return turn.arrivals
+        for arrival in turn.arrivals:
+            self._keep(arrival.batch.rows(), arrival.channel, turn, fire)
+        return []
+
+    def _keep(self, batch: Batch, channel: str, turn: Turn, fire: Fire) -> None:
+        """Put records aside. One that is behind the watermark has waited long enough, and those behind it in the batch
+        come after it: so it is when they come one by one."""
+        assert self._ordered is not None
+        start = 0
+        for place, timestamp in enumerate(batch.timestamps):
+            if timestamp < turn.watermark:
+                self._ordered.keep(batch, channel, turn, range(start, place + 1))
+                self._fire_passed(turn, fire)
+                start = place + 1
+        self._ordered.keep(batch, channel, turn, range(start, len(batch)))
+
+    def _fire_due(self, turn: Turn, fire: Fire) -> None:
+        """The event-time timers that come before the records. Each call counts as of the time of its timer, or of one
+        that has fired before: time does not go back for who sets a timer for the past."""
+        state = self._state
+        for due in turn.fires(Domain.EVENT):
+            state.clock = max(state.clock, due.at)
+            fire(due)
+        state.clock = turn.watermark
+        self._context.passed = False
+
+    def _settle(self, turn: Turn, fire: Fire) -> None:
+        """What is left to do when a call is over."""
+        self._state.settle()
+        if self._context.passed:
+            self._fire_passed(turn, fire)
+
+    def _fire_passed(self, turn: Turn, fire: Fire) -> None:
+        """The timers that a call has set for a time that the watermark has passed. They fire before the next call: that
+        could have come a turn later."""
+        at = self._at
+        for due in turn.fires(Domain.EVENT):
+            fire(due)
+        self._at = at
+        self._context.passed = False
+
+    def _ring_due(self, turn: Turn, fire: Fire) -> None:
+        """The processing-time timers, behind the records."""
+        for due in turn.fires(Domain.PROCESSING):
+            fire(due)
+            self._settle(turn, fire)
+
+    def _fire_one(self, due: Due) -> None:
+        floor = due.at if due.domain is Domain.EVENT else self._context.floor
+        self._context.point(due.key, floor, self._cause_of(due))
+        self._at = due
+        if self._ordered is not None and due.tag.startswith(ORDER_TAG):
+            self._instance.process_record(self._context, self._ordered.take(due))
+        elif due.tag.startswith(TTL_TAG):
+            self._state.expire(due.tag, due.at)
+        else:
+            self._instance.process_timer(self._context, Timer(due.key, due.tag, due.at, due.domain))
+        self._state.settle()
+
+    def _cause_of(self, due: Due) -> Cause:
+        return timer_cause(due) if self._identified else None
+
+    def _run_carefully(self, turn: Turn) -> None:
+        def fire(due: Due) -> None:
+            self._attempt(turn, self._call_of(due))
+
+        self._fire_due(turn, fire)
+        for arrival in self._at_once(turn, fire):
+            batch = arrival.batch.rows()
+            values = self._decode(batch.stream, batch.values)
+            causes = record_causes(batch, arrival.channel) if self._identified else [None] * len(batch)
+            rows = zip(batch.keys, values, batch.timestamps, causes, strict=True)
+            for place, (key, value, timestamp, cause) in enumerate(rows):
+                record = Record(key, value, timestamp, batch.stream)
+                self._attempt(turn, _Call(key, timestamp, record, None, cause, (batch, arrival.channel, place)))
+                self._settle(turn, fire)
+        self._ring_due(turn, fire)
+
+    def _call_of(self, due: Due) -> _Call:
+        at = due.at if due.domain is Domain.EVENT else self._context.floor
+        cause = self._cause_of(due)
+        if self._ordered is None or not due.tag.startswith(ORDER_TAG):
+            return _Call(due.key, at, None, due, cause, due)
+        return _Call(due.key, at, self._ordered.take(due), None, cause, due)
+
+    def _attempt(self, turn: Turn, call: _Call) -> None:
+        def once() -> None:
+            if call.record is not None:
+                self._context.point(call.key, call.timestamp, call.cause)
+                self._instance.process_record(self._context, call.record)
+                self._state.settle()
+            elif call.timer is not None:
+                self._fire_one(call.timer)
+
+        self._attempts.run(turn, once, lambda: _subject(call), call.mark)
+        self._at = None
+
+
+def _order_buffer(spec: ComputationSpec, overlay: Overlay, decode: Decode) -> OrderBuffer | None:
+    """Where records wait for the watermark. A version holds for records of its own time."""
+    if spec.enrich is not None and spec.enrich.waits:
+        return OrderBuffer(overlay, decode, spec.enrich.stream)
+    return OrderBuffer(overlay, decode) if spec.ordered else None
+
+
+def _subject(call: _Call) -> Subject:
+    if call.record is None:
+        return Subject("timer", call.key, call.timestamp, repr(call.timer), cause=call.cause)
+    return Subject("record", call.key, call.timestamp, call.record.value, call.record.stream, call.cause)
+
+
+def _code(spec: ComputationSpec) -> str:
+    """The user's code of a computation, as it is named in the pipeline."""
+    if spec.enrich is not None:
+        return f"enrich with {spec.enrich.stream}"
+    if spec.deduplicate is not None or spec.branches:
+        return "deduplicate" if spec.branches == () else "branch"
+    return spec.callback or ", ".join(step_text(step) for step in spec.steps)

@@ -1,0 +1,66 @@
+"""Runs a declarative aggregation whose windows may speak several times: bundles in columns are grouped at once.
+
+The state of each key and window is that of the row form, touched once for all records of a bundle; triggers, panes and
+retractions are the window machine's. A bundle with anything that needs a look at one record goes by rows.
+"""
+
+from __future__ import annotations
+
+from millwheel.core.columns.batch import ColumnBatch, joined
+from millwheel.core.columns.fixed_sums import Unfit
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.columns.plan import END, ColumnPlan
+from millwheel.core.model.keys import Key
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.windowing.calls import Group
+from millwheel.core.windowing.contract import Times
+from millwheel.core.windowing.state import CLOSED, as_state
+from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.operators.callbacks import Decode
+from millwheel.workers.operators.windowed import WindowedOperator
+from millwheel.workers.state.overlay import Overlay
+
+
+class GroupedOperator(WindowedOperator):
+    """A :class:`WindowedOperator` that takes whole bundles where it can."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        pipeline: PipelineSpec,
+        plan: ColumnPlan,
+        overlay: Overlay,
+        decode: Decode,
+        cache_entries: int,
+    ) -> None:
+        super().__init__(spec, pipeline, overlay, decode, cache_entries)
+        self._plan = plan
+        self.finish_row = plan.typed
+        self.bundles_grouped = 0
+
+    def _take(self, turn: Turn, times: Times) -> None:
+        groups = self._grouped(turn)
+        if groups is None:
+            super()._take(turn, times)
+            return
+        self.bundles_grouped += 1
+        self.take_groups(groups, turn)
+
+    def _grouped(self, turn: Turn) -> list[tuple[Key, Group]] | None:
+        """The groups of the bundle; None when it must be looked at record by record."""
+        batches = [arrival.batch for arrival in turn.arrivals if len(arrival.batch)]
+        columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
+        if not batches or len(columns) < len(batches):
+            return None
+        try:
+            groups = self._plan.group(joined(columns))
+        except Unfit:
+            return None
+        if groups.height and groups.select(pl.col(END).min()).item() <= turn.watermark:
+            return None
+        found = list(self._plan.row_groups(groups))
+        return None if any(self._closed(key, group) for key, group in found) else found
+
+    def _closed(self, key: Key, group: Group) -> bool:
+        own = as_state(self._cells.load(key, group.window))
+        return own is not None and bool(own.flags & CLOSED)

@@ -1,0 +1,84 @@
+"""Joins and enrichment as Computations, so that they have the windows, turns, retries and dead letters of callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from millwheel.api import Computation, Context, ValueState
+from millwheel.core.formats.codec import decode_value, encode_value
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import Record
+from millwheel.core.pipeline.joins import Version, known, newer, pairs
+from millwheel.core.pipeline.spec import ComputationSpec, EnrichSpec, InputSpec, JoinKind, KeyKind, Missing
+from millwheel.core.windows.windows import Window
+from millwheel.errors import RecordError
+
+UNMATCHED = "unmatched"
+"""What records that nothing enriches are counted as, where they are dropped."""
+
+
+class Joined(Computation):
+    """Every two records of a window and key, one of each stream. Stateless: the windows keep the records."""
+
+    def __init__(self, kind: JoinKind, inputs: Sequence[InputSpec], outputs: Sequence[str]) -> None:
+        self._kind = kind
+        self._left, self._right = (given.stream for given in inputs)
+        key = inputs[0].key
+        self._key_names = key.names if key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)
+        self._outputs = tuple(outputs)
+
+    def process_window(self, ctx: Context, key: Key, window: Window, records: Sequence[Record]) -> None:
+        """The window has closed."""
+        parts = key if isinstance(key, tuple) and len(self._key_names) > 1 else (key,)
+        head = dict(zip(self._key_names, parts, strict=False))
+        head["window_start"], head["window_end"] = window
+        for left, right in pairs(records, self._left, self._kind):
+            row = {**head, self._left: left, self._right: right}
+            for stream in self._outputs:
+                ctx.produce(stream, row)
+
+
+class Enriched(Computation):
+    """Adds to a record what another stream last said of its key."""
+
+    version: ValueState[Version] = ValueState(Version)
+
+    def __init__(self, spec: EnrichSpec, outputs: Sequence[str]) -> None:
+        self._spec = spec
+        self._outputs = tuple(outputs)
+
+    def process_record(self, ctx: Context, record: Record) -> None:
+        """A new version, or a record to enrich."""
+        spec = self._spec
+        version = self.version.get()
+        if record.stream == spec.stream:
+            if newer(record.timestamp, version):
+                self.version.set(Version(record.timestamp, record.value))
+            return
+        fields = plain(record.value)
+        if type(fields) is not dict:
+            raise RecordError(f"enrich adds the field {spec.name!r}, and a {type(fields).__name__} has no fields")
+        found = known(version, record.timestamp if spec.waits else None)
+        if found is None and spec.missing is Missing.DROP:
+            ctx.count(UNMATCHED)
+            return
+        if found is None and spec.missing is Missing.DEAD_LETTER:
+            raise RecordError(f"{spec.stream} has said nothing of {record.key!r} up to {record.timestamp}")
+        for stream in self._outputs:
+            ctx.produce(stream, {**fields, spec.name: found})
+
+
+def plain(value: Any) -> Any:
+    """The fields of a typed object, as they are encoded; any other value as it is."""
+    return decode_value(encode_value(value)) if isinstance(value, Struct) else value
+
+
+def joined(spec: ComputationSpec) -> Computation:
+    """The computation of a spec with ``join`` or ``enrich``."""
+    if spec.join is not None:
+        return Joined(spec.join, spec.inputs, spec.outputs)
+    assert spec.enrich is not None
+    return Enriched(spec.enrich, spec.outputs)

@@ -1,0 +1,84 @@
+"""Per-key delivery in the order of timestamps: a record is kept until the watermark has passed it.
+
+A kept record is an entry of the store and an event-time timer of the system's own. So it holds the watermark, comes
+due in order with the timers of the callback, and survives what timers survive. Records of one key and time come in the
+order of channel and number there, however they arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.formats.store_layout import STATE, key_prefix
+from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.records import Batch, Domain, Record
+from millwheel.core.model.timers import Due
+from millwheel.errors import invariant
+from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.state.overlay import Overlay
+
+ORDER_TAG = "\0r"
+"""How the tags of kept records begin: before every tag of a callback, and before those of times to live."""
+
+
+class _Kept(msgspec.Struct, array_like=True):
+    stream: str
+    value: msgspec.Raw
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Kept).decode
+
+
+class OrderBuffer:
+    """The records of one shard that wait for the watermark. Of those of one key and time, those of the stream
+    ``first`` come first."""
+
+    def __init__(self, overlay: Overlay, decode: Callable[[str, list[Any]], list[Any]], first: str = "") -> None:
+        self._overlay = overlay
+        self._decode = decode
+        self._first = first
+        self._nameless = 0
+
+    def keep(self, batch: Batch, channel: str, turn: Turn, places: range) -> None:
+        """Put the records at these places of a batch aside."""
+        timers = turn.timers[Domain.EVENT]
+        raw = msgspec.Raw
+        for place in places:
+            key, value, timestamp = batch.keys[place], batch.values[place], batch.timestamps[place]
+            rank = "0" if batch.stream == self._first else "1"
+            tag = f"{ORDER_TAG}{rank}{channel}:{self._name(batch, place, turn)}"
+            encoded = value if type(value) is raw else raw(encode_value(value))
+            self._overlay.put(_place(key, tag), _encode(_Kept(batch.stream, encoded)))
+            timers.set(key, tag, timestamp)
+
+    def _name(self, batch: Batch, place: int, turn: Turn) -> str:
+        """Unique to the record, and the same whenever it is delivered, if it has a number or an id."""
+        if batch.seqs:
+            return f"{batch.seqs[place]:020d}"
+        own = batch.ids[place] if batch.ids is not None else None
+        if own is not None:
+            return f"{encode_value(own).hex()}:{batch.timestamps[place]}"
+        # Weak productions of an at-least-once computation have neither. Two of one key and time are two records: they
+        # are named by the commit that takes them in, whose number no other owner uses, and come as they have arrived.
+        self._nameless += 1
+        return f"{turn.number:020d}:{self._nameless:020d}"
+
+    def take(self, due: Due) -> Record:
+        """The record that came due, which is kept no longer."""
+        place = _place(due.key, due.tag)
+        data = self._overlay.get(place)
+        invariant(data is not None, f"the record of timer {due.tag!r} of key {due.key!r} is gone")
+        assert data is not None
+        self._overlay.delete(place)
+        kept = _decode(data)
+        [value] = self._decode(kept.stream, [kept.value])
+        return Record(due.key, value, due.at, kept.stream)
+
+
+def _place(key: Key, tag: str) -> bytes:
+    return key_prefix(STATE, key, key_hash(key)) + tag.encode()

@@ -1,0 +1,62 @@
+"""The timers of windows that obey percentile watermarks. They hold nothing back: the window's own timer comes later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from millwheel.core.formats.store_layout import SHARE_TIMER, key_prefix, number8, number_from8, parse_timer
+from millwheel.core.model.keys import key_from_bytes, key_hash
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import Due, TimerQueue
+from millwheel.core.model.times import MIN_TIME
+from millwheel.core.windowing.contract import TimerEffect
+from millwheel.workers.state.overlay import Overlay
+
+
+class ShareTimers:
+    """One queue per share. ``passed`` maps each share to its percentile watermark of the input (µs), and is kept up to
+    date by the runtime."""
+
+    def __init__(self, overlay: Overlay, passed: Mapping[float, int]) -> None:
+        self._overlay = overlay
+        self._queues: dict[float, TimerQueue] = {}
+        self.passed = passed
+        for place, data in overlay.scan(SHARE_TIMER):
+            key, _, tag = parse_timer(place)
+            self._queue(float(tag.rpartition("%")[2])).set(key_from_bytes(key), tag, number_from8(data))
+        for queue in self._queues.values():
+            queue.take_changes()
+
+    def set(self, timer: TimerEffect) -> None:
+        """Set or cancel a timer with a share. Its tag ends with ``%share``."""
+        queue = self._queue(timer.share or 1.0)
+        if timer.at is None:
+            queue.cancel(timer.key, timer.tag)
+        else:
+            queue.set(timer.key, timer.tag, timer.at)
+
+    def due(self) -> bool:
+        """Whether :meth:`pop_due` would find something."""
+        return any(queue.earliest() < self._clock(share) for share, queue in self._queues.items())
+
+    def pop_due(self) -> Iterator[Due]:
+        """The timers whose percentile watermark has passed their time, removed."""
+        for share, queue in list(self._queues.items()):
+            while timer := queue.pop_due(self._clock(share)):
+                yield timer
+
+    def write(self) -> None:
+        """What changed goes into the commit."""
+        for queue in self._queues.values():
+            for (key, tag), at in queue.take_changes().items():
+                place = key_prefix(SHARE_TIMER, key, key_hash(key)) + b"e" + tag.encode()
+                if at is None:
+                    self._overlay.delete(place)
+                else:
+                    self._overlay.put(place, number8(at))
+
+    def _queue(self, share: float) -> TimerQueue:
+        return self._queues.setdefault(share, TimerQueue(Domain.EVENT))
+
+    def _clock(self, share: float) -> int:
+        return self.passed.get(share, MIN_TIME)

@@ -1,0 +1,21 @@
+"""Steps as a Computation, so that they have the turns, retries and dead letters of a callback."""
+
+from __future__ import annotations
+
+from millwheel.api import Computation, Context
+from millwheel.core.model.records import Record
+from millwheel.core.pipeline.steps import Apply
+
+
+class Stepped(Computation):
+    """Sends what the steps make of a record to each output, with the record's key and timestamp. Stateless."""
+
+    def __init__(self, apply: Apply, outputs: tuple[str, ...]) -> None:
+        self._apply = apply
+        self._outputs = outputs
+
+    def process_record(self, ctx: Context, record: Record) -> None:
+        """One record: none, one or several come of it."""
+        for value in self._apply(record.value):
+            for stream in self._outputs:
+                ctx.produce(stream, value)

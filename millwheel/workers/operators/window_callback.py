@@ -1,0 +1,209 @@
+"""Runs a computation with a window and a callback: the machine keeps whole records, and whenever a window speaks,
+the user's ``process_window`` is called with the records of the pane.
+
+Its state, timers and productions belong to the same commit as what the windows remember. A record lies in the windows'
+state as ``[input, value]``: the number of the input that it came by, and the value as plain data, so that what a
+callback sees does not depend on whether the state was read back from the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from millwheel.api import Computation
+from millwheel.core.formats.codec import decode_value, encode_value, stream_decoder
+from millwheel.core.formats.store_layout import pack, unpack
+from millwheel.core.model.records import Domain, Record, Timer
+from millwheel.core.model.timers import Due
+from millwheel.core.pipeline.production_ids import Cause, timer_cause
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.windowing.contract import Effects, Times
+from millwheel.core.windows.panes import Pane, Retraction, as_retraction, retracted
+from millwheel.workers.bundle.attempts import Attempts, Subject
+from millwheel.workers.bundle.hangs import Avoided, Doing, timer_mark
+from millwheel.workers.bundle.turn import WINDOW, Turn
+from millwheel.workers.operators.callback_context import CallbackContext
+from millwheel.workers.operators.callbacks import Decode
+from millwheel.workers.operators.windowed import WindowedOperator
+from millwheel.workers.state.handles import TTL_TAG
+from millwheel.workers.state.keyed_state import KeyedState
+from millwheel.workers.state.overlay import Overlay
+
+CALLBACK_TAG = "\0own:"
+"""How the tags of the callback's own timers begin, beside those of its windows."""
+_MOST_RECORDS = 1_000
+"""So many records of a window go into a dead letter."""
+_plain_values = stream_decoder({})
+
+
+class WindowContext(CallbackContext):
+    """The context of a callback with a window: its timers lie beside those of the windows."""
+
+    __slots__ = ()
+
+    def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
+        super().set_timer(CALLBACK_TAG + tag, at, domain)
+
+    def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
+        super().cancel_timer(CALLBACK_TAG + tag, domain)
+
+    def owns(self, tag: str) -> bool:
+        return tag.startswith(CALLBACK_TAG) and not tag.startswith(CALLBACK_TAG + TTL_TAG)
+
+
+class WindowCallbackOperator(WindowedOperator):
+    """The operator of a computation with ``window`` and ``callback``."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        pipeline: PipelineSpec,
+        instance: Computation,
+        overlay: Overlay,
+        decode: Decode,
+        cache_entries: int,
+    ) -> None:
+        self._streams = [given.stream for given in spec.inputs]
+        self._numbers = {stream: number for number, stream in enumerate(self._streams)}
+        super().__init__(spec, pipeline, overlay, self._numbered, cache_entries)
+        self._typed = frozenset(stream.name for stream in pipeline.streams if stream.schema)
+        self._decode_typed = decode
+        self._instance = instance
+        self._state = KeyedState(instance, overlay, cache_entries, pipeline.limits.state, CALLBACK_TAG)
+        self._context = WindowContext(frozenset(spec.outputs), self._state, pipeline.limits, spec.identified)
+        self._attempts = Attempts(spec, pipeline.name, spec.callback or "join", self._state)
+
+    def run(self, turn: Turn) -> None:
+        self._context.begin(turn)
+        super().run(turn)
+        self._state.write(self._state.encoded())
+
+    def durable(self, number: int, now: int) -> None:
+        super().durable(number, now)
+        self._attempts.avoided.durable(number)
+
+    # --- watching ----------------------------------------------------------------------------------------
+
+    def avoid(self, avoided: Avoided) -> None:
+        """See :class:`millwheel.workers.bundle.hangs.Watched`, as for the next three."""
+        self._attempts.avoided = avoided
+
+    def busy(self) -> bool:
+        return self._attempts.current is not None
+
+    def progress(self) -> tuple[int, int]:
+        return self._context.calls, self._attempts.calls
+
+    def doing(self) -> Doing | None:
+        current = self._attempts.current
+        if current is None:
+            return None
+        mark, subject = current
+        about = subject()
+        return Doing(about.what, about.key, mark())
+
+    # --- records on their way into the windows -----------------------------------------------------------
+
+    def _numbered(self, stream: str, values: list[Any]) -> list[Any]:
+        number = self._numbers[stream]
+        return [_numbered(number, value) for value in _plain_values(stream, values)]
+
+    def _take(self, turn: Turn, times: Times) -> None:
+        self._state.clock = turn.watermark
+        super()._take(turn, times)
+        if self._context.passed:
+            self._fire(turn.fires(Domain.EVENT), times, turn)
+
+    def _perform(self, effects: Effects, cause: Cause, turn: Turn) -> None:
+        """What the windows do not take leaves as it came."""
+        effects.late = [msgspec.structs.replace(each, value=_as_it_came(each.value)) for each in effects.late]
+        effects.rejected = [msgspec.structs.replace(each, value=_as_it_came(each.value)) for each in effects.rejected]
+        super()._perform(effects, cause, turn)
+
+    # --- calls -------------------------------------------------------------------------------------------
+
+    def _emit(self, pane: Pane, cause: Cause, turn: Turn) -> None:
+        turn.try_(WINDOW)
+
+        def call() -> None:
+            records = self._records(pane)
+            self._context.point(pane.key, pane.timestamp, cause)
+            self._context.pane = msgspec.structs.replace(pane, result=records)
+            try:
+                self._instance.process_window(self._context, pane.key, pane.window, records)
+                self._state.settle()
+            finally:
+                self._context.pane = None
+
+        bounds = ("w", pane.key, pane.window.start, pane.window.end, pane.index)
+        self._attempts.run(turn, call, lambda: _subject(pane, cause), lambda: encode_value(bounds))
+
+    def _records(self, pane: Pane) -> list[Record]:
+        """The records of a pane. They are copies: what a callback does to them must not reach the windows' state."""
+        stored: Any = unpack(pack(pane.result))
+        return [
+            Record(pane.key, self._typed_value(self._streams[number], value), timestamp, self._streams[number])
+            for (number, value), timestamp in stored
+        ]
+
+    def _typed_value(self, stream: str, value: Any) -> Any:
+        if stream not in self._typed:
+            return value
+        return self._decode_typed(stream, [msgspec.Raw(encode_value(value))])[0]
+
+    def _fire(self, due: Iterable[Due], times: Times, turn: Turn) -> None:
+        for timer in due:
+            if timer.domain is Domain.EVENT:
+                self._state.clock = max(self._state.clock, timer.at)
+            if timer.tag.startswith(CALLBACK_TAG):
+                self._ring(timer, turn)
+            else:
+                super()._fire([timer], times, turn)
+
+    def _ring(self, due: Due, turn: Turn) -> None:
+        tag = due.tag[len(CALLBACK_TAG) :]
+        floor = due.at if due.domain is Domain.EVENT else turn.floor
+        cause = timer_cause(due) if self._identified else None
+        timer = Timer(due.key, tag, due.at, due.domain)
+
+        def call() -> None:
+            self._context.point(due.key, floor, cause)
+            if tag.startswith(TTL_TAG):
+                self._state.expire(tag, due.at)
+            else:
+                self._instance.process_timer(self._context, timer)
+            self._state.settle()
+
+        about = Subject("timer", due.key, floor, repr(timer), cause=cause)
+        self._attempts.run(turn, call, lambda: about, lambda: timer_mark(due))
+
+
+def _numbered(number: int, value: Any) -> Any:
+    back = as_retraction(value)
+    if back is not None:
+        return Retraction([number, _plain(back.value)])
+    return [number, _plain(value)]
+
+
+def _plain(value: Any) -> Any:
+    """Typed objects, as a source in the same process hands them on, as what they are encoded to."""
+    return value if type(value) is dict else decode_value(encode_value(value))
+
+
+def _as_it_came(value: Any) -> Any:
+    return retracted(value.value[1]) if type(value) is Retraction else value[1]
+
+
+def _subject(pane: Pane, cause: object) -> Subject:
+    records: list[Any] = pane.result
+    value = {
+        "window_start": pane.window.start,
+        "window_end": pane.window.end,
+        "pane": pane.index,
+        "count": len(records),
+        "records": [[value, timestamp] for (_, value), timestamp in records[:_MOST_RECORDS]],
+    }
+    return Subject("window", pane.key, pane.timestamp, value, cause=cause)

@@ -1,0 +1,100 @@
+"""What the windows of a shard remember, by key and slot: a cache over the store, written through once for each call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millwheel.core.formats.store_layout import WINDOW, key_prefix, pack, unpack
+from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.limits import over
+from millwheel.workers.state.overlay import Overlay
+
+_ABSENT: Any = object()
+
+
+class WindowCells:
+    """The cache over the window state of all keys: (key, slot) to plain data, written through at the end of a turn."""
+
+    def __init__(self, overlay: Overlay, limit: int, most: int) -> None:
+        self._overlay = overlay
+        self._most = most
+        self._limit = limit
+        self._cells: dict[tuple[Key, Any], Any] = {}
+        self._dirty: dict[tuple[Key, Any], None] = {}
+        self._prefixes: dict[Key, bytes] = {}
+        self.unstorable: list[tuple[Key, Any, str]] = []
+        """(key, slot, why) of what could not be written; it is again what it was before the last flush."""
+
+    def of(self, key: Key) -> KeyCells:
+        """The slots of one key, as a window machine uses them."""
+        return KeyCells(self, key)
+
+    def load(self, key: Key, slot: Any) -> Any:
+        place = (key, slot)
+        value = self._cells.get(place, _ABSENT)
+        if value is _ABSENT:
+            data = self._overlay.get(self._store_key(key, slot))
+            value = self._cells[place] = None if data is None else unpack(data)
+        return value
+
+    def save(self, key: Key, slot: Any, value: Any) -> None:
+        self._cells[key, slot] = value
+        self._dirty[key, slot] = None
+
+    def flush(self) -> None:
+        """Write what changed into the overlay; trims the cache."""
+        for key, slot in self._dirty:
+            value = self._cells[key, slot]
+            if value is None:
+                self._overlay.delete(self._store_key(key, slot))
+                del self._cells[key, slot]
+            else:
+                self._put(key, slot, value)
+        self._dirty.clear()
+        if len(self._cells) > self._limit:
+            for place in list(self._cells)[: len(self._cells) - self._limit // 2]:
+                del self._cells[place]
+        if len(self._prefixes) > self._limit:
+            self._prefixes.clear()
+
+    def _put(self, key: Key, slot: Any, value: Any) -> None:
+        try:
+            data = pack(value)
+            if len(data) > self._most:
+                raise ValueError(over("state", "a value", len(data), self._most))
+            self._overlay.put(self._store_key(key, slot), data)
+        except (TypeError, ValueError, OverflowError) as ex:  # an aggregator or trigger of the user's made it
+            del self._cells[key, slot]
+            self.unstorable.append((key, slot, str(ex)))
+
+    def drop(self, key: Key) -> None:
+        """Forget what is cached of a key since the last flush: it may be half changed."""
+        for place in [place for place in self._cells if place[0] == key]:
+            del self._cells[place]
+            self._dirty.pop(place, None)
+
+    def _store_key(self, key: Key, slot: Any) -> bytes:
+        prefix = self._prefixes.get(key)
+        if prefix is None:
+            prefix = self._prefixes[key] = key_prefix(WINDOW, key, key_hash(key))
+        return prefix + pack(slot)
+
+
+class KeyCells:
+    """The KeyState of one key."""
+
+    __slots__ = ("_cells", "_key")
+
+    def __init__(self, cells: WindowCells, key: Key) -> None:
+        self._cells = cells
+        self._key = key
+
+    def get(self, slot: Any, default: Any = None) -> Any:
+        value = self._cells.load(self._key, slot)
+        return default if value is None else value
+
+    def __setitem__(self, slot: Any, value: Any) -> None:
+        self._cells.save(self._key, slot, value)
+
+    def __delitem__(self, slot: Any) -> None:
+        self._cells.save(self._key, slot, None)

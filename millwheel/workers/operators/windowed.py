@@ -1,0 +1,338 @@
+"""Runs a declarative aggregation: windows, triggers and aggregates of a computation, a bundle at a time.
+
+The records of a bundle are grouped by key, and each key's windows are touched once per bundle. What a window says
+becomes a record on every output of the computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import repeat
+from typing import Any
+
+import msgspec
+
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.formats.store_layout import HOLD, WINDOW, key_prefix, number8, number_from8, parse_timer, unpack
+from millwheel.core.machines.counted import CountMachine
+from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.specs import machine_from_spec
+from millwheel.core.model.keys import Key, key_from_bytes, key_hash
+from millwheel.core.model.records import DeadLetter, Domain
+from millwheel.core.model.timers import Due, TimerQueue
+from millwheel.core.model.times import MAX_TIME, held_at
+from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.production_ids import (
+    Cause,
+    aside_cause,
+    pane_cause,
+    production_id,
+    record_causes,
+    window_timer_cause,
+)
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.windowing.calls import Group, tag_of
+from millwheel.core.windowing.contract import Effects, LateRecord, RejectedRecord, Times
+from millwheel.core.windows.panes import Pane, Retraction, as_retraction, pane_row
+from millwheel.core.windows.windows import Window
+from millwheel.errors import CorruptionError, FencedError, InvariantError, invariant
+from millwheel.spec.loading import load_object
+from millwheel.workers.bundle.turn import RECORD, TIMER, Hold, Turn
+from millwheel.workers.operators.callbacks import Decode
+from millwheel.workers.operators.share_timers import ShareTimers
+from millwheel.workers.operators.window_cells import WindowCells
+from millwheel.workers.state.overlay import Overlay
+
+_FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
+
+
+class WindowedOperator:
+    """The operator of a computation with ``window`` and ``aggregate``."""
+
+    def __init__(
+        self, spec: ComputationSpec, pipeline: PipelineSpec, overlay: Overlay, decode: Decode, cache_entries: int
+    ) -> None:
+        self.share_timers = ShareTimers(overlay, {})
+        self._identified = spec.identified
+        self._spec = spec
+        self._pipeline = pipeline.name
+        self._decode = decode
+        self._overlay = overlay
+        self._cells = WindowCells(overlay, cache_entries, pipeline.limits.state)
+        self._key_names = _key_names(spec)
+        self.finish_row: Callable[[dict[str, Any]], dict[str, Any]] = dict
+        self._machine = machine_from_spec(
+            spec, compile_expression, lambda name: load_object(name, pipeline.folder), takes_retractions(spec, pipeline)
+        )
+        self._complete_once = not isinstance(self._machine, CountMachine)
+        self._holds = TimerQueue(Domain.EVENT)
+        for place, data in overlay.scan(HOLD):
+            key, _, tag = parse_timer(place)
+            self._holds.set(key_from_bytes(key), tag, number_from8(data))
+        self._holds.take_changes()
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        return waiting
+
+    def wakes_at(self, now: int) -> int:
+        return now if self.share_timers.due() else MAX_TIME
+
+    def due_at(self) -> int:
+        return MAX_TIME
+
+    def run(self, turn: Turn) -> None:
+        times = Times(turn.watermark, turn.now, self.share_timers.passed)
+        self._fire(turn.fires(Domain.EVENT), times, turn)
+        self._fire(self.share_timers.pop_due(), times, turn)
+        self._take(turn, times)
+        self._fire(turn.fires(Domain.PROCESSING), times, turn)
+        self._write_holds()
+
+    def take_groups(self, groups: Iterable[tuple[Key, Group]], turn: Turn) -> None:
+        """Take records that were aggregated elsewhere, of windows that are open. For machines of windows that do not
+        merge."""
+        machine, times, effects = self._machine, Times(turn.watermark, turn.now), Effects()
+        invariant(isinstance(machine, AlignedMachine), f"{self._spec.name}: its windows take no groups")
+        assert isinstance(machine, AlignedMachine)
+        for key, group in groups:
+            machine.on_groups(self._cells.of(key), key, [group], times, effects)
+        self._perform(effects, None, turn)
+        self._flush(None, turn)
+        self._write_holds()
+
+    def durable(self, number: int, now: int) -> None:
+        pass
+
+    def hold(self, now: int) -> Hold:
+        first = self._holds.first()
+        if first is None:
+            return Hold()
+        return Hold(held_at(first.at), f"window {first.tag} of key {first.key!r}, which outputs at {first.at}")
+
+    def close(self) -> None:
+        pass
+
+    def open_windows(self, key: Key) -> list[Window]:
+        """The windows of a key that hold state and still take records, ordered by end."""
+        prefix = key_prefix(WINDOW, key, key_hash(key))
+        stored = [unpack(place[len(prefix) :]) for place, _ in self._overlay.scan(prefix)]
+        slots: list[Any] = [tuple(slot) if isinstance(slot, list) else slot for slot in stored]
+        return self._machine.open_windows(self._cells.of(key), slots)
+
+    # --- timers ------------------------------------------------------------------------------------------
+
+    def _fire(self, due: Iterable[Due], times: Times, turn: Turn) -> None:
+        for timer in due:
+            effects = Effects()
+            cells = self._cells.of(timer.key)
+            cause = window_timer_cause(timer) if self._identified else None
+            try:
+                self._machine.on_timer(cells, timer.key, timer.tag, timer.domain, timer.at, times, effects)
+            except _FATAL:
+                raise
+            except Exception as ex:  # the user's aggregator: its window cannot speak, the others can
+                self._cells.drop(timer.key)
+                reason = f"window {timer.tag} could not fire: {type(ex).__name__}: {ex}"
+                failed = aside_cause(cause, "failed", timer.at)
+                self.letter(turn, timer.key, None, max(timer.at, turn.floor), reason, failed, TIMER)
+            else:
+                self._perform(effects, cause, turn)
+                self._flush(cause, turn)
+
+    # --- records -----------------------------------------------------------------------------------------
+
+    def _take(self, turn: Turn, times: Times) -> None:
+        by_key: dict[Key, _Bundle] = {}
+        for arrival in turn.arrivals:
+            batch = arrival.batch.rows()
+            values = self._decode(batch.stream, batch.values)
+            for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
+                bundle = by_key.get(key)
+                if bundle is None:
+                    bundle = by_key[key] = _Bundle()
+                bundle.records.append((value, timestamp))
+            if len(self._spec.inputs) > 1:
+                for key in batch.keys:
+                    by_key[key].streams.append(batch.stream)
+            if self._identified:
+                for key, cause in zip(batch.keys, record_causes(batch, arrival.channel), strict=True):
+                    by_key[key].causes.append(cause)
+        shared = Effects()
+        for key, bundle in by_key.items():
+            try:
+                made = self._try(key, bundle, times)
+            except _FATAL:
+                raise
+            except Exception:  # some record of this key: find it
+                self._cells.drop(key)
+                self._take_one_by_one(key, bundle, times, turn)
+                continue
+            for effects, cause in made:
+                if cause is None:
+                    _join(shared, effects)
+                else:
+                    self._perform(effects, cause, turn)
+            if self._identified:
+                self._flush(bundle.causes[-1], turn)
+        self._perform(shared, None, turn)
+        self._flush(None, turn)
+
+    def _try(self, key: Key, bundle: _Bundle, times: Times) -> list[tuple[Effects, Cause]]:
+        """What follows from the records of a key, and from which of them.
+
+        Productions with ids are named by the record that caused them. So the windows take records one by one then, and
+        bundles, which a crash cuts anew, do not show in what they produce."""
+        cells, on_records = self._cells.of(key), self._machine.on_records
+        if not self._identified:
+            effects = Effects()
+            on_records(cells, key, bundle.records, times, effects)
+            bundle.name_streams(effects)
+            return [(effects, None)]
+        made: list[tuple[Effects, Cause]] = []
+        for record, cause in zip(bundle.records, bundle.causes, strict=True):
+            effects = Effects()
+            on_records(cells, key, [record], times, effects)
+            bundle.name_streams(effects)
+            made.append((effects, cause))
+        return made
+
+    def _take_one_by_one(self, key: Key, bundle: _Bundle, times: Times, turn: Turn) -> None:
+        causes, streams = bundle.causes or repeat(None), bundle.streams or repeat("")
+        for (value, timestamp), cause, stream in zip(bundle.records, causes, streams, strict=False):
+            effects = Effects()
+            try:
+                self._machine.on_records(self._cells.of(key), key, [(value, timestamp)], times, effects)
+            except _FATAL:
+                raise
+            except Exception as ex:  # the user's aggregator on this record
+                self._cells.drop(key)
+                reason = f"aggregation failed: {type(ex).__name__}: {ex}"
+                self.letter(turn, key, value, timestamp, reason, aside_cause(cause, "failed", 0), stream=stream)
+            else:
+                bundle.name_streams(effects)
+                self._perform(effects, cause, turn)
+                self._flush(cause, turn)
+
+    # --- effects -----------------------------------------------------------------------------------------
+
+    def _perform(self, effects: Effects, cause: Cause, turn: Turn) -> None:
+        """Do what a call of the machine asked for. ``cause`` is what it was called for, where productions have ids."""
+        for timer in effects.timers:
+            if timer.share is not None:
+                self.share_timers.set(timer)
+                continue
+            queue = turn.timers[timer.domain]
+            if timer.at is None:
+                queue.cancel(timer.key, timer.tag)
+            else:
+                queue.set(timer.key, timer.tag, timer.at)
+        for hold in effects.holds:
+            if hold.at is None:
+                self._holds.cancel(hold.key, hold.tag)
+            else:
+                self._holds.set(hold.key, hold.tag, hold.at)
+        for pane in effects.panes:
+            self._emit(pane, pane_cause(cause, pane, self._complete_once) if self._identified else None, turn)
+        for number, late in enumerate(effects.late):
+            self._late(late, aside_cause(cause, "late", number), turn)
+        for number, bad in enumerate(effects.rejected):
+            self.refuse(bad, aside_cause(cause, "bad", number), turn)
+
+    def _flush(self, cause: Cause, turn: Turn) -> None:
+        """Write what the windows remember. What cannot be written is told, and forgotten."""
+        self._cells.flush()
+        for number, (key, slot, why) in enumerate(self._cells.unstorable):
+            reason = (
+                f"what window {tag_of(slot)} remembers cannot be stored, so its newest records are lost: {why}; "
+                "aggregators and triggers must keep plain data"
+            )
+            self.letter(turn, key, None, turn.floor, reason, aside_cause(cause, "unstorable", number), TIMER)
+        self._cells.unstorable.clear()
+
+    def _emit(self, pane: Pane, cause: Cause, turn: Turn) -> None:
+        row = self.finish_row(pane_row(pane, self._key_names))
+        try:
+            for number, stream in enumerate(self._spec.outputs):
+                turn.outputs.produce(stream, pane.key, row, pane.timestamp, production_id(cause, number))
+        except (TypeError, ValueError, OverflowError) as ex:  # an aggregator of the user's made it
+            reason = f"the result of a window cannot be carried: {ex}"
+            self.letter(turn, pane.key, row, pane.timestamp, reason, cause, TIMER)
+
+    def _late(self, late: LateRecord, cause: Cause, turn: Turn) -> None:
+        turn.count("late")
+        policy, _, side = self._spec.late.partition(":")
+        if policy == "side":
+            at = max(late.timestamp, turn.floor)
+            turn.outputs.produce(side, late.key, late.value, at, production_id(cause, 0))
+
+    def refuse(self, bad: RejectedRecord, cause: Cause, turn: Turn) -> None:
+        """Send a record that the aggregation cannot use to the dead letters."""
+        stream = bad.stream or self._only_stream()
+        who = f" (aggregate {bad.aggregate!r} of stream {stream!r})" if bad.aggregate else ""
+        self.letter(turn, bad.key, bad.value, bad.timestamp, bad.reason + who, cause, stream=stream)
+
+    def _only_stream(self) -> str:
+        return self._spec.inputs[0].stream if len(self._spec.inputs) == 1 else ""
+
+    def letter(
+        self,
+        turn: Turn,
+        key: Key,
+        value: Any,
+        timestamp: int,
+        reason: str,
+        cause: Cause = None,
+        what: str = RECORD,
+        stream: str = "",
+    ) -> None:
+        """Send what could not be used to the dead letters: a call about ``what`` failed. ``cause`` is what their ids
+        are made of."""
+        stream = stream or self._only_stream()
+        letter = DeadLetter(self._pipeline, self._spec.name, stream, reason, key, value, timestamp)
+        turn.dead_letter(letter, max(timestamp, turn.floor), cause, what)
+
+    def _write_holds(self) -> None:
+        self.share_timers.write()
+        for (key, tag), at in self._holds.take_changes().items():
+            place = key_prefix(HOLD, key, key_hash(key)) + b"e" + tag.encode()
+            if at is None:
+                self._overlay.delete(place)
+            else:
+                self._overlay.put(place, number8(at))
+
+
+class _Bundle:
+    """The records of one key that have come; of several inputs, the stream of each; where productions have ids, the
+    cause that each is."""
+
+    __slots__ = ("causes", "records", "streams")
+
+    def __init__(self) -> None:
+        self.records: list[tuple[Any, int]] = []
+        self.streams: list[str] = []
+        self.causes: list[Cause] = []
+
+    def name_streams(self, effects: Effects) -> None:
+        """Say of refused records by which stream they came."""
+        for number, bad in enumerate(effects.rejected):
+            effects.rejected[number] = msgspec.structs.replace(bad, stream=self._stream_of(bad))
+
+    def _stream_of(self, bad: RejectedRecord) -> str:
+        taken_back = Retraction(bad.value) if type(bad.value) is not Retraction else bad.value
+        for (value, at), stream in zip(self.records, self.streams, strict=False):
+            if at == bad.timestamp and (value is bad.value or as_retraction(value) == taken_back):
+                return stream
+        return ""
+
+
+def _join(into: Effects, more: Effects) -> None:
+    into.panes += more.panes
+    into.timers += more.timers
+    into.holds += more.holds
+    into.late += more.late
+    into.rejected += more.rejected
+
+
+def _key_names(spec: ComputationSpec) -> tuple[str, ...]:
+    key = spec.inputs[0].key
+    return key.names if key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ("key",)

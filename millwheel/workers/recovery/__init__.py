@@ -1,0 +1,1 @@
+"""From snapshots and journals to a store, at once or by following."""

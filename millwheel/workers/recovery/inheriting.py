@@ -1,0 +1,145 @@
+"""What a shard gets from the shards whose range it took: all that was theirs in its range, exactly once.
+
+A shard comes from its parents by a split or a merge. Its store is made of their last snapshots, by the rules below.
+They look at nothing but those snapshots and the ranges, so that every owner makes the same store until the shard has
+a snapshot of its own.
+
+    keys                state, timers, windows, rows, ids: by the hash of the key
+    columns             each slab, cut down to the keys of the range
+    marks of channels   copied to both children of a split; of a merge one for each sub-range (``high_water_marks.py``)
+    productions         those of a parent that are on their way go to the one child that has the parent's lowest key.
+                        They keep channel and numbers; the child numbers what it produces itself in a channel of its own
+    counters            as productions
+    watermark, floor    the highest of the parents': both were told of the whole node
+
+Sources and sinks are not split: their shards are known outside, by partitions and by the names of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from millwheel.core.formats.store_layout import (
+    CHANNEL,
+    COLUMNS,
+    HASHED,
+    META,
+    PENDING,
+    SEEN,
+    Meta,
+    decode_meta,
+    encode_meta,
+    number8,
+)
+from millwheel.core.model.range_table import Parent, ShardEntry
+from millwheel.core.model.ranges import KeyRange
+from millwheel.errors import invariant
+from millwheel.ports import StateStore
+from millwheel.workers.delivery.high_water_marks import decode_marks, encode_marks, joined_marks
+from millwheel.workers.operators.columns import slab_entry, slabs_within
+
+_AT_ONCE = 10_000
+_HASH = slice(1, 9)
+_SEEN_HASH = slice(9, 17)
+Entry = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Estate:
+    """A parent, its whole store, and the part of its range that goes to the heir."""
+
+    parent: Parent
+    store: StateStore
+    share: KeyRange
+    meta: Meta
+
+    @staticmethod
+    def of(parent: Parent, store: StateStore, heir: KeyRange) -> Estate:
+        share = parent.range.overlap(heir)
+        invariant(share is not None, f"{parent.shard} {parent.range} has nothing in {heir}")
+        assert share is not None
+        data = store.get(META)
+        return Estate(parent, store, share, Meta(counters={}) if data is None else decode_meta(data))
+
+    @property
+    def whole(self) -> bool:
+        """Whether what cannot be divided goes to the heir, too."""
+        return self.share.lo == self.parent.range.lo
+
+
+def inherit(entry: ShardEntry, estates: Sequence[Estate], store: StateStore) -> None:
+    """Fill the empty ``store`` of ``entry`` with its share of each estate."""
+    pending, undivided = _pending(estates)
+    entries = chain(
+        *(_keyed(estate) for estate in estates),
+        _marks(estates),
+        _slabs(entry.shard, estates),
+        pending,
+        [(META, encode_meta(_meta(estates, undivided)))],
+    )
+    while some := list(islice(entries, _AT_ONCE)):
+        store.apply(some, [])
+
+
+def _keyed(estate: Estate) -> Iterator[Entry]:
+    """What is stored by key."""
+    for family in HASHED:
+        yield from _within(estate, bytes([family]), _HASH)
+    yield from _within(estate, SEEN, _SEEN_HASH)
+
+
+def _within(estate: Estate, family: bytes, where: slice) -> Iterator[Entry]:
+    share = estate.share
+    lo, last = share.lo.to_bytes(8, "big"), (share.hi - 1).to_bytes(8, "big")
+    for place, value in estate.store.scan(family):
+        if lo <= place[where] <= last:
+            yield place, value
+
+
+def _marks(estates: Sequence[Estate]) -> Iterator[Entry]:
+    known = [{place: decode_marks(data) for place, data in estate.store.scan(CHANNEL)} for estate in estates]
+    for place in sorted({place for marks in known for place in marks}):
+        parts = [(estate.share, marks.get(place, 0)) for estate, marks in zip(estates, known, strict=True)]
+        yield place, encode_marks(joined_marks(parts))
+
+
+def _slabs(shard: str, estates: Sequence[Estate]) -> Iterator[Entry]:
+    number = 0
+    for estate in estates:
+        if next(iter(estate.store.scan(COLUMNS)), None) is None:
+            continue
+        closed = estate.meta.watermark if estate.meta.closed is None else estate.meta.closed
+        for level, frame in slabs_within(estate.store, estate.share, closed):
+            yield slab_entry(shard, number, level, frame)
+            number += 1
+
+
+def _pending(estates: Sequence[Estate]) -> tuple[list[Entry], int]:
+    """Chunks that are on their way, under new places in the store, and the place after the last one."""
+    found: list[Entry] = []
+    for estate in estates:
+        if estate.whole:
+            for _, data in estate.store.scan(PENDING):
+                found.append((PENDING + number8(len(found) + 1), data))
+    return found, len(found) + 1
+
+
+def _meta(estates: Sequence[Estate], next_chunk: int) -> Meta:
+    """``number`` is that of the parent with the most commits: it only has to be the same for every owner."""
+    metas = [estate.meta for estate in estates]
+    counters: dict[str, int] = {}
+    for estate in estates:
+        if estate.whole:
+            for name, total in estate.meta.counters.items():
+                counters[name] = counters.get(name, 0) + total
+    closed = [meta.watermark if meta.closed is None else meta.closed for meta in metas]
+    return Meta(
+        number=max(meta.number for meta in metas),
+        next_chunk=next_chunk,
+        counters=counters,
+        watermark=max(meta.watermark for meta in metas),
+        floor=max(meta.floor for meta in metas),
+        closed=min(closed),
+    )

@@ -1,0 +1,63 @@
+"""The journal of a dead worker is read once for all of its shards that are recovered here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import chain
+
+from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.ports import Followed, JournalsRead
+
+_AT_MOST_BYTES = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """All entries of a sealed journal: whoever holds this has them, whatever is forgotten meanwhile."""
+
+    incarnation: str
+    upto: int
+    entries: tuple[bytes, ...]
+
+
+class ReadOnce:
+    """What recoveries need of :class:`millwheel.ports.Journals`. Keeps the entries of one sealed journal, which do not
+    change any more, unless there are very many. ``lock`` lets one reader read and the others wait for it."""
+
+    def __init__(self, journals: JournalsRead, lock: AbstractContextManager[object]) -> None:
+        self._journals = journals
+        self._lock = lock
+        self._known: _Whole | None = None
+
+    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
+        """See :class:`millwheel.ports.Journals`."""
+        if upto < 0 or since is not None:
+            return self._journals.read(incarnation, upto, since)
+        with self._lock:
+            # Looked at once: another recovery may end, and forget, between any two lines of this function.
+            known = self._known
+            if known is None or (known.incarnation, known.upto) != (incarnation, upto):
+                return self._fresh(incarnation, upto)
+        return iter(known.entries)
+
+    def _fresh(self, incarnation: str, upto: int) -> Iterator[bytes]:
+        self.forget()
+        entries: list[bytes] = []
+        rest, size = self._journals.read(incarnation, upto), 0
+        for entry in rest:
+            entries.append(entry)
+            size += len(entry)
+            if size > _AT_MOST_BYTES:
+                return chain(entries, rest)
+        self._known = _Whole(incarnation, upto, tuple(entries))
+        return iter(entries)
+
+    def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
+        """See :class:`millwheel.ports.Journals`."""
+        return self._journals.follow(incarnation, since)
+
+    def forget(self) -> None:
+        """Keep nothing. Any thread, at any moment: those that are reading go on with what they have."""
+        self._known = None

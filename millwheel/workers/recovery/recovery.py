@@ -1,0 +1,216 @@
+"""Brings a shard's store to the state its lineage committed: newest snapshot (of the shard, or else of those it came
+from), then the journals of its ancestors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from millwheel.core.formats.codec import Commit, decode_commit
+from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.formats.store_layout import META, decode_meta
+from millwheel.core.model.range_table import Ancestor, ShardEntry
+from millwheel.errors import CorruptionError, FencedError, UnavailableError
+from millwheel.ports import JournalsRead, Manifest, Snapshots, StateStore, StateStores
+from millwheel.workers.recovery.inheriting import Estate, inherit
+from millwheel.workers.recovery.write_behind import WriteBehindStore
+
+log = logging.getLogger("millwheel.workers")
+
+_ARRAY_OF_5 = b"\x95"
+_pack = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(slots=True)
+class Effort:
+    """What a recovery had to do: bytes of commits that were replayed."""
+
+    replayed: int = 0
+
+
+def recover(
+    entry: ShardEntry,
+    stores: StateStores,
+    snapshots: Snapshots,
+    journals: JournalsRead,
+    scratch: str,
+    effort: Effort | None = None,
+) -> StateStore:
+    """An open store with every commit of ``entry``'s lineage, and nothing else. ``effort`` learns what it took.
+
+    Raises CorruptionError when a commit is missing or unreadable: recovery never skips. A snapshot that an earlier
+    owner published at its last moment may let journal segments go before they were read: then recovery starts
+    again from that snapshot.
+    """
+    place = f"{entry.shard}-{entry.token}"
+    while is_behind(
+        entry.shard,
+        last_commit(store := inherited(entry, stores, snapshots, journals, scratch, place, effort)),
+        snapshots,
+    ):
+        store.close()
+    return store
+
+
+def inherited(
+    entry: ShardEntry,
+    stores: StateStores,
+    snapshots: Snapshots,
+    journals: JournalsRead,
+    scratch: str,
+    place: str,
+    effort: Effort | None = None,
+) -> StateStore:
+    """An open store, named ``place``, with what ``entry``'s lineage committed, and perhaps what its living owner has in
+    a snapshot. That may also be more than was seen here: see :func:`is_behind`."""
+    while True:
+        manifest = snapshots.latest(entry.shard)
+        try:
+            return _recover_from(manifest, entry, stores, snapshots, journals, scratch, place, effort or Effort())
+        except (CorruptionError, FencedError, UnavailableError):
+            if snapshots.latest(entry.shard) == manifest:
+                raise
+
+
+def is_behind(shard: str, have: int, snapshots: Snapshots) -> bool:
+    """Whether a snapshot holds more than commit ``have``: then the segments with those commits may have been gone when
+    the journal was read, and nothing else would tell."""
+    newest = snapshots.latest(shard)
+    return newest is not None and newest.last_commit > have
+
+
+def _recover_from(
+    manifest: Manifest | None,
+    entry: ShardEntry,
+    stores: StateStores,
+    snapshots: Snapshots,
+    journals: JournalsRead,
+    scratch: str,
+    place: str,
+    effort: Effort,
+) -> StateStore:
+    effort.replayed = 0
+    if manifest is not None:
+        store = _restored(manifest, place, snapshots, stores, scratch)
+    else:
+        store = stores.open(place, None)
+    try:
+        if manifest is None and entry.parents:
+            _inherit(entry, store, snapshots, stores, scratch, place)
+        have = restored = last_commit(store)
+        replayed = WriteBehindStore(store)  # one write for many commits: most of them write some places again
+        # A snapshot made under a token holds all that was committed under older ones: their journals need no reading.
+        since = manifest.token if manifest is not None else 0
+        for ancestor in (each for each in entry.lineage if each.token >= since):
+            have = replay(entry.shard, ancestor, journals, replayed, have, effort=effort)
+        replayed.written()
+    except BaseException:
+        store.close()
+        raise
+    log.info("Shard %s is restored to commit %d; %d commits are replayed.", entry.shard, restored, have - restored)
+    return store
+
+
+def _restored(manifest: Manifest, place: str, snapshots: Snapshots, stores: StateStores, scratch: str) -> StateStore:
+    """A snapshot as an open store."""
+    checkpoint = str(Path(scratch) / f"restore-{place}")
+    snapshots.restore(manifest, checkpoint)
+    store = stores.open(place, checkpoint)
+    have = last_commit(store)
+    if have != manifest.last_commit:
+        store.close()
+        raise CorruptionError(
+            f"shard {manifest.shard}: snapshot {manifest.number} says it ends with commit {manifest.last_commit}, "
+            f"its store with {have}"
+        )
+    return store
+
+
+def _inherit(
+    entry: ShardEntry, store: StateStore, snapshots: Snapshots, stores: StateStores, scratch: str, place: str
+) -> None:
+    """Fill the store of a shard that has no snapshot of its own from those of its parents."""
+    estates: list[Estate] = []
+    try:
+        for parent in entry.parents:
+            from_parent = f"{place}-from-{parent.shard}"
+            manifest = snapshots.latest(parent.shard) if parent.last_commit else None
+            if manifest is not None and manifest.last_commit == parent.last_commit:
+                opened = _restored(manifest, from_parent, snapshots, stores, scratch)
+            elif parent.last_commit:
+                raise CorruptionError(
+                    f"shard {entry.shard} comes from {parent.shard}, which was released after commit "
+                    f"{parent.last_commit}, but its newest snapshot is {manifest}"
+                )
+            else:
+                opened = stores.open(from_parent, None)
+            estates.append(Estate.of(parent, opened, entry.range))
+        inherit(entry, estates, store)
+    finally:
+        for estate in estates:
+            estate.store.close()
+
+
+def replay(
+    shard: str,
+    ancestor: Ancestor,
+    journals: JournalsRead,
+    store: StateStore,
+    have: int,
+    since: JournalPlace | None = None,
+    effort: Effort | None = None,
+) -> int:
+    """Apply what an ancestor committed after commit ``have``; where the shard stands then. ``since``: how far its
+    journal was followed. Raises CorruptionError when a commit is missing."""
+    for commit, size in _commits(shard, ancestor, journals, since):
+        if effort is not None and commit.number > have:
+            effort.replayed += size
+        have = apply(commit, ancestor.incarnation, store, have)
+    if ancestor.last_commit > have:
+        raise CorruptionError(
+            f"shard {shard}: {ancestor.incarnation} released it after commit {ancestor.last_commit}, "
+            f"but its journal ends with {have}"
+        )
+    return have
+
+
+def apply(commit: Commit, incarnation: str, store: StateStore, have: int) -> int:
+    """Apply the commit that follows commit ``have``, or nothing when it is there; where the store stands then."""
+    if commit.number <= have:
+        return have
+    if commit.number != have + 1:
+        raise CorruptionError(
+            f"shard {commit.shard}: journal of {incarnation} continues with commit {commit.number}, "
+            f"but the shard stands at {have}: {commit.number - have - 1} commits are missing"
+        )
+    store.apply(commit.puts, commit.deletes)
+    return commit.number
+
+
+def commits_prefix(shard: str, token: int) -> bytes:
+    """How the commits of a shard under a token begin."""
+    return _ARRAY_OF_5 + _pack(shard) + _pack(token)
+
+
+def _commits(
+    shard: str, ancestor: Ancestor, journals: JournalsRead, since: JournalPlace | None
+) -> Iterator[tuple[Commit, int]]:
+    """An ancestor's commits of the shard, each with its bytes."""
+    prefix = commits_prefix(shard, ancestor.token)
+    for entry in journals.read(ancestor.incarnation, ancestor.sealed_end, since):
+        if not entry.startswith(prefix):
+            continue
+        commit = decode_commit(entry)
+        if 0 <= ancestor.last_commit < commit.number:
+            return
+        yield commit, len(entry)
+
+
+def last_commit(store: StateStore) -> int:
+    """The number of the last commit that a store holds."""
+    data = store.get(META)
+    return 0 if data is None else decode_meta(data).number

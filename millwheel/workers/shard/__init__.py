@@ -1,0 +1,1 @@
+"""One shard: receive, deduplicate, run, commit, ack, send."""

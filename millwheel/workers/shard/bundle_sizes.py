@@ -1,0 +1,43 @@
+"""How much a turn takes. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millwheel.core.model.limits import DEFAULTS, Limits
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLimits:
+    """What bounds a shard's memory and the size of its commits, in records of up to 1 kB: a larger one counts as
+    several. ``given`` are the pipeline's own. Sources commit their positions every ``settle_us``, since that costs as
+    much for one read as for many; what is not committed is read again after a crash. A commit that nobody waits for
+    (weak productions are sent before it, and what a source has read) waits ``company_us`` for others to be written
+    with it."""
+
+    bundle: int = 20_000
+    timers: int = 5_000
+    window: int = 40_000
+    pending: int = 100_000
+    in_flight: int = 4
+    weak_in_flight: int = 64
+    straggler_us: int = 1_000_000
+    settle_us: int = 20_000
+    company_us: int = 20_000
+    given: Limits = DEFAULTS
+
+
+class BundleSize:
+    """Where little that comes makes much that goes, turns take less, so that no commit is far too large. All numbers
+    are weights; ``most`` is what the next turn may take."""
+
+    def __init__(self, bundle: int) -> None:
+        self._bundle = bundle
+        self.most = bundle
+
+    def learn(self, taken: int, made: int) -> None:
+        """A turn took and made so much."""
+        if made > self._bundle and made > taken:
+            self.most = max(taken * self._bundle // made, 1)
+        elif taken and self.most < self._bundle:
+            self.most = min(self.most * 2, self._bundle)

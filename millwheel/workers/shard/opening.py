@@ -1,0 +1,76 @@
+"""What a shard reads from its store when it opens."""
+
+from __future__ import annotations
+
+import msgspec
+
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.formats.codec import decode_batch, decode_value
+from millwheel.core.formats.store_layout import (
+    CHANNEL,
+    META,
+    PENDING,
+    TIMER,
+    Meta,
+    decode_meta,
+    number_from8,
+    parse_timer,
+    parse_timer_value,
+)
+from millwheel.core.model.damage import checked
+from millwheel.core.model.keys import key_from_bytes
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.ports import StateStore
+from millwheel.workers.delivery.high_water_marks import Marks, decode_marks
+from millwheel.workers.delivery.outbox import Chunk
+from millwheel.workers.delivery.routing import Fanout
+from millwheel.workers.shard.productions import earliest_of
+
+_decode_pending = checked(msgspec.msgpack.Decoder(tuple[str, list[bytes]]).decode, "productions of a shard")
+
+
+def read_meta(store: StateStore) -> Meta:
+    """Commit number, next numbers and counters; fresh ones for a shard that never committed."""
+    data = store.get(META)
+    return Meta(counters={}) if data is None else decode_meta(data)
+
+
+def read_marks(store: StateStore) -> dict[str, Marks | int]:
+    """Up to where its records have been applied, by channel."""
+    return {place[1:].decode(): decode_marks(data) for place, data in store.scan(CHANNEL)}
+
+
+def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
+    """All timers, by the clock they obey."""
+    queues = {domain: TimerQueue(domain) for domain in Domain}
+    for place, data in store.scan(TIMER):
+        key, domain, tag = parse_timer(place)
+        queues[domain].set(key_from_bytes(key), tag, *parse_timer_value(data))
+    for queue in queues.values():
+        queue.take_changes()
+    return queues
+
+
+def read_pending(store: StateStore) -> list[tuple[int, str, list[AnyBatch]]]:
+    """(chunk, channel, its batches) of productions that perhaps did not reach every consumer."""
+    found: list[tuple[int, str, list[AnyBatch]]] = []
+    for place, data in store.scan(PENDING):
+        channel, stored = _decode_pending(data)
+        found.append((number_from8(place[1:]), channel, [decode_batch(encoded) for encoded in stored]))
+    return found
+
+
+def read_productions(store: StateStore, fanout: Fanout) -> list[Chunk]:
+    """The same productions, for their consumers."""
+    chunks = []
+    for number, channel, stored in read_pending(store):
+        batches: list[tuple[str, AnyBatch]] = []
+        for batch in stored:
+            if isinstance(batch, ColumnBatch):
+                batches += fanout.split_columns(batch)[0]
+                continue
+            decoded = [decode_value(raw) for raw in batch.values]
+            batches += fanout.split(batch, decoded)[0]
+        chunks.append(Chunk(number, channel, batches, earliest_of(batches)))
+    return chunks

@@ -1,0 +1,51 @@
+"""A commit between its turn and the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from millwheel.core.formats.codec import Commit
+from millwheel.core.formats.store_layout import PENDING, number8
+from millwheel.core.model.times import MIN_TIME
+from millwheel.errors import invariant
+from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.delivery.inbox import Arrival
+from millwheel.workers.delivery.outbox import Chunk
+
+if TYPE_CHECKING:
+    from millwheel.workers.shard.shard import Shard
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A commit that is applied locally and waits for the journal. ``commit`` is None when nothing changed: then
+    only the acks wait, for the commits before it. ``weak`` productions were sent already, and the commit is
+    not written before the consumers have them, or before they are late enough to be checkpointed. ``write_by`` is the
+    wall clock at which it must go to the journal, if nothing else goes before (0: somebody waits for it)."""
+
+    shard: Shard
+    number: int
+    commit: Commit | None
+    arrivals: list[Arrival]
+    chunk: Chunk | None
+    hold: Hold
+    work_us: int = MIN_TIME
+    weak: bool = False
+    since: int = 0
+    write_by: int = 0
+    floor: int = MIN_TIME
+    reads: list[Chunk] = field(default_factory=list)
+
+    def checkpoint_chunk(self) -> None:
+        """Weak productions on their way become part of the commit: a consumer takes too long."""
+        chunk, commit = self.chunk, self.commit
+        invariant(chunk is not None and commit is not None, "a weak commit has productions")
+        assert chunk is not None
+        assert commit is not None
+        if chunk.stored:
+            return
+        place = PENDING + number8(chunk.number)
+        commit.puts.append((place, chunk.stored_form))
+        self.shard.store.apply([(place, chunk.stored_form)], [])
+        chunk.stored = True

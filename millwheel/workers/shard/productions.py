@@ -1,0 +1,164 @@
+"""What a turn produced becomes a numbered chunk, written into the turn's commit until every consumer has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, encode_columns
+from millwheel.core.formats.codec import encode_batch
+from millwheel.core.formats.store_layout import PENDING, Meta, number8, pack
+from millwheel.core.model.limits import Limits, over
+from millwheel.core.model.records import Batch, DeadLetter
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.spec import DEAD_LETTERS
+from millwheel.workers.bundle.turn import Produced, Turn, beginning, keys_of
+from millwheel.workers.delivery.outbox import Chunk
+from millwheel.workers.delivery.routing import Fanout, Keyless
+from millwheel.workers.state.overlay import Overlay
+
+
+@dataclass(frozen=True, slots=True)
+class ShardIdentity:
+    """Which shard, under which token, and what its computation's guarantee dial says. ``circle`` are the nodes on the
+    ways from its productions back to it."""
+
+    node: str
+    shard: str
+    token: int
+    pipeline: str
+    weak: bool = False
+    with_ids: bool = True
+    circle: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What a chunk is made of: the consumers' batches, and what is stored."""
+
+    batches: list[tuple[str, AnyBatch]]
+    stored: list[bytes]
+
+
+class Productions:
+    """Checkpoints the productions of one shard. ``meta`` numbers records and chunks."""
+
+    def __init__(self, identity: ShardIdentity, meta: Meta, overlay: Overlay, fanout: Fanout, limits: Limits) -> None:
+        self._identity = identity
+        self._meta = meta
+        self._overlay = overlay
+        self._fanout = fanout
+        self._limits = limits
+        self._maker: bytes = pack(identity.node)
+
+    def checkpoint(self, turn: Turn) -> Chunk | None:
+        """Number what was produced and write it into the commit; None when nobody takes any of it."""
+        if not turn.outputs.count:
+            return None
+        born = min((a.batch.born_us for a in turn.arrivals if a.batch.born_us), default=turn.now)
+        parts = _Parts([], [])
+        for columns in turn.outputs.columns:
+            self._take_columns(columns, turn, born, parts)
+        streams = turn.outputs.streams
+        for stream in [stream for stream in streams if stream != DEAD_LETTERS]:
+            self._take(stream, streams[stream], turn, born, parts)
+        if letters := streams.get(DEAD_LETTERS):  # those of the lines above are among them
+            self._take(DEAD_LETTERS, letters, turn, born, parts)
+        return self._chunk(parts) if parts.stored else None
+
+    def _chunk(self, parts: _Parts) -> Chunk:
+        number = self._meta.next_chunk
+        self._meta.next_chunk += 1
+        shard, weak = self._identity.shard, self._identity.weak
+        chunk = Chunk(number, shard, parts.batches, earliest_of(parts.batches), stored=not weak)
+        form = pack([shard, parts.stored])
+        if weak:
+            chunk.stored_form = form
+        else:
+            self._overlay.put(PENDING + number8(number), form)
+        return chunk
+
+    def _take(self, stream: str, produced: Produced, turn: Turn, born: int, parts: _Parts) -> None:
+        if not produced.raws or self._unconsumed(stream, len(produced.raws), turn):
+            return
+        first = self._meta.next_seq
+        batch = self._numbered(stream, produced, born)
+        data = encode_batch(batch)
+        if len(data) > self._limits.record and stream != DEAD_LETTERS and self._too_big(stream, produced, turn):
+            self._meta.next_seq = first
+            self._take(stream, produced, turn, born, parts)
+            return
+        batch.size = len(data)
+        parts.stored.append(data)
+        mine, keyless = self._fanout.split(batch, produced.decoded)
+        parts.batches += mine
+        turn.try_(keys_of(stream), len(batch))
+        self._lose(keyless, batch, produced.decoded, turn, produced.ids)
+
+    def _take_columns(self, columns: ColumnBatch, turn: Turn, born: int, parts: _Parts) -> None:
+        if self._unconsumed(columns.stream, len(columns), turn):
+            return
+        first = self._meta.next_seq
+        self._meta.next_seq += len(columns)
+        batch = replace(columns, seqs=np.arange(first, self._meta.next_seq), born_us=born)
+        parts.stored.append(encode_columns(batch, packed=True))
+        mine, keyless = self._fanout.split_columns(batch)
+        parts.batches += mine
+        turn.try_(keys_of(columns.stream), len(batch))
+        if keyless:
+            rows = batch.rows()
+            self._lose(keyless, rows, rows.values, turn, [b""] * len(rows))
+
+    def _too_big(self, stream: str, produced: Produced, turn: Turn) -> bool:
+        """Move records over the limit to the dead letters; True when there were any."""
+        most = self._limits.record
+        big = [place for place, raw in enumerate(produced.raws) if len(raw) > most]
+        for place in big:
+            letter = DeadLetter(
+                self._identity.pipeline,
+                self._identity.node,
+                stream,
+                over("record", "a record", len(produced.raws[place]), most),
+                key=produced.keys[place],
+                value=beginning(produced.decoded[place]),
+                timestamp=produced.timestamps[place],
+            )
+            letter.what = "production"
+            turn.dead_letter(letter, produced.timestamps[place], produced.ids[place] or None)
+        produced.leave_out(big)
+        return bool(big)
+
+    def _unconsumed(self, stream: str, count: int, turn: Turn) -> bool:
+        if self._fanout.consumed(stream):
+            return False
+        turn.count(f"unconsumed.{stream}", count)
+        return True
+
+    def _lose(
+        self, keyless: Sequence[Keyless], batch: Batch, decoded: Sequence[Any], turn: Turn, ids: Sequence[bytes]
+    ) -> None:
+        """Productions that a consumer's extractor could give no key."""
+        for bad in keyless:
+            value, at = decoded[bad.place], batch.timestamps[bad.place]
+            letter = DeadLetter(self._identity.pipeline, bad.node, batch.stream, bad.reason, None, value, at)
+            # What has no id has a letter without one: they would all be copies of each other.
+            identity = (bad.node, ids[bad.place]) if ids[bad.place] else None
+            turn.dead_letter(letter, batch.timestamps[bad.place], identity, keys_of(batch.stream))
+
+    def _numbered(self, stream: str, produced: Produced, born: int) -> Batch:
+        count = len(produced.raws)
+        if self._identity.weak:
+            maker = self._maker  # two computations may make something of one record, and a third may consume both
+            ids = [maker + given if given else None for given in produced.ids] if self._identity.with_ids else None
+            return Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), ids, born)
+        seqs = list(range(self._meta.next_seq, self._meta.next_seq + count))
+        self._meta.next_seq += count
+        return Batch(stream, seqs, produced.timestamps, produced.keys, produced.raws, None, born)
+
+
+def earliest_of(batches: Iterable[tuple[str, AnyBatch]]) -> int:
+    """The lowest timestamp in any of them (MAX_TIME: there is no record)."""
+    return min((batch.earliest for _, batch in batches), default=MAX_TIME)

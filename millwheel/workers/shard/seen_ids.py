@@ -1,0 +1,185 @@
+"""Which external ids a shard has applied: a Bloom filter in front of an exact set.
+
+Ids are kept in buckets of event time, about ten of them, and an id is looked for in all of them: copies may have
+different timestamps. The filter of a bucket (sized by pybloom-live, probed for a whole batch at once) answers
+"certainly new"; every "maybe" is looked up in the store, so a false positive costs a read and never a record.
+A bucket found in the store after a restart has no filter: every id is looked up in it. A bucket is dropped
+once the watermark has left it more than the horizon behind.
+
+An id is stored as the 128-bit xxh3 of stream, key and id: streams number their records each for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import xxhash
+from pybloom_live import BloomFilter
+
+from millwheel.core.formats.store_layout import SEEN, number8, number_from8
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.records import Batch
+from millwheel.core.model.times import SECOND
+from millwheel.ports import StateStore
+from millwheel.workers.state.overlay import Overlay
+
+MIN_SPAN_US = 60 * SECOND
+_BUCKETS_PER_HORIZON = 8
+_CAPACITY = 100_000
+_ERROR_RATE = 0.001
+_BEHIND_ALL = b"\xff" * 25
+"""Behind every mark of a bucket: they have 24 bytes."""
+_encode = msgspec.msgpack.Encoder().encode
+_Words = npt.NDArray[np.uint64]
+
+
+class BucketFilter:
+    """The filters of one bucket: pybloom-live filters, each probed and filled with whole batches."""
+
+    def __init__(self) -> None:
+        self._filters: list[tuple[BloomFilter, npt.NDArray[np.uint8], int]] = []
+        self._room = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What the filters take in memory."""
+        return sum(view.nbytes for _, view, _ in self._filters)
+
+    def maybe(self, low: _Words, high: _Words) -> npt.NDArray[np.bool_]:
+        """True where an id may have been added before."""
+        found = np.zeros(len(low), dtype=np.bool_)
+        for bloom, view, _ in self._filters:
+            places = self._places(bloom, low, high)
+            found |= ((view[places >> 3] >> (places & 7).astype(np.uint8)) & 1).all(axis=0)
+        return found
+
+    def add(self, low: _Words, high: _Words) -> None:
+        """Remember ids; a new filter of twice the size follows when the last one is full."""
+        if self._room < len(low):
+            capacity = max(_CAPACITY << len(self._filters), 2 * len(low))
+            bloom = BloomFilter(capacity, _ERROR_RATE)
+            bloom.bitarray = type(bloom.bitarray)(len(bloom.bitarray), "little")
+            bloom.bitarray.setall(False)
+            view = np.frombuffer(bloom.bitarray, dtype=np.uint8)
+            self._filters.append((bloom, view, capacity))
+            self._room = capacity
+        bloom, view, _ = self._filters[-1]
+        places = self._places(bloom, low, high).ravel()
+        np.bitwise_or.at(view, places >> 3, np.left_shift(np.uint8(1), (places & 7).astype(np.uint8)))
+        self._room -= len(low)
+
+    @staticmethod
+    def _places(bloom: BloomFilter, low: _Words, high: _Words) -> npt.NDArray[np.int64]:
+        slices = np.arange(bloom.num_slices, dtype=np.uint64)[:, None]
+        width = np.uint64(bloom.bits_per_slice)
+        places: npt.NDArray[np.uint64] = (low + slices * (high | np.uint64(1))) % width + slices * width
+        return places.astype(np.int64)
+
+
+class SeenIds:
+    """The ids one shard has applied.
+
+    ``asked`` counts the ids that were given, ``doubted`` those of them that the filters could not call new,
+    ``checked`` exact look-ups (one per such id and bucket), ``confirmed`` those that found a duplicate.
+    """
+
+    def __init__(self, store: StateStore, overlay: Overlay, horizon_us: int) -> None:
+        self._store = store
+        self._overlay = overlay
+        self._horizon_us = horizon_us
+        self._span_us = max(MIN_SPAN_US, horizon_us // _BUCKETS_PER_HORIZON)
+        self._filters: dict[int, BucketFilter] = {}
+        self._unfiltered = {number_from8(key[1:9]) for key in _first_of_buckets(store)}
+        self.asked = 0
+        self.doubted = 0
+        self.checked = 0
+        self.confirmed = 0
+
+    @property
+    def filter_bytes(self) -> int:
+        """What the filters of all buckets take in memory."""
+        return sum(bloom.size_bytes for bloom in self._filters.values())
+
+    def fresh(self, batch: Batch) -> list[int]:
+        """The places of the records in ``batch`` that were not applied before; marks them as applied."""
+        ids = batch.ids
+        assert ids is not None
+        places = [place for place, given in enumerate(ids) if given is not None]
+        if not places:
+            return list(range(len(ids)))
+        digests = [xxhash.xxh3_128_digest(_encode((batch.stream, batch.keys[place], ids[place]))) for place in places]
+        marks = [
+            key_hash(batch.keys[place]).to_bytes(8, "big") + digest
+            for place, digest in zip(places, digests, strict=True)
+        ]
+        seen = self._seen_before(marks, digests)
+        fresh: list[int] = []
+        for number, mark in enumerate(marks):
+            if mark not in seen:
+                seen.add(mark)
+                fresh.append(number)
+        self._remember(batch, places, marks, digests, fresh)
+        kept = {places[number] for number in fresh}
+        return [place for place, given in enumerate(ids) if given is None or place in kept]
+
+    def _seen_before(self, marks: list[bytes], digests: list[bytes]) -> set[bytes]:
+        """Those of the marks that lie in any bucket: filters first, then the exact set for every "maybe"."""
+        self.asked += len(marks)
+        low, high = _words(digests)
+        suspects: list[tuple[bytes, bytes]] = []
+        for start in self._filters.keys() | self._unfiltered:
+            prefix = SEEN + number8(start)
+            if start in self._unfiltered:
+                suspects += [(prefix + mark, mark) for mark in marks]
+                continue
+            maybe = np.flatnonzero(self._filters[start].maybe(low, high)).tolist()
+            suspects += [(prefix + marks[number], marks[number]) for number in maybe]
+        if not suspects:
+            return set()
+        self.doubted += len({mark for _, mark in suspects})
+        self.checked += len(suspects)
+        found = self._overlay.get_many([place for place, _ in suspects])
+        known = {mark for (_, mark), value in zip(suspects, found, strict=True) if value is not None}
+        self.confirmed += len(known)
+        return known
+
+    def _remember(
+        self, batch: Batch, places: list[int], marks: list[bytes], digests: list[bytes], fresh: list[int]
+    ) -> None:
+        by_bucket: dict[int, list[int]] = {}
+        span = self._span_us
+        for number in fresh:
+            timestamp = batch.timestamps[places[number]]
+            by_bucket.setdefault(timestamp - timestamp % span, []).append(number)
+        for start, numbers in by_bucket.items():
+            bloom = self._filters.get(start)
+            if bloom is None:
+                bloom = self._filters[start] = BucketFilter()
+            bloom.add(*_words([digests[number] for number in numbers]))
+            prefix = SEEN + number8(start)
+            for number in numbers:
+                self._overlay.put(prefix + marks[number], b"")
+
+    def forget_before(self, watermark: int) -> None:
+        """Drop the buckets that the watermark has left more than the horizon behind."""
+        limit = watermark - self._horizon_us - self._span_us
+        for start in [start for start in (self._filters.keys() | self._unfiltered) if start < limit]:
+            self._filters.pop(start, None)
+            self._unfiltered.discard(start)
+            self._store.delete_range(SEEN + number8(start), SEEN + number8(start + 1))
+
+
+def _words(digests: list[bytes]) -> tuple[_Words, _Words]:
+    words = np.frombuffer(b"".join(digests), dtype=np.uint64)
+    return words[0::2], words[1::2]
+
+
+def _first_of_buckets(store: StateStore) -> Iterator[bytes]:
+    """One key of every bucket in the store. Buckets have very many."""
+    key = store.first(SEEN, SEEN)
+    while key is not None:
+        yield key
+        key = store.first(SEEN, key[:9] + _BEHIND_ALL)

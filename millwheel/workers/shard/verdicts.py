@@ -1,0 +1,94 @@
+"""Failures of one shard, and whether a step that holds some may be committed.
+
+A node is judged by the share of its recent calls that failed, over all of its shards. So each shard reports its tally
+to the watermark service, which adds them up and tells the sums to all workers. A step whose failures are within the
+policy is committed at once, with its dead letters. Another one **waits**: it has read, computed and counted, but is
+not committed, so its records are unacked, its timers set and its windows open. If the sums show that the node is fine
+after all, it is committed; if not, the run is stopped, and whoever opens the shard next tries the same calls again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from millwheel.core.model.failures import RECENT, Call, First, OnError, Tally, Verdict, as_counters
+from millwheel.core.model.times import MAX_TIME, SECOND
+from millwheel.workers.bundle.turn import Turn
+
+EARLY_US = SECOND
+"""So long a step waits for other calls of its node where there are too few to judge by."""
+_FIRSTS = 5
+
+Policies = Callable[[str], OnError]
+"""What failures of a node come to."""
+
+
+class Verdicts:
+    """The tallies of one shard since it was opened. Without ``policies`` nothing waits."""
+
+    def __init__(self, policies: Policies | None) -> None:
+        self._policies = policies
+        self._tried: dict[str, int] = {}
+        self._failed: dict[Call, int] = {}
+        self._firsts: dict[str, First] = {}
+        self._heard: Mapping[Call, Tally] = {}
+        self.version = 0
+        """Changes with what :meth:`counters` says."""
+
+    def take(self, turn: Turn) -> None:
+        """Count what a step tried, and what of it failed."""
+        if self._policies is None:
+            return
+        for what, count in turn.tried.items():
+            if self._tried.get(what, 0) > RECENT:
+                self._forget_half(what)
+            self._tried[what] = self._tried.get(what, 0) + count
+        for call, count in turn.failures.items():
+            self._failed[call] = self._failed.get(call, 0) + count
+        for first in turn.firsts.values():
+            if len(self._firsts) < _FIRSTS:
+                self._firsts.setdefault(f"{first.judged}\0{first.kind}", first)
+        if self._failed or self._heard:
+            self.version += 1
+
+    def _forget_half(self, what: str) -> None:
+        while self._tried[what] > RECENT // 2:
+            self._tried[what] //= 2
+            for call in self._failed:
+                if call.what == what:
+                    self._failed[call] //= 2
+
+    def hear(self, sums: Mapping[Call, Tally]) -> None:
+        """The tallies of all shards of the node, as the watermark service knows them."""
+        if not self._heard:
+            self.version += 1  # from now on it counts how many calls of ours did not fail
+        self._heard = sums
+
+    def counters(self) -> dict[str, int]:
+        """What to report besides durable counters; nothing as long as no call of the node has failed."""
+        if not self._failed and not self._heard:
+            return {}
+        failed = {**dict.fromkeys(self._heard, 0), **self._failed}
+        return as_counters(self._tried, failed, self._firsts)
+
+    def waits(self, calls: Iterable[Call], since: int, now: int) -> bool:
+        """Whether a step with failures of these calls, ready ``since``, must not be committed yet."""
+        return any(self._waits(call, since, now) for call in calls)
+
+    def _waits(self, call: Call, since: int, now: int) -> bool:
+        if self._policies is None:
+            return False
+        policy, own = self._policies(call.judged), self._own(call)
+        if own.verdict(policy) is Verdict.FINE:
+            return False
+        verdict = own.at_least(self._heard.get(call, own)).verdict(policy)
+        return verdict is Verdict.BROKEN or (verdict is Verdict.EARLY and now < since + EARLY_US)
+
+    def _own(self, call: Call) -> Tally:
+        failed = self._failed.get(call, 0)
+        return Tally(max(self._tried.get(call.what, 0), failed), failed)
+
+
+def looks_at(since: int, now: int) -> int:
+    """When a waiting step is to be looked at again if nothing is heard (wall clock)."""
+    return since + EARLY_US if now < since + EARLY_US else MAX_TIME

@@ -1,0 +1,1 @@
+"""Sink shards: committables, and rows that stand."""

@@ -1,0 +1,230 @@
+"""Writes a stream to the outside world in cuts: prepared, committed, and only then published."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.formats.store_layout import CUTS, RECEIPT, number8, number_from8
+from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import UnavailableError
+from millwheel.ports import StateStore
+from millwheel.sinks.base import Cut, SinkRecord, SinkWriter
+from millwheel.workers import events as ev
+from millwheel.workers.bundle.turn import Hold, Turn
+from millwheel.workers.operators.callbacks import Decode
+
+_RETRY_US = 100_000
+_ON_THEIR_WAY = 2
+"""While so many cuts are being published, the next one waits and grows."""
+LAST_FLUSH_US = 20_000
+"""How long a record waits for others of its cut once the sources have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A committed cut to be made visible by another thread. ``told(number, error, now)`` is for the loop again."""
+
+    shard: str
+    token: int
+    number: int
+    receipt: bytes
+    writer: SinkWriter
+    told: Callable[[int, Exception | None, int], None]
+
+    def carried_out(self) -> ev.WorkDone:
+        """Publish it. What went wrong is for the loop to raise or to try again."""
+        error = _published(self.writer, self.receipt)
+        return ev.WorkDone(self.shard, self.token, lambda now: self.told(self.number, error, now))
+
+
+def _published(writer: SinkWriter, receipt: bytes) -> Exception | None:
+    """Publish a cut; what went wrong."""
+    try:
+        writer.publish(receipt)
+    except Exception as ex:
+        return ex
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkShard:
+    """Which shard, its store, and who publishes its cuts: the loop itself (None), or a thread that takes them."""
+
+    name: str
+    token: int
+    store: StateStore
+    publish: Callable[[Publication], None] | None = None
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A cut that is prepared; committed once ``commit`` is durable; then to be published."""
+
+    commit: int
+    number: int
+    receipt: bytes
+    min_timestamp: int
+    born: list[int]
+    asked: bool = False
+    visible: bool = False
+
+
+class SinkOperator:
+    """The operator of a ``sink.*`` shard. ``flush_us`` is how long a record may wait for its cut to fill up.
+    ``at_once``: cuts are visible before they are committed, and after a crash some become visible again."""
+
+    def __init__(
+        self,
+        writer: SinkWriter,
+        shard: SinkShard,
+        decode: Decode,
+        flush_us: int,
+        cut_records: int,
+        at_once: bool = False,
+    ) -> None:
+        self._writer = writer
+        self._shard = shard
+        self._at_once = at_once
+        self._aside = shard.publish if getattr(writer, "publishes_aside", False) and not at_once else None
+        self._decode = decode
+        self._in_columns: bool = getattr(writer, "takes_columns", False)
+        self._flush_us = flush_us
+        self._cut_records = cut_records
+        self._waiting_since = MAX_TIME
+        self._pending: deque[_Pending] = deque()
+        self._published: list[int] = []
+        self._retry_at = MAX_TIME
+        self._durable = 0
+        self._resting = False
+        self.latencies_ms: list[float] = []
+        self._next_number = self._recover(shard.store)
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        self._waiting_since = min(self._waiting_since, now)
+        if self._aside is not None and len(self._pending) >= _ON_THEIR_WAY:
+            return 0
+        full = waiting >= self._cut_records or watermark == MAX_TIME or self._resting
+        return self._cut_records if full or now >= self._waiting_since + self._flush_us else 0
+
+    def wakes_at(self, now: int) -> int:
+        if self._resting and self._published:
+            return now
+        flush_at = self._waiting_since + self._flush_us if self._waiting_since < MAX_TIME else MAX_TIME
+        return min(flush_at, self._retry_at)
+
+    def sources_ended(self) -> None:
+        """What comes now is the last; nothing fills its cut up."""
+        self._flush_us = min(self._flush_us, LAST_FLUSH_US)
+
+    def due_at(self) -> int:
+        return MAX_TIME
+
+    def run(self, turn: Turn) -> None:
+        self._waiting_since = MAX_TIME
+        for number in self._published:
+            turn.overlay.delete(RECEIPT + number8(number))
+        self._published.clear()
+        if self._retry_at <= turn.now:
+            self._publish(turn.now)
+        records, columns = self._records(turn)
+        count = len(records) + sum(map(len, columns))
+        if not count:
+            return
+        number = self._next_number
+        self._next_number += 1
+        receipt = self._writer.prepare(Cut(number, f"{self._shard.token}-{turn.number}", records, columns))
+        turn.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
+        turn.count("records_out", count)
+        earliest = min(arrival.batch.earliest for arrival in turn.arrivals)
+        born = [arrival.batch.born_us for arrival in turn.arrivals if arrival.batch.born_us]
+        cut = _Pending(turn.number, number, receipt, earliest, born)
+        if self._at_once and not self._pending and self._shown(cut, turn.now):
+            return
+        turn.overlay.put(RECEIPT + number8(number), receipt)
+        self._pending.append(cut)
+
+    def durable(self, number: int, now: int) -> None:
+        self._durable = number
+        self._publish(now)
+
+    def hold(self, now: int) -> Hold:
+        if not self._pending:
+            return Hold()
+        first = self._pending[0]
+        return Hold(min(cut.min_timestamp for cut in self._pending), f"cut {first.number}, not yet published")
+
+    def rest(self, wanted: bool, now: int) -> None:
+        """While it is wanted, no record waits for its cut to fill up, and receipts go once their cuts are visible."""
+        self._resting = wanted
+
+    def unrest(self) -> int:
+        """How many cuts are not visible, or not forgotten."""
+        return len(self._pending) + len(self._published)
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _records(self, turn: Turn) -> tuple[list[SinkRecord], list[ColumnBatch]]:
+        """What has come, one by one, or in columns if all of it is and the writer takes that."""
+        columns = [arrival.batch for arrival in turn.arrivals if isinstance(arrival.batch, ColumnBatch)]
+        if len(columns) == len(turn.arrivals) and self._in_columns:
+            return [], [batch for batch in columns if len(batch)]
+        records: list[SinkRecord] = []
+        for arrival in turn.arrivals:
+            batch = arrival.batch.rows()
+            values = self._decode(batch.stream, batch.values)
+            records += map(SinkRecord, batch.keys, values, batch.timestamps)
+        return records, []
+
+    def _publish(self, now: int) -> None:
+        self._retry_at = MAX_TIME
+        for cut in self._pending:
+            if cut.commit > self._durable:
+                break
+            if cut.asked:
+                continue
+            cut.asked = True
+            if self._aside is not None:
+                name, token = self._shard.name, self._shard.token
+                self._aside(Publication(name, token, cut.number, cut.receipt, self._writer, self._told))
+            elif not self._shown(cut, now):
+                break
+        self._forget_visible()
+
+    def _shown(self, cut: _Pending, now: int) -> bool:
+        """Publish a cut on this thread; False when it is to be tried again."""
+        self._learn(cut, _published(self._writer, cut.receipt), now)
+        return cut.visible
+
+    def _told(self, number: int, error: Exception | None, now: int) -> None:
+        """Another thread has published a cut, or could not."""
+        self._learn(next(cut for cut in self._pending if cut.number == number), error, now)
+        self._forget_visible()
+
+    def _learn(self, cut: _Pending, error: Exception | None, now: int) -> None:
+        """A cut is visible, or is to be tried again."""
+        if error is None:
+            cut.visible = True
+            self.latencies_ms += [(now - born) / 1000 for born in cut.born]
+        elif isinstance(error, UnavailableError):
+            cut.asked = False
+            self._retry_at = now + _RETRY_US
+        else:
+            raise error
+
+    def _forget_visible(self) -> None:
+        while self._pending and self._pending[0].visible:
+            self._published.append(self._pending.popleft().number)
+
+    def _recover(self, store: StateStore) -> int:
+        """Publish every committed cut again (it is idempotent), sweep what was never committed."""
+        found = [(number_from8(place[1:]), receipt) for place, receipt in store.scan(RECEIPT)]
+        for number, receipt in found:
+            self._writer.publish(receipt)
+            self._published.append(number)
+        self._writer.sweep([receipt for _, receipt in found])
+        data = store.get(CUTS)
+        return 0 if data is None else int.from_bytes(data, "big")

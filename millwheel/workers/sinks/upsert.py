@@ -1,0 +1,197 @@
+"""A sink that shows the rows that stand: the latest of each identity, without those that were taken back.
+
+The rows are state of the shard, in the same commits as the marks of the channels they came by: exactly the latest row
+per identity, whatever crashes, and no more than that. From time to time all of them are written out as one cut, which
+replaces the one before. Nothing is acknowledged later for that, but what is not visible yet holds the watermark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from millwheel.core.formats.codec import decode_value, encode_value, tuple_key
+from millwheel.core.formats.store_layout import CUTS, ROW, key_prefix, pack, unpack
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.windows.panes import as_retraction
+from millwheel.errors import UnavailableError
+from millwheel.ports import StateStore
+from millwheel.sinks.base import Cut, LostError, SinkRecord, SinkWriter
+from millwheel.workers.bundle.turn import Hold, Turn
+from millwheel.workers.operators.callbacks import Decode
+from millwheel.workers.sinks.sink import LAST_FLUSH_US
+from millwheel.workers.state.overlay import Overlay
+
+_RETRY_US = 100_000
+ROWS_PER_FLUSH = 50_000
+"""A table of so many rows is written once per ``flush`` at most, one of twice as many half as often."""
+_MOST_SAMPLES = 10_000
+_AT_ONCE = MIN_TIME // 2
+"""What is not visible since then is due by any clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows that stand, in the store of a shard. A row is known by its key, and with ``by_window`` by its window too
+    if it has one. ``watermark`` is that of the input as the last commit saw it."""
+
+    by_window: bool
+    watermark: int
+
+    def apply(self, overlay: Overlay, record: SinkRecord) -> None:
+        """Let a record replace the row of its identity, or a retraction remove it if it is the one that stands."""
+        back = as_retraction(record.value)
+        value = decode_value(encode_value(record.value if back is None else back.value))
+        place = key_prefix(ROW, record.key, key_hash(record.key))
+        if self.by_window and type(value) is dict and "window_start" in value and "window_end" in value:
+            place += pack((value["window_start"], value["window_end"]))
+        if back is None:
+            overlay.put(place, pack((record.key, record.timestamp, value)))
+            return
+        standing = overlay.get(place)
+        if standing is not None and _same(read_row(standing).value, value):
+            overlay.delete(place)
+
+
+@dataclass(slots=True)
+class _Unseen:
+    """What came and is not visible: its earliest timestamp, since when, and when it entered the system."""
+
+    min_timestamp: int = MAX_TIME
+    since: int = MAX_TIME
+    born: list[int] | None = None
+
+    def join(self, timestamp: int, since: int, born: list[int]) -> None:
+        self.min_timestamp = min(self.min_timestamp, timestamp)
+        self.since = min(self.since, since)
+        self.born = [*(self.born or []), *born][:_MOST_SAMPLES]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Rows that are prepared; to be published once ``commit`` is durable."""
+
+    commit: int
+    receipt: bytes
+    unseen: _Unseen
+
+
+class UpsertOperator:
+    """The operator of a ``sink.*`` shard whose sink ``keeps_latest``."""
+
+    def __init__(
+        self, writer: SinkWriter, token: int, store: StateStore, decode: Decode, table: Table, flush_us: int
+    ) -> None:
+        self._writer = writer
+        self._table = table
+        self._token = token
+        self._decode = decode
+        self._flush_us = flush_us
+        self._rows = 0
+        self._pending: _Pending | None = None
+        self._retry_at = MAX_TIME
+        self._durable = 0
+        self._resting = False
+        self.latencies_ms: list[float] = []
+        self._writer.sweep([])
+        known = store.get(CUTS)
+        self._next_number = 0 if known is None else int.from_bytes(known, "big")
+        written = known is not None or any(True for _ in store.scan(ROW))
+        self._unseen = _Unseen(min(table.watermark, MAX_TIME - 1), _AT_ONCE) if written else _Unseen()
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        return waiting
+
+    def wakes_at(self, now: int) -> int:
+        if self._pending is not None:
+            return self._retry_at
+        if self._resting and self._unseen.since < MAX_TIME:
+            return now
+        return self._unseen.since + self._wait_us() if self._unseen.since < MAX_TIME else MAX_TIME
+
+    def sources_ended(self) -> None:
+        """What comes now is the last; nothing fills its cut up."""
+        self._flush_us = min(self._flush_us, LAST_FLUSH_US)
+
+    def due_at(self) -> int:
+        idle = self._pending is not None or self._unseen.since == MAX_TIME
+        return MAX_TIME if idle else MAX_TIME - 1
+
+    def run(self, turn: Turn) -> None:
+        if self._retry_at <= turn.now:
+            self._publish(turn.now)
+        for arrival in turn.arrivals:
+            batch = arrival.batch.rows()
+            values = self._decode(batch.stream, batch.values)
+            for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
+                self._table.apply(turn.overlay, SinkRecord(key, value, timestamp))
+            if len(batch):
+                turn.count("records_out", len(batch))
+                self._unseen.join(batch.earliest, turn.now, [batch.born_us] if batch.born_us else [])
+        if self._unseen.since < MAX_TIME and self._pending is None and self._is_time(turn):
+            self._write(turn)
+
+    def durable(self, number: int, now: int) -> None:
+        self._durable = number
+        self._publish(now)
+
+    def hold(self, now: int) -> Hold:
+        waiting = self._unseen.min_timestamp
+        if self._pending is not None:
+            waiting = min(waiting, self._pending.unseen.min_timestamp)
+        return Hold() if waiting == MAX_TIME else Hold(waiting, "rows that are not visible yet")
+
+    def rest(self, wanted: bool, now: int) -> None:
+        """While it is wanted, rows become visible at once."""
+        self._resting = wanted
+
+    def unrest(self) -> int:
+        """1 while rows are not visible."""
+        return int(self._pending is not None or self._unseen.since < MAX_TIME)
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _wait_us(self) -> int:
+        return self._flush_us * max(1, self._rows // ROWS_PER_FLUSH)
+
+    def _is_time(self, turn: Turn) -> bool:
+        return self._resting or turn.watermark == MAX_TIME or turn.now >= self._unseen.since + self._wait_us()
+
+    def _write(self, turn: Turn) -> None:
+        records = [read_row(data) for _, data in turn.overlay.scan(ROW)]
+        self._rows = len(records)
+        receipt = self._writer.prepare(Cut(self._next_number, f"{self._token}-{turn.number}", records))
+        self._next_number += 1
+        turn.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
+        self._pending = _Pending(turn.number, receipt, self._unseen)
+        self._unseen = _Unseen()
+
+    def _publish(self, now: int) -> None:
+        self._retry_at = MAX_TIME
+        pending = self._pending
+        if pending is None or pending.commit > self._durable:
+            return
+        try:
+            self._writer.publish(pending.receipt)
+        except LostError:
+            self._pending = None
+            self._unseen.join(pending.unseen.min_timestamp, _AT_ONCE, pending.unseen.born or [])
+        except UnavailableError:
+            self._retry_at = now + _RETRY_US
+        else:
+            self._pending = None
+            self.latencies_ms += [(now - born) / 1000 for born in pending.unseen.born or []]
+
+
+def read_row(data: bytes) -> SinkRecord:
+    """A row as it is stored."""
+    row: Any = unpack(data)
+    key, timestamp, value = row
+    return SinkRecord(tuple_key(key), value, timestamp)
+
+
+def _same(standing: Any, back: Any) -> bool:
+    """Equal, also where a value is no number (NaN), which is never equal to itself."""
+    return bool(standing == back) or encode_value(standing) == encode_value(back)

@@ -1,0 +1,1 @@
+"""Source shards: partitions, positions, sorting, silence, injection."""

@@ -1,0 +1,139 @@
+"""A stream whose records are sent in from outside: each is deduplicated by its id and checkpointed before the
+client is told that it was taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from millwheel.core.formats.store_layout import POSITION, Position, decode_position, pack
+from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.limits import DEFAULTS, Limits
+from millwheel.core.model.records import DeadLetter
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text
+from millwheel.core.pipeline.spec import StreamSpec
+from millwheel.ports import StateStore
+from millwheel.workers.bundle.carried import carried
+from millwheel.workers.bundle.turn import LINE, Hold, Turn
+from millwheel.workers.delivery.timestamps import Timestamps
+from millwheel.workers.sources.end import SourceEnd
+from millwheel.workers.sources.silence import Silence
+
+_PLACE = POSITION + b"injection"
+_LOOK_EVERY_US = 250_000
+"""So often it is seen that nothing came."""
+
+
+class InjectionOperator:
+    """The operator of a ``source.*`` shard of kind ``injection``."""
+
+    def __init__(
+        self,
+        pipeline: str,
+        node: str,
+        spec: StreamSpec,
+        timestamps: Timestamps,
+        schema: Any,
+        store: StateStore,
+        now: int,
+        limits: Limits = DEFAULTS,
+    ) -> None:
+        self._pipeline = pipeline
+        self._node = node
+        self._most = limits.record
+        self._spec = spec
+        self._timestamps = timestamps
+        self._decode = msgspec.json.Decoder(schema if schema is not None else Any).decode
+        data = store.get(_PLACE)
+        self._max_timestamp = Position().max_timestamp if data is None else decode_position(data).max_timestamp
+        self._silence = Silence(spec.idle_after_us, now)
+        self._end = SourceEnd(store)
+
+    @property
+    def paused(self) -> bool:
+        """True while nothing is taken; whoever injects waits."""
+        return self._end.reads_nothing
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        return 0 if self.paused else waiting
+
+    def wakes_at(self, now: int) -> int:
+        if self._end.due(True):
+            return now
+        if self.paused or self._spec.idle_after_us is None:
+            return MAX_TIME
+        return self._silence.looked_at + _LOOK_EVERY_US
+
+    def due_at(self) -> int:
+        return MAX_TIME
+
+    def run(self, turn: Turn) -> None:
+        floor = max(self.hold(turn.now).at, MIN_TIME)
+        if self._end.due(True):
+            self._end.commit(turn)
+        if turn.arrivals:
+            self._silence.heard(turn.now)
+        elif not self.paused:
+            self._silence.nothing(turn.now)
+        for arrival in turn.arrivals:
+            turn.try_(LINE, len(arrival.batch))
+            route: Any = arrival.route
+            route.duplicates = arrival.duplicates
+            for key, raw in zip(arrival.batch.keys, arrival.batch.rows().values, strict=True):
+                reason = self._take(turn, key, raw, floor)
+                route.rejected += bool(reason)
+                route.accepted += not reason
+                if reason:
+                    letter = DeadLetter(
+                        self._pipeline, self._node, self._spec.name, reason, key, bytes(raw).decode("utf-8", "replace")
+                    )
+                    letter.what = "injection"
+                    turn.dead_letter(letter, max(floor, 0) if floor < IDLE_TIME else turn.now, what=LINE)
+        if turn.arrivals:
+            turn.overlay.put(_PLACE, pack(Position(0, self._max_timestamp, False)))
+
+    def _take(self, turn: Turn, key: Any, raw: bytes, floor: int) -> str:
+        """Why the record cannot be used ("": it was produced, or it is late and counted)."""
+        turn.count("records_in")
+        try:
+            value = self._decode(raw)
+        except DAMAGE as ex:
+            return f"no valid JSON record: {ex}"
+        stamps, problems = self._timestamps.of([value])
+        problems.update(carried([value], self._most)[1])
+        if problems:
+            return problems[0]
+        limit = self._spec.max_future_us
+        if limit is not None and stamps[0] > turn.now + limit:
+            return (
+                f"timestamp {stamps[0]} µs lies more than {duration_text(limit)} in the future (watermark.max_future)"
+            )
+        if stamps[0] < floor and floor < IDLE_TIME:
+            turn.count("late")
+            return ""
+        self._max_timestamp = max(self._max_timestamp, stamps[0])
+        turn.outputs.produce(self._spec.name, key, value, stamps[0])
+        return ""
+
+    def durable(self, number: int, now: int) -> None:
+        pass
+
+    def rest(self, wanted: bool, now: int) -> None:
+        """Take nothing while it is wanted."""
+        self._end.resting = wanted
+
+    def finish(self) -> None:
+        """Take nothing more, for ever."""
+        self._end.finishing = True
+
+    def hold(self, now: int) -> Hold:
+        if self._end.ended:
+            return Hold()
+        if self._max_timestamp == MIN_TIME:
+            return Hold(IDLE_TIME if self._silence.idle else MIN_TIME, "nothing injected yet")
+        watermark = self._max_timestamp - self._spec.max_delay_us + self._silence.progress_us
+        return Hold(watermark, f"injection, newest record at {self._max_timestamp}")
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,140 @@
+"""One partition of a source as its shard reads it, and what is stored of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from millwheel.core.formats.store_layout import (
+    DECIDED,
+    JUDGED,
+    POSITION,
+    Position,
+    decode_position,
+    number8,
+    number_from8,
+    pack,
+)
+from millwheel.core.model.times import MIN_TIME
+from millwheel.ports import StateStore
+from millwheel.sources.base import Partition, Reader
+from millwheel.workers.delivery.outbox import Chunk
+from millwheel.workers.sources.frames import ReadSize
+from millwheel.workers.sources.silence import Silence
+from millwheel.workers.state.overlay import Overlay
+
+
+@dataclass(slots=True)
+class Outstanding:
+    """A read that the consumers have not applied yet, and what it makes true once they have."""
+
+    chunks: list[Chunk]
+    after: Position
+    counters: dict[str, int]
+
+    @property
+    def applied(self) -> bool:
+        """True once every consumer has all of it."""
+        return all(chunk.finished for chunk in self.chunks)
+
+
+@dataclass(slots=True)
+class Part:
+    """One partition as its shard reads it. ``position``, ``max_timestamp`` and ``note`` run ahead of ``committed``.
+    Nothing more is read before commit number ``awaits`` of the shard is durable. ``judged``: positions of records that
+    lay too far in the future; ``decided``: notes by position, see :class:`millwheel.sources.base.Chunk`.
+    ``gone_at``: since when no listing has it. It is ``behind`` before a look has found nothing."""
+
+    partition: Partition
+    channel: str
+    committed: Position
+    position: int
+    max_timestamp: int
+    read_all: bool
+    note: bytes
+    judged: set[int]
+    decided: dict[int, bytes]
+    silence: Silence
+    certain: bool
+    reader: Reader | None = None
+    next_poll: int = 0
+    next_chunk: int = 1
+    size: ReadSize = field(default_factory=ReadSize)
+    rows_until: int = 0
+    outstanding: deque[Outstanding] = field(default_factory=deque)
+    awaits: int = 0
+    gone_at: int | None = None
+    behind: bool = True
+
+    @property
+    def idle(self) -> bool:
+        """True when it keeps no watermark any more: all that it had is applied, and it has had nothing for long."""
+        return self.silence.idle and not self.outstanding
+
+    def watermark(self, max_delay_us: int) -> int:
+        """Nothing before this is expected."""
+        return max(self.max_timestamp - max_delay_us, MIN_TIME) if self.max_timestamp > MIN_TIME else MIN_TIME
+
+    def notes(self) -> list[tuple[int, bytes]]:
+        """What a new reader is told, see :class:`millwheel.sources.base.ResumingReader`."""
+        later = sorted((at, note) for at, note in self.decided.items() if at >= self.position)
+        return [(self.position, self.note), *later]
+
+    def close(self) -> None:
+        """Close its reader; another one will go on where this one was."""
+        if self.reader is not None:
+            self.reader.close()
+            self.reader = None
+
+    # --- what is stored ----------------------------------------------------------------------------------
+
+    def judge(self, positions: list[int], overlay: Overlay) -> None:
+        """Records at these positions lie too far in the future, whoever reads them again."""
+        for position in positions:
+            overlay.put(_place(JUDGED, self.partition, position), b"")
+            self.judged.add(position)
+
+    def decide(self, position: int, note: bytes, overlay: Overlay) -> None:
+        """This is what follows the position, whoever reads on there."""
+        overlay.put(_place(DECIDED, self.partition, position), note)
+        self.decided[position] = note
+
+    def write(self, overlay: Overlay) -> None:
+        """Store what is committed, and drop what matters before it only. A decision about what follows the very
+        position is still needed: the position's note is older."""
+        overlay.put(POSITION + self.partition.name.encode(), pack(self.committed))
+        for position in [position for position in self.judged if position <= self.committed.position]:
+            overlay.delete(_place(JUDGED, self.partition, position))
+            self.judged.discard(position)
+        for position in [position for position in self.decided if position < self.committed.position]:
+            overlay.delete(_place(DECIDED, self.partition, position))
+            del self.decided[position]
+
+
+def open_part(partition: Partition, channel: str, store: StateStore, silence: Silence, certain: bool) -> Part:
+    """A partition as the store knows it. ``certain``: nobody can have read further than that."""
+    data = store.get(POSITION + partition.name.encode())
+    at = Position() if data is None else decode_position(data)
+    judged = _prefix(JUDGED, partition)
+    decided = _prefix(DECIDED, partition)
+    return Part(
+        partition,
+        channel,
+        at,
+        at.position,
+        at.max_timestamp,
+        at.finished,
+        at.note,
+        {number_from8(place[len(judged) :]) for place, _ in store.scan(judged)},
+        {number_from8(place[len(decided) :]): bytes(note) for place, note in store.scan(decided)},
+        silence,
+        certain or at.finished,
+    )
+
+
+def _prefix(family: bytes, partition: Partition) -> bytes:
+    return family + pack(partition.name)
+
+
+def _place(family: bytes, partition: Partition, position: int) -> bytes:
+    return _prefix(family, partition) + number8(position)

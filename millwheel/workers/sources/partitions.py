@@ -1,0 +1,200 @@
+"""Which partitions a source shard looks at: what a look costs must not grow with those that say nothing any more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from millwheel.core.model.times import IDLE_TIME, MIN_TIME, SECOND
+from millwheel.errors import ExhaustedError
+from millwheel.ports import StateStore
+from millwheel.sources.base import Partition, Reader
+from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.sources.partition import Part, open_part
+from millwheel.workers.sources.parts import SourceParts
+from millwheel.workers.sources.silence import Silence
+
+log = logging.getLogger(__name__)
+
+_LIST_US, _LIST_EACH_US = SECOND, 200
+"""How often partitions are listed: so much for each of them, so that listing takes a small share of a core."""
+_ASLEEP_AFTER_US = 10 * SECOND
+_UNSEEN = 500
+"""So many partitions of an unbounded source are opened before all that they hold is read."""
+_OPEN = 64
+_SILENT_ABOUT_US = 60 * SECOND
+
+
+class _Stand(NamedTuple):
+    """How some partitions stand: the lowest watermark of those that are not idle, the highest of those that are."""
+
+    live: Hold | None = None
+    idle: Hold | None = None
+
+
+class Partitions:
+    """The partitions of one source shard.
+
+    Those that are ``awake`` have readers and are polled. Of an unbounded source whose listings tell versions, one that
+    has been read to its end and has had nothing for ten seconds falls asleep: it is closed, and a listing with another
+    version wakes it. One that no listing has any more is read to its end, closed and forgotten, but for its position.
+    """
+
+    def __init__(self, parts: SourceParts, store: StateStore, ended: Callable[[], bool]) -> None:
+        self._parts = parts
+        self._store = store
+        self._ended = ended
+        self._list_us: int = getattr(parts.source, "list_us", _LIST_US)
+        self._listed_at = 0
+        self._listed = 0
+        self.awake: dict[str, Part] = {}
+        self._asleep: dict[str, Part] = {}
+        self._unopened: dict[str, Partition] = {}
+        self._asleep_stand = _Stand()
+        self._said_at = -_SILENT_ABOUT_US
+
+    @property
+    def _bounded(self) -> bool:
+        return self._parts.source.bounded
+
+    # --- listing -----------------------------------------------------------------------------------------
+
+    def lists_at(self) -> int:
+        """When they are to be listed again (wall clock)."""
+        return self._listed_at + max(self._list_us, self._listed * _LIST_EACH_US)
+
+    def look(self, now: int) -> None:
+        """See what there is."""
+        listed = {partition.name: partition for partition in self._parts.partitions()}
+        self._listed_at, self._listed = now, len(listed)
+        for name, partition in listed.items():
+            if (part := self.awake.get(name)) is not None:
+                part.partition, part.gone_at = partition, None
+            elif (part := self._asleep.get(name)) is not None:
+                self._look_at_sleeper(part, partition, now)
+            elif name not in self._unopened and self._parts.mine(name):
+                self._unopened[name] = partition
+        if not self._bounded:
+            self._look_for_gone(listed, now)
+        self._asleep_stand = self._stand_of(self._asleep.values())
+        self.open(now)
+
+    def open(self, now: int) -> None:
+        """Open what was listed, not much more at once than can be read."""
+        room = len(self._unopened)
+        if not self._bounded:
+            room = min(room, _UNSEEN - sum(part.behind for part in self.awake.values()))
+        for name in list(self._unopened)[: max(room, 0)]:
+            silence = Silence(None if self._bounded else self._parts.stream.idle_after_us, now)
+            certain = self._parts.first_owner or self._ended()
+            channel = f"{self._parts.node}/{name}"
+            self.awake[name] = open_part(self._unopened.pop(name), channel, self._store, silence, certain)
+
+    def _look_at_sleeper(self, part: Part, partition: Partition, now: int) -> None:
+        if partition.version == part.partition.version:
+            part.silence.nothing(now, closely=True)
+            return
+        part.partition, part.next_poll = partition, now
+        self.awake[partition.name] = self._asleep.pop(partition.name)
+
+    def _look_for_gone(self, listed: dict[str, Partition], now: int) -> None:
+        for name in self._unopened.keys() - listed.keys():
+            del self._unopened[name]
+        for name in self._asleep.keys() - listed.keys():  # it may have got something before it went
+            self._asleep[name].next_poll = now
+            self.awake[name] = self._asleep.pop(name)
+        for name in self.awake.keys() - listed.keys():
+            part = self.awake[name]
+            if part.gone_at is None or part.silence.heard_at >= part.gone_at:
+                part.gone_at = now
+            elif part.silence.looked_at > part.gone_at and not part.outstanding and part.certain:
+                part.close()
+                del self.awake[name]
+
+    def fall_asleep(self, part: Part, now: int) -> None:
+        """A look has found nothing: perhaps it needs none for now."""
+        if part.partition.version is None or part.outstanding or part.gone_at is not None:
+            return
+        if max(part.silence.lasted_us, now - part.partition.changed_at) >= _ASLEEP_AFTER_US:
+            part.close()
+            self._asleep[part.partition.name] = self.awake.pop(part.partition.name)
+            self._asleep_stand = self._stand_of([part], self._asleep_stand)
+
+    def wake_all(self, now: int) -> None:
+        """Look at each of them soon."""
+        self.awake |= self._asleep
+        self._asleep.clear()
+        self._asleep_stand = _Stand()
+        for part in self.awake.values():
+            part.next_poll = now
+
+    # --- readers -----------------------------------------------------------------------------------------
+
+    def choose(self, ready: list[Part]) -> Part:
+        """Which to read next: the one that is furthest behind; of those that are open, if too many are."""
+        if self._bounded and sum(part.reader is not None for part in self.awake.values()) >= _OPEN:
+            ready = [part for part in ready if part.reader is not None] or ready
+        return min(ready, key=lambda part: part.max_timestamp)
+
+    def reader_of(self, part: Part, now: int) -> Reader:
+        """Its reader, opened if it must be. Raises ExhaustedError when that cannot be now."""
+        if part.reader is None:
+            opened = [other for other in self.awake.values() if other.reader is not None]
+            if not self._bounded and len(opened) >= _OPEN:
+                min(opened, key=lambda other: other.silence.heard_at).close()
+            part.reader = self._parts.source.open(part.partition)
+            if (resume := getattr(part.reader, "resume", None)) is not None:
+                resume(part.notes())
+        return part.reader
+
+    def exhausted(self, part: Part, error: ExhaustedError, now: int) -> None:
+        """It cannot be read now: try again in a second, with one file less if one can be closed."""
+        part.close()
+        part.next_poll = now + SECOND
+        opened = [other for other in self.awake.values() if other.reader is not None]
+        if opened and not self._bounded:
+            min(opened, key=lambda other: other.silence.heard_at).close()
+        if now >= self._said_at + _SILENT_ABOUT_US:
+            self._said_at = now
+            log.warning("%s", error)
+
+    def close(self) -> None:
+        """Close all readers."""
+        for part in self.awake.values():
+            part.close()
+
+    # --- watermarks --------------------------------------------------------------------------------------
+
+    def hold(self) -> Hold:
+        """What keeps the watermark: the partitions that are not idle; if there are none, how far silence has come."""
+        if self._unopened:
+            return Hold(MIN_TIME, f"partition {next(iter(self._unopened))}: not opened yet")
+        stand = self._stand_of(self.awake.values(), self._asleep_stand)
+        if stand.live is not None:
+            return stand.live
+        if stand.idle is not None:
+            return stand.idle
+        return Hold() if self._bounded else Hold(IDLE_TIME, "no partition yet, or nothing in any")
+
+    def _stand_of(self, parts: Iterable[Part], stand: _Stand | None = None) -> _Stand:
+        live, idle = (None, None) if stand is None else stand
+        for part in parts:
+            name, watermark = part.partition.name, part.watermark(self._parts.stream.max_delay_us)
+            if part.read_all and part.committed.finished:
+                continue
+            if part.idle and not part.read_all:
+                if part.max_timestamp > MIN_TIME and (idle is None or watermark + part.silence.progress_us > idle.at):
+                    words = f"partition {name}, {part.silence.in_words()}"
+                    idle = Hold(watermark + part.silence.progress_us, words)
+            elif live is None or watermark < live.at:
+                live = Hold(watermark, self._live_in_words(part))
+        return _Stand(live, idle)
+
+    def _live_in_words(self, part: Part) -> str:
+        name = part.partition.name
+        if part.read_all:
+            return f"partition {name}: its end is not committed yet"
+        if part.max_timestamp == MIN_TIME:
+            return f"partition {name}: nothing read from it yet"
+        return f"partition {name}, read up to position {part.position}"

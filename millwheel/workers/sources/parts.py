@@ -1,0 +1,33 @@
+"""What a source shard is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from millwheel.core.model.limits import DEFAULTS, Limits
+from millwheel.core.pipeline.spec import StreamSpec
+from millwheel.sources.base import Partition, Source
+from millwheel.workers.delivery.routing import Fanout
+from millwheel.workers.delivery.timestamps import Timestamps
+
+
+@dataclass(frozen=True, slots=True)
+class SourceParts:
+    """What a source shard is made of. ``partitions`` lists what there is to read, ``mine`` says which of it
+    falls into this shard's range. ``needs`` are the fields that consumers want, if all of them take columns.
+    ``first_owner``: nobody has read for this shard before. Positions are committed every ``settle_us``."""
+
+    pipeline: str
+    node: str
+    stream: StreamSpec
+    source: Source
+    partitions: Callable[[], Sequence[Partition]]
+    mine: Callable[[str], bool]
+    fanout: Fanout
+    timestamps: Timestamps
+    max_records: int = 5_000
+    needs: frozenset[str] | None = None
+    limits: Limits = DEFAULTS
+    first_owner: bool = True
+    settle_us: int = 0

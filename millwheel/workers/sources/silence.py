@@ -1,0 +1,57 @@
+"""When a partition counts as silent: the one place that judges it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from millwheel.core.model.times import SECOND, duration_text, idle_progress
+
+_CLOSELY_US = SECOND
+
+
+@dataclass(slots=True)
+class Silence:
+    """How long there has been nothing to hear, as far as somebody has listened.
+
+    Time in which nobody looked is no silence before the next look has found nothing. And after a gap between two looks,
+    which also those may have slept through who write, listening begins anew: nothing is idle before looks that follow
+    each other closely have found nothing for ``idle_after_us`` (None: never idle).
+    """
+
+    idle_after_us: int | None
+    heard_at: int
+    looked_at: int = field(init=False)
+    _listening_since: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.looked_at = self._listening_since = self.heard_at
+
+    def heard(self, now: int) -> None:
+        """There was something."""
+        self.heard_at = self.looked_at = self._listening_since = now
+
+    def nothing(self, now: int, closely: bool = False) -> None:
+        """Somebody has looked, and there was nothing that came later than what was heard last. ``closely``: as good as
+        looked at all the time."""
+        if not closely and now - self.looked_at > max((self.idle_after_us or 0) // 2, _CLOSELY_US):
+            self._listening_since = now
+        self.looked_at = now
+
+    @property
+    def lasted_us(self) -> int:
+        """How long it has been silent, as of the last look."""
+        return self.looked_at - self.heard_at
+
+    @property
+    def idle(self) -> bool:
+        """True when silence has lasted so long that it must not keep a watermark any more."""
+        return self.idle_after_us is not None and self.looked_at - self._listening_since > self.idle_after_us
+
+    @property
+    def progress_us(self) -> int:
+        """How far the silence moves a watermark, in steps; 0 unless :attr:`idle`."""
+        return idle_progress(self.lasted_us) if self.idle else 0
+
+    def in_words(self) -> str:
+        """For whoever asks what holds a watermark."""
+        return f"idle for {duration_text(self.progress_us)}"

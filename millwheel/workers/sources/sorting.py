@@ -1,0 +1,191 @@
+"""Sorts what a source read: records for the consumers, late ones, and dead letters."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.failures import KINDS
+from millwheel.core.model.records import Batch, DeadLetter
+from millwheel.core.model.times import MIN_TIME, duration_text
+from millwheel.core.pipeline.spec import DEAD_LETTERS
+from millwheel.sources.base import Chunk as Read
+from millwheel.workers.bundle.carried import carried
+from millwheel.workers.bundle.turn import LINE, Turn, beginning, keys_of, kind_in, plain_letter
+from millwheel.workers.delivery.timestamps import Stamps, column_of, extent
+from millwheel.workers.sources.parts import SourceParts
+
+Batches = list[tuple[str, AnyBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """A read as batches for the consumers, and its dead letters by who could not use the record: of each, a record has
+    at most one, so its position numbers it. ``counters`` count what was read."""
+
+    batches: Batches
+    letters: dict[str, Batches]
+    counters: dict[str, int]
+
+
+class Sorting:
+    """Sorts one read into records for the consumers, late ones, and dead letters."""
+
+    def __init__(self, parts: SourceParts, max_timestamp: int, judged: set[int], now: int) -> None:
+        self._parts = parts
+        self._spec = parts.stream
+        self._judged = judged
+        self._now = now
+        self._letters: list[tuple[int, DeadLetter]] = []
+        self._stated = False
+        self._size = 0
+        self.newly_judged: list[int] = []
+        self.max_timestamp = max_timestamp
+
+    def sort(self, partition: str, read: Read) -> Sorted:
+        """Deterministic but for judgements by the clock."""
+        counters = {"records_in": len(read) + len(read.rejects)}
+        self._stated = read.watermark is not None
+        for reject in read.rejects:
+            self._letter(reject.position, partition, reject.reason, reject.raw)
+        stamps, problems = self._parts.timestamps.as_array(read.values)
+        self._size, uncarried = carried(read.values, self._parts.limits.record)
+        problems.update(uncarried)
+        for place, reason in problems.items():
+            raw = read.values[place]
+            self._letter(read.positions[place], partition, reason, beginning(raw) if place in uncarried else raw)
+        bad = set(problems) | self._too_far(partition, read, stamps, problems)
+        first = self.max_timestamp
+        late = self._late(stamps, bad)
+        if late and self._parts.fanout.drops_late(self._spec.name):
+            counters["late"] = len(late)
+        batch = self._batch(partition, read, stamps, bad)
+        out, keyless = self._parts.fanout.split(batch, batch.values, _moved(late, bad))
+        for missing in keyless:
+            place = missing.place
+            about = batch.values[place], batch.timestamps[place]
+            self._letter(batch.seqs[place], partition, missing.reason, about[0], missing.node, about[1])
+        letters: dict[str, Batches] = {}
+        if self._letters:
+            counters["dead_letters"] = len(self._letters)
+            for _, letter in self._letters:
+                kind = KINDS + kind_in(letter)
+                counters[kind] = counters.get(kind, 0) + 1
+            letters = self._dead_letters(self._floors(first, read.positions, stamps, bad))
+        if read.watermark is not None and read.watermark > MIN_TIME:
+            self.max_timestamp = max(self.max_timestamp, read.watermark + self._spec.max_delay_us)
+        return Sorted(out, letters, counters)
+
+    @property
+    def letters(self) -> list[DeadLetter]:
+        """What could not be used."""
+        return [letter for _, letter in self._letters]
+
+    def judge(self, turn: Turn, read: int) -> None:
+        """Tell a step what of a read of so many lines could not be used."""
+        keys = keys_of(self._spec.name)
+        turn.try_(LINE, read)
+        turn.try_(keys, read)
+        for _, letter in self._letters:
+            turn.fail(letter, LINE if letter.computation == self._parts.node else keys)
+
+    def _too_far(self, partition: str, read: Read, stamps: Stamps, problems: dict[int, str]) -> set[int]:
+        if self._spec.max_future_us is None or not len(stamps):
+            return set()
+        limit = self._now + self._spec.max_future_us
+        if extent(stamps)[1] <= limit and not self._judged:
+            return set()
+        far = {
+            place
+            for place, stamp in enumerate(stamps.tolist())
+            if place not in problems and (stamp > limit or read.positions[place] in self._judged)
+        }
+        for place in sorted(far):
+            position = read.positions[place]
+            if position not in self._judged:
+                self.newly_judged.append(position)
+            allowed = duration_text(self._spec.max_future_us)
+            reason = f"timestamp {stamps[place]} µs lies more than {allowed} in the future (watermark.max_future)"
+            self._letter(position, partition, reason, read.values[place])
+        return far
+
+    def _late(self, stamps: Stamps, bad: set[int]) -> set[int]:
+        good = np.delete(np.arange(len(stamps)), list(bad)) if bad else None
+        times = stamps if good is None else stamps[good]
+        if not len(times):
+            return set()
+        delay, first = self._spec.max_delay_us, self.max_timestamp
+        lowest, highest = extent(times)
+        if not self._stated:
+            self.max_timestamp = max(first, highest)
+        if lowest >= self.max_timestamp - delay:
+            return set()
+        before = np.full(len(times), first, np.int64)
+        if not self._stated:
+            np.maximum(np.maximum.accumulate(times[:-1]), first, out=before[1:])
+        late = np.flatnonzero(times + delay < before)
+        return set((late if good is None else good[late]).tolist())
+
+    def _batch(self, partition: str, read: Read, stamps: Stamps, dropped: set[int]) -> Batch:
+        values, seqs, times = read.values, read.positions, stamps.tolist()
+        if dropped:
+            kept = [place for place in range(len(values)) if place not in dropped]
+            values, seqs, times = [values[i] for i in kept], [seqs[i] for i in kept], [times[i] for i in kept]
+        ids = column_of(values, self._spec.id) if self._spec.id else None
+        keys = [partition if given is None else given for given in ids] if ids else [partition] * len(values)
+        return Batch(self._spec.name, seqs, times, keys, values, ids, self._now, self._size)
+
+    def _letter(
+        self, position: int, partition: str, reason: str, raw: Any, node: str = "", timestamp: int | None = None
+    ) -> None:
+        letter = DeadLetter(
+            self._parts.pipeline,
+            node or self._parts.node,
+            self._spec.name,
+            reason,
+            value=raw,
+            timestamp=timestamp,
+            what=keys_of(self._spec.name) if node else LINE,
+            position=f"{partition}@{position}",
+        )
+        self._letters.append((position, letter))
+
+    def _floors(self, first: int, positions: list[int], stamps: Stamps, bad: set[int]) -> list[int]:
+        """A timestamp for each letter: the watermark of the partition there, which another read that begins elsewhere
+        finds, too. (Where the source states its watermarks, the one at the beginning of the read.)"""
+        self._letters.sort(key=lambda pair: pair[0])
+        highest = first
+        floors: list[int] = []
+        place = 0
+        for position, _ in self._letters:
+            while not self._stated and place < len(positions) and positions[place] < position:
+                if place not in bad:
+                    highest = max(highest, int(stamps[place]))
+                place += 1
+            floors.append(max(highest - self._spec.max_delay_us, 0) if highest > MIN_TIME else 0)
+        return floors
+
+    def _dead_letters(self, timestamps: list[int]) -> dict[str, Batches]:
+        found: dict[str, Batches] = {}
+        for name in dict.fromkeys(letter.computation for _, letter in self._letters):
+            places = [place for place, (_, letter) in enumerate(self._letters) if letter.computation == name]
+            values = [plain_letter(self._letters[place][1]) for place in places]
+            seqs, times = [self._letters[place][0] for place in places], [timestamps[place] for place in places]
+            keys = [self._parts.node] * len(values)
+            size = len(encode_value(values))
+            batch = Batch(DEAD_LETTERS, seqs, times, keys, values, None, self._now, size)
+            found[name] = self._parts.fanout.split(batch, values)[0]
+        return found
+
+
+def _moved(late: set[int], bad: set[int]) -> set[int]:
+    """The places of late records once the bad ones are taken out."""
+    if not late or not bad:
+        return late
+    dropped = sorted(bad)
+    return {place - bisect_left(dropped, place) for place in late}

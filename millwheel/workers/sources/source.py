@@ -1,0 +1,243 @@
+"""Reads the partitions of a replayable source that fall into a shard's key range.
+
+Nothing that was read is logged: a partition's channel is numbered by its positions, reads are sent at once,
+and the position is committed when every consumer has applied them. After a crash the partition is read
+again from there, and consumers cut off what they have. So everything that decides about a record here is
+a function of the partition's content; the one thing that is not, "its timestamp lies in the far future", is
+committed before anything is sent.
+"""
+
+from __future__ import annotations
+
+from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.formats.store_layout import Position
+from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import ExhaustedError
+from millwheel.ports import StateStore
+from millwheel.sources.base import Chunk as Read
+from millwheel.sources.base import FrameChunk, Reader
+from millwheel.workers.bundle.turn import LINE, Hold, Turn, keys_of
+from millwheel.workers.delivery.outbox import Chunk
+from millwheel.workers.shard.productions import earliest_of
+from millwheel.workers.sources.end import SourceEnd
+from millwheel.workers.sources.frames import sort_frame
+from millwheel.workers.sources.partition import Outstanding, Part
+from millwheel.workers.sources.partitions import Partitions
+from millwheel.workers.sources.parts import SourceParts
+from millwheel.workers.sources.sorting import Sorted, Sorting
+
+_SILENCE_PER_PAUSE, _LONGEST_PAUSE = 100, 5
+"""Who has been silent for so many pauses is looked at after another one, but at least every so many polls' time."""
+
+
+class SourceOperator:
+    """The operator of a ``source.*`` shard."""
+
+    def __init__(self, parts: SourceParts, store: StateStore, now: int) -> None:
+        self._parts = parts
+        self._store = store
+        self._spec = parts.stream
+        self._poll_us: int = getattr(parts.source, "poll_us", 50_000)
+        self._settled_at = 0
+        self._durable = 0
+        self._end = SourceEnd(store)
+        self._partitions = Partitions(parts, store, lambda: self._end.ended)
+        self._partitions.look(now)
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        return 0
+
+    def wakes_at(self, now: int) -> int:
+        if self._end.due(self.unrest() == 0):
+            return now
+        polls = [part.next_poll for part in self._readable()]
+        polls.append(self._settles_at(now))
+        if self._lists():
+            polls.append(self._partitions.lists_at())
+        return min(polls)
+
+    def due_at(self) -> int:
+        return MAX_TIME
+
+    def run(self, turn: Turn) -> None:
+        turn.positions_only = True
+        if turn.now >= self._settles_at(turn.now):
+            self._settle(turn)
+        if self._end.due(self.unrest() == 0):
+            self._end.commit(turn)
+            turn.positions_only = False
+        if self._lists() and turn.now >= self._partitions.lists_at():
+            self._partitions.look(turn.now)
+        self._partitions.open(turn.now)
+        ready = [part for part in self._readable() if part.next_poll <= turn.now]
+        if ready:
+            self._look_at(self._partitions.choose(ready), turn)
+
+    def durable(self, number: int, now: int) -> None:
+        self._durable = max(self._durable, number)
+
+    def rest(self, wanted: bool, now: int) -> None:
+        """Read nothing while it is wanted."""
+        self._end.resting = wanted
+
+    def finish(self) -> None:
+        """Read nothing more, for ever: what was read so far is all there is."""
+        self._end.finishing = True
+
+    def catch_up(self, wanted: bool) -> None:
+        """While it is wanted, a rest begins only where no earlier owner can have read further."""
+        self._end.catching_up = wanted
+
+    def unrest(self) -> int:
+        """How many partitions have to catch up, or have reads that are not applied and committed."""
+        behind = self._end.catching_up
+        return sum(bool(part.outstanding) or (behind and not part.certain) for part in self._partitions.awake.values())
+
+    def _lists(self) -> bool:
+        return not self._parts.source.bounded and not self._end.reads_nothing
+
+    def _readable(self) -> list[Part]:
+        """What may be read now: not what waits for a commit, since whatever is sent behind an unsent read makes
+        consumers take that for applied. Before an end, also what an earlier owner may have sent to some consumers and
+        not to others: it cannot have read beyond what there is."""
+        parts = [part for part in self._partitions.awake.values() if not part.read_all and part.awaits <= self._durable]
+        if self._end.reads_nothing:
+            return [part for part in parts if self._end.catching_up and not part.certain]
+        return parts
+
+    def hold(self, now: int) -> Hold:
+        if self._end.ended:
+            return Hold()
+        return self._partitions.hold()
+
+    def close(self) -> None:
+        self._partitions.close()
+
+    def look(self, now: int) -> None:
+        """There may be new input: list the partitions and read them at the next turn, whatever was planned."""
+        self._partitions.look(now)
+        self._partitions.wake_all(now)
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def _look_at(self, part: Part, turn: Turn) -> None:
+        try:
+            reader = self._partitions.reader_of(part, turn.now)
+            columns = self._parts.needs is not None and part.position >= part.rows_until
+            if not (columns and self._read_frame(part, reader, turn)):
+                self._read(part, reader, turn)
+        except ExhaustedError as ex:
+            self._partitions.exhausted(part, ex, turn.now)
+
+    def _read(self, part: Part, reader: Reader, turn: Turn) -> None:
+        read = reader.read(part.position, self._parts.max_records)
+        part.certain = part.certain or read.finished or read.caught_up
+        if self._heard_nothing(part, read, turn):
+            return
+        part.silence.heard(turn.now)
+        if read.caught_up:
+            part.next_poll = turn.now + self._poll_us
+        sorting = Sorting(self._parts, part.max_timestamp, part.judged, turn.now)
+        found = sorting.sort(part.partition.name, read)
+        sorting.judge(turn, len(read) + len(read.rejects))
+        part.judge(sorting.newly_judged, turn.overlay)
+        if sorting.newly_judged:
+            self._await_commit(part, turn)
+        self._move(part, read, sorting.max_timestamp)
+        self._send(part, found, turn)
+
+    def _heard_nothing(self, part: Part, read: Read | FrameChunk, turn: Turn) -> bool:
+        """True when a look found nothing to send. Then look again soon; less often when it has been silent for long."""
+        if read.begins is not None:
+            part.decide(*read.begins, turn.overlay)
+            self._await_commit(part, turn)
+        if len(read) or read.rejects or read.finished or read.next_position > part.position:
+            return False
+        if read.begins is not None:
+            return True
+        part.certain, part.behind = True, False
+        part.silence.nothing(turn.now)
+        pause = max(self._poll_us, min(part.silence.lasted_us // _SILENCE_PER_PAUSE, _LONGEST_PAUSE * self._poll_us))
+        part.next_poll = turn.now + pause
+        self._partitions.fall_asleep(part, turn.now)
+        return True
+
+    def _await_commit(self, part: Part, turn: Turn) -> None:
+        """Nothing is sent, and no more is read of it, before this turn's commit is durable."""
+        turn.commit_before_sending, part.awaits = True, turn.number
+
+    def _move(self, part: Part, read: Read | FrameChunk, max_timestamp: int) -> None:
+        part.position, part.max_timestamp, part.read_all = read.next_position, max_timestamp, read.finished
+        part.note = read.note
+
+    def _read_frame(self, part: Part, reader: Reader, turn: Turn) -> bool:
+        """Read columns; False when there are none to be had, or they need a look at each record."""
+        needs = self._parts.needs
+        read_frame = getattr(reader, "read_frame", None)
+        if needs is None or read_frame is None or part.judged:
+            return False
+        read: FrameChunk | None = read_frame(part.position, part.size.bytes)
+        if read is None:
+            return False
+        if self._heard_nothing(part, read, turn):
+            part.size.told(False)
+            return True
+        split = self._parts.fanout.split_columns
+        found = sort_frame(read, self._spec, needs, part.max_timestamp, turn.now, split)
+        if found is None:
+            part.rows_until = read.next_position
+            return False
+        part.silence.heard(turn.now)
+        part.size.told(read.next_position > part.position and not read.finished)
+        part.certain = part.certain or read.finished
+        turn.try_(LINE, len(read))
+        turn.try_(keys_of(self._spec.name), len(read))
+        counters = {"records_in": len(read)}
+        if found.late:
+            counters["late"] = found.late
+        self._move(part, read, found.max_timestamp)
+        self._send(part, Sorted(found.batches, {}, counters), turn)
+        return True
+
+    def _send(self, part: Part, found: Sorted, turn: Turn) -> None:
+        """A read goes on its way; its position is committed once every consumer has applied it. Letters are numbered by
+        positions, too, so those of each who writes them have a channel of their own: whoever consumes several of these
+        has a mark for each."""
+        after = Position(part.position, part.max_timestamp, part.read_all, part.note)
+        chunks = [self._chunk(part, part.channel, found.batches)]
+        for name, letters in found.letters.items():
+            chunks.append(self._chunk(part, f"{self._parts.node}!{name}/{part.partition.name}", letters))
+        part.outstanding.append(Outstanding(chunks, after, found.counters))
+        turn.chunks += chunks
+
+    def _chunk(self, part: Part, channel: str, batches: list[tuple[str, AnyBatch]]) -> Chunk:
+        chunk = Chunk(part.next_chunk, channel, batches, earliest_of(batches), stored=False, read=True)
+        part.next_chunk += 1
+        return chunk
+
+    def _settles_at(self, now: int) -> int:
+        """When positions are to be committed (wall clock; MAX_TIME: there is nothing to commit). What is read meanwhile
+        only has to be read again after a crash, so it waits for others, unless somebody waits for the last of it."""
+        applied = [part for part in self._partitions.awake.values() if part.outstanding and part.outstanding[0].applied]
+        if not applied:
+            return MAX_TIME
+        if self._end.reads_nothing or any(part.read_all for part in applied):
+            return now
+        return self._settled_at + self._parts.settle_us
+
+    def _settle(self, turn: Turn) -> None:
+        """Commit the positions up to which all reads, in order, have been applied. Who waits for the end of a source
+        waits for the last of them."""
+        self._settled_at = turn.now
+        for part in self._partitions.awake.values():
+            moved = False
+            while part.outstanding and part.outstanding[0].applied:
+                settled = part.outstanding.popleft()
+                part.committed, moved = settled.after, True
+                for name, by in settled.counters.items():
+                    turn.count(name, by)
+            if moved:
+                part.write(turn.overlay)
+                if part.committed.finished:
+                    part.close()
+                    turn.positions_only = False

@@ -1,0 +1,398 @@
+"""What a callback has in the place of a declared state: a value, a list or a map of the current key.
+
+Values and entries of maps are cached as cells, since a shard has a single writer.
+
+An entry of a state with a time to live carries when it was written: the highest time of the calls that wrote it. A call
+whose time is that plus the time to live, or later, finds nothing there. That alone decides what is found, so bundles,
+caches and the order of removal do not show. A look does not remove anything: a record out of order, whose
+time is earlier, finds the entry still. A timer of the system's own removes from the store what the watermark has left
+behind. There is one for each state of a key; it is set for the entry that must go first and, when it comes due, for the
+next, so that a write moves no timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from millwheel.api import State, ValueState
+from millwheel.core.formats.store_layout import STATE
+from millwheel.core.model.keys import Key, check_key, key_bytes, key_from_bytes, placed_key
+from millwheel.core.model.limits import over
+from millwheel.core.model.times import LAST_TIME, MAX_TIME
+from millwheel.errors import CorruptionError, RecordError
+
+if TYPE_CHECKING:
+    from millwheel.workers.state.keyed_state import KeyedState
+
+_encode = msgspec.msgpack.Encoder().encode
+_HEADER = msgspec.msgpack.Decoder(tuple[int, int]).decode
+_FIXED = (int, float, str, bytes, bool, type(None))
+ABSENT: Any = object()
+"""The value of a cell that has none."""
+_STORED: Any = object()
+"""The value of a cell that is still as the store has it."""
+_LOADS_OF_MOST = 4
+"""Where one in so many records asks the store for a value, the values of the next bundles are read ahead."""
+_BUNDLES_AHEAD = 63
+_CACHED_BYTES = 32 << 20
+"""Of one state of a shard, as they are stored."""
+TTL_TAG = "\0ttl:"
+"""How the tags of the system's own timers begin."""
+_LOOKS_IN_A_TTL = 8
+"""The entries of a map are looked through so often for what must go: each time costs a scan of them all."""
+
+
+class Cell:
+    """One cached entry. ``written`` is what the store holds (None: nothing); ``value`` may have moved on."""
+
+    __slots__ = ("at", "dirty", "place", "value", "written")
+
+    def __init__(self, place: bytes, value: Any, written: bytes | None, at: int = 0) -> None:
+        self.place = place
+        self.value = value
+        self.written = written
+        self.dirty = False
+        self.at = at
+
+
+def _trimmed(cells: dict[Any, Cell], most: int, most_bytes: int) -> int:
+    """Drop the oldest cells, so that at most so many are left, with at most so many bytes; how many bytes are left."""
+    held, kept = 0, 0
+    for cell in reversed(cells.values()):
+        size = len(cell.written or b"")
+        if kept == most or held + size > most_bytes:
+            break
+        held, kept = held + size, kept + 1
+    for key in list(cells)[: len(cells) - kept]:
+        del cells[key]
+    return held
+
+
+class Typed:
+    """Encoding and decoding of one declared type, with errors that name the state."""
+
+    def __init__(self, owner: KeyedState, state: State) -> None:
+        self._owner = owner
+        self._state = state
+        self._name = state.name.encode() + b"\0"
+        self._decoder = msgspec.msgpack.Decoder(state.type)
+        self.encode = _encode
+        self.name = state.name
+        self.ttl_us = state.ttl_us
+        self.held = 0
+        """About how many bytes the cached cells have in the store."""
+
+    def cell_of(self, place: bytes) -> Cell:
+        """What the store holds at a place, as a cell."""
+        data = self._owner.overlay.get(place)
+        if data is None:
+            return Cell(place, ABSENT, None)
+        self.held += len(data)
+        if self.ttl_us is None:
+            return Cell(place, self.decode(data), data)
+        return Cell(place, _STORED, data, written_at(data))
+
+    def found(self, cell: Cell) -> Any:
+        """What the current call finds in a cell; ABSENT also when its time to live is over."""
+        if self.ttl_us is None:
+            return cell.value
+        if self.gone_by(cell.at, self._owner.timestamp):
+            return ABSENT
+        if cell.value is _STORED:
+            assert cell.written is not None
+            cell.value = self.decode(cell.written[8:])
+        return cell.value
+
+    def write(self, cell: Cell, value: Any) -> None:
+        """The current call writes a cell (ABSENT: removes the entry)."""
+        if self.ttl_us is not None:
+            self._owner.handed.pop(id(cell), None)
+            if value is not ABSENT:
+                now = self._owner.timestamp
+                cell.at = now if cell.value is ABSENT else max(cell.at, now)
+                self.look_later(cell.at)
+        cell.value = value
+        if not cell.dirty:
+            self._owner.touch(self, cell)
+
+    def hand(self, cell: Cell, value: Any) -> None:
+        """The current call gets a value that it may change in place."""
+        if self.ttl_us is not None:
+            self._owner.hand(self, cell, value)
+        elif not cell.dirty:
+            self._owner.touch(self, cell)
+
+    def gone_by(self, at: int, now: int) -> bool:
+        """Whether a call at ``now`` finds nothing of what was written at ``at``. A life that would end behind the last
+        instant has no end: what was written at that instant, another call there still finds."""
+        if self.ttl_us is None:
+            return False
+        end = at + self.ttl_us
+        return end <= now and end <= LAST_TIME
+
+    def look_later(self, at: int) -> None:
+        """See that what was written at ``at`` is removed when its time is over."""
+        assert self.ttl_us is not None
+        if at + self.ttl_us <= LAST_TIME:  # else it would be looked at for ever at that instant
+            self._owner.look_at(TTL_TAG + self.name, self._looked_at(at + self.ttl_us))
+
+    def _looked_at(self, end: int) -> int:
+        """When to look at what is over at ``end``."""
+        return end
+
+    def decode(self, data: bytes) -> Any:
+        try:
+            return self._decoder.decode(data)
+        except msgspec.ValidationError as ex:
+            raise CorruptionError(
+                f"state {self._state.name!r} of key {self._owner.key!r} does not fit its declared type "
+                f"{self._state.type}: {ex}. New fields need defaults; a changed type needs a new state name"
+            ) from ex
+
+    def trim(self, limit: int) -> None:
+        """Drop cached entries beyond the limit, or beyond what they may hold."""
+
+
+def written_at(data: bytes) -> int:
+    """When an entry with a time to live was written, of how it is stored."""
+    return int.from_bytes(data[:8], "big", signed=True)
+
+
+class ValueCells(Typed):
+    """The handle of a ValueState."""
+
+    def __init__(self, owner: KeyedState, state: ValueState[Any]) -> None:
+        super().__init__(owner, state)
+        self.cells: dict[Key, Cell] = {}
+        self._default = state.default
+        self._loads = 0
+        self._ahead = 0
+
+    def get(self) -> Any:
+        cell = self.cells.get(self._owner.key) or self._load()
+        value = cell.value if self.ttl_us is None else self.found(cell)
+        if value is ABSENT:
+            return self._fresh(cell)
+        if type(value) not in _FIXED:
+            self.hand(cell, value)
+        return value
+
+    def set(self, value: Any) -> None:
+        cell = self.cells.get(self._owner.key) or self._load()
+        if self.ttl_us is not None:
+            self.write(cell, value)
+            return
+        cell.value = value
+        if not cell.dirty:
+            self._owner.touch(self, cell)
+
+    def clear(self) -> None:
+        self.set(ABSENT)
+
+    def expire(self, now: int) -> None:
+        """Remove the value unless it was written again meanwhile."""
+        cell = self.cells.get(self._owner.key) or self._load()
+        if cell.value is ABSENT:
+            return
+        if self.gone_by(cell.at, now):
+            self.write(cell, ABSENT)
+        else:
+            self.look_later(cell.at)
+
+    def trim(self, limit: int) -> None:
+        if len(self.cells) > limit or self.held > _CACHED_BYTES:
+            self.held = _trimmed(self.cells, limit // 2, _CACHED_BYTES // 2)
+
+    def describe(self) -> Any:
+        value = self.found(self.cells.get(self._owner.key) or self._load())
+        return None if value is ABSENT else msgspec.to_builtins(value)
+
+    def read_ahead(self, keys: Sequence[Key], before: int) -> None:
+        """Read the values of these keys together, which takes half as long as one by one, if enough of the last
+        ``before`` records asked for theirs. Now and then nothing is read ahead, to see what is asked for."""
+        if self._ahead:
+            self._ahead -= 1
+        elif 0 < before <= self._loads * _LOADS_OF_MOST:
+            self._ahead = _BUNDLES_AHEAD
+        self._loads = 0
+        if not self._ahead:
+            return
+        owner, cells = self._owner, self.cells
+        fresh = [key for key in dict.fromkeys(keys) if key not in cells]
+        places = [STATE + place + self._name for place in map(placed_key, fresh)]
+        found = owner.overlay.get_many(places)
+        for key, place, data in zip(fresh, places, found, strict=True):
+            if data is None:
+                cells[key] = Cell(place, ABSENT, None)
+            else:
+                owner.key = key
+                cells[key] = Cell(place, self.decode(data), data)
+                self.held += len(data)
+
+    def _fresh(self, cell: Cell) -> Any:
+        """The default, which is the value from now on if it can be changed in place; with a time to live only if it
+        was."""
+        handed = self._owner.handed.get(id(cell)) if self.ttl_us is not None else None
+        if handed is not None:
+            return handed.value
+        default = self._default
+        fresh = default() if callable(default) else default
+        if type(fresh) not in _FIXED:
+            if fresh is default:  # or all keys would share it
+                fresh = deepcopy(fresh)
+            if self.ttl_us is None:
+                cell.value = fresh
+            self.hand(cell, fresh)
+        return fresh
+
+    def _load(self) -> Cell:
+        self._loads += 1
+        cell = self.cells[self._owner.key] = self.cell_of(self._owner.prefix(self._name))
+        return cell
+
+
+class ListCells(Typed):
+    """The handle of a ListState: a count, and one entry per item."""
+
+    def append(self, item: Any) -> None:
+        place, now = self._owner.prefix(self._name), self._owner.timestamp
+        count, at = self._header(place)
+        if count and self.gone_by(at, now):
+            self.clear()
+            count = 0
+        at = max(at, now) if count else now
+        data = self.encode(item)
+        if len(data) > self._owner.most:
+            raise RecordError(over("state", f"state {self.name!r}: an item", len(data), self._owner.most))
+        self._owner.overlay.put(place + count.to_bytes(8, "big"), data)
+        self._owner.overlay.put(place, _encode((count + 1, at)))
+        if self.ttl_us is not None:
+            self.look_later(at)
+
+    def __iter__(self) -> Iterator[Any]:
+        place = self._owner.prefix(self._name)
+        places = [place + i.to_bytes(8, "big") for i in range(self._count(place))]
+        return iter([self.decode(data) for data in self._owner.overlay.get_many(places) if data is not None])
+
+    def __len__(self) -> int:
+        return self._count(self._owner.prefix(self._name))
+
+    def clear(self) -> None:
+        place = self._owner.prefix(self._name)
+        for i in range(self._header(place)[0]):
+            self._owner.overlay.delete(place + i.to_bytes(8, "big"))
+        self._owner.overlay.delete(place)
+
+    def expire(self, now: int) -> None:
+        """Remove the list unless it grew meanwhile."""
+        count, at = self._header(self._owner.prefix(self._name))
+        if self.gone_by(at, now):
+            self.clear()
+        elif count:
+            self.look_later(at)
+
+    def describe(self) -> Any:
+        return [msgspec.to_builtins(item) for item in self]
+
+    def _count(self, place: bytes) -> int:
+        count, at = self._header(place)
+        return 0 if self.gone_by(at, self._owner.timestamp) else count
+
+    def _header(self, place: bytes) -> tuple[int, int]:
+        """(number of items, the highest time of a call that appended one)."""
+        data = self._owner.overlay.get(place)
+        return (0, 0) if data is None else _HEADER(data)
+
+
+class MapCells(Typed):
+    """The handle of a MapState: one entry per map key."""
+
+    def __init__(self, owner: KeyedState, state: State) -> None:
+        super().__init__(owner, state)
+        self.cells: dict[tuple[Key, Key], Cell] = {}
+
+    def get(self, key: Key, default: Any = None) -> Any:
+        cell = self._cell(key)
+        value = cell.value if self.ttl_us is None else self.found(cell)
+        if value is ABSENT:
+            return default
+        if type(value) not in _FIXED:
+            self.hand(cell, value)
+        return value
+
+    def __getitem__(self, key: Key) -> Any:
+        value = self.get(key, ABSENT)
+        if value is ABSENT:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: Key, value: Any) -> None:
+        self.write(self._cell(key), value)
+
+    def __delitem__(self, key: Key) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self.write(self._cell(key), ABSENT)
+
+    def __contains__(self, key: Key) -> bool:
+        return self.found(self._cell(key)) is not ABSENT
+
+    def items(self) -> Iterator[tuple[Key, Any]]:
+        return iter([(key, self[key]) for key in self._stored() if key in self])
+
+    def expire(self, now: int) -> None:
+        """Remove the entries that were not written again meanwhile. The others are looked at later."""
+        self._owner.flush()
+        prefix, first = self._owner.prefix(self._name), MAX_TIME
+        for place, data in list(self._owner.overlay.scan(prefix)):
+            at = written_at(data)
+            if self.gone_by(at, now):
+                self._drop(place, key_from_bytes(place[len(prefix) :]))
+            else:
+                first = min(first, at)
+        if first < MAX_TIME:
+            self.look_later(first)
+
+    def _looked_at(self, end: int) -> int:
+        assert self.ttl_us is not None
+        step = max(self.ttl_us // _LOOKS_IN_A_TTL, 1)
+        return -(-end // step) * step
+
+    def clear(self) -> None:
+        for key in self._stored():
+            self.write(self._cell(key), ABSENT)
+
+    def trim(self, limit: int) -> None:
+        if len(self.cells) > limit or self.held > _CACHED_BYTES:
+            self.held = _trimmed(self.cells, limit // 2, _CACHED_BYTES // 2)
+
+    def describe(self) -> Any:
+        found = [(key, self.found(self._cell(key))) for key in self._stored()]
+        return [[key, msgspec.to_builtins(value)] for key, value in found if value is not ABSENT]
+
+    def _stored(self) -> list[Key]:
+        """The keys of all entries that the store will have, also of those whose time to live is over."""
+        self._owner.flush()
+        prefix = self._owner.prefix(self._name)
+        return [key_from_bytes(place[len(prefix) :]) for place, _ in self._owner.overlay.scan(prefix)]
+
+    def _drop(self, place: bytes, key: Key) -> None:
+        """Remove an entry that is in the overlay as it is in the cache."""
+        self._owner.overlay.delete(place)
+        cell = self.cells.pop((self._owner.key, key), None)
+        if cell is not None:  # it may be among those that are written at the end of the bundle
+            cell.value, cell.written = ABSENT, None
+
+    def _cell(self, key: Key) -> Cell:
+        cell = self.cells.get((self._owner.key, key))
+        if cell is None:
+            try:
+                place = self._owner.prefix(self._name) + key_bytes(check_key(key))
+            except RecordError as ex:
+                raise RecordError(f"state {self._state.name!r}: {ex}") from ex
+            cell = self.cells[self._owner.key, key] = self.cell_of(place)
+        return cell

@@ -1,0 +1,192 @@
+"""The states of one computation in one shard, and the key they speak of: read through a cache, written once a bundle.
+
+What a callback got and may have changed in place is encoded at the end of the bundle and written if its bytes differ
+from what was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from millwheel.api import Computation, ListState, MapState, State, ValueState
+from millwheel.core.formats.store_layout import STATE
+from millwheel.core.model.keys import Key, placed_key
+from millwheel.core.model.limits import DEFAULTS, over
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.core.model.times import LAST_TIME, MIN_TIME
+from millwheel.errors import RecordError
+from millwheel.workers.state.handles import ABSENT, TTL_TAG, Cell, ListCells, MapCells, Typed, ValueCells
+from millwheel.workers.state.overlay import Overlay
+
+_WORTH_READING_AHEAD = 64
+Change = tuple[Typed, Cell, bytes | None]
+"""A cell of a handle, and what it is in the store now (None: gone)."""
+
+
+class Handed(NamedTuple):
+    """What the current call got, and may change in place; ``before``: what it was then."""
+
+    owner: Typed
+    cell: Cell
+    value: Any
+    before: bytes
+
+
+class KeyedState:
+    """All handles of one computation instance in one shard, and the key they speak of.
+
+    ``timestamp`` is the time of the current call, by which times to live are judged. It is never before ``clock``: a
+    record behind the watermark counts as of the watermark, so that what it writes lives on. ``tags`` stands before
+    the tags of the system's own timers.
+    """
+
+    def __init__(
+        self,
+        instance: Computation,
+        overlay: Overlay,
+        cache_entries: int,
+        most: int = DEFAULTS.state,
+        tags: str = "",
+    ) -> None:
+        self.overlay = overlay
+        self.most = most
+        self.key: Key = None
+        self.timestamp = 0
+        self.clock = MIN_TIME
+        self._timers = TimerQueue(Domain.EVENT)
+        self._tags = tags
+        self._touched: list[tuple[Typed, Cell]] = []
+        self.handed: dict[int, Handed] = {}
+        self.unsettled = False
+        """Something is left to do when the current call is over, by :meth:`settle` or by whoever set this."""
+        self._cache_entries = cache_entries
+        self._records = 0
+        self.handles = {name: self._bind(instance, name, state) for name, state in _declared(type(instance)).items()}
+        self._ages = any(handle.ttl_us is not None for handle in self.handles.values())
+
+    def begin(self, timers: TimerQueue) -> None:
+        """Start of a turn. ``timers`` are those by event time."""
+        self._timers, self.clock = timers, MIN_TIME
+
+    def point(self, key: Key, timestamp: int) -> None:
+        """The next call is about this key, at this time."""
+        self.key = key
+        self.timestamp = timestamp if timestamp > self.clock else self.clock
+
+    def moments(self, timestamps: Sequence[int]) -> Sequence[int]:
+        """The times of the calls for records with these timestamps."""
+        if not self._ages or not timestamps or min(timestamps) >= self.clock:
+            return timestamps
+        return [max(timestamp, self.clock) for timestamp in timestamps]
+
+    def touch(self, owner: Typed, cell: Cell) -> None:
+        """Remember that a cell may have changed in this bundle."""
+        cell.dirty = True
+        self._touched.append((owner, cell))
+
+    def hand(self, owner: Typed, cell: Cell, value: Any) -> None:
+        """The current call gets a value with a time to live. Whether it changes it, and so writes it, is seen when the
+        call is over: at the end of the bundle nobody could say which call did."""
+        if id(cell) not in self.handed:
+            self.handed[id(cell)] = Handed(owner, cell, value, owner.encode(value))
+            self.unsettled = True
+
+    def settle(self) -> None:
+        """The call is over: what it has changed in place it has written."""
+        handed, self.handed, self.unsettled = self.handed, {}, False
+        for owner, cell, value, before in handed.values():
+            if owner.encode(value) != before:
+                owner.write(cell, value)
+
+    def look_at(self, tag: str, at: int) -> None:
+        """See that :meth:`expire` is called for the current key once the watermark has passed ``at``, or before."""
+        tag, at = self._tags + tag, min(at, LAST_TIME)
+        known = self._timers.get(self.key, tag)
+        if known is None or at < known:
+            self._timers.set(self.key, tag, at)
+
+    def read_ahead(self, keys: Sequence[Key]) -> None:
+        """A bundle with these keys comes: what is likely to be asked of the store is asked in one go."""
+        if len(keys) < _WORTH_READING_AHEAD:
+            return
+        for handle in self.handles.values():
+            if isinstance(handle, ValueCells) and handle.ttl_us is None:
+                handle.read_ahead(keys, self._records)
+        self._records = len(keys)
+
+    def prefix(self, name: bytes) -> bytes:
+        """Where the state ``name`` of the current key lies."""
+        return STATE + placed_key(self.key) + name
+
+    def flush(self) -> None:
+        """Write what changed so far into the overlay, in the middle of a bundle. Raises as :meth:`encoded`, and has
+        then done nothing. A callback may hold values of the current key, and change them in place after this too."""
+        changes = self.encoded()
+        self._put(changes)
+        mine = self.prefix(b"")
+        self._touched = [(owner, cell) for owner, cell, _ in changes if cell.place.startswith(mine)]
+        for _, cell in self._touched:
+            cell.dirty = True
+
+    def encoded(self) -> list[Change]:
+        """What changed, as bytes (None: gone). Raises RecordError for a value over the limit, and as encoding does."""
+        changes: list[Change] = []
+        for owner, cell in self._touched:
+            if cell.value is ABSENT:
+                changes.append((owner, cell, None))
+                continue
+            data = owner.encode(cell.value)
+            if len(data) > self.most:
+                raise RecordError(over("state", f"state {owner.name!r}: a value", len(data), self.most))
+            if owner.ttl_us is not None:
+                data = cell.at.to_bytes(8, "big", signed=True) + data
+            changes.append((owner, cell, data))
+        return changes
+
+    def write(self, changes: list[Change]) -> None:
+        """Put what :meth:`encoded` gave into the overlay at the end of a bundle; trims the cache."""
+        self._put(changes)
+        self._touched.clear()
+        for handle in self.handles.values():
+            handle.trim(self._cache_entries)
+
+    def _put(self, changes: list[Change]) -> None:
+        written: dict[bytes, bytes | None] = {}
+        for owner, cell, data in changes:
+            cell.dirty = False
+            if data != cell.written:
+                owner.held += len(data or b"") - len(cell.written or b"")
+                written[cell.place] = cell.written = data
+        self.overlay.update(written)
+
+    def forget(self) -> None:
+        """Drop the whole cache: after a failed callback nothing in memory is to be trusted."""
+        self._touched.clear()
+        self.handed, self.unsettled = {}, False
+        for handle in self.handles.values():
+            handle.trim(0)
+
+    def expire(self, tag: str, at: int) -> None:
+        """The system's own timer of the current key has come due: remove what was not written for its time to live."""
+        handle = self.handles.get(tag[len(TTL_TAG) :])
+        if handle is not None and handle.ttl_us is not None:  # else the class has lost the declaration since
+            handle.expire(at)
+
+    def describe(self) -> dict[str, Any]:
+        """The state of the current key as plain data, for a dead letter."""
+        return {name: handle.describe() for name, handle in self.handles.items()}
+
+    def _bind(self, instance: Computation, name: str, state: State) -> Any:
+        kinds: dict[type, Any] = {ValueState: ValueCells, ListState: ListCells, MapState: MapCells}
+        handle = kinds[type(state)](self, state)
+        instance.__dict__[name] = handle
+        return handle
+
+
+def _declared(kind: type) -> dict[str, State]:
+    found: dict[str, State] = {}
+    for base in reversed(kind.__mro__):
+        found.update({name: value for name, value in vars(base).items() if isinstance(value, State)})
+    return found

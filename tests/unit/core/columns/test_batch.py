@@ -1,0 +1,82 @@
+"""Records in columns: the same as in rows, over the wire too."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.formats.codec import decode_batch, encode_batch
+from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import CorruptionError
+
+
+def batch_of(seqs: list[int], stamps: list[int]) -> ColumnBatch:
+    count = len(stamps)
+    frame = pl.DataFrame(
+        {"ad": list(range(count)), "cost": [0.5] * count, "type": ["click", None][:count] + ["x"] * (count - 2)},
+        schema={"ad": pl.Int64, "cost": pl.Float64, "type": pl.String},
+    )
+    return ColumnBatch("events", np.array(seqs, np.int64), np.array(stamps, np.int64), frame["ad"], frame, 7)
+
+
+def test_a_batch_comes_back_as_it_was_sent() -> None:
+    sent = batch_of([3, 5, 9], [30, -50, 90])
+    got = decode_batch(encode_batch(sent))
+    assert isinstance(got, ColumnBatch)
+    assert got.rows() == sent.rows()
+    assert got.rows().values == [
+        {"ad": 0, "cost": 0.5, "type": "click"},
+        {"ad": 1, "cost": 0.5, "type": None},
+        {"ad": 2, "cost": 0.5, "type": "x"},
+    ]
+    assert (got.last_seq, got.earliest, len(got)) == (9, -50, 3)
+
+
+@given(st.lists(st.integers(1, 50), min_size=2, max_size=9, unique=True).map(sorted), st.integers(0, 51))
+def test_what_was_taken_before_is_cut_off_as_in_rows(seqs: list[int], accepted: int) -> None:
+    batch = batch_of(seqs, seqs)
+    assert batch.after(accepted).rows() == batch.rows().after(accepted)
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=30), st.booleans())
+def test_a_split_gives_each_place_its_records_in_order(places: list[int], numbered: bool) -> None:
+    numbers = list(range(1, len(places) + 1))
+    batch = batch_of(numbers if numbered else [], numbers)
+    where = np.array(places, np.int32)
+    parts = batch.split(where)
+    assert [place for place, _ in parts] == sorted(set(places))
+    for place, part in parts:
+        assert part.rows() == batch.where(where == place).rows()
+        assert (part.keys.name, part.frame.columns) == (batch.keys.name, batch.frame.columns)
+
+
+def test_an_empty_batch_says_so() -> None:
+    empty = batch_of([1, 2], [1, 2]).after(2)
+    assert (len(empty), empty.last_seq, empty.earliest) == (0, 0, MAX_TIME)
+    assert len(decode_batch(encode_batch(empty))) == 0
+
+
+def test_a_mask_picks_records_with_all_their_parts() -> None:
+    picked = batch_of([1, 2, 3], [10, 20, 30]).where(np.array([True, False, True]))
+    assert picked.rows() == batch_of([1, 2, 3], [10, 20, 30]).rows().pick([0, 2])
+
+
+@given(st.integers(0), st.integers(0, 255))
+def test_damaged_bytes_are_reported(place: int, byte: int) -> None:
+    data = bytearray(encode_batch(batch_of([1, 2, 3], [10, 20, 30])))
+    place %= len(data)
+    if data[place] == byte:
+        return
+    data[place] = byte
+    with pytest.raises(CorruptionError):
+        decode_batch(bytes(data))
+
+
+@pytest.mark.parametrize("cut", [1, 2, 40, 200])
+def test_a_batch_that_was_cut_short_is_reported(cut: int) -> None:
+    with pytest.raises(CorruptionError, match="no batch"):
+        decode_batch(encode_batch(batch_of([1, 2, 3], [10, 20, 30]))[:-cut])

@@ -1,0 +1,335 @@
+"""Windows on columns give what windows record by record give, to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.core.aggregates.numeric import exact_add, exact_value
+from millwheel.core.columns import plan as column_plans
+from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.fixed_sums import (
+    SCALE_BITS,
+    Unfit,
+    as_floats,
+    fraction_part,
+    from_exact,
+    to_exact,
+    whole_part,
+)
+from millwheel.core.columns.plan import KEY, ColumnPlan, column_plan, is_clean, late_places
+from millwheel.core.columns.windows import ColumnWindows
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.machines.specs import machine_from_spec, windowing_from_spec
+from millwheel.core.model.records import Domain
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.spec import (
+    AggregateSpec,
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    StreamSpec,
+    WindowSpec,
+)
+from millwheel.core.windowing.contract import Effects, Times
+from millwheel.core.windows.panes import pane_row
+
+FIELDS = {"ad": "int", "kind": "str", "cost": "float", "size": "int"}
+EVERYTHING = (
+    AggregateSpec("n", "count"),
+    AggregateSpec("clicks", "count", condition="kind == 'click' and not cost > 2"),
+    AggregateSpec("spend", "sum", "cost"),
+    AggregateSpec("click_spend", "sum", "cost", condition="kind == 'click' or size >= 3"),
+    AggregateSpec("bytes", "sum", "size"),
+    AggregateSpec("average", "mean", "cost"),
+    AggregateSpec("average_size", "mean", "size", condition="kind != 'click'"),
+    AggregateSpec("least", "min", "cost", condition="cost > 1"),
+    AggregateSpec("most", "max", "size"),
+    AggregateSpec("last_kind", "max", "kind"),
+)
+TUMBLING = WindowSpec("tumbling", {"size_us": 10})
+SLIDING = WindowSpec("sliding", {"size_us": 9, "every_us": 3})
+
+
+def spec_of(window: WindowSpec = TUMBLING, **changes: Any) -> tuple[ComputationSpec, PipelineSpec]:
+    stream = StreamSpec("events", timestamp="t", fields=FIELDS)
+    settings: dict[str, Any] = {"aggregates": EVERYTHING, "outputs": ("out",), **changes}
+    inputs = settings.pop("inputs", (InputSpec("events", KeySpec(KeyKind.FIELD, ("ad",))),))
+    spec = ComputationSpec("c", inputs, window=window, **settings)
+    return spec, PipelineSpec("p", (stream,), (spec,), (), "/")
+
+
+def plan_of(window: WindowSpec = TUMBLING, **changes: Any) -> ColumnPlan | None:
+    spec, pipeline = spec_of(window, **changes)
+    return column_plan(spec, pipeline, windowing_from_spec(spec), compile_expression)
+
+
+@dataclass(frozen=True)
+class Row:
+    ad: int
+    kind: str
+    cost: float
+    size: int
+    at: int
+
+    def value(self) -> dict[str, Any]:
+        return {"ad": self.ad, "kind": self.kind, "cost": self.cost, "size": self.size}
+
+
+def batch_of(rows: Sequence[Row]) -> ColumnBatch:
+    dtypes = {"ad": pl.Int64, "kind": pl.String, "cost": pl.Float64, "size": pl.Int64}
+    frame = pl.DataFrame([row.value() for row in rows], dtypes)
+    stamps = np.array([row.at for row in rows], np.int64)
+    return ColumnBatch("events", np.arange(1, len(rows) + 1), stamps, frame["ad"], frame)
+
+
+costs = st.one_of(
+    st.sampled_from([0.0, 0.1, 0.25, 1.1, 2.0, -3.7, 1e6]),
+    st.floats(-1e12, 1e12).filter(lambda x: abs(x) > 1e-9 or x == 0),
+)
+rows = st.builds(
+    Row, st.integers(0, 3), st.sampled_from(["click", "view", "ä"]), costs, st.integers(-5, 5), st.integers(-30, 60)
+)
+bundles = st.lists(st.tuples(st.lists(rows, max_size=8), st.integers(0, 12)), max_size=8)
+
+
+def by_rows(window: WindowSpec, script: Sequence[tuple[Sequence[Row], int]], **changes: Any) -> tuple[list[Any], int]:
+    """What the machine says, and how many records were late."""
+    spec, _ = spec_of(window, **changes)
+    machine = machine_from_spec(spec, compile_expression)
+    states: dict[int, dict[Any, Any]] = {}
+    timers: dict[tuple[int, str], int] = {}
+    said: list[Any] = []
+    late = 0
+
+    def perform(effects: Effects) -> None:
+        nonlocal late
+        assert not effects.rejected
+        late += len(effects.late)
+        said.extend((pane.timestamp, pane_row(pane, ("ad",))) for pane in effects.panes)
+        for timer in effects.timers:
+            if timer.at is None:
+                timers.pop((timer.key, timer.tag), None)
+            else:
+                timers[timer.key, timer.tag] = timer.at
+
+    watermark = MIN_TIME
+    for bundle, step in [*script, ([], None)]:
+        by_key: dict[int, list[tuple[Any, int]]] = {}
+        for row in bundle:
+            by_key.setdefault(row.ad, []).append((row.value(), row.at))
+        for key, records in by_key.items():
+            effects = Effects()
+            machine.on_records(states.setdefault(key, {}), key, records, Times(watermark, 0), effects)
+            perform(effects)
+        watermark = MAX_TIME if step is None else max(watermark, -30) + step
+        for (key, tag), at in sorted(timers.items(), key=lambda item: item[1]):
+            if at < watermark and timers.pop((key, tag), None) is not None:
+                effects = Effects()
+                machine.on_timer(states[key], key, tag, Domain.EVENT, at, Times(watermark, 0), effects)
+                perform(effects)
+    return said, late
+
+
+def by_columns(
+    window: WindowSpec, script: Sequence[tuple[Sequence[Row], int]], through_rows: bool = False, **changes: Any
+) -> tuple[list[Any], int]:
+    plan = plan_of(window, **changes)
+    assert plan is not None
+    windows = ColumnWindows(plan)
+    said: list[Any] = []
+    late = 0
+    watermark = MIN_TIME
+    for bundle, step in [*script, ([], None)]:
+        if bundle:
+            batch = batch_of(bundle)
+            late += plan.count_late(batch, watermark)
+            groups = plan.group(batch).filter(pl.col("end") > watermark)
+            if through_rows:
+                groups = plan.from_row_groups(list(plan.row_groups(groups)))
+            windows.add(groups)
+        watermark = MAX_TIME if step is None else max(watermark, -30) + step
+        closed = windows.close(watermark)
+        if closed is not None:
+            stamps = (closed["end"] - 1).to_list()
+            said += zip(stamps, plan.results(closed).to_dicts(), strict=True)
+    assert not windows
+    return said, late
+
+
+def in_order(said: list[Any]) -> list[Any]:
+    return sorted(said, key=lambda pair: (pair[0], pair[1]["ad"], pair[1]["window_start"]))
+
+
+@pytest.mark.parametrize("window", [TUMBLING, SLIDING], ids=["tumbling", "sliding"])
+@pytest.mark.parametrize("through_rows", [False, True], ids=["columns", "there and back"])
+@given(script=bundles, condition=st.sampled_from(["", "size > 0", "kind != 'view'"]))
+@settings(max_examples=60, deadline=None)
+def test_columns_say_what_rows_say(
+    window: WindowSpec, through_rows: bool, script: list[tuple[list[Row], int]], condition: str
+) -> None:
+    rows, late_rows = by_rows(window, script, condition=condition)
+    columns, late_columns = by_columns(window, script, through_rows, condition=condition)
+    assert in_order(columns) == in_order(rows)
+    assert late_columns == late_rows
+
+
+@given(st.lists(costs, min_size=1, max_size=30))
+def test_sums_in_columns_round_once(values: list[float]) -> None:
+    acc = exact_add([0], values)
+    whole, fraction = from_exact(acc)
+    [found] = as_floats(pl.Series([whole], dtype=pl.Int128), pl.Series([fraction], dtype=pl.Int128)).to_list()
+    assert found == exact_value(acc)
+    assert exact_value(to_exact(whole, fraction)) == exact_value(acc)
+
+
+@pytest.mark.parametrize("cost", [1e-12, 2.0**61, -1e30, 2.0**-37 / 3])
+def test_numbers_that_columns_cannot_hold_are_noticed(cost: float) -> None:
+    plan = plan_of()
+    assert plan is not None
+    with pytest.raises(Unfit):
+        plan.group(batch_of([Row(1, "click", cost, 1, 5)]))
+
+
+def test_groups_are_in_the_order_in_which_they_come_so_that_the_same_records_give_the_same_bytes() -> None:
+    plan = plan_of()
+    assert plan is not None
+    ads = [(number * 37) % 101 for number in range(101)]
+    groups = plan.group(batch_of([Row(ad, "click", 1.0, 1, 5) for ad in ads] * 2))
+    assert groups[KEY].to_list() == ads
+    assert plan.merge([groups[50:], groups[:60]])[KEY].to_list() == ads[50:] + ads[:50]
+
+
+def test_a_sum_beyond_64_bits_is_noticed_and_kept_exactly() -> None:
+    plan = plan_of()
+    assert plan is not None
+    groups = plan.group(batch_of([Row(1, "click", 1.0, 2**62, 5)] * 3))
+    with pytest.raises(Unfit):
+        plan.results(groups)
+    [(key, group)] = plan.row_groups(groups)
+    assert (key, group.count, group.acc[4]) == (1, 3, [str(3 * 2**62)])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"allowed_lateness_us": 5},
+        {"late": "side:too_late"},
+        {"output_time": "earliest"},
+        {"trigger": {"repeat": {"after_bytes": 2}}},
+        {"aggregates": (AggregateSpec("k", "top_k", "cost", options={"k": 2}),)},
+        {"aggregates": (AggregateSpec("s", "sum", "kind"),)},
+        {"aggregates": (AggregateSpec("s", "sum", "cost * 2"),)},
+        {"aggregates": (AggregateSpec("s", "count", condition="size > 0.5"),)},
+        {"inputs": (InputSpec("events", KeySpec(KeyKind.FIELDS, ("ad", "kind"))),)},
+        {"inputs": (InputSpec("others", KeySpec(KeyKind.FIELD, ("ad",))),)},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_has_no_column_form_stays_in_rows(changes: dict[str, Any]) -> None:
+    assert plan_of(**changes) is None
+
+
+@pytest.mark.parametrize("changes", [{"accumulation": "retracting"}, {"trigger": {"repeat": {"after_count": 2}}}])
+def test_windows_that_speak_again_take_groups(changes: dict[str, Any]) -> None:
+    plan = plan_of(**changes)
+    assert plan is not None
+    assert not plan.fires_once
+
+
+def test_other_windows_stay_in_rows() -> None:
+    assert plan_of(WindowSpec("session", {"gap_us": 5})) is None
+    assert plan_of(WindowSpec("sliding", {"size_us": 9, "every_us": 3, "changes": True})) is None
+
+
+def test_a_frame_with_a_hole_or_no_number_is_not_clean() -> None:
+    clean = pl.DataFrame({"cost": [1.0, 2.0], "kind": ["a", None]})
+    assert is_clean(clean, ["cost"], FIELDS)
+    assert not is_clean(clean, ["kind"], FIELDS)
+    assert not is_clean(pl.DataFrame({"cost": [1.0, float("nan")]}), ["cost"], FIELDS)
+    assert not is_clean(pl.DataFrame({"cost": [float("inf")]}), ["cost"], FIELDS)
+
+
+@given(st.lists(st.integers(-20, 20), min_size=1), st.integers(-20, 20), st.integers(0, 9))
+def test_lateness_by_column_is_lateness_by_record(stamps: list[int], running: int, delay: int) -> None:
+    expected = []
+    highest = running
+    for stamp in stamps:
+        expected.append(stamp < highest - delay)
+        highest = max(highest, stamp)
+    assert late_places(np.array(stamps, np.int64), running, delay).tolist() == expected
+
+
+def test_slabs_are_put_together_and_go_with_their_windows() -> None:
+    plan = plan_of()
+    assert plan is not None
+    windows = ColumnWindows(plan)
+    stored: dict[int, tuple[int, pl.DataFrame]] = {}
+
+    def keep() -> None:
+        changes = windows.take_changes()
+        for number in changes.gone:
+            del stored[number]
+        for slab in changes.new:
+            stored[slab.number] = (slab.level, slab.groups)
+
+    for i in range(100):
+        windows.add(plan.group(batch_of([Row(i % 3, "view", 0.5, 1, i % 40)])))
+        keep()
+        assert len(stored) <= 3 * 8
+    windows.close(20)
+    keep()
+    again = ColumnWindows(plan)
+    for number, (level, groups) in sorted(stored.items()):
+        again.restore(number, level, groups, 20)
+    one, other = windows.close(MAX_TIME), again.close(MAX_TIME)
+    assert one is not None
+    assert other is not None
+    order = [KEY, "start"]
+    assert plan.results(one.sort(order)).equals(plan.results(other.sort(order)))
+    keep()
+    assert not stored
+
+
+FAR = st.sampled_from([0, 1, 7, -5, 2**40, -(2**63), 2**63 - 1])
+
+
+@given(
+    st.lists(st.builds(Row, FAR, st.just("click"), st.just(0.5), st.integers(0, 9), st.integers(0, 60)), max_size=30)
+)
+@pytest.mark.parametrize("window", [TUMBLING, SLIDING])
+def test_one_number_for_each_window_groups_as_key_start_and_end_do(window: WindowSpec, made: list[Row]) -> None:
+    plan = plan_of(window)
+    assert plan is not None
+    batch = batch_of(made)
+    found = plan.group(batch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_plans, "_place", lambda frame: None)
+        by_three = plan.group(batch)
+    assert found.equals(by_three)
+
+
+def test_windows_that_begin_together_and_end_apart_stay_apart() -> None:
+    plan = plan_of()
+    assert plan is not None
+    groups = plan.group(batch_of([Row(1, "click", 0.5, 1, 3), Row(1, "click", 0.5, 1, 4)]))
+    longer = groups.with_columns(pl.col("end") + 10)
+    assert plan.merge([groups, longer, groups])["end"].to_list() == [10, 20]
+
+
+@given(st.sampled_from([1.0, -1.0]), st.floats(2.0**-37, 2.0**60, exclude_max=True))
+def test_the_parts_of_a_float_that_fits_are_all_of_it(sign: float, size: float) -> None:
+    cost = pl.col("cost")
+    parts = pl.DataFrame({"cost": [sign * size]}).select(whole_part(cost).alias("w"), fraction_part(cost).alias("f"))
+    whole, fraction = parts.row(0)
+    assert whole + Fraction(fraction, 2**SCALE_BITS) == Fraction(sign * size)

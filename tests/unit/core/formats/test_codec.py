@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millwheel.core.formats.codec import (
+    Commit,
+    decode_batch,
+    decode_commit,
+    encode_batch,
+    encode_commit,
+    encode_value,
+    pack_ints,
+    stream_decoder,
+    unpack_ints,
+)
+from millwheel.core.model.records import Batch
+from millwheel.errors import CorruptionError
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+KEYS = st.recursive(
+    st.one_of(st.text(max_size=5), INT64, st.binary(max_size=5)),
+    lambda parts: st.lists(parts, max_size=3).map(tuple),
+    max_leaves=4,
+)
+VALUES = st.one_of(st.none(), st.text(max_size=5), INT64, st.dictionaries(st.text(max_size=3), INT64, max_size=3))
+COMMITS = st.builds(
+    Commit,
+    shard=st.text(max_size=8),
+    token=st.integers(0, 2**40),
+    number=st.integers(0, 2**40),
+    puts=st.lists(st.tuples(st.binary(max_size=8), st.binary(max_size=8)), max_size=4),
+    deletes=st.lists(st.binary(max_size=8), max_size=4),
+)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Batch:
+    rows = draw(st.lists(st.tuples(INT64, KEYS, VALUES, st.one_of(st.none(), st.text(max_size=3))), max_size=5))
+    seqs = list(range(1, len(rows) + 1)) if draw(st.booleans()) else []
+    ids = [row[3] for row in rows] if draw(st.booleans()) else None
+    return Batch(
+        "s", seqs, [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], ids, draw(INT64)
+    )
+
+
+def plain(batch: Batch) -> tuple[Any, ...]:
+    values = [msgspec.msgpack.decode(v) if type(v) is msgspec.Raw else v for v in batch.values]
+    return batch.stream, batch.seqs, batch.timestamps, batch.keys, values, batch.ids, batch.born_us
+
+
+@given(batches())
+def test_a_batch_arrives_as_it_was_sent(batch: Batch) -> None:
+    assert plain(decode_batch(encode_batch(batch))) == plain(batch)
+
+
+@given(batches())
+def test_a_batch_that_is_passed_on_has_the_same_bytes(batch: Batch) -> None:
+    data = encode_batch(batch)
+    assert encode_batch(decode_batch(data)) == data
+
+
+@given(COMMITS)
+def test_a_commit_is_read_as_it_was_written(commit: Commit) -> None:
+    assert decode_commit(encode_commit(commit)) == commit
+
+
+@given(st.lists(INT64))
+def test_numbers_are_packed_without_loss(numbers: list[int]) -> None:
+    assert unpack_ints(pack_ints(numbers)) == numbers
+
+
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_batch_are_corrupt_and_nothing_else(data: bytes) -> None:
+    for decode in (decode_batch, decode_commit):
+        with contextlib.suppress(CorruptionError):
+            decode(data)
+
+
+@given(batches(), st.data())
+def test_a_damaged_batch_is_corrupt_or_a_batch(batch: Batch, data: st.DataObject) -> None:
+    damaged = damage(encode_batch(batch), data)
+    try:
+        found = decode_batch(damaged)
+    except CorruptionError:
+        return
+    assert len(found.keys) == len(found.values) == len(found.timestamps)
+    assert not found.seqs or len(found.seqs) == len(found.timestamps)
+    assert found.ids is None or len(found.ids) == len(found.timestamps)
+
+
+@given(COMMITS, st.data())
+def test_a_damaged_commit_is_corrupt_or_a_commit(commit: Commit, data: st.DataObject) -> None:
+    with contextlib.suppress(CorruptionError):
+        decode_commit(damage(encode_commit(commit), data))
+
+
+def damage(encoded: bytes, data: st.DataObject) -> bytes:
+    at = data.draw(st.integers(0, len(encoded) - 1))
+    kind = data.draw(st.sampled_from(["flip", "cut", "insert"]))
+    if kind == "cut":
+        return encoded[:at]
+    byte = data.draw(st.binary(min_size=1, max_size=1))
+    return encoded[:at] + byte + encoded[at + (kind == "flip") :]
+
+
+@pytest.mark.parametrize("decode", [decode_batch, decode_commit])
+@pytest.mark.parametrize("data", [b"\x91" * 5000, b"\x97\xa1\xff", b"\x95\xa1\xff\x01\x01\x90\x90", b"", b"\xc1"])
+def test_nesting_and_broken_text_are_corruption_too(decode: Any, data: bytes) -> None:
+    with pytest.raises(CorruptionError):
+        decode(data)
+
+
+def test_deep_nesting_in_a_key_is_corruption() -> None:
+    head = msgspec.msgpack.encode(["s", b"", pack_ints([1])])[1:]
+    with pytest.raises(CorruptionError):
+        decode_batch(b"\x97" + head + b"\x91" * 5000 + b"\x01\x91\x01\xc0\x00")
+
+
+def test_columns_of_different_lengths_are_told_with_the_stream() -> None:
+    good = encode_batch(Batch("clicks", [1], [1], ["k"], [1]))
+    form = msgspec.msgpack.decode(good)
+    for column, wrong in ((1, pack_ints([1, 2])), (3, []), (4, [1, 2]), (5, ["a", "b"])):
+        bad = [*form]
+        bad[column] = wrong
+        with pytest.raises(CorruptionError, match="clicks"):
+            decode_batch(msgspec.msgpack.encode(bad))
+
+
+def test_values_are_decoded_by_the_schema_of_their_stream() -> None:
+    class Point(msgspec.Struct):
+        x: int
+
+    decode = stream_decoder({"points": Point})
+    raw = msgspec.Raw(encode_value({"x": 3}))
+    assert decode("points", [raw]) == [Point(3)]
+    assert decode("others", [raw]) == [{"x": 3}]
+    untouched = [Point(4)]
+    assert decode("points", untouched) is untouched
+    assert decode("points", []) == []

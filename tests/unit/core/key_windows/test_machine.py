@@ -1,0 +1,234 @@
+"""Key windows say what sliding windows would say, but only where it changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.core.model.times import LAST_TIME, MAX_TIME
+from millwheel.core.triggers.triggers import AfterCount
+from millwheel.core.windowing.contract import Effects, Times
+from millwheel.core.windows.panes import Pane, Timing
+from millwheel.core.windows.windows import Sliding
+from millwheel.testing import WindowHarness
+
+Rows = list[tuple[int, int]]
+
+rows = st.lists(st.tuples(st.integers(-60, 60), st.integers(-3, 4)), max_size=25)
+quick = settings(deadline=None, max_examples=50)
+shapes = st.sampled_from([(4, 1, 0), (10, 5, 0), (12, 3, 2), (6, 6, 1), (20, 2, 0)])
+functions = st.sampled_from(["count", "sum", "max", "count_distinct", "last", "mean"])
+
+
+def _step_function(records: Rows, shape: tuple[int, int, int], function: str) -> list[tuple[int, Any]]:
+    """Native results on the whole grid, equal neighbours removed, starting from the result of nothing."""
+    size, every, offset = shape
+    empty = WindowHarness(Sliding(size, every, offset), aggregate=function)
+    acc = empty.machine.aggregation
+    nothing = last = acc.result(acc.create())
+    steps = []
+    first = (min((t for t, _ in records), default=0) - offset) // every * every + offset
+    for end in range(first, max((t for t, _ in records), default=0) + size + 2 * every, every):
+        inside = [(t, v) for t, v in records if end - size <= t < end]
+        result = (
+            acc.result(acc.add_many(acc.create(), [v for _, v in inside], [t for t, _ in inside]))
+            if inside
+            else nothing
+        )
+        if result != last:
+            steps.append((end, result))
+            last = result
+    return steps
+
+
+def _standing(panes: list[Pane]) -> dict[int, Any]:
+    """The last thing said at each point, after retractions."""
+    found: dict[int, Any] = {}
+    for pane in panes:
+        if pane.retraction:
+            assert found.pop(pane.window.end) == pane.result
+        else:
+            found[pane.window.end] = pane.result
+    return found
+
+
+def _harness(shape: tuple[int, int, int], function: str, **settings: Any) -> WindowHarness:
+    size, every, offset = shape
+    return WindowHarness(Sliding(size, every, offset, changes=True), aggregate=function, **settings)
+
+
+def test_the_example_of_eight_key_windows_where_native_ones_are_thirteen() -> None:
+    native = WindowHarness(Sliding(4, 1), aggregate="count")
+    changes = WindowHarness(Sliding(4, 1, changes=True), aggregate="count")
+    for harness in (native, changes):
+        for timestamp in (0, 5, 10, 11):
+            harness.push("k", 1, timestamp)
+        harness.advance_watermark(100)
+    assert len(native.take()) == 13
+    panes = changes.take()
+    assert [(tuple(pane.window), pane.result) for pane in panes] == [
+        ((-3, 1), 1),
+        ((1, 5), 0),
+        ((2, 6), 1),
+        ((6, 10), 0),
+        ((7, 11), 1),
+        ((8, 12), 2),
+        ((11, 15), 1),
+        ((12, 16), 0),
+    ]
+    assert all(pane.timing is Timing.ON_TIME and pane.is_last for pane in panes)
+    assert changes.state_of("k") == {}
+
+
+@quick
+@given(records=rows, shape=shapes, function=functions, cuts=st.lists(st.integers(1, 6)), stored=st.booleans())
+def test_changes_are_the_native_results_without_equal_neighbours(
+    records: Rows, shape: tuple[int, int, int], function: str, cuts: list[int], stored: bool
+) -> None:
+    """Disorder within the watermark, any bundles, any moves of the watermark that make nothing late."""
+    harness = _harness(shape, function, stored=stored)
+    position = 0
+    for cut in [*cuts, len(records)]:
+        harness.push_bundle([("k", value, t) for t, value in records[position : position + cut]])
+        position += cut
+        remaining = [t for t, _ in records[position:]]
+        if remaining and min(remaining) > harness.watermark:
+            harness.advance_watermark(min(remaining))
+    harness.advance_watermark(10_000)
+    panes = harness.take()
+    assert [(pane.window.end, pane.result) for pane in panes] == _step_function(records, shape, function)
+    assert len(panes) <= 2 * len(records)
+    assert harness.state_of("k") == {}
+    assert harness.timers("k") == []
+
+
+@quick
+@given(
+    records=rows,
+    shape=shapes,
+    function=functions,
+    accumulation=st.sampled_from(["accumulating", "retracting"]),
+    moves=st.lists(st.integers(0, 30), min_size=25, max_size=25),
+    stored=st.booleans(),
+)
+def test_late_records_correct_the_steps_that_were_said(
+    records: Rows, shape: tuple[int, int, int], function: str, accumulation: str, moves: list[int], stored: bool
+) -> None:
+    harness = _harness(shape, function, accumulation=accumulation, allowed_lateness=1000, stored=stored)
+    harness.advance_watermark(-60)
+    for (timestamp, value), move in zip(records, moves, strict=False):
+        harness.push("k", value, timestamp)
+        harness.advance_watermark(min(200, harness.watermark + move))
+    harness.advance_watermark(10_000)
+    standing = _standing(harness.take())
+    expected = dict(_step_function(records, shape, function))
+    if accumulation == "retracting":
+        assert standing == expected
+    else:  # a step that is none any more cannot be taken back, but it says what holds there
+        assert _as_function(standing) == _as_function(expected)
+    assert harness.state_of("k") == {}
+
+
+def _as_function(steps: dict[int, Any]) -> list[tuple[int, Any]]:
+    """Without steps that change nothing."""
+    found: list[tuple[int, Any]] = []
+    for point, result in sorted(steps.items()):
+        if (found and found[-1][1] != result) or (not found and result not in (0, None)):
+            found.append((point, result))
+    return found
+
+
+@quick
+@given(
+    records=rows,
+    shape=shapes,
+    function=st.sampled_from(["count", "sum", "max"]),
+    lateness=st.integers(0, 30),
+    moves=st.lists(st.integers(0, 30), min_size=25, max_size=25),
+)
+def test_under_any_lateness_what_stands_is_what_native_windows_say(
+    records: Rows, shape: tuple[int, int, int], function: str, lateness: int, moves: list[int]
+) -> None:
+    """Native windows under the same events, the last pane of each, equal neighbours removed."""
+    settings: dict[str, Any] = {"allowed_lateness": lateness, "accumulation": "accumulating", "aggregate": function}
+    size, every, offset = shape
+    native = WindowHarness(Sliding(size, every, offset), **settings)
+    changes = WindowHarness(Sliding(size, every, offset, changes=True), **settings)
+    for harness in (native, changes):
+        harness.advance_watermark(-60)
+        for (timestamp, value), move in zip(records, moves, strict=False):
+            harness.push("k", value, timestamp)
+            harness.advance_watermark(min(200, harness.watermark + move))
+        harness.advance_watermark(10_000)
+    assert len(changes.late) == len(native.late)
+    said = _standing(native.take())
+    nothing = 0 if function != "max" else None
+    filled = {end + shift: nothing for end in said for shift in (-every, every)} | said
+    assert _as_function(_standing(changes.take())) == _as_function(filled)
+
+
+def test_what_is_final_stays_the_ground_that_later_steps_stand_on() -> None:
+    """The step at 1 can change no more when the late record comes; it is neither repeated nor forgotten."""
+    harness = WindowHarness(
+        Sliding(20, 1, changes=True), aggregate="count", accumulation="retracting", allowed_lateness=5
+    )
+    harness.push("k", "a", 0)
+    harness.advance_watermark(15)
+    harness.push("k", "b", 12)
+    assert [(pane.window.end, pane.result) for pane in harness.take()] == [(1, 1), (13, 2)]
+    harness.advance_watermark(100)
+    assert [(pane.window.end, pane.result) for pane in harness.take()] == [(21, 1), (33, 0)]
+
+
+def test_a_record_that_changes_nothing_makes_no_pane() -> None:
+    harness = WindowHarness(Sliding(4, 1, changes=True), aggregate="count")
+    harness.push_bundle([("k", 1, 0), ("k", 1, 4), ("k", 1, 8)])
+    harness.advance_watermark(100)
+    assert [(pane.window.end, pane.result) for pane in harness.take()] == [(1, 1), (13, 0)]
+
+
+def test_a_record_behind_its_last_window_is_late() -> None:
+    harness = WindowHarness(Sliding(4, 1, changes=True), aggregate="count")
+    harness.advance_watermark(10)
+    harness.push("k", 1, 6)
+    assert [late.timestamp for late in harness.late] == [6]
+    harness.push("k", 1, 7)  # its last window, [7, 11), is still open
+    assert len(harness.late) == 1
+    harness.advance_watermark(12)
+    assert [(pane.window.end, pane.result) for pane in harness.take()] == [(11, 1), (12, 0)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "fix"),
+    [
+        ({"trigger": AfterCount(2)}, "leave out trigger"),
+        ({"output_time": "earliest"}, "output_time"),
+        ({"allowed_lateness": 5}, "accumulation: accumulating or retracting"),
+        ({"takes_retractions": True}, "take no retractions"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_fix(settings: dict[str, Any], fix: str) -> None:
+    with pytest.raises(ValueError, match=fix):
+        WindowHarness(Sliding(4, 1, changes=True), **settings)
+
+
+def test_a_size_that_is_no_multiple_of_the_slide_is_refused() -> None:
+    with pytest.raises(ValueError, match="multiple of the slide"):
+        Sliding("10s", "3s", changes=True)
+
+
+@pytest.mark.parametrize("lateness", [0, 100])
+def test_the_last_window_ends_with_time_and_leaves_nothing(lateness: int) -> None:
+    accumulation = "accumulating" if lateness else "discarding"
+    harness = WindowHarness(
+        Sliding(60, 20, changes=True), aggregate="count", accumulation=accumulation, allowed_lateness=lateness
+    )
+    effects, state = Effects(), harness._state("k")
+    harness.machine.on_records(state, "k", [(1, LAST_TIME), (1, LAST_TIME - 70)], Times(0, 0), effects)
+    harness._perform(effects)
+    harness.advance_watermark(MAX_TIME)
+    assert [(pane.result, pane.window.end) for pane in harness.take()][-1] == (1, MAX_TIME)
+    assert (harness.state_of("k"), harness.timers("k")) == ({}, [])

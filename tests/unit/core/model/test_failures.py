@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from millwheel.core.model.failures import (
+    DEAD_LETTER,
+    KINDS,
+    KINDS_KEPT,
+    OTHER_KINDS,
+    SHARE,
+    STOP,
+    Call,
+    First,
+    OnError,
+    Tally,
+    Verdict,
+    as_counters,
+    counted,
+    firsts_in,
+    kind_of,
+    kinds_in,
+    plain_counters,
+    share_text,
+    tallies_in,
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "tried", "failed", "verdict"),
+    [
+        (SHARE, 1_000, 100, Verdict.FINE),
+        (SHARE, 1_000, 101, Verdict.BROKEN),
+        (SHARE, 99, 99, Verdict.EARLY),
+        (SHARE, 5, 0, Verdict.FINE),
+        (STOP, 1_000_000, 1, Verdict.BROKEN),
+        (DEAD_LETTER, 1_000, 1_000, Verdict.FINE),
+        (OnError(0.5, 2), 2, 1, Verdict.FINE),
+    ],
+)
+def test_a_node_is_broken_when_too_large_a_share_of_enough_calls_failed(
+    policy: OnError, tried: int, failed: int, verdict: Verdict
+) -> None:
+    assert Tally(tried, failed).verdict(policy) is verdict
+
+
+def test_kinds_of_failures_do_not_depend_on_the_record() -> None:
+    assert kind_of("TypeError", "a.py:3 in f", "whatever 17") == "TypeError at a.py:3 in f"
+    assert kind_of("", "", "timestamp 123 µs is 4 s late") == kind_of("", "", "timestamp 9 µs is 77 s late")
+    assert kind_of("", "", "no \ud800 surrogate").encode()
+    assert len(kind_of("", "", "x" * 1_000)) == 120
+
+
+def test_a_shard_counts_few_kinds_by_name_and_all_of_them_in_sum() -> None:
+    counters: dict[str, int] = {}
+    for number in range(100):
+        name = counted(f"{KINDS}kind {chr(200 + number)}", counters)
+        counters[name] = counters.get(name, 0) + 1
+    assert len(counters) == KINDS_KEPT + 1
+    assert sum(kinds_in(counters).values()) == 100
+    assert counters[OTHER_KINDS] == 80
+    assert counted("records_in", counters) == "records_in"
+
+
+def test_what_a_shard_reports_among_its_counters_comes_out_again() -> None:
+    call, first = Call("visits", "key of hits"), First("visits", "TypeError at a.py:3", "visits failed\non 3")
+    counters = {"records_in": 5, **as_counters({"key of hits": 7}, {call: 2}, {"": first})}
+    assert tallies_in(counters) == {call: Tally(7, 2)}
+    assert firsts_in(counters) == [first]
+    assert plain_counters(counters) == {"records_in": 5}
+
+
+def test_shares_are_written_as_they_are_read() -> None:
+    assert [share_text(share) for share in (0.1, 0.005, 0.0, 0.333)] == ["10%", "0.5%", "0%", "33.3%"]

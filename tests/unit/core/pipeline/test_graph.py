@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millwheel.core.pipeline.graph import NodeKind, build_graph
+from millwheel.core.pipeline.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    SinkSpec,
+    SourceSpec,
+    StreamSpec,
+)
+
+BY_PATH = KeySpec(KeyKind.FIELD, ("path",))
+
+
+def pipeline(*sinks: str, late: str = "drop") -> PipelineSpec:
+    streams = (StreamSpec("hits", SourceSpec("files"), timestamp="ts"), StreamSpec("per_minute"))
+    traffic = ComputationSpec("traffic", (InputSpec("hits", BY_PATH),), ("per_minute",), late=late)
+    spikes = ComputationSpec("spikes", (InputSpec("per_minute", BY_PATH), InputSpec("hits", BY_PATH)), ("alerts",))
+    return PipelineSpec("web", streams, (traffic, spikes), tuple(SinkSpec(name, "files") for name in sinks), "/nowhere")
+
+
+def test_sources_computations_and_sinks_are_nodes_by_name() -> None:
+    graph = build_graph(pipeline("alerts"))
+    kinds = {name: node.kind for name, node in graph.nodes.items()}
+    assert kinds == {
+        "source.hits": NodeKind.SOURCE,
+        "traffic": NodeKind.COMPUTATION,
+        "spikes": NodeKind.COMPUTATION,
+        "sink.alerts": NodeKind.SINK,
+    }
+
+
+def test_consumers_and_feeders_are_both_ends_of_the_same_edges() -> None:
+    graph = build_graph(pipeline("alerts", "per_minute"))
+    assert graph.consumers["hits"] == ("traffic", "spikes")
+    assert graph.consumers["per_minute"] == ("spikes", "sink.per_minute")
+    assert graph.feeders["traffic"] == ("source.hits",)
+    assert graph.feeders["spikes"] == ("source.hits", "traffic")
+    assert graph.feeders["source.hits"] == ()
+
+
+def test_everybody_may_feed_the_dead_letters_but_nobody_feeds_itself() -> None:
+    graph = build_graph(pipeline(DEAD_LETTERS))
+    assert set(graph.feeders[f"sink.{DEAD_LETTERS}"]) == {"source.hits", "traffic", "spikes"}
+    spec = pipeline()
+    watcher = ComputationSpec("watcher", (InputSpec(DEAD_LETTERS, BY_PATH),), ("alarms",))
+    graph = build_graph(PipelineSpec("web", spec.streams, (*spec.computations, watcher), (), "/nowhere"))
+    assert set(graph.feeders["watcher"]) == {"source.hits", "traffic", "spikes"}
+
+
+def test_dead_letters_feed_nobody_who_does_not_ask_for_them() -> None:
+    graph = build_graph(pipeline("alerts"))
+    assert DEAD_LETTERS not in graph.consumers
+    assert graph.feeders["sink.alerts"] == ("spikes",)
+
+
+def test_late_records_sent_aside_are_an_output() -> None:
+    graph = build_graph(pipeline("stragglers", late="side:stragglers"))
+    assert "stragglers" in graph.nodes["traffic"].outputs
+    assert graph.feeders["sink.stragglers"] == ("traffic",)
+
+
+def test_a_sink_takes_the_key_that_the_producer_gave() -> None:
+    graph = build_graph(pipeline("alerts"))
+    assert graph.nodes["sink.alerts"].inputs == (InputSpec("alerts", KeySpec(KeyKind.RECORD)),)
+
+
+def test_a_circle_holds_the_nodes_on_the_ways_back_and_nobody_else() -> None:
+    def computation(name: str, *streams: str) -> ComputationSpec:
+        inputs = tuple(InputSpec(stream, KeySpec(KeyKind.RECORD)) for stream in streams)
+        return ComputationSpec(name, inputs, (f"{name}_out",), callback="m:C")
+
+    spec = PipelineSpec(
+        "p",
+        (StreamSpec("in", SourceSpec("files")),),
+        (
+            computation("own", "in", "own_out"),
+            computation("there", "own_out", "back_out"),
+            computation("back", "there_out"),
+            computation("after", "back_out"),
+        ),
+        (SinkSpec("after_out", "files"),),
+        "/",
+    )
+    graph = build_graph(spec)
+    assert graph.circle("own") == {"own"}
+    assert graph.circle("there") == graph.circle("back") == {"there", "back"}
+    assert graph.circle("after") == graph.circle("source.in") == graph.circle("sink.after_out") == frozenset()
+    below = {"source.in": 0, "own": 1, "there": 2, "back": 2, "after": 3, "sink.after_out": 4}
+    assert graph.depths() == below
+
+
+def test_the_roots_of_a_node_are_the_sources_before_it() -> None:
+    graph = build_graph(pipeline("alerts"))
+    assert graph.roots("sink.alerts") == graph.roots("traffic") == {"source.hits"}
+    assert graph.roots("source.hits") == frozenset()
+
+
+def test_a_sink_has_as_many_shards_as_the_computation_that_feeds_it_alone() -> None:
+    spec = pipeline("alerts")
+    asking = replace(spec, computations=tuple(replace(each, shards=3) for each in spec.computations))
+    assert build_graph(asking).shards("sink.alerts") == build_graph(asking).shards("traffic") == 3
+    assert build_graph(asking).shards("source.hits") is None
+    assert build_graph(spec).shards("sink.alerts") is None
+    letters = replace(asking, sinks=(*asking.sinks, SinkSpec("dead_letters", "files")))
+    assert build_graph(letters).shards("sink.dead_letters") is None, "everybody feeds it"

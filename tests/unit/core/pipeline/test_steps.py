@@ -1,0 +1,88 @@
+"""``map``, ``flat_map`` and ``filter`` on one value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millwheel.core.pipeline.spec import StepKind, StepSpec
+from millwheel.core.pipeline.steps import compile_steps, step_text
+from millwheel.core.windows.panes import RETRACTION_FIELD, Retraction, as_retraction, retracted
+from millwheel.errors import RecordError
+
+FUNCTIONS: dict[str, Any] = {
+    "m:double": lambda value: value * 2,
+    "m:upto": lambda value: (n for n in range(value)),
+    "m:odd": lambda value: value % 2,
+    "m:text": lambda value: "abc",
+    "m:words": lambda value: [{"word": word} for word in value["text"].split()],
+}
+
+
+def run(*steps: StepSpec) -> Any:
+    apply = compile_steps(steps, FUNCTIONS.__getitem__)
+    return lambda value: list(apply(value))
+
+
+def step(kind: StepKind, function: str = "", **more: Any) -> StepSpec:
+    return StepSpec(kind, function, **more)
+
+
+def test_a_function_maps_a_value_to_one() -> None:
+    assert run(step(StepKind.MAP, "m:double"))(4) == [8]
+
+
+def test_a_function_gives_any_number_of_values() -> None:
+    assert run(step(StepKind.FLAT_MAP, "m:upto"))(3) == [0, 1, 2]
+    assert run(step(StepKind.FLAT_MAP, "m:upto"))(0) == []
+
+
+def test_a_filter_keeps_the_value_itself() -> None:
+    assert run(step(StepKind.FILTER, "m:odd"))(3) == [3]
+    assert run(step(StepKind.FILTER, "m:odd"))(4) == []
+
+
+def test_expressions_and_fields_read_the_value() -> None:
+    row = {"path": "/", "size": 3000, "tags": ["a", "b"]}
+    assert run(step(StepKind.FILTER, expression="size > 2000"))(row) == [row]
+    assert run(step(StepKind.MAP, expression="size / 1000"))(row) == [3]
+    assert run(step(StepKind.FLAT_MAP, expression="tags"))(row) == ["a", "b"]
+    assert run(step(StepKind.MAP, fields={"p": "path", "kb": "size / 1000"}))(row) == [{"p": "/", "kb": 3}]
+
+
+@given(st.integers(0, 20))
+def test_steps_are_done_in_their_order(value: int) -> None:
+    steps = [step(StepKind.FLAT_MAP, "m:upto"), step(StepKind.FILTER, "m:odd"), step(StepKind.MAP, "m:double")]
+    assert run(*steps)(value) == [n * 2 for n in range(value) if n % 2]
+    assert run(steps[2], steps[0], steps[1])(value) == [n for n in range(value * 2) if n % 2]
+
+
+def test_what_comes_of_a_retraction_takes_back_what_came_of_the_record() -> None:
+    apply = run(step(StepKind.FLAT_MAP, "m:words"), step(StepKind.MAP, fields={"w": "upper(word)"}))
+    value = {"text": "so it"}
+    assert apply(value) == [{"w": "SO"}, {"w": "IT"}]
+    assert apply(retracted(value)) == [{"w": "SO", RETRACTION_FIELD: 1}, {"w": "IT", RETRACTION_FIELD: 1}]
+    assert [as_retraction(made) for made in run(step(StepKind.MAP, "m:double"))(retracted(5))] == [Retraction(10)]
+
+
+def test_a_retraction_that_the_filter_does_not_want_is_gone_like_its_record() -> None:
+    assert run(step(StepKind.FILTER, "m:odd"))(Retraction(2)) == []
+
+
+@pytest.mark.parametrize("value", [{"size": "big"}, {}])
+def test_a_value_that_an_expression_cannot_use_is_a_record_error(value: Any) -> None:
+    with pytest.raises(RecordError, match="size"):
+        run(step(StepKind.FILTER, expression="size > 2000"))(value)
+
+
+def test_a_text_is_no_list_of_results() -> None:
+    with pytest.raises(RecordError, match=r"`flat_map m:text` gave 'abc'; it must give a list"):
+        run(step(StepKind.FLAT_MAP, "m:text"))(1)
+
+
+def test_a_step_is_told_as_it_is_written() -> None:
+    assert step_text(step(StepKind.MAP, fields={"a": "x", "b": "y * 2"})) == "map {a: x, b: y * 2}"
+    assert step_text(step(StepKind.FILTER, expression="x > 1")) == "filter x > 1"

@@ -1,0 +1,56 @@
+"""Panes as records, and retractions on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from millwheel.core.windows.panes import Pane, Retraction, Timing, as_retraction, pane_row, retracted
+from millwheel.core.windows.windows import Window
+
+
+def _pane(**settings: Any) -> Pane:
+    defaults: dict[str, Any] = {
+        "key": "a", "window": Window(0, 10), "result": {"hits": 3}, "timestamp": 9, "timing": Timing.ON_TIME,
+        "index": 0, "nonspeculative_index": 0, "is_first": True, "is_last": True,
+    }  # fmt: skip
+    return Pane(**defaults | settings)
+
+
+def test_a_pane_becomes_a_row_of_key_window_and_results() -> None:
+    assert pane_row(_pane(), ["path"]) == {"path": "a", "window_start": 0, "window_end": 10, "hits": 3}
+
+
+def test_a_key_of_several_fields_becomes_several_columns() -> None:
+    row = pane_row(_pane(key=("a", 7), result=5), ["path", "user"])
+    assert row == {"path": "a", "user": 7, "window_start": 0, "window_end": 10, "result": 5}
+
+
+def test_a_key_without_a_name_is_called_key() -> None:
+    assert pane_row(_pane(key=7), [])["key"] == 7
+
+
+def test_a_retracting_row_is_marked_and_keeps_its_fields() -> None:
+    row = pane_row(_pane(retraction=True), ["path"])
+    assert row == {"path": "a", "window_start": 0, "window_end": 10, "hits": 3, "__retraction__": 1}
+    assert as_retraction(row) == Retraction(pane_row(_pane(), ["path"]))
+
+
+@pytest.mark.parametrize("value", [{"value": 3}, {"a": 1, "b": [2]}, {}, 3, "text", None, [1, 2]])
+def test_a_retraction_survives_the_wire_without_anybody_knowing_it(value: Any) -> None:
+    for form in (retracted(value), Retraction(value)):
+        travelled = msgspec.msgpack.decode(msgspec.msgpack.encode(form))
+        assert type(travelled) is dict
+        assert as_retraction(travelled) == as_retraction(form) == Retraction(value)
+
+
+def test_plain_values_are_no_retractions() -> None:
+    assert as_retraction({"value": 3}) is None
+    assert as_retraction(3) is None
+
+
+def test_timings_read_as_words() -> None:
+    assert [str(timing) for timing in Timing] == ["early", "on_time", "late"]
+    assert Timing.EARLY == "early"

@@ -1,0 +1,165 @@
+"""Workers are forked by a warm parent; what launchers promise of them is in test_processes.py."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.unit.launch.test_processes import exits
+
+from millwheel.launch.launchers.processes import ProcessLauncher
+from millwheel.processes.command_line import ROOM
+from millwheel.processes.libraries import SETTINGS, worker_environment
+from tests.unit.launch.helpers import eventually, lives, template, write_worker
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere workers are executed")
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.getcwd()}")
+    for name in SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    return write_worker(tmp_path)
+
+
+@pytest.fixture
+def launcher(tmp_path: Path, module: str) -> Iterator[ProcessLauncher]:
+    made = ProcessLauncher(template(tmp_path, module))
+    yield made
+    made.stop(10.0)
+
+
+def runs(pid: int) -> bool:
+    """Orphans may wait to be reaped by whoever is the first process here."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def started(launcher: ProcessLauncher, tmp_path: Path, slot: int = 0) -> psutil.Process:
+    before = len(lives(tmp_path, slot))
+    launcher.start(slot)
+    eventually(lambda: len(lives(tmp_path, slot)) > before)
+    return psutil.Process(launcher.pids()[slot])
+
+
+def test_what_a_worker_needs_is_loaded_without_a_second_thread() -> None:
+    code = "from millwheel.launch import warm; warm.load(); print(repr(warm.why_not()), 'polars' in sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys; " + code], env=worker_environment(), capture_output=True, text=True
+    )
+    assert (told.stdout.split(), told.stderr) == (["''", "False"], "")
+
+
+def test_a_worker_is_a_child_of_one_parent_and_seen_under_its_own_command_line(
+    tmp_path: Path, launcher: ProcessLauncher
+) -> None:
+    first, second = started(launcher, tmp_path, 0), started(launcher, tmp_path, 1)
+    parent = first.parent()
+    assert parent is not None
+    assert parent == second.parent()
+    for slot, worker in enumerate((first, second)):
+        line = worker.cmdline()
+        assert line[:5] == [sys.executable, "-m", "stand_in_worker", "--root", str(tmp_path)]
+        assert line[line.index("--slot") + 1] == str(slot)
+        assert not "".join(line[line.index("--listen") + 2 :])
+        assert os.getsid(worker.pid) == worker.pid
+    assert "stand_in_worker" not in " ".join(parent.cmdline())
+    launcher.stop(10.0)
+    assert not any(map(psutil.pid_exists, (parent.pid, first.pid, second.pid)))
+
+
+def test_a_command_line_that_is_too_long_is_cut_off() -> None:
+    code = "\n".join(
+        (
+            "import sys; from pathlib import Path; from millwheel.processes.command_line import show_as",
+            "assert show_as(['worker', 'x' * 5_000])",
+            "print(Path('/proc/self/cmdline').read_bytes().rstrip(b'\\0').decode().split('\\0'))",
+        )
+    )
+    told = subprocess.run([sys.executable, "-c", code, ROOM], capture_output=True, text=True, check=True)
+    name, argument = eval(told.stdout)
+    assert name == "worker"
+    assert set(argument) == {"x"}
+    assert len(ROOM) <= len(argument) < 5_000
+
+
+def test_workers_die_with_their_parent_and_the_next_ones_have_another(
+    tmp_path: Path, launcher: ProcessLauncher
+) -> None:
+    first, second = started(launcher, tmp_path, 0), started(launcher, tmp_path, 1)
+    parent = first.parent()
+    assert parent is not None
+    parent.kill()
+    found = [*exits(launcher)]
+    eventually(lambda: found.extend(launcher.exits()) or len(found) == 2)
+    assert {gone.code for gone in found} == {-signal.SIGKILL}
+    eventually(lambda: not runs(first.pid) and not runs(second.pid))
+    assert not list((tmp_path / "scratch").iterdir())
+    again = started(launcher, tmp_path, 0)
+    assert again.parent() != parent
+
+
+def test_the_parent_and_its_workers_die_with_the_driver(tmp_path: Path, module: str) -> None:
+    code = "\n".join(
+        (
+            "import sys, time; from pathlib import Path",
+            "from millwheel.launch.launchers.processes import ProcessLauncher",
+            "from tests.unit.launch.helpers import template",
+            "kept = ProcessLauncher(template(Path(sys.argv[1]), sys.argv[2])); kept.start(0); time.sleep(600)",
+        )
+    )
+    driver = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), module])
+    eventually(lambda: lives(tmp_path, 0))
+    (pid,) = lives(tmp_path, 0)
+    parent = psutil.Process(pid).parent()
+    assert parent is not None
+    driver.kill()
+    driver.wait()
+    eventually(lambda: not runs(pid) and not runs(parent.pid))
+
+
+@pytest.fixture
+def threads(tmp_path: Path) -> None:
+    begins = "import threading, time; threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
+    (tmp_path / "sitecustomize.py").write_text(begins)
+
+
+@pytest.mark.usefixtures("threads")
+def test_a_parent_with_another_thread_does_not_fork_and_workers_are_executed(
+    tmp_path: Path, launcher: ProcessLauncher
+) -> None:
+    launcher.start(0)
+    eventually(lambda: not launcher.exits() and lives(tmp_path, 0))
+    worker = psutil.Process(launcher.pids()[0])
+    assert worker.ppid() == os.getpid()
+    worker.kill()
+    (gone,) = exits(launcher)
+    assert gone.code == -signal.SIGKILL
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_a_driver_with_more_than_a_thousand_files_open_starts_workers_and_hears_of_their_end(
+    tmp_path: Path, launcher: ProcessLauncher
+) -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 2_000:
+        pytest.skip("this user may not open so many files (ulimit -n)")
+    kept = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        worker = started(launcher, tmp_path)
+        assert worker.parent() != psutil.Process()
+        worker.kill()
+        (gone,) = exits(launcher)
+        assert gone.code == -signal.SIGKILL
+    finally:
+        for each in kept:
+            os.close(each)

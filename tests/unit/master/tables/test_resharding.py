@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.core.model.range_table import Ancestor, Parent, RangeTable, ShardEntry
+from millwheel.core.model.ranges import SPACE, KeyRange, tile
+from millwheel.master.tables.planner import Census
+from millwheel.master.tables.resharding import Merge, Reshape, Split, refusal
+from millwheel.master.tables.succession import Situation, successor
+
+HALF = SPACE // 2
+
+
+def table(*entries: ShardEntry, named: int = 0) -> RangeTable:
+    return RangeTable("n", entries, 3, named)
+
+
+def whole(**fields: Any) -> ShardEntry:
+    return ShardEntry(**{"shard": "n-0", "range": tile(1)[0], "owner": "w1", "token": 4, **fields})
+
+
+def halves(**fields: Any) -> list[ShardEntry]:
+    return [ShardEntry(f"n-{i}", piece, "w1", 4 + i, **fields) for i, piece in enumerate(tile(2))]
+
+
+def follow(before: RangeTable, **fields: Any) -> RangeTable:
+    now = Situation(**{"takers": ("w1", "w2"), "dead": {}, **fields})
+    return successor(before, now, Census(now.takers, [before]))
+
+
+def test_a_wanted_split_only_says_where() -> None:
+    after = follow(table(whole()), reshapes=[Split("n", "n-0", HALF)])
+    assert after.shards == (whole(split_at=HALF),)
+
+
+def test_a_released_shard_is_split_into_two_with_new_names_and_higher_tokens() -> None:
+    before = table(whole(split_at=HALF))
+    after = follow(before, released={("w1", "n-0", 4): 9})
+    parents = (Parent("n-0", tile(1)[0], 4, 9),)
+    assert after.shards == (
+        ShardEntry("n-1", KeyRange(0, HALF), "w1", 5, parents=parents),
+        ShardEntry("n-2", KeyRange(HALF, SPACE), "w2", 5, parents=parents),
+    )
+    assert after.named == 3
+
+
+def test_an_owner_that_dies_before_its_release_is_followed_by_one_that_releases_in_its_stead() -> None:
+    before = table(whole(split_at=HALF))
+    after = follow(before, takers=("w2",), dead={"w1": 77})
+    assert after.shards == (whole(owner="w2", token=5, split_at=HALF, lineage=(Ancestor("w1", 4, 77, -1),)),)
+
+
+def test_of_two_that_are_merged_the_first_one_released_waits_for_the_other() -> None:
+    before = follow(table(*halves()), reshapes=[Merge("n", "n-0", "n-1")])
+    assert {entry.merges_as for entry in before.shards} == {"n-2"}
+    waiting = follow(before, released={("w1", "n-0", 4): 9})
+    assert [entry.owner for entry in waiting.shards] == ["", "w1"]
+    assert follow(waiting) == waiting
+    after = follow(waiting, released={("w1", "n-1", 5): 6})
+    parents = (Parent("n-0", tile(2)[0], 4, 9), Parent("n-1", tile(2)[1], 5, 6))
+    assert after.shards == (ShardEntry("n-2", tile(1)[0], "w1", 6, parents=parents),)
+
+
+def test_without_workers_the_new_shards_wait_and_are_given_away_later() -> None:
+    waiting = follow(table(whole(split_at=HALF)), takers=(), released={("w1", "n-0", 4): 9})
+    assert [(entry.owner, entry.token) for entry in waiting.shards] == [("", 4), ("", 4)]
+    assert [entry.token for entry in follow(waiting).shards] == [5, 5]
+
+
+def test_parents_are_forgotten_once_there_is_a_snapshot_of_the_shard_itself() -> None:
+    after = follow(table(whole(split_at=HALF)), released={("w1", "n-0", 4): 9})
+    assert [bool(entry.parents) for entry in follow(after, manifest_tokens={"n-1": 5}).shards] == [False, True]
+
+
+def test_a_shard_on_its_way_is_neither_split_nor_merged_nor_moved_again() -> None:
+    moving = table(whole(next_owner="w2"))
+    assert follow(moving, reshapes=[Split("n", "n-0", HALF)]) == moving
+    splitting = table(whole(split_at=HALF))
+    assert follow(splitting, moves={("n", "n-0"): "w2"}, reshapes=[Split("n", "n-0", 7)]) == splitting
+
+
+def test_a_refusal_says_why() -> None:
+    known = {"n": table(*halves())}
+    fixed = {"source.s": "it is read by partitions"}
+    words: dict[Reshape, str] = {
+        Split("m", "m-0", 5): "there is no node m; there are n",
+        Split("n", "n-7", 5): "n has no shard n-7; it has n-0, n-1",
+        Split("n", "n-1", 5): "does not lie inside the range",
+        Merge("n", "n-1", "n-0"): "does not begin where n-1",
+    }
+    for wanted, why in words.items():
+        assert why in refusal(wanted, known, fixed)
+    assert not refusal(Split("n", "n-0", 5), known, fixed)
+    source = RangeTable("source.s", (whole(shard="source.s-0"),))
+    assert "by partitions" in refusal(Split("source.s", "source.s-0", 5), {"source.s": source}, fixed)
+    assert "already" in refusal(Split("n", "n-0", 5), {"n": table(whole(split_at=9))}, {})
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 50), st.integers(1, SPACE - 1)), max_size=12))
+def test_whatever_is_split_and_merged_ranges_tile_names_are_new_and_tokens_rise(
+    steps: list[tuple[bool, int, int]],
+) -> None:
+    now, names = table(whole()), {"n-0"}
+    for split, which, at in steps:
+        entries = sorted(now.shards, key=lambda entry: entry.range.lo)
+        place = which % len(entries)
+        entry = entries[place]
+        wanted: Reshape = Split("n", entry.shard, entry.range.lo + at % (entry.range.hi - entry.range.lo))
+        if not split and place + 1 < len(entries):
+            wanted = Merge("n", entry.shard, entries[place + 1].shard)
+        before = now
+        now = follow(now, reshapes=[wanted])
+        for one in [one for one in now.shards if one.reshaped]:
+            now = follow(now, released={(one.owner, one.shard, one.token): 3})
+        fresh = [one for one in now.shards if before.entry(one.shard) is None]
+        assert not {one.shard for one in fresh} & names
+        for one in fresh:
+            assert all(one.token > parent.token for parent in one.parents)
+        names |= {one.shard for one in fresh}
+        assert RangeTable.decode(now.encode(), now.version) == now

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from millwheel.adapters.durable_store import open_journals
+from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec, SinkSpec
+from millwheel.errors import SetupError
+from millwheel.roots.lease import LeasePace
+from millwheel.roots.root import Root, read_completed
+from millwheel.roots.s3 import S3Root
+from millwheel.roots.shipped import with_defaults
+from tests.fakes.s3_server import S3Server
+
+
+@pytest.fixture
+def place(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    s3.fail()
+    monkeypatch.chdir(tmp_path)
+    return s3.root()
+
+
+def opened(place: str, pipeline: str = "ads") -> S3Root:
+    return S3Root.at(place, pipeline, lambda sentence: None, LeasePace(silent_s=1.0, look_s=0.1))
+
+
+def test_a_root_keeps_its_identity_and_its_summary_for_every_machine(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = opened(place)
+    assert root.completed() is None
+    assert not root.used()
+    root.complete({"records_in": 7})
+    assert read_completed(root.path) == {"records_in": 7}
+    root.close()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = opened(place)
+    assert again.identity == root.identity
+    assert again.path != root.path
+    assert again.completed() == {"records_in": 7}
+    again.close()
+
+
+def test_a_root_is_driven_once_on_this_machine_and_everywhere(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = opened(place)
+    with pytest.raises(SetupError, match="going on already"):
+        opened(place)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr("millwheel.roots.lease._here", lambda: "another machine")
+    root._lease._ended.set()  # it is silent, and taken from
+    opened(place).close()
+    root.close()
+
+
+def test_a_root_of_another_pipeline_or_of_something_else_is_refused(s3: S3Server, place: str) -> None:
+    opened(place).close()
+    with pytest.raises(SetupError, match="belongs to the pipeline 'ads'"):
+        opened(place, "visits")
+    opened(place).close()
+    space = s3.space()
+    space.create(f"{space.root}/holiday.jpg", b"")
+    with pytest.raises(SetupError, match=r"holiday\.jpg.*no root of a pipeline"):
+        opened(space.root)
+
+
+def test_a_folder_of_an_earlier_root_at_the_same_address_is_refused(s3: S3Server, place: str) -> None:
+    opened(place).close()
+    s3.space(place).delete(f"{place}/identity.json")
+    with pytest.raises(SetupError, match="earlier root at the same address"):
+        opened(place)
+
+
+def test_a_root_with_journals_is_used(place: str) -> None:
+    root = opened(place)
+    open_journals(place).create("w1")
+    assert root.used()
+    root.close()
+
+
+def test_a_store_that_does_not_answer_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SetupError, match="names no bucket"):
+        opened("s3://B/x")
+
+
+def test_what_needs_a_folder_is_refused_when_workers_are_far(place: str) -> None:
+    root = opened(place)
+    bare = PipelineSpec("ads", (), (), (), "")
+    spec = with_defaults(bare, str(root.path))
+    root.check_reach(spec, far=False)
+    with pytest.raises(SetupError, match="name a sink for them"):
+        root.check_reach(spec, far=True)
+    named = replace(bare, sinks=(SinkSpec(DEAD_LETTERS, "files", {"path": "/shared/dead"}),))
+    root.check_reach(with_defaults(named, str(root.path)), far=True)
+    with pytest.raises(SetupError, match="sink of 'alerts' prints"):
+        root.check_reach(replace(named, sinks=(*named.sinks, SinkSpec("alerts", "stdout"))), far=True)
+    assert root.logs_of_workers(far=True) == ""
+    root.close()
+
+
+def test_a_folder_has_no_such_limits(tmp_path: Path) -> None:
+    root = Root.open(str(tmp_path / "root"), "ads")
+    root.check_reach(with_defaults(PipelineSpec("ads", (), (), (), ""), str(root.path)), far=True)
+    assert root.logs_of_workers(far=True)
+    root.close()

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from millwheel.adapters.snapshots.snapshots import FileSnapshots
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import SPACE, KeyRange
+from millwheel.core.pipeline.spec import (
+    ComputationSpec,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    PipelineSpec,
+    SinkSpec,
+    SourceSpec,
+    StepKind,
+    StepSpec,
+    StreamSpec,
+)
+from millwheel.errors import PipelineError, SetupError
+from millwheel.savepoints import restoring
+from millwheel.savepoints.blueprint import blueprint_of
+from millwheel.savepoints.orders import Standing
+from millwheel.savepoints.record import RECORD_FILE, Record, encode_record, saved_shards
+from millwheel.savepoints.restoring import former_identity, note_saved, refuse_saved, restore, restored, write_tables
+from millwheel.savepoints.upgrading import blueprint_bytes, check_same_root, check_savepoint
+from tests.fakes.coordination import FakeZooKeeper
+
+
+def by(name: str) -> KeySpec:
+    return KeySpec(KeyKind.FIELD, (name,))
+
+
+STEPS = (StepSpec(StepKind.MAP, "code:f"),)
+SPEC = PipelineSpec(
+    "visits",
+    (StreamSpec("visits", SourceSpec("files", {"path": "in", "format": "jsonl"}), "time"),),
+    (ComputationSpec("short", (InputSpec("visits", by("page")),), ("shorter",), steps=STEPS),),
+    (SinkSpec("shorter", "files", {"path": "out"}),),
+    "/nowhere",
+    "visits.yaml",
+)
+OTHER_KEY = replace(SPEC, computations=(replace(SPEC.computations[0], inputs=(InputSpec("visits", by("user")),)),))
+OTHER_DELAY = replace(SPEC, streams=(replace(SPEC.streams[0], max_delay_us=7),))
+OTHER_FORMAT = replace(SPEC, streams=(replace(SPEC.streams[0], source=SourceSpec("files", {"path": "in"})),))
+
+
+def keep(root: Path) -> None:
+    (root / "pipeline").mkdir()
+    (root / "pipeline" / ".blueprint.json").write_bytes(blueprint_bytes(SPEC))
+
+
+def test_a_root_goes_on_with_what_is_free_and_says_it(tmp_path: Path) -> None:
+    said: list[str] = []
+    check_same_root(tmp_path, SPEC, said.append)
+    keep(tmp_path)
+    check_same_root(tmp_path, SPEC, said.append)
+    assert said == []
+    check_same_root(tmp_path, OTHER_DELAY, said.append)
+    assert said == ["Changed: source.visits: its watermark settings have changed, from the next record on."]
+
+
+def test_a_root_refuses_what_takes_a_savepoint_and_what_cannot_be_and_says_what_to_do(tmp_path: Path) -> None:
+    keep(tmp_path)
+    with pytest.raises(PipelineError, match=r"(?s)migrates: short: the key .* --from-savepoint FOLDER and"):
+        check_same_root(tmp_path, OTHER_KEY, print)
+    with pytest.raises(PipelineError, match=r"(?s)refused: source.visits: option 'format' .*Undo what is refused"):
+        check_same_root(tmp_path, OTHER_FORMAT, print)
+
+
+def test_a_savepoint_takes_what_migrates_and_refuses_the_rest(tmp_path: Path) -> None:
+    said: list[str] = []
+    check_savepoint(blueprint_of(SPEC), tmp_path, OTHER_KEY, said.append)
+    assert "it keeps nothing by key" in said[0]
+    with pytest.raises(PipelineError, match=r"visits\.yaml cannot go on from the savepoint"):
+        check_savepoint(blueprint_of(SPEC), tmp_path, OTHER_FORMAT, said.append)
+
+
+def savepoint(place: Path, root: Path) -> Record:
+    """A savepoint of one shard of ``short`` at commit 3, and one of a node that the new pipeline has not."""
+    tables = [RangeTable(n, (ShardEntry(f"{n}-0", KeyRange(0, SPACE), "w1", 4),)) for n in ("short", "gone")]
+    cut = {"short-0": Standing(4, 3), "gone-0": Standing(4, 5)}
+    for shard, standing in cut.items():
+        checkpoint = place / "checkpoint" / shard
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "CURRENT").write_text(shard)
+        FileSnapshots(str(place)).publish(shard, 4, standing.commit, str(checkpoint), lambda: None)
+    (place / "inputs").mkdir()
+    (place / "inputs" / "visits.json").write_text("[]")
+    record = Record("s1", "visits-1", str(root), "today", True, 5, blueprint_of(SPEC), saved_shards(tables, cut))
+    (place / RECORD_FILE).write_bytes(encode_record(record))
+    return record
+
+
+def test_a_new_root_begins_with_the_shards_that_the_pipeline_still_has(tmp_path: Path) -> None:
+    place, root = tmp_path / "saved", tmp_path / "root"
+    place.mkdir()
+    root.mkdir()
+    record = savepoint(place, tmp_path / "old")
+    assert restored(root) is None
+    restore(record, place, root, str(root), SPEC)
+    assert restored(root) == record
+    manifest = FileSnapshots(str(root)).latest("short-0")
+    assert manifest is not None
+    assert (manifest.token, manifest.last_commit) == (4, 3)
+    assert FileSnapshots(str(root)).latest("gone-0") is None
+    assert (root / "inputs" / "visits.json").read_text() == "[]"
+    coordination = FakeZooKeeper().connect()
+    for _ in range(2):
+        write_tables(root, coordination, ["source.visits", "short"])
+    assert [(t.computation, [(e.owner, e.token) for e in t.shards]) for t in coordination.tables().values()] == [
+        ("short", [("", 4)])
+    ]
+
+
+def test_a_root_whose_beginning_was_interrupted_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, root = tmp_path / "saved", tmp_path / "root"
+    place.mkdir()
+    root.mkdir()
+    record = savepoint(place, tmp_path / "old")
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(restoring, "_copy", dies)
+    with pytest.raises(KeyboardInterrupt):
+        restore(record, place, root, str(root), SPEC)
+    with pytest.raises(SetupError, match="was interrupted"):
+        restored(root)
+
+
+def test_a_damaged_savepoint_is_refused(tmp_path: Path) -> None:
+    place, root = tmp_path / "saved", tmp_path / "root"
+    place.mkdir()
+    root.mkdir()
+    record = savepoint(place, tmp_path / "old")
+    blob = next((place / "snapshots" / "short-0").glob("*CURRENT"))
+    blob.write_text("other")
+    with pytest.raises(SetupError, match="is damaged"):
+        restore(record, place, root, str(root), SPEC)
+
+
+def test_a_root_that_was_stopped_with_a_savepoint_leaves_its_results_to_whoever_goes_on_from_it(tmp_path: Path) -> None:
+    place, old = tmp_path / "saved", tmp_path / "old"
+    place.mkdir()
+    record = savepoint(place, old)
+    assert former_identity(record) == "visits-1"  # its root is not here any more
+    old.mkdir()
+    assert former_identity(record) == ""  # it may go on
+    refuse_saved(old)
+    note_saved(old, record, place)
+    assert former_identity(record) == "visits-1"
+    with pytest.raises(SetupError, match="was stopped with the savepoint"):
+        refuse_saved(old)
+    note_saved(old, replace_name(record, "s2"), place)
+    assert former_identity(record) == ""
+
+
+def replace_name(record: Record, name: str) -> Record:
+    return Record(name, record.identity, record.root, record.taken, True, 5, record.blueprint, record.shards)

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.workers.loop.known import KnownEntries
+
+
+def table(*rows: tuple[str, str, int]) -> RangeTable:
+    pieces = tile(len(rows))
+    return RangeTable("n", tuple(ShardEntry(s, p, o, t) for (s, o, t), p in zip(rows, pieces, strict=True)))
+
+
+def test_news_are_what_the_last_table_did_not_say() -> None:
+    known = KnownEntries()
+    first = known.take(table(("n-0", "w1", 1), ("n-1", "w1", 1)))
+    assert (first.changed, first.gone, first.fresh) == ({"n-0", "n-1"}, frozenset(), {"n-0", "n-1"})
+    news = known.take(table(("n-0", "w1", 1), ("n-2", "w1", 2), ("n-3", "w2", 2)))
+    assert (news.changed, news.gone, news.fresh) == ({"n-2", "n-3"}, {"n-1"}, {"n-2", "n-3"})
+    assert [(entry.shard, entry.owner, entry.token) for entry in news.buried] == [("n-1", "", 1)]
+    assert known.get("n-1") is None
+    assert (known.token("n-1"), known.token("n-3")) == (-1, 2)
+    moved = known.take(table(("n-0", "w2", 2), ("n-2", "w1", 2), ("n-3", "w2", 2)))
+    assert (moved.changed, moved.gone) == ({"n-0"}, frozenset())

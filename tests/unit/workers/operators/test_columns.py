@@ -1,0 +1,221 @@
+"""Aggregations on columns in the real runtime: the rows are those of the row form, whatever the input and the crash."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from functools import partialmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from millwheel.sources.base import FrameChunk
+from millwheel.sources.files.lines import LineReader
+from millwheel.sources.frames import frame_of
+from millwheel.testing import PipelineHarness, assert_survives_crashes
+from millwheel.workers.operators.columns import ColumnOperator
+from millwheel.workers.operators.grouped import GroupedOperator
+from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.workers.sources.frames import ReadSize
+
+PIPELINE = """
+pipeline: columns
+streams:
+  events:
+    source: {{files: {{path: "{folder}/*.jsonl", format: jsonl}}}}
+    timestamp: {{field: ts, unit: ms}}
+    {fields}
+    watermark: {{max_delay: 3s, max_future: null}}
+computations:
+  minutes:
+    input: {{events: {{key: ad}}}}
+    window: {{tumbling: 10s}}
+    {windowing}
+    aggregate:
+      views: {{count: {{where: "type == 'view'"}}}}
+      spend: {{sum: cost}}
+      mean: {{mean: cost}}
+      most: {{max: cost}}
+    output: minutes
+  totals:
+    input: {{minutes: {{key: ad}}}}
+    window: {{tumbling: 1m}}
+    aggregate: {{rows: count, spend: {{sum: spend}}}}
+    output: totals
+"""
+FIELDS = "fields: {ad: int, type: str, cost: float, ts: int}"
+
+
+def events(count: int, seed: int) -> list[dict[str, Any]]:
+    rng = random.Random(seed)
+    return [
+        {
+            "ad": min(int(rng.expovariate(0.4)), 9),
+            "type": rng.choice(["view", "click"]),
+            "cost": round(rng.lognormvariate(0, 1), 3),
+            "ts": 1_000_000 + place * 40 + rng.randrange(-4_000, 4_000),
+            "other": "x" * rng.randrange(5),
+        }
+        for place in range(count)
+    ]
+
+
+def written(folder: Path, files: Mapping[str, list[Any]]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, rows in files.items():
+        lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+        (folder / f"{name}.jsonl").write_text("".join(line + "\n" for line in lines))
+    return folder
+
+
+def pipeline(folder: Path, declared: bool, windowing: str = "") -> str:
+    path = folder / f"pipeline-{declared}.yaml"
+    path.write_text(PIPELINE.format(folder=folder, fields=FIELDS if declared else "", windowing=windowing))
+    return str(path)
+
+
+def results(folder: Path, declared: bool, **options: Any) -> dict[str, Any]:
+    with PipelineHarness(pipeline(folder, declared), run_sources=True, **options) as harness:
+        harness.advance_processing_time(10**9)
+        assert (
+            any(isinstance(shard.operator, ColumnOperator) for shard in harness._cluster.shards_of("minutes"))
+            == declared
+        )
+        rows = {name: sorted(map(json.dumps, harness.read(name))) for name in ("minutes", "totals", "dead_letters")}
+        return {**rows, "counters": harness.counters}
+
+
+DIRTY: dict[str, list[Any]] = {
+    "clean": [],
+    "a broken line": ["{no json"],
+    "a missing cost": [{"ad": 1, "type": "view", "ts": 1_001_000}],
+    "no time": [{"ad": 1, "type": "view", "cost": 1.0}],
+    "a whole cost": [{"ad": 1, "type": "view", "cost": 7, "ts": 1_002_000}],
+    "a tiny cost": [{"ad": 1, "type": "view", "cost": 1e-14, "ts": 1_002_000}],
+    "a huge cost": [{"ad": 1, "type": "view", "cost": 1e25, "ts": 1_002_000}],
+}
+
+
+@pytest.mark.parametrize("dirt", DIRTY.values(), ids=DIRTY)
+def test_results_are_those_of_rows(tmp_path: Path, dirt: list[Any]) -> None:
+    first, second = events(300, 1), events(250, 2)
+    folder = written(tmp_path, {"a": [*first[:150], *dirt, *first[150:]], "b": second})
+    columns, rows = results(folder, True), results(folder, False)
+    assert columns["minutes"] == rows["minutes"]
+    assert columns["totals"] == rows["totals"]
+    assert len(columns["dead_letters"]) == len(rows["dead_letters"])
+    assert columns["counters"] == rows["counters"]
+    assert len(rows["minutes"]) > 10
+    assert rows["counters"]["late"] > 0
+
+
+WINDOWING = {
+    "early by count": "trigger: {after_watermark: {early: {after_count: 3}}}\n    accumulation: accumulating",
+    "early, taken back": "trigger: {after_watermark: {early: {after_count: 4}}}\n    accumulation: retracting",
+    "once": "trigger: {once: {after_count: 5}}",
+    "on time": "accumulation: retracting",
+}
+
+
+@pytest.mark.parametrize("windowing", WINDOWING.values(), ids=WINDOWING)
+@pytest.mark.parametrize("dirt", [[], ["{no json"]], ids=["clean", "dirty"])
+def test_windows_that_speak_again_say_what_they_say_in_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windowing: str, dirt: list[Any]
+) -> None:
+    """Both forms get the same bundles, because an early pane depends on what a bundle holds."""
+    lines = 40
+    rows = [{**event, "other": ""} for event in events(200, 6)]
+    folder = written(tmp_path, {"a": [*rows[:100], *dirt, *rows[100:]]})
+
+    def by_lines(self: Any, position: int, max_bytes: int) -> Any:
+        chunk = self.read(position, lines)
+        frame = frame_of(chunk.values, {"ad": "int", "type": "str", "cost": "float", "ts": "int"})
+        return FrameChunk(
+            np.array(chunk.positions, np.int64), frame, chunk.next_position, chunk.rejects, chunk.finished
+        )
+
+    monkeypatch.setattr(LineReader, "read_frame", by_lines)
+    monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=lines))
+    said = []
+    for declared in (True, False):
+        with PipelineHarness(pipeline(folder, declared, windowing), run_sources=True, shards=1) as harness:
+            harness.advance_processing_time(10**9)
+            [shard] = harness._cluster.shards_of("minutes")
+            assert isinstance(shard.operator, GroupedOperator) == declared
+            if isinstance(shard.operator, GroupedOperator):
+                assert shard.operator.bundles_grouped >= (1 if "once" in windowing else 2)
+            rows_of = {name: sorted(map(json.dumps, harness.read(name))) for name in ("minutes", "totals")}
+            said.append({**rows_of, "counters": harness.counters})
+    assert said[0]["minutes"] == said[1]["minutes"]
+    assert said[0] == said[1]
+    assert len(said[0]["minutes"]) > 10
+
+
+def test_a_crash_at_any_place_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
+    folder = written(tmp_path, {"a": events(120, 3), "b": [*events(60, 4), "{no json", *events(60, 5)]})
+
+    def story(harness: PipelineHarness) -> None:
+        harness.advance_processing_time(10**9)
+
+    assert assert_survives_crashes(pipeline(folder, True), story, every=3, run_sources=True) > 10
+
+
+def test_pushed_rows_are_aggregated_on_columns_too(tmp_path: Path) -> None:
+    with PipelineHarness(pipeline(tmp_path, True)) as harness:
+        harness.push("events", [{"ad": 1, "type": "view", "cost": 0.5, "ts": 1_000}, {"ad": 1, "cost": "x", "ts": 1}])
+        harness.crash()
+        harness.push("events", {"ad": 1, "type": "click", "cost": 0.25, "ts": 2_000})
+        assert [(window.start, window.end) for window in harness.open_windows("minutes", 1)] == [(0, 10_000_000)]
+        assert harness.state("minutes", 1).keys() == {(0, 10_000_000)}
+        harness.advance_watermark(10_000_000)
+        [row] = harness.take("minutes")
+        expected = {"ad": 1, "window_start": 0, "window_end": 10_000_000}
+        assert row == {**expected, "views": 1, "spend": 0.75, "mean": 0.375, "most": 0.5}
+        assert harness.counters["dead_letters"] == 1
+        assert harness.state("minutes", 1) == {}
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["columns", "rows"])
+@pytest.mark.parametrize("function", ["min", "sum", "mean"])
+def test_a_missing_field_is_a_dead_letter_whoever_counts_it(tmp_path: Path, declared: bool, function: str) -> None:
+    text = PIPELINE.format(folder=tmp_path, fields=FIELDS if declared else "", windowing="")
+    text = text.replace("spend: {sum: cost}", "all: {count: cost}").replace(
+        "mean: {mean: cost}", f"r: {{{function}: cost}}"
+    )
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(text.replace("spend: {sum: spend}", "all: {sum: all}").replace("      most: {max: cost}\n", ""))
+    with PipelineHarness(path) as harness:
+        harness.push("events", [{"ad": 1, "type": "view", "ts": 1}, {"ad": 1, "type": "view", "cost": 0.5, "ts": 1}])
+        harness.advance_watermark(10_000_000)
+        [row] = harness.take("minutes")
+        assert (row["views"], row["all"], row["r"]) == (1, 1, 0.5)
+        assert harness.counters["dead_letters"] == 1
+
+
+@pytest.mark.parametrize("steps", [[40], [15, 40], [10, 20, 30, 40]])
+@pytest.mark.parametrize("declared", [True, False], ids=["columns", "rows"])
+def test_results_of_a_key_come_in_the_order_of_time_however_the_watermark_rises(
+    tmp_path: Path, declared: bool, steps: list[int]
+) -> None:
+    with PipelineHarness(pipeline(tmp_path, declared)) as harness:
+        for second in (21, 1, 35, 12, 2):
+            harness.push("events", {"ad": 1, "type": "view", "cost": 0.5, "ts": second * 1_000})
+        harness.crash()
+        for second in steps:
+            harness.advance_watermark(second * 1_000_000)
+        assert [row["window_start"] // 1_000_000 for row in harness.take("minutes")] == [0, 10, 20, 30]
+
+
+def test_results_that_no_column_can_hold_come_in_the_order_of_time_too(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    text = PIPELINE.format(folder=tmp_path, fields=FIELDS.replace("cost: float", "cost: int"), windowing="")
+    path.write_text(text)
+    with PipelineHarness(path) as harness:
+        for second in (21, 22, 1, 2, 12):
+            harness.push("events", {"ad": 1, "type": "view", "cost": 2**62, "ts": second * 1_000})
+        harness.advance_watermark(40_000_000)
+        assert [row["window_start"] // 1_000_000 for row in harness.take("minutes")] == [0, 10, 20]

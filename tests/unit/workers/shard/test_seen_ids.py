@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.core.formats.store_layout import SEEN
+from millwheel.core.model.records import Batch
+from millwheel.core.model.times import MAX_TIME
+from millwheel.workers.shard.seen_ids import MIN_SPAN_US, BucketFilter, SeenIds
+from millwheel.workers.state.overlay import Overlay
+from tests.fakes.plain_storage import SimStore
+
+HORIZON = 8 * MIN_SPAN_US
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.store = SimStore({})
+        self.reopen()
+
+    def reopen(self) -> None:
+        self.overlay = Overlay(self.store)
+        self.seen = SeenIds(self.store, self.overlay, HORIZON)
+
+    def fresh(self, *rows: tuple[Any, Any, int], stream: str = "s") -> list[int]:
+        """Rows are (key, id, timestamp)."""
+        return self.seen.fresh(
+            Batch(stream, [], [row[2] for row in rows], [row[0] for row in rows], [], [row[1] for row in rows])
+        )
+
+    def commit(self) -> None:
+        self.store.apply(*self.overlay.take())
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+ROWS = st.tuples(
+    st.sampled_from(["a", "b", ("a", 1)]),
+    st.sampled_from([None, "1", "2", "3", 1]),
+    st.integers(-3, 3).map(lambda n: n * MIN_SPAN_US // 2),
+)
+STEPS = st.lists(st.one_of(st.lists(ROWS, max_size=6), st.sampled_from(["commit", "reopen"])), min_size=1, max_size=12)
+
+
+@settings(deadline=None)
+@given(STEPS, st.integers(0, 2**32), st.sampled_from([0.0, 0.3, 1.0]))
+def test_ids_are_an_exact_set_however_often_the_filter_says_maybe(steps: list[Any], seed: int, doubtful: float) -> None:
+    rng = np.random.default_rng(seed)
+    honest = BucketFilter.maybe
+
+    def maybe(self: BucketFilter, low: Any, high: Any) -> npt.NDArray[np.bool_]:
+        return honest(self, low, high) | (rng.random(len(low)) < doubtful)
+
+    bench, model = Bench(), set()
+    with mock.patch.object(BucketFilter, "maybe", maybe):
+        for step in steps:
+            if step == "commit":
+                bench.commit()
+            elif step == "reopen":
+                bench.commit()
+                bench.reopen()
+            else:
+                want = []
+                for place, (key, given_id, _) in enumerate(step):
+                    if given_id is None or (key, given_id) not in model:
+                        want.append(place)
+                    if given_id is not None:
+                        model.add((key, given_id))
+                assert bench.fresh(*step) == want
+
+
+def test_a_copy_is_noticed_whatever_its_timestamp(bench: Bench) -> None:
+    assert bench.fresh(("k", "1", 0)) == [0]
+    assert bench.fresh(("k", "1", 5 * MIN_SPAN_US)) == []
+
+
+def test_copies_within_one_batch_are_noticed(bench: Bench) -> None:
+    assert bench.fresh(("k", "1", 0), ("k", "1", 0), ("k", "2", 0)) == [0, 2]
+
+
+def test_the_scope_of_an_id_is_the_key_and_the_stream(bench: Bench) -> None:
+    assert bench.fresh(("k", "1", 0)) == [0]
+    assert bench.fresh(("l", "1", 0)) == [0]
+    assert bench.fresh(("k", "1", 0), stream="other") == [0]
+    assert bench.fresh(("k", "1", 0)) == []
+
+
+def test_records_without_an_id_are_all_different(bench: Bench) -> None:
+    assert bench.fresh(("k", None, 0), ("k", None, 0)) == [0, 1]
+    assert not bench.overlay
+    assert bench.fresh(("k", "1", 0), ("k", None, 0), ("k", "1", 0)) == [0, 1]
+
+
+def test_marks_are_part_of_the_commit_and_survive_a_restart(bench: Bench) -> None:
+    bench.fresh(("k", "1", 0))
+    assert not bench.store.data
+    bench.commit()
+    bench.reopen()
+    assert bench.fresh(("k", "1", 0), ("k", "2", 0)) == [1]
+
+
+def test_what_was_not_committed_is_forgotten_with_the_process(bench: Bench) -> None:
+    bench.fresh(("k", "1", 0))
+    bench.reopen()
+    assert bench.fresh(("k", "1", 0)) == [0]
+
+
+def test_a_certainly_new_id_costs_no_look_up(bench: Bench) -> None:
+    bench.fresh(*[("k", str(n), 0) for n in range(100)])
+    assert (bench.seen.asked, bench.seen.doubted, bench.seen.checked) == (100, 0, 0)
+    bench.fresh(("k", "5", 0), ("k", "new", 0))
+    assert (bench.seen.asked, bench.seen.doubted, bench.seen.checked, bench.seen.confirmed) == (102, 1, 1, 1)
+
+
+def test_filters_take_memory_until_their_bucket_is_dropped(bench: Bench) -> None:
+    assert bench.seen.filter_bytes == 0
+    bench.fresh(("k", "1", 0), ("k", "2", 10 * HORIZON))
+    both = bench.seen.filter_bytes
+    bench.seen.forget_before(9 * HORIZON)
+    assert bench.seen.filter_bytes == both // 2 > 0
+
+
+def test_a_bucket_without_a_filter_is_asked_for_every_id(bench: Bench) -> None:
+    bench.fresh(("k", "1", 0))
+    bench.commit()
+    bench.reopen()
+    bench.fresh(("k", "1", 0), ("k", "2", 0))
+    assert (bench.seen.checked, bench.seen.confirmed) == (2, 1)
+
+
+def test_an_id_is_kept_as_long_as_its_copies_may_come(bench: Bench) -> None:
+    bench.fresh(("k", "1", MIN_SPAN_US - 1))
+    bench.commit()
+    bench.seen.forget_before(MIN_SPAN_US - 1 + HORIZON)
+    assert bench.fresh(("k", "1", MIN_SPAN_US - 1 + HORIZON)) == []
+
+
+def test_an_id_is_dropped_once_the_watermark_has_left_its_bucket_behind(bench: Bench) -> None:
+    bench.fresh(("k", "1", 0))
+    bench.fresh(("k", "2", MIN_SPAN_US))
+    bench.commit()
+    bench.seen.forget_before(HORIZON + MIN_SPAN_US)
+    assert len(bench.store.data) == 2
+    bench.seen.forget_before(HORIZON + MIN_SPAN_US + 1)
+    assert len(bench.store.data) == 1
+    assert bench.fresh(("k", "1", 0), ("k", "2", 0)) == [0]
+
+
+def test_buckets_found_after_a_restart_are_dropped_too(bench: Bench) -> None:
+    bench.fresh(("k", "1", 0), ("k", "2", -5 * MIN_SPAN_US))
+    bench.commit()
+    bench.reopen()
+    bench.seen.forget_before(MAX_TIME - 1)
+    assert not [key for key in bench.store.data if key.startswith(SEEN)]
+
+
+def test_a_filter_grows_and_never_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millwheel.workers.shard.seen_ids._CAPACITY", 50)
+    one = BucketFilter()
+    rng = np.random.default_rng(1)
+    words = rng.integers(0, 2**64, size=(40, 2, 30), dtype=np.uint64)
+    for low, high in words:
+        one.add(low, high)
+    assert all(one.maybe(low, high).all() for low, high in words)
+    others = rng.integers(0, 2**64, size=(2, 10_000), dtype=np.uint64)
+    assert one.maybe(*others).mean() < 0.05

@@ -1,0 +1,174 @@
+"""Cuts of a sink: committed before they are published, by the loop or by a thread, and held until they are visible."""
+
+from __future__ import annotations
+
+import pytest
+
+from millwheel.core.formats.store_layout import RECEIPT
+from millwheel.core.model.records import Batch
+from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import CorruptionError, UnavailableError
+from millwheel.sinks.base import Cut
+from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.delivery.inbox import Arrival
+from millwheel.workers.sinks.sink import Publication, SinkOperator, SinkShard
+from millwheel.workers.state.overlay import Overlay
+from tests.fakes.plain_storage import SimStore
+
+
+class Writer:
+    """Keeps what is published; fails as often as it is told."""
+
+    publishes_aside = True
+
+    def __init__(self) -> None:
+        self.published: list[bytes] = []
+        self.fail: Exception | None = None
+
+    def prepare(self, cut: Cut) -> bytes:
+        return f"{cut.number}:{','.join(str(record.value) for record in cut.records)}".encode()
+
+    def publish(self, receipt: bytes) -> None:
+        if self.fail is not None:
+            raise self.fail
+        self.published.append(receipt)
+
+    def sweep(self, receipts: list[bytes]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Bench:
+    """One sink shard. ``asked`` are publications that wait for their thread."""
+
+    def __init__(self, aside: bool, at_once: bool = False) -> None:
+        self.writer, self.store, self.number = Writer(), SimStore({}), 0
+        self.asked: list[Publication] = []
+        shard = SinkShard("sink.out-0", 1, self.store, self.asked.append if aside else None)
+        self.operator = SinkOperator(self.writer, shard, lambda stream, values: values, 0, 10, at_once)
+
+    def turn(self, *values: int, now: int = 0) -> None:
+        """A turn with these records, if the operator wants any, and its commit."""
+        wanted = self.operator.appetite(len(values), now, 0)
+        batch = Batch("out", [], [value * 10 for value in values], ["k"] * len(values), list(values))
+        arrivals = [Arrival("c", 1, 0, batch, None, 0)] if wanted and values else []
+        self.number += 1
+        overlay = Overlay(self.store)
+        self.operator.run(Turn(self.number, now, 0, arrivals, overlay, {}))
+        self.store.apply(*overlay.take())
+
+    def durable(self, number: int) -> None:
+        self.operator.durable(number, 0)
+
+    def receipts(self) -> int:
+        return len(list(self.store.scan(RECEIPT)))
+
+
+def test_a_sink_that_shows_at_once_waits_for_no_commit_and_keeps_no_receipt() -> None:
+    bench = Bench(aside=True, at_once=True)
+    bench.turn(1, 2)
+    assert bench.writer.published == [b"0:1,2"]
+    assert (bench.asked, bench.receipts(), bench.operator.hold(0).at) == ([], 0, MAX_TIME)
+
+
+def test_what_cannot_be_shown_at_once_is_committed_and_shown_later_and_so_is_what_comes_after_it() -> None:
+    bench = Bench(aside=False, at_once=True)
+    bench.writer.fail = UnavailableError("a full disk")
+    bench.turn(1)
+    bench.writer.fail = None
+    bench.turn(2)
+    assert (bench.writer.published, bench.receipts()) == ([], 2)
+    bench.durable(2)
+    assert bench.writer.published == [b"0:1", b"1:2"]
+
+
+def test_the_loop_publishes_once_a_commit_is_durable() -> None:
+    bench = Bench(aside=False)
+    bench.turn(1, 2)
+    assert bench.writer.published == []
+    assert bench.operator.hold(0).at == 10
+    bench.durable(1)
+    assert bench.writer.published == [b"0:1,2"]
+    assert bench.operator.hold(0).at == MAX_TIME
+    bench.turn()
+    assert bench.receipts() == 0
+
+
+def test_a_thread_publishes_while_the_loop_goes_on() -> None:
+    bench = Bench(aside=True)
+    bench.turn(1)
+    bench.durable(1)
+    bench.turn(2)
+    assert (len(bench.asked), bench.writer.published) == (1, [])
+    assert bench.operator.hold(0).at == 10
+    bench.asked[0].carried_out().tell(5)
+    assert bench.writer.published == [b"0:1"]
+    assert bench.operator.hold(0).at == 20
+    bench.durable(2)
+    bench.turn()
+    assert bench.receipts() == 1
+
+
+def test_no_more_than_two_cuts_are_on_their_way() -> None:
+    bench = Bench(aside=True)
+    bench.turn(1)
+    bench.turn(2)
+    assert bench.operator.appetite(5, 0, 0) == 0
+    bench.durable(1)
+    bench.asked[0].carried_out().tell(0)
+    assert bench.operator.appetite(5, 0, 0) > 0
+
+
+def test_answers_may_come_in_any_order_and_receipts_go_in_theirs() -> None:
+    bench = Bench(aside=True)
+    bench.turn(1)
+    bench.turn(2)
+    bench.durable(2)
+    bench.asked[1].carried_out().tell(0)
+    assert bench.operator.hold(0).at == 10
+    bench.asked[0].carried_out().tell(0)
+    assert bench.operator.hold(0).at == MAX_TIME
+    bench.turn()
+    assert bench.receipts() == 0
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_what_cannot_be_published_now_is_tried_again(aside: bool) -> None:
+    bench = Bench(aside)
+    bench.writer.fail = UnavailableError("full")
+    bench.turn(1)
+    bench.durable(1)
+    for publication in bench.asked:
+        publication.carried_out().tell(0)
+    bench.writer.fail = None
+    wake = bench.operator.wakes_at(0)
+    assert 0 < wake < MAX_TIME
+    bench.turn(now=wake)
+    for publication in bench.asked[1:]:
+        publication.carried_out().tell(wake)
+    assert bench.writer.published == [b"0:1"]
+    assert bench.operator.hold(0).at == MAX_TIME
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_damage_ends_the_worker(aside: bool) -> None:
+    bench = Bench(aside)
+    bench.writer.fail = CorruptionError("somebody else wrote it")
+    bench.turn(1)
+    ends = (lambda: bench.asked[0].carried_out().tell(0)) if aside else (lambda: bench.durable(1))
+    if aside:
+        bench.durable(1)
+    with pytest.raises(CorruptionError):
+        ends()
+
+
+def test_records_wait_for_their_cut_to_fill_up_but_hardly_once_the_sources_have_ended() -> None:
+    operator = SinkOperator(
+        Writer(), SinkShard("sink.out-0", 1, SimStore({})), lambda stream, values: values, 10**6, 10
+    )
+    assert operator.appetite(5, 1_000, 0) == 0
+    assert operator.wakes_at(1_000) == 1_001_000
+    assert operator.appetite(10, 1_000, 0) == 10
+    operator.sources_ended()
+    assert operator.wakes_at(1_000) == 21_000
+    assert operator.appetite(5, 21_000, 0) == 10

@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from millwheel import Computation, ListState, MapState, ValueState
+from millwheel.core.model.keys import placed_key
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.errors import CorruptionError, RecordError
+from millwheel.workers.state.handles import TTL_TAG
+from millwheel.workers.state.keyed_state import KeyedState
+from millwheel.workers.state.overlay import Overlay
+from tests.fakes.plain_storage import SimStore
+
+
+class Stats(msgspec.Struct):
+    n: int = 0
+
+
+class StatsWithMore(msgspec.Struct):
+    n: int = 0
+    mean: float = 1.5
+
+
+class Everything(Computation):
+    number = ValueState(int, default=7)
+    stats = ValueState(Stats, default=Stats)
+    items = ListState(str)
+    ages = MapState(int)
+    brief = ValueState(int, ttl="10s")
+    brief_items = ListState(int, ttl="10s")
+    brief_ages = MapState(int, ttl="10s")
+
+
+class Grown(Computation):
+    stats = ValueState(StatsWithMore, default=StatsWithMore)
+
+
+class Bench:
+    """A computation's state over a store; ``commit`` ends a bundle, ``reopen`` forgets every cache."""
+
+    def __init__(self, kind: type[Computation] = Everything, store: SimStore | None = None) -> None:
+        self.store = store or SimStore({})
+        self.kind = kind
+        self.reopen()
+
+    def reopen(self) -> None:
+        self.overlay = Overlay(self.store)
+        self.it: Any = self.kind()
+        self.state = KeyedState(self.it, self.overlay, cache_entries=100)
+        self.queue = TimerQueue(Domain.EVENT)
+        self.state.begin(self.queue)
+        self.at("k", 0)
+
+    @property
+    def timers(self) -> dict[str, int]:
+        return {tag: at for _, tag, at in self.queue.items()}
+
+    def at(self, key: Any, timestamp: int) -> Any:
+        self.state.point(key, timestamp)
+        return self.it
+
+    def pass_by(self, watermark: int) -> None:
+        """The watermark has risen: timers that are due fire."""
+        while due := self.queue.pop_due(watermark):
+            self.state.point(due.key, due.at)
+            self.state.expire(due.tag, due.at)
+        self.commit()
+
+    def commit(self) -> None:
+        self.state.write(self.state.encoded())
+        self.store.apply(*self.overlay.take())
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_key_without_a_value_reads_as_the_default(bench: Bench) -> None:
+    assert bench.it.number.get() == 7
+    assert bench.it.stats.get() == Stats(0)
+    bench.commit()
+    assert not [key for key in bench.store.data if b"number" in key]
+
+
+def test_values_survive_a_reopening_and_keys_are_apart(bench: Bench) -> None:
+    bench.it.number.set(1)
+    bench.at(("k", 2), 0).number.set(2)
+    bench.commit()
+    bench.reopen()
+    assert bench.it.number.get() == 1
+    assert bench.at(("k", 2), 0).number.get() == 2
+    assert bench.at("other", 0).number.get() == 7
+
+
+def test_a_value_changed_in_place_is_saved_without_set(bench: Bench) -> None:
+    bench.it.stats.get().n = 5
+    bench.commit()
+    bench.reopen()
+    assert bench.it.stats.get() == Stats(5)
+
+
+def test_what_was_only_read_is_not_written_again(bench: Bench) -> None:
+    bench.it.stats.get().n = 5
+    bench.commit()
+    bench.it.stats.get()
+    bench.state.flush()
+    assert not bench.overlay
+
+
+def test_a_cleared_value_is_gone(bench: Bench) -> None:
+    bench.it.number.set(1)
+    bench.commit()
+    bench.it.number.clear()
+    bench.commit()
+    assert bench.it.number.get() == 7
+    assert not [key for key in bench.store.data if b"number" in key]
+
+
+def test_a_struct_may_get_new_fields_with_defaults(bench: Bench) -> None:
+    bench.it.stats.get().n = 3
+    bench.commit()
+    assert Bench(Grown, bench.store).it.stats.get() == StatsWithMore(3, 1.5)
+
+
+def test_a_type_that_does_not_fit_is_told_by_name(bench: Bench) -> None:
+    bench.it.number.set(3)
+    bench.commit()
+
+    class Changed(Computation):
+        number = ValueState(str)
+
+    with pytest.raises(CorruptionError, match="number"):
+        Bench(Changed, bench.store).it.number.get()
+
+
+def test_a_list_grows_item_by_item(bench: Bench) -> None:
+    for item in ("a", "b", "c"):
+        bench.it.items.append(item)
+        bench.commit()
+    bench.reopen()
+    assert list(bench.it.items) == ["a", "b", "c"]
+    assert len(bench.it.items) == 3
+    bench.it.items.clear()
+    bench.commit()
+    assert not bench.store.data
+
+
+def test_a_map_has_entries_of_its_own(bench: Bench) -> None:
+    bench.it.ages["x"] = 1
+    bench.it.ages["y", 2] = 2
+    bench.commit()
+    bench.reopen()
+    assert "x" in bench.it.ages
+    assert bench.it.ages["x"] == 1
+    assert dict(bench.it.ages.items()) == {"x": 1, ("y", 2): 2}
+    del bench.it.ages["x"]
+    assert bench.it.ages.get("x", 9) == 9
+    assert dict(bench.it.ages.items()) == {("y", 2): 2}
+    with pytest.raises(KeyError):
+        bench.it.ages["x"]
+
+
+def test_a_map_key_that_cannot_be_one_is_told(bench: Bench) -> None:
+    with pytest.raises(RecordError, match="ages"):
+        bench.it.ages[1.5] = 1
+
+
+def test_a_value_reads_as_absent_after_its_time_to_live(bench: Bench) -> None:
+    bench.it.brief.set(1)
+    assert bench.timers == {TTL_TAG + "brief": 10_000_000}
+    bench.commit()
+    assert bench.at("k", 9_999_999).brief.get() == 1
+    assert bench.at("k", 10_000_000).brief.get() is None
+    bench.reopen()
+    assert bench.at("k", 10_000_000).brief.get() is None
+
+
+def test_writing_again_prolongs_the_time_to_live(bench: Bench) -> None:
+    bench.it.brief.set(1)
+    bench.commit()
+    bench.at("k", 8_000_000).brief.set(2)
+    bench.commit()
+    bench.pass_by(10_000_001)
+    assert bench.at("k", 17_000_000).brief.get() == 2
+
+
+def test_the_timer_removes_what_nobody_touches(bench: Bench) -> None:
+    bench.it.brief.set(1)
+    bench.it.brief_items.append(1)
+    bench.it.brief_ages["x"] = 1
+    bench.commit()
+    bench.pass_by(10_000_001)
+    assert not bench.store.data
+    assert not bench.timers
+
+
+def test_entries_of_a_map_live_and_die_apart(bench: Bench) -> None:
+    bench.it.brief_ages["x"] = 1
+    bench.at("k", 5_000_000).brief_ages["y"] = 2
+    bench.commit()
+    bench.pass_by(10_000_001)
+    assert dict(bench.at("k", 11_000_000).brief_ages.items()) == {"y": 2}
+    assert bench.timers[TTL_TAG + "brief_ages"] == 15_000_000
+
+
+def test_an_expired_list_starts_anew(bench: Bench) -> None:
+    bench.it.brief_items.append(1)
+    bench.commit()
+    late = bench.at("k", 20_000_000)
+    assert list(late.brief_items) == []
+    late.brief_items.append(2)
+    assert list(late.brief_items) == [2]
+
+
+def test_a_value_may_be_changed_in_place_after_a_look_at_a_map() -> None:
+    bench = Bench()
+    bench.at("other", 0).stats.get().n = 1
+    it = bench.at("k", 0)
+    stats = it.stats.get()
+    it.ages["a"] = 1
+    for _ in range(2):
+        for _, age in it.ages.items():
+            stats.n += age
+    bench.commit()
+    bench.reopen()
+    assert [bench.at(key, 0).stats.get().n for key in ("k", "other")] == [2, 1]
+
+
+# --- bundles -----------------------------------------------------------------------------------------------
+
+
+class CountingStore(SimStore):
+    """Knows how it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.single, self.together = 0, 0
+
+    def get(self, key: bytes) -> bytes | None:
+        self.single += 1
+        return super().get(key)
+
+    def get_many(self, keys: Any) -> list[bytes | None]:
+        self.together += len(keys)
+        return super().get_many(keys)
+
+
+def bundle(bench: Bench, keys: range, *, ask: bool = True) -> int:
+    """One bundle that counts each key; the sum of what was there before."""
+    bench.state.read_ahead(list(keys))
+    before = 0
+    for key in keys:
+        it = bench.at(key, 0)
+        if ask:
+            before += it.number.get()
+            it.number.set(it.number.get() + 1)
+    bench.commit()
+    return before
+
+
+def test_where_most_keys_are_asked_for_the_next_bundle_is_read_in_one_go() -> None:
+    store = CountingStore()
+    bench = Bench(store=store)
+    assert bundle(bench, range(300)) == 300 * 7
+    assert (store.single, store.together) == (300, 0)
+    assert bundle(bench, range(1000, 1300)) == 300 * 7
+    assert (store.single, store.together) == (300, 300)
+    assert bundle(bench, range(100)) == 100 * 8, "they were dropped from the cache of 100"
+    assert (store.single, store.together) == (300, 400)
+
+
+def test_what_nobody_asks_for_is_not_read_ahead() -> None:
+    store = CountingStore()
+    bench = Bench(store=store)
+    for first in (0, 300, 600):
+        bundle(bench, range(first, first + 300), ask=False)
+    assert (store.single, store.together) == (0, 0)
+
+
+def test_reading_ahead_stops_when_nobody_asks_any_more() -> None:
+    store = CountingStore()
+    bench = Bench(store=store)
+    bundle(bench, range(300))
+    for first in range(1000, 100_000, 300):
+        bundle(bench, range(first, first + 300), ask=False)
+    asked = store.together
+    bundle(bench, range(200_000, 200_300), ask=False)
+    assert store.together == asked
+
+
+def test_a_damaged_value_that_is_read_ahead_names_its_key() -> None:
+    bench = Bench()
+    bundle(bench, range(300))
+    bench.reopen()
+    bundle(bench, range(300))
+    [place] = [place for place in bench.store.data if place.endswith(b"number\0") and placed_key(77) in place]
+    bench.store.data[place] = b"\xa1x"
+    with pytest.raises(CorruptionError, match="of key 77 does not fit"):
+        bundle(bench, range(300))
+
+
+def test_large_values_are_dropped_from_the_cache_before_there_are_many() -> None:
+    class Large(Computation):
+        page = ValueState(bytes, default=bytes)
+
+    bench = Bench(Large)
+    pages = {key: bytes([key]) * (4 << 20) for key in range(30)}
+    for key, page in pages.items():
+        bench.at(key, 0).page.set(page)
+        bench.commit()
+        assert bench.it.page.held == sum(len(cell.written) for cell in bench.it.page.cells.values()) <= 32 << 20
+    assert len(bench.it.page.cells) < 9
+    assert all(bench.at(key, 0).page.get() == page for key, page in pages.items())
