@@ -26,7 +26,7 @@ from millwheel.core.model.records import Batch
 from millwheel.injector.events import ReportColumns
 from millwheel.injector.node import NodeState
 from tests.fakes.reading import open_file
-from tests.unit.core.test_column_windows import plan_of
+from tests.unit.core.columns.test_windows import plan_of
 from tests.unit.workers.bench import NOW, ShardBench
 
 RECORDS, KEYS, TRIES = 4_000, 200, 9

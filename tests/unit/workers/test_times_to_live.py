@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.workers.test_keyed_state import Bench
+from tests.unit.workers.state.test_keyed_state import Bench
 
 from millwheel import Computation, ListState, MapState, ValueState
 from millwheel.core.formats.store_layout import STATE

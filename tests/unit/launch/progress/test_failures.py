@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.launch.test_summary import graph, view
+from tests.unit.launch.progress.test_summary import graph, view
 
 from millwheel.core.model.failures import STOP, Call, First, OnError, Tally
 from millwheel.errors import BrokenError

@@ -4,7 +4,7 @@ import io
 from dataclasses import replace
 
 from rich.console import Console
-from tests.unit.launch.test_summary import graph, view
+from tests.unit.launch.progress.test_summary import graph, view
 
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 from millwheel.core.pipeline.graph import Graph, build_graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.spec.test_steps import HEAD, computation
+from tests.unit.spec.parts.test_steps import HEAD, computation
 
 from millwheel.core.pipeline.graph import retracting_streams
 from millwheel.core.pipeline.spec import BranchSpec, DeduplicateSpec, EnrichSpec, JoinKind, Missing

@@ -4,7 +4,7 @@ from dataclasses import replace
 from threading import Lock
 
 import pytest
-from tests.unit.workers.test_recovery import Storage, released, sealed
+from tests.unit.workers.recovery.test_recovery import Storage, released, sealed
 
 from millwheel.core.formats.store_layout import META, decode_meta
 from millwheel.core.model.range_table import Ancestor, ShardEntry
