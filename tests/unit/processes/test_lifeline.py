@@ -52,7 +52,7 @@ def test_a_child_whose_parent_died_before_it_could_ask_dies_at_once() -> None:
 
 def test_where_the_kernel_cannot_a_thread_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
-        "import sys, time; from millwheel.launch import lifeline; lifeline._ask_kernel = lambda: False;"
+        "import sys, time; from millwheel.processes import lifeline; lifeline._ask_kernel = lambda: False;"
         "lifeline.die_with_parent(); print('ready', flush=True); time.sleep(600)"
     )
     script = (

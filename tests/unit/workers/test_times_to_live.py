@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.workers.state.test_keyed_state import Bench
 
 from millwheel import Computation, ListState, MapState, ValueState
 from millwheel.core.formats.store_layout import STATE
@@ -16,6 +15,7 @@ from millwheel.errors import CorruptionError
 from millwheel.testing import PipelineHarness
 from millwheel.workers.state.handles import TTL_TAG
 from tests.fakes.plain_storage import SimStore
+from tests.unit.workers.state.test_keyed_state import Bench
 
 SECOND = 1_000_000
 KINDS = ("number", "notes", "items", "ages")

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.unit.launch.launchers.test_processes import exits
 
 from millwheel.launch.launchers.processes import ProcessLauncher
 from millwheel.processes.command_line import ROOM
 from millwheel.processes.libraries import SETTINGS, worker_environment
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
+from tests.unit.launch.launchers.test_processes import exits
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere workers are executed")
 
@@ -53,7 +53,8 @@ def started(launcher: ProcessLauncher, tmp_path: Path, slot: int = 0) -> psutil.
 
 
 def test_what_a_worker_needs_is_loaded_without_a_second_thread() -> None:
-    code = "from millwheel.launch.launchers import warm_parent as warm; warm.load(); print(repr(warm.why_not()), 'polars' in sys.modules)"
+    code = "from millwheel.launch.launchers import warm_parent as warm; warm.load(); "
+    code += "print(repr(warm.why_not()), 'polars' in sys.modules)"
     told = subprocess.run(
         [sys.executable, "-c", "import sys; " + code], env=worker_environment(), capture_output=True, text=True
     )

@@ -3,12 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.launch.progress.test_summary import graph, view
 
 from millwheel.core.model.failures import STOP, Call, First, OnError, Tally
 from millwheel.errors import BrokenError
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.summary import ClusterView
+from tests.unit.launch.progress.test_summary import graph, view
 
 FIRST = First("traffic", "TypeError at a.py:3 in f", "traffic failed: TypeError: no (a.py:3 in f; key 'ann')")
 

@@ -4,7 +4,6 @@ import io
 from dataclasses import replace
 
 from rich.console import Console
-from tests.unit.launch.progress.test_summary import graph, view
 
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
 from millwheel.core.pipeline.graph import Graph, build_graph
@@ -19,6 +18,7 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.launch.progress.line import ProgressLine, RateMeter, lag_text, progress_text
 from millwheel.launch.progress.summary import ClusterView, NodeView
+from tests.unit.launch.progress.test_summary import graph, view
 
 
 def at(**watermarks_s: float) -> ClusterView:

@@ -136,9 +136,8 @@ def test_a_callback_whose_options_hold_a_secret_is_made_where_the_secret_is(tmp_
 
 
 def test_a_default_that_can_be_changed_is_of_one_key_alone() -> None:
-    from tests.unit.workers.state.test_keyed_state import Bench
-
     from millwheel import Computation, ValueState
+    from tests.unit.workers.state.test_keyed_state import Bench
 
     class Shared(Computation):
         notes: Any = ValueState(list, default=[])

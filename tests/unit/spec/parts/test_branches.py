@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.spec.parts.test_steps import HEAD, computation
 
 from millwheel.core.pipeline.graph import retracting_streams
 from millwheel.core.pipeline.spec import BranchSpec, DeduplicateSpec, EnrichSpec, JoinKind, Missing
+from tests.unit.spec.parts.test_steps import HEAD, computation
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from dataclasses import replace
 from threading import Lock
 
 import pytest
-from tests.unit.workers.recovery.test_recovery import Storage, released, sealed
 
 from millwheel.core.formats.store_layout import META, decode_meta
 from millwheel.core.model.range_table import Ancestor, ShardEntry
@@ -13,6 +12,7 @@ from millwheel.errors import CorruptionError
 from millwheel.ports import StateStore
 from millwheel.workers.loop.standing_by import StandingBy
 from millwheel.workers.recovery.following import _REST_ROUNDS, Following, Standbys
+from tests.unit.workers.recovery.test_recovery import Storage, released, sealed
 
 OWNED = ShardEntry("t-0", tile(1)[0], "w1", 1, standby="w9")
 
