@@ -53,7 +53,7 @@ MUTATIONS: dict[str, Mutation] = {}
 def mistake(
     within: int, features: str = "", variants: str = "", first: int = 1
 ) -> Callable[[Callable[[], Context]], Callable[[], Context]]:
-    """Enlist a mutation. ``features`` and ``variants`` are words, see ``generate.py`` and ``variants.py``."""
+    """Enlist a mutation. ``features`` and ``variants`` are words, see ``generate/`` and ``variants.py``."""
 
     def enlist(make: Callable[[], Context]) -> Callable[[], Context]:
         name = make.__name__

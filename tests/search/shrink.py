@@ -9,7 +9,7 @@ from typing import Any
 
 from millwheel.errors import PipelineError
 from tests.search.document import emit, parse
-from tests.search.inputs import LAST_CLOCK, NOW
+from tests.search.generate.pushes import LAST_CLOCK, NOW
 from tests.search.script import Action, Case, Clock, Finish, Push
 from tests.search.variants import BASE, Finding, attempt, examine, judge
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.search.rotated import failure, shrunk, story, world_of
-from tests.search.rotated_mistakes import MISTAKES
+from tests.search.rotated.mistakes import MISTAKES
+from tests.search.rotated.running import failure, shrunk, world_of
+from tests.search.rotated.stories import story
 
 
 @pytest.mark.parametrize("first", range(50_000, 50_100, 20))

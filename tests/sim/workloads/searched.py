@@ -16,7 +16,7 @@ from millwheel.workers.host.assembly import Assembly, Outside
 from tests.search.compare import differences
 from tests.search.freedoms import Free, promised
 from tests.search.generate import case
-from tests.search.inputs import NOW, SECOND
+from tests.search.generate.pushes import NOW, SECOND
 from tests.search.running import run
 from tests.search.script import Case, Finish, Letter, Outcome, Push, Row, load
 from tests.search.variants import BASE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tests.search.script import PARTITION, Action, Clock, Finish, Push, Watermark
 
 if TYPE_CHECKING:
-    from tests.search.generate import Draft
+    from tests.search.generate.draft import Draft
 
 SECOND = 1_000_000
 START = 1_000 * SECOND

@@ -1,0 +1,64 @@
+"""Draws a case from a seed: a valid pipeline of one to four computations, and a script of what is pushed to it.
+
+``features`` are words for what was drawn: each kind of computation, each option, each form of input. A case can be
+asked for by them: then seeds are drawn anew until all of them are there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from tests.search.document import emit
+from tests.search.freedoms import Free
+from tests.search.generate import pushes
+from tests.search.generate.computations import draw_computation
+from tests.search.generate.draft import Draft
+from tests.search.generate.sinks import draw_sinks
+from tests.search.generate.sources import draw_stream
+from tests.search.script import Case
+
+__all__ = ["Unlucky", "case"]
+
+_DRAWS = 400
+
+
+class Unlucky(Exception):
+    """No case with these features was drawn."""
+
+
+def case(seed: int, features: Iterable[str] = (), without: Iterable[str] = (), racing: bool = False) -> Case:
+    """The case of a seed, with all of these features and without those. ``racing``: something is determined although
+    streams race each other, and there is no word but the timestamps' about the watermark."""
+    wanted, unwanted = frozenset(features), frozenset(without)
+    for number in range(_DRAWS if wanted or unwanted else 1):
+        found = _draw(seed, number, wanted, racing)
+        if wanted <= found.features and not unwanted & found.features:
+            return found
+    raise Unlucky(f"no case of seed {seed} has {', '.join(sorted(wanted))}")
+
+
+def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
+    rng = random.Random(f"{seed}/{number}")
+    stated = rng.random() < 0.65
+    if wanted & {"own_watermark", "columns", "idle_after"} or racing:
+        stated = False
+    bundling = racing or (rng.random() < 0.7 and "past_timers" not in wanted)
+    free = Free(bundling=bundling, crashing=racing, racing=frozenset() if racing else None)
+    columnar = not stated and (rng.random() < 0.3 or "columns" in wanted)
+    draft = Draft(
+        rng, stated, free, wanted, columnar, {"pipeline": "p", "streams": {}, "computations": {}, "sinks": {}}
+    )
+    draft.features.add("stated" if stated else "own_watermark")
+    now = pushes.NOW if not stated or rng.random() < 0.3 else None
+    for name in ["hits", "clicks"][: rng.choice([1, 1, 2])]:
+        draw_stream(draft, name, now)
+    for place in range(rng.choice([2, 3] if "two_stages" in wanted else [1, 1, 2, 2, 3, 4])):
+        draw_computation(draft, f"c{place}")
+    if "timer_limit" in wanted and "timers" in draft.features:  # only where it is asked for: most would be letters
+        draft.features.add("timer_limit")
+        draft.tree["limits"] = {"timers_per_key": 3}
+    draw_sinks(draft)
+    script = pushes.draw(draft, now)
+    yaml = emit(draft.tree)
+    return Case(seed, yaml, tuple(script), stated, now, frozenset(draft.features))

@@ -1,0 +1,140 @@
+"""Draws a computation of any kind with its dials, anew while nothing of its results would be determined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from millwheel.errors import PipelineError
+from tests.search.document import emit
+from tests.search.freedoms import Facts, Level, promised
+from tests.search.generate.draft import Draft, Flow
+from tests.search.generate.kinds import branched, deduplicated, enriched, free, joined, orders, steps
+from tests.search.generate.windows import spans, windowed
+from tests.search.script import load_tree
+
+_TRIES = 12
+
+
+def draw_computation(draft: Draft, name: str) -> None:
+    """A computation of any kind, drawn anew while nothing of it is determined."""
+    for attempt in range(_TRIES):
+        before = set(draft.features)
+        maker = _maker(draft)
+        made = maker(draft, name)
+        if made is None or not _suits_columns(draft, made[0]):
+            draft.features = before
+            continue
+        tree, fields, key = made
+        _dials(draft, tree)
+        draft.tree["computations"][name] = tree
+        known = _known(draft)
+        if known is not None and known.computations[name] is not Level.NOTHING:
+            _enlist(draft, tree, known.streams, fields, key)
+            return
+        if known is not None and attempt == _TRIES - 1 and draft.rng.random() < 0.2:
+            _enlist(draft, tree, known.streams, fields, key)
+            return
+        del draft.tree["computations"][name]
+        draft.features = before
+
+
+_KINDS: tuple[tuple[Any, int], ...] = (
+    (windowed, 9),
+    (orders, 6),
+    (free, 3),
+    (spans, 3),
+    (steps, 2),
+    (deduplicated, 3),
+    (branched, 2),
+    (joined, 3),
+    (enriched, 3),
+)
+
+
+_OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retracting accumulating discarding
+    output_time processing_time_trigger tumbling_window sliding_window changes_window session_window cumulative_window
+    count_window global_window"""
+
+
+_MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
+    (frozenset({"past_timers", "timers", "order_by", "ttl", "callback"}), orders),
+    (frozenset({"enrich", "as_of_arrival"}), enriched),
+    (frozenset({"join"}), joined),
+    (frozenset({"deduplicate"}), deduplicated),
+    (frozenset({"branch"}), branched),
+    (frozenset({"steps"}), steps),
+    (frozenset({"window_callback"}), spans),
+    (frozenset(_OF_WINDOWS.split()), windowed),
+)
+"""What kind of computation may have a feature that is wanted."""
+
+
+def _maker(draft: Draft) -> Any:
+    """A kind of computation; what is wanted, more often."""
+    if draft.wanted and draft.rng.random() < 0.6:
+        for words, kind in _MAKERS:
+            if draft.wanted & words and not draft.wanted & words <= draft.features:
+                return kind
+    return draft.rng.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0]
+
+
+def _suits_columns(draft: Draft, tree: dict[str, Any]) -> bool:
+    """Whether a computation leaves the sources in columns. Aggregates become such as columns know."""
+    if not draft.columnar or not tree["input"].keys() & draft.tree["streams"].keys():
+        return True
+    if "aggregate" not in tree or len(tree["input"]) > 1 or draft.rng.random() < 0.05:
+        return False
+    names = [name for name in tree["aggregate"] if name != "n"]
+    tree["aggregate"].update({name: {draft.pick(["sum", "min", "max", "mean"]): "n"} for name in names})
+    if draft.rng.random() < 0.7:
+        for name in ("trigger", "allowed_lateness", "late"):
+            tree.pop(name, None)
+    return True
+
+
+def _known(draft: Draft) -> Any:
+    """What is determined of the pipeline so far; None when the loader refuses it, for reasons that pages name."""
+    try:
+        return promised(load_tree(draft.tree), draft.stated, draft.free)
+    except PipelineError as ex:
+        if any(reason in str(ex) for reason in REFUSED):
+            return None
+        raise AssertionError(f"the generator made what the loader refuses: {ex}\n{emit(draft.tree)}") from ex
+
+
+REFUSED = (
+    "discarding would",  # windows.md: discarding over retractions
+    "retract",
+    "take back",
+    "emit: changes",
+)
+"""What the pages refuse, and the generator does not foresee."""
+
+
+def _enlist(
+    draft: Draft, tree: Mapping[str, Any], streams: Mapping[str, Facts], fields: frozenset[str], key: Any
+) -> None:
+    for stream in _outputs(tree):
+        draft.flows[stream] = Flow(stream, fields, streams[stream], key)
+    late = tree.get("late")
+    if isinstance(late, dict):
+        (source,) = list(tree["input"])[:1]
+        flow = draft.flows[source]
+        draft.flows[late["side"]] = Flow(late["side"], flow.fields, streams[late["side"]], key, flow.typed)
+
+
+def _outputs(tree: Mapping[str, Any]) -> list[str]:
+    if "branch" in tree:
+        return list(tree["branch"])
+    given = tree.get("output", [])
+    return given if isinstance(given, list) else [given]
+
+
+def _dials(draft: Draft, tree: dict[str, Any]) -> None:
+    if draft.chance(0.3, "weak"):
+        tree["productions"] = "weak"
+    if draft.chance(0.1, "at_least_once"):
+        tree["delivery"] = "at_least_once"
+    if draft.chance(0.15):
+        tree["max_attempts"] = draft.pick([1, 2])

@@ -1,0 +1,119 @@
+"""Draws computations that are no windows: callbacks, steps, joins and their like. Each function gives the tree of the
+options, the fields of the results, and their key; or None, where no stream suits it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.search.generate.draft import Draft
+from tests.search.generate.inputs import take_input, take_pair
+from tests.search.generate.windows import draw_window
+
+
+def orders(draft: Draft, name: str) -> Any:
+    found = take_input(draft, lambda flow: not flow.retracts, 2)
+    if found is None:
+        return None
+    given, flows, key = found
+    kind = draft.pick(["Orders", "Brief", "Mixed"])
+    tree = {"input": given, "callback": f"callbacks:{kind}", "options": {"out": name}, "output": name}
+    draft.features.update({"callback", "timers"} | ({"ttl"} if kind != "Orders" else set()))
+    if draft.chance(0.15, "past_timers"):
+        tree["options"]["past"] = True
+    unpaced = not all(flow.facts.paced for flow in flows)
+    if draft.chance(0.85 if unpaced else 0.2, "order_by"):
+        tree["order_by"] = "timestamp"
+        # How far the watermark is beyond a record that waited for it depends on its steps: nothing may be set by it.
+        tree["options"]["past"] = True
+    if not draft.stated or "order_by" in tree:
+        tree["options"]["clock"] = False
+    return tree, frozenset({"k", "u", "n", "t", "total"}), key
+
+
+def free(draft: Draft, name: str) -> Any:
+    found = take_input(draft, None, 2)
+    if found is None:
+        return None
+    given, _, key = found
+    options: dict[str, Any] = {"out": name}
+    if draft.chance(0.4, "timers"):
+        options["wait"] = draft.pick([0, 1_000_000, 20_000_000])
+    draft.features.add("callback")
+    tree = {"input": given, "callback": "callbacks:Free", "options": options, "output": name}
+    return tree, frozenset({"k", "u", "n"}), key
+
+
+def steps(draft: Draft, name: str) -> Any:
+    found = take_input(draft, lambda flow: not flow.typed and {"k", "u", "n"} <= flow.fields, 2)
+    if found is None:
+        return None
+    given, flows, key = found
+    tree: dict[str, Any] = {"input": given}
+    fields = frozenset.intersection(*(flow.fields for flow in flows))
+    made = {"k": "k", "u": "u + 1", "n": "n * 2"}
+    kinds = draft.pick([["filter"], ["map"], ["filter", "map"], ["flat_map"], ["map", "filter"]])
+    if any(flow.retracts for flow in flows):
+        kinds = [kind for kind in kinds if kind != "flat_map"] or ["filter"]
+    for kind in kinds:
+        tree[kind] = {"filter": "n < 7", "map": made, "flat_map": "callbacks:doubled"}[kind]
+    if "map" in kinds or "flat_map" in kinds:
+        fields = frozenset({"k", "u", "n"})
+    draft.features.add("steps")
+    if not any(flow.retracts for flow in flows) and draft.chance(0.2, "order_by"):
+        tree["order_by"] = "timestamp"
+    return {**tree, "output": name}, fields, key
+
+
+def deduplicated(draft: Draft, name: str) -> Any:
+    found = take_input(draft, lambda flow: not flow.retracts and not flow.typed, 2)
+    if found is None:
+        return None
+    given, flows, key = found
+    fields = frozenset.intersection(*(flow.fields for flow in flows))
+    by = draft.pick([["u"], ["n"], ["u", "n"]])
+    tree = {"input": given, "deduplicate": {"within": draft.pick(["10s", "30s"])}, "output": name}
+    if set(by) <= fields and draft.chance(0.8):
+        tree["deduplicate"]["by"] = by
+    draft.features.update({"deduplicate", "ttl"})
+    return tree, fields, key
+
+
+def branched(draft: Draft, name: str) -> Any:
+    found = take_input(draft, lambda flow: not flow.typed and "n" in flow.fields, 2)
+    if found is None:
+        return None
+    given, flows, key = found
+    tree: dict[str, Any] = {"input": given, "branch": {f"{name}_few": "n < 4", f"{name}_many": "n > 2"}}
+    if draft.chance(0.5):
+        tree["branch"][f"{name}_rest"] = "otherwise"
+    if draft.chance(0.5):
+        tree["match"] = draft.pick(["first", "all"])
+    draft.features.add("branch")
+    return tree, frozenset.intersection(*(flow.fields for flow in flows)), key
+
+
+def joined(draft: Draft, name: str) -> Any:
+    found = take_pair(draft)
+    if found is None:
+        return None
+    given, _, _, key = found
+    window = draw_window(draft, {"sliding", "tumbling", "session", "cumulative", "count", "global"}, changes=False)
+    tree = {"input": given, "window": window, "join": draft.pick(["inner", "left", "outer"]), "output": name}
+    if draft.chance(0.4, "side"):
+        tree["late"] = {"side": f"{name}_late"}
+    draft.features.add("join")
+    return tree, frozenset(key), key
+
+
+def enriched(draft: Draft, name: str) -> Any:
+    found = take_pair(draft)
+    if found is None:
+        return None
+    given, one, other, key = found
+    tree = {"input": given, "enrich": {"with": other.name, "as": "other"}, "output": name}
+    if draft.chance(0.6):
+        tree["enrich"]["missing"] = draft.pick(["keep", "drop", "dead_letter"])
+    if draft.chance(0.3, "as_of_arrival"):
+        tree["enrich"]["as_of"] = "arrival"
+    draft.features.add("enrich")
+    return tree, one.fields, key

@@ -1,0 +1,23 @@
+"""Draws the sinks of what was made."""
+
+from __future__ import annotations
+
+from tests.search.freedoms import Order
+from tests.search.generate.draft import Draft
+
+
+def draw_sinks(draft: Draft) -> None:
+    consumed = {stream for tree in draft.tree["computations"].values() for stream in tree["input"]}
+    for flow in draft.flows.values():
+        if flow.name in draft.tree["streams"]:
+            continue
+        if flow.name in consumed and draft.rng.random() < 0.6:
+            continue
+        if flow.facts.order is not Order.NONE and draft.chance(0.3, "upsert"):
+            draft.tree["sinks"][flow.name] = {"files": {"path": flow.name, "mode": "upsert"}}
+            if "k" in flow.fields and flow.key == "k" and draft.rng.random() < 0.3:
+                draft.tree["sinks"][flow.name]["files"]["by"] = "k"
+        elif flow.retracts:
+            draft.tree["sinks"][flow.name] = {"stdout": {"mode": "changelog"}}
+        else:
+            draft.tree["sinks"][flow.name] = {"stdout": {}}

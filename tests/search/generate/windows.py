@@ -1,0 +1,147 @@
+"""Draws windows: their kind, aggregates, triggers, accumulation and lateness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.search.generate.draft import Draft
+from tests.search.generate.inputs import take_input
+
+_WINDOWS: Mapping[str, tuple[Any, ...]] = {
+    "tumbling": ({"tumbling": "10s"}, {"tumbling": "10s", "offset": "3s"}, {"tumbling": "1m"}),
+    "sliding": ({"sliding": "20s", "every": "10s"}, {"sliding": "30s", "every": "10s", "offset": "5s"}),
+    "changes": (
+        {"sliding": "20s", "every": "1s", "emit": "changes"},
+        {"sliding": "10s", "every": "5s", "emit": "changes"},
+    ),
+    "session": ({"session": "5s"}, {"session": "15s"}),
+    "cumulative": (
+        {"cumulative": "30s", "every": "10s"},
+        {"cumulative": "1m", "every": "20s", "emit": "changes"},
+    ),
+    "count": ({"count": 2}, {"count": 3}),
+    "global": ("global",),
+}
+
+
+def draw_window(draft: Draft, kinds: set[str], changes: bool = True) -> Any:
+    weights = {"tumbling": 4, "session": 4, "sliding": 2, "changes": 1, "cumulative": 1, "count": 2, "global": 1}
+    names = sorted({each for each in kinds if f"{each}_window" in draft.wanted} or kinds)
+    kind = draft.rng.choices(names, [weights[name] for name in names])[0]
+    window = draft.pick(w for w in _WINDOWS[kind] if changes or "emit" not in w)
+    draft.features.add(f"{kind}_window")
+    return window
+
+
+def _aggregate(draft: Draft) -> dict[str, Any]:
+    functions = ("count", "sum", "min", "max", "mean", "count_distinct", "top_k", "collect", "first", "last", "stddev")
+    made: dict[str, Any] = {"n": draft.pick(["count", {"sum": "n"}])}
+    for place in range(draft.rng.choice([0, 1, 1, 2])):
+        function = draft.pick(functions)
+        made[f"a{place}"] = {function: "n", **({"k": 2} if function == "top_k" else {})}
+        if draft.chance(0.2):
+            made[f"a{place}"]["where"] = "n > 1"
+    return made
+
+
+def windowed(draft: Draft, name: str) -> Any:
+    found = take_input(draft, lambda flow: not flow.typed and "n" in flow.fields, 2)
+    if found is None:
+        return None
+    given, flows, key = found
+    retracts = any(flow.retracts for flow in flows)
+    if any("window_end" in flow.fields for flow in flows):
+        draft.features.add("two_stages")
+    kinds = {"tumbling", "sliding", "session", "cumulative", "global"}
+    kinds |= set() if retracts else {"changes", "count"}
+    window = draw_window(draft, kinds, changes=not retracts)
+    tree: dict[str, Any] = {"input": given, "window": window}
+    if draft.chance(0.9, "aggregate"):
+        tree["aggregate"] = _aggregate(draft)
+        if draft.chance(0.2):
+            tree["where"] = "n != 5"
+    _timing(draft, tree, retracts)
+    tree["output"] = name
+    names = [key] if isinstance(key, str) and ":" not in key else key if isinstance(key, list) else ["key"]
+    fields = frozenset({*names, "window_start", "window_end", *tree.get("aggregate", {})})
+    draft.features.add("windowed")
+    if tree.get("late") == {"side": "?"}:
+        tree["late"] = {"side": f"{name}_late"}
+    return tree, fields, key
+
+
+def spans(draft: Draft, name: str) -> Any:
+    found = take_input(draft, lambda flow: not flow.retracts, 2)
+    if found is None:
+        return None
+    given, _, key = found
+    kinds = {"tumbling", "sliding", "session", "cumulative", "global", "count"}
+    tree: dict[str, Any] = {"input": given, "window": draw_window(draft, kinds, changes=False)}
+    tree["callback"] = "callbacks:Spans"
+    tree["options"] = {"out": name, "sort": draft.chance(0.5)}
+    _timing(draft, tree, True)
+    if tree.get("accumulation") == "retracting":
+        tree["accumulation"] = "accumulating"
+    if tree.get("late") == "refire" and tree.get("accumulation", "discarding") != "discarding":
+        del tree["late"]
+    if tree.get("late") == {"side": "?"}:
+        tree["late"] = {"side": f"{name}_late"}
+    tree["output"] = name
+    draft.features.update({"callback", "window_callback"})
+    return tree, frozenset({"k", "u", "n", "window_start", "window_end"}), key
+
+
+_TRIGGERS: tuple[Any, ...] = (
+    "default",
+    "after_watermark",
+    {"after_watermark": {"early": {"after_processing_time": "7s"}}},
+    {"after_watermark": {"early": {"after_processing_time": "5s"}, "late": {"after_processing_time": "3s"}}},
+    {"after_watermark": {"early": {"after_count": 2}, "late": {"after_count": 1}}},
+    {"after_watermark": {"early": {"after_count": 1}}},
+    {"repeat": {"after_processing_time": {"delay": "5s", "align": "10s"}}},
+    {"repeat": {"after_count": 2}},
+    {"after_count": 2},
+    {"repeat": {"any": [{"after_count": 3}, {"after_processing_time": "9s"}]}},
+    {"or_finally": {"main": {"repeat": {"after_processing_time": "5s"}}, "until": "after_watermark"}},
+    {"each": [{"after_processing_time": "5s"}, "after_watermark"]},
+    {"all": ["after_watermark", {"after_processing_time": "10s"}]},
+    {"after_watermark": {"early": {"after_percentile_watermark": 0.5}, "late": {"after_count": 1}}},
+    {"repeat": {"after_bytes": 40}},
+    "never",
+)
+
+
+def _timing(draft: Draft, tree: dict[str, Any], retracts: bool) -> None:
+    """Trigger, accumulation, lateness and the time of results."""
+    window = tree["window"]
+    kind = "global" if window == "global" else next(iter(window))
+    changes = isinstance(window, dict) and "emit" in window
+    if kind == "count":
+        return
+    if draft.chance(0.45 if kind != "global" else 0.9, "trigger") and not changes:
+        tree["trigger"] = draft.pick(_TRIGGERS)
+        if "after_processing_time" in str(tree["trigger"]):
+            draft.features.add("processing_time_trigger")
+    if draft.chance(0.4, "lateness"):
+        tree["allowed_lateness"] = draft.pick(["5s", "20s", "1m"])
+    accumulation = draft.pick(["discarding", "accumulating", "retracting", "retracting"])
+    if changes and "allowed_lateness" in tree and accumulation == "discarding":
+        accumulation = "accumulating"
+    if accumulation != "discarding" or draft.chance(0.1):
+        tree["accumulation"] = accumulation
+        draft.features.add(accumulation)
+    if retracts and accumulation == "discarding":
+        tree.pop("trigger", None)
+        tree.pop("allowed_lateness", None)
+    if draft.chance(0.3, "output_time") and not changes:
+        tree["output_time"] = draft.pick(["end_of_window", "earliest", "latest"])
+    if draft.chance(0.35, *draft.wanted & {"side", "refire"}):
+        words = {"side": {"side": "?"}, "refire": "refire"}
+        tree["late"] = draft.pick(
+            [words[word] for word in sorted(draft.wanted & words.keys())] or [*words.values(), "drop"]
+        )
+        if tree["late"] == "refire" and (tree.get("accumulation", "discarding") != "discarding" or retracts or changes):
+            del tree["late"]
+        elif tree["late"] != "drop":
+            draft.features.add("refire" if tree["late"] == "refire" else "side")

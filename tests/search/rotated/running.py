@@ -1,0 +1,64 @@
+"""A story is run and judged, and cut down to the steps that matter."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from millwheel.sources.files import followed
+from millwheel.workers.shard.bundle_sizes import ShardLimits
+from tests.search.rotated.folder import FewFiles
+from tests.search.rotated.stories import Step, play
+from tests.search.rotated.world import World
+
+
+@contextmanager
+def world_of(steps: list[Step]) -> Iterator[World]:
+    """A folder of its own, which is removed again."""
+    system, right = FewFiles(), followed.os
+    bundle, settle = next((step[1:] for step in steps if step[0] == "limits"), (3, 0))
+    followed.os = system  # type: ignore[assignment]
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            world = World(Path(os.path.realpath(place)), system, ShardLimits(bundle=bundle, settle_us=settle))
+            world.start()
+            yield world
+            if world.shard is not None:
+                world.shard.close()
+    finally:
+        followed.os = right  # type: ignore[assignment]
+
+
+def failure(steps: list[Step]) -> str:
+    """What is wrong after these steps ("": nothing)."""
+    with world_of(steps) as world:
+        try:
+            play(steps, world)
+        except Exception as ex:  # whatever ends the worker is the finding
+            return f"{type(ex).__name__}: {ex}"
+        twice = sorted(number for number, times in world.came.items() if times > 1)
+        lost = sorted(set(range(1, world.folder.written + 1)) - set(world.came) - world.may_miss)
+        gone = sum(os.fstat(fd).st_nlink == 0 for fd in world.system.opened)
+    if twice:
+        return f"lines that came more than once: {twice}"
+    if lost:
+        return f"lines that never came, though nothing that docs/pipeline.md names has met them: {lost}"
+    return f"{gone} files are open that were deleted" if gone else ""
+
+
+def shrunk(steps: list[Step]) -> list[Step]:
+    """The steps that matter."""
+    size = len(steps) // 2
+    while size:
+        place = 0
+        while place < len(steps):
+            fewer = steps[:place] + steps[place + size :]
+            if failure(fewer):
+                steps = fewer
+            else:
+                place += size
+        size //= 2
+    return steps
