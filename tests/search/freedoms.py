@@ -256,7 +256,7 @@ def _stepped(base: Facts, c: ComputationSpec) -> Facts:
 
 
 def _deduplicated(base: Facts, c: ComputationSpec) -> Facts:
-    """pipeline.md, deduplicate: "The first to come wins"; "a record behind the watermark counts as of the
+    """pipeline.md, deduplicate: "The first to arrive wins"; "a record behind the watermark counts as of the
     watermark"."""
     if base.level is not Level.ALL or base.order is Order.NONE or not base.timely:
         return _NOTHING
