@@ -17,10 +17,14 @@ from tests.sim.faults import ALL_FAULTS
 from tests.unit.fluent.twins import without_places
 
 REPO = Path(__file__).parents[2]
-PAGES = sorted([*REPO.glob("*.md"), *(REPO / "docs").glob("*.md"), *(REPO / "examples").glob("*/README.md")])
+PAGES = sorted(
+    page for folder in (".", "docs", "docs/design", "deploy", "examples/*") for page in REPO.glob(f"{folder}/*.md")
+)
+CODE = sorted(path for folder in ("millwheel", "tests", "bench", "deploy") for path in (REPO / folder).rglob("*.py"))
 _FILE = re.compile(r"`([\w.]+)`[^`\n]*:\n\n```\w+\n(.*?)```", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _COMMAND = re.compile(r"^ *(?:\$ )?(?:\.venv/bin/)?millwheel ([a-z-]+)((?:.*\\\n)*.*)$", re.MULTILINE)
+_PAGE = re.compile(r"\b(docs/[\w/-]+\.md|(?:ARCHITECTURE|GLOSSARY|CONTRIBUTING)(?:\.md)?)(?:#([\w-]+))?")
 _PATH = re.compile(
     r"`((?:millwheel|tests|examples|deploy|docs|proto)/[\w./-]+\.(?:py|sh|yaml|md|proto))(?:::(\w+)(?:\[[\w-]+\])?)?`"
 )
@@ -84,6 +88,23 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         target = page.parent / path if path else page
         assert target.exists(), f"{page.name} links to {link}, which is not there"
         assert not anchor or anchor in _anchors(target), f"{page.name} links to {link}, which has no such heading"
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    for path in CODE:
+        for name, anchor in _PAGE.findall(path.read_text(encoding="utf-8")):
+            page = REPO / (name.removesuffix(".md") + ".md")
+            assert page.is_file(), f"{path.relative_to(REPO)} names {name}, which is not there"
+            assert not anchor or anchor in _anchors(page), f"{path.relative_to(REPO)} names {name}#{anchor}"
+
+
+def test_the_tour_stays_short_and_leads_to_every_page_of_the_design() -> None:
+    tour = (REPO / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    index = (REPO / "docs" / "design" / "README.md").read_text(encoding="utf-8")
+    assert len(tour.splitlines()) <= 300
+    for page in (REPO / "docs" / "design").glob("*.md"):
+        assert f"(docs/design/{page.name})" in tour or f"(docs/design/{page.name}#" in tour, page.name
+        assert f"({page.name})" in index or page.name == "README.md", page.name
 
 
 @each_page
