@@ -321,7 +321,7 @@ def _upstream(c: ComputationSpec, spec: PipelineSpec) -> bool:
 
 def _at_one_moment(c: ComputationSpec) -> bool:
     """Whether its windows may wait for one time of the clock and fire in the order in which they were made. windows.md,
-    Triggers, 1: "of those that waited for one time, none is promised to be first"."""
+    Triggers, 1: "Among windows that waited for the same time, the order is undefined"."""
     assert c.window is not None
     return c.window.kind in ("session", "custom") and "after_processing_time" in _words(c.trigger or "default")
 
@@ -337,8 +337,8 @@ def _order_suffices(base: Facts, c: ComputationSpec) -> bool:
 
 
 def _fired(base: Facts, c: ComputationSpec, free: Free) -> Level:
-    """windows.md, Triggers, 1: "After each bundle of records of a key … the trigger of each window concerned is asked
-    once". So what counts records, and what speaks of late ones, depends on bundles; testing.md, Crashes: "a crash may
+    """windows.md, Triggers, 1: "After each bundle of records of a key … the trigger of each window concerned is
+    evaluated once". So what counts records, and what speaks of late ones, depends on bundles; testing.md, Crashes: "a crash may
     cut bundles differently"."""
     assert c.window is not None
     words = frozenset(_words(c.trigger)) if c.trigger is not None else frozenset({"default"})
