@@ -122,7 +122,7 @@ def _pushed(stream: StreamSpec, stated: bool, free: Free) -> Facts:
     after a crash, and with which partitions share a shard. So does whether the first records of a new partition …
     find the watermark ahead of them"."""
     if stream.name in free.forgetful:
-        # guarantees.md, Copies: "after a crash, until its watermark is there again".
+        # guarantees.md, Copies: "After a crash they are remembered until its watermark has returned there".
         return _NOTHING
     silence = free.crashing and not stated and stream.idle_after_us is not None
     uneven = stream.name in free.uneven
@@ -160,8 +160,8 @@ def _merged(one: Facts, other: Facts) -> Facts:
 
 
 def _in_order(computation: ComputationSpec, found: Mapping[str, Facts], free: Free) -> bool:
-    """Whether the records of each key come in one order (guarantees.md, Order: "what a computation produces for one key
-    goes to each consumer's key in the order in which it was produced. There is no order between records of different
+    """Whether the records of each key come in one order (guarantees.md, Order: "the productions for one key
+    reach each consumer's key in the order in which they were produced. There is no order between records of different
     partitions, of different streams, or of different keys")."""
     inputs = [(found[given.stream], given.key) for given in computation.inputs]
     if len(inputs) == 1:
@@ -338,8 +338,8 @@ def _order_suffices(base: Facts, c: ComputationSpec) -> bool:
 
 def _fired(base: Facts, c: ComputationSpec, free: Free) -> Level:
     """windows.md, Triggers, 1: "After each bundle of records of a key … the trigger of each window concerned is
-    evaluated once". So what counts records, and what speaks of late ones, depends on bundles; testing.md, Crashes: "a crash may
-    cut bundles differently"."""
+    evaluated once". So triggers that count records, or fire for late ones, depend on bundles; testing.md, Crashes:
+    "a crash may cut bundles differently"."""
     assert c.window is not None
     words = frozenset(_words(c.trigger)) if c.trigger is not None else frozenset({"default"})
     loose = bool(words & {"after_count", "after_bytes", "after_percentile_watermark", "custom"})
