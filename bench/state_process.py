@@ -94,7 +94,7 @@ class Work:
         batch = Batch("events", seqs, seqs, list(keys), [number * 31 for number in seqs], None, 1)
         self.shard.offer("up", first, 0, batch, None)
         self.shard.run(time.time_ns() // 1_000)
-        ready: list[tuple[Prepared, bytes]] = list(self.shard.submittable(0))
+        ready: list[tuple[Prepared, bytes]] = list(self.shard.commits.submittable(0))
         began = time.perf_counter()
         self.writer.commit([entry for _, entry in ready if entry])
         self.commits_s.append(time.perf_counter() - began)

@@ -9,7 +9,7 @@ from millwheel.core.pipeline.replays import Order
 from millwheel.workers.bundle.turn import Hold
 from millwheel.workers.loop.replaying import Replaying
 from millwheel.workers.loop.served import Served
-from millwheel.workers.shard.shard import Shard
+from millwheel.workers.shard.admission import Admission
 from millwheel.workers.shard.step import Step
 from tests.sim.mistakes import Context, mistake, replaced
 
@@ -17,7 +17,7 @@ from tests.sim.mistakes import Context, mistake, replaced
 @mistake(within=20, faults="none", workload="letters")
 def step_that_waits_is_forgotten() -> Context:
     """What waits for a verdict is not there any more when it comes."""
-    return replaced(Shard, "_waits", lambda self, now: setattr(self, "waiting", None))
+    return replaced(Admission, "_waits", lambda self, now: setattr(self.commits, "waiting", None))
 
 
 @mistake(within=60, workload="letters")

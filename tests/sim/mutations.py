@@ -33,8 +33,11 @@ from millwheel.workers.loop.runtime import WorkerRuntime
 from millwheel.workers.operators import callbacks
 from millwheel.workers.recovery import recovery
 from millwheel.workers.shard import seen_ids, shard
+from millwheel.workers.shard.admission import Admission
+from millwheel.workers.shard.commit_building import CommitBuilding
 from millwheel.workers.shard.productions import Productions
 from millwheel.workers.shard.seen_ids import SeenIds
+from millwheel.workers.shard.watermark import ShardWatermark
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from tests.sim import (
     failing_mutations,
@@ -180,7 +183,7 @@ def weak_ids_without_their_maker() -> Context:
 @mistake(within=10, workload="accounts")
 def back_pressure_stops_circles() -> Context:
     """A shard with too much on its way does not take what follows from it either."""
-    return replaced(shard.Shard, "_circles", lambda self, channel: False)
+    return replaced(Admission, "_circles", lambda self, channel: False)
 
 
 # --- state
@@ -190,11 +193,11 @@ def back_pressure_stops_circles() -> Context:
 def timers_not_stored() -> Context:
     """Timers live in memory only."""
 
-    def wrong(self: shard.Shard) -> None:
-        for queue in self._timers.values():
+    def wrong(self: CommitBuilding) -> None:
+        for queue in self.timers.values():
             queue.take_changes()
 
-    return replaced(shard.Shard, "_write_timers", wrong)
+    return replaced(CommitBuilding, "_write_timers", wrong)
 
 
 @mistake(within=20, workload="windows")
@@ -232,7 +235,7 @@ def ids_not_remembered() -> Context:
 @mistake(within=20)
 def watermark_ahead_of_work() -> Context:
     """A shard reports its input watermark, whatever it still has to do."""
-    return replaced(shard.Shard, "watermark", lambda self, now: Hold(self.input_watermark, "input"))
+    return replaced(ShardWatermark, "hold", lambda self, now: Hold(self.input, "input"))
 
 
 @mistake(within=20)
@@ -248,11 +251,11 @@ def watermark_reported_before_commit() -> Context:
     def of_the_sent(self: Outbox) -> int:
         return min((chunk.min_timestamp for chunk in self._open.values() if chunk.open_parts), default=MAX_TIME)
 
-    def watermark(self: shard.Shard, now: int) -> Hold:
+    def hold(self: ShardWatermark, now: int) -> Hold:
         with replaced(Outbox, "min_timestamp", of_the_sent):
-            return self._lowest(now, self._work(now))
+            return self.lowest(self.work(now))
 
-    return replaced(shard.Shard, "watermark", watermark)
+    return replaced(ShardWatermark, "hold", hold)
 
 
 @mistake(within=100, faults="zombie", workload="numbers")

@@ -60,7 +60,7 @@ class CommitGroups:
         group: list[Prepared] = []
         entries: list[bytes] = []
         for shard in shards:
-            for prepared, entry in shard.submittable(now):
+            for prepared, entry in shard.commits.submittable(now):
                 group.append(prepared)
                 if entry:
                     entries.append(entry)
@@ -91,4 +91,4 @@ class CommitGroups:
 
 
 def _due_at(shards: Sequence[Shard]) -> int:
-    return min([shard.submits_at() for shard in shards], default=MAX_TIME)
+    return min([shard.commits.submits_at() for shard in shards], default=MAX_TIME)

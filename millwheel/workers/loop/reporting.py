@@ -75,9 +75,10 @@ class Reporting:
 def _report_of(served: Served, now: int, careful: bool) -> ShardReport | None:
     shard = served.shard
     hold = shard.watermark(now)
+    shard.time.tell(hold.at)
     if careful and not served.reads and served.heard < hold.at:
         hold = Hold(served.heard, "input, as heard in this run")
-    shares = shard.share_watermarks(now)
+    shares = shard.time.of_shares(now)
     latencies: list[float] = getattr(shard.operator, "latencies_ms", [])
     state = (hold.at, shard.durable_number, shard.verdicts.version, *shares.values())
     if served.live and state == served.reported and not latencies:

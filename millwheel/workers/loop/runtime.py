@@ -160,7 +160,7 @@ class WorkerRuntime:
                 continue
             started = clock.monotonic_us()
             prepared = served.shard.run(now)
-            served.shard.busy_us += (took := clock.monotonic_us() - started)
+            served.busy_us += (took := clock.monotonic_us() - started)
             self._commits.submit_after(took, self._shards, now)
             served.stirred = True
             if prepared is not None or served.has_news(now):

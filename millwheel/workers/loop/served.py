@@ -62,6 +62,7 @@ class Served:
     reported: tuple[int, ...] = (MIN_TIME, -1)
     heard: int = MIN_TIME
     records: int = 0
+    busy_us: int = 0
     stalled: dict[tuple[str, str], int] = field(default_factory=dict)
     sample: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
 
@@ -76,7 +77,9 @@ class Served:
 
     def has_news(self, now: int) -> bool:
         """After a turn without a commit: a source that found nothing has news only when its silence says something."""
-        return not self.reads or self.shard.waiting is not None or self.shard.watermark(now).at != self.reported[0]
+        return (
+            not self.reads or self.shard.commits.waiting is not None or self.shard.watermark(now).at != self.reported[0]
+        )
 
     def count(self, arrivals: Sequence[Arrival]) -> None:
         """Records were processed: count them, and remember where a few of their keys lie."""
@@ -96,7 +99,7 @@ class Served:
     def work(self) -> ShardWork:
         """What has been done here."""
         identity = self.shard.identity
-        return ShardWork(identity.shard, identity.token, self.records, self.shard.busy_us, tuple(self.sample))
+        return ShardWork(identity.shard, identity.token, self.records, self.busy_us, tuple(self.sample))
 
     def follow(self, watermarks: Watermarks, graph: Graph) -> bool:
         """Tell the shard of what was published; True when its input has come further."""

@@ -37,6 +37,11 @@ class Prepared:
     floor: int = MIN_TIME
     reads: list[Chunk] = field(default_factory=list)
 
+    @property
+    def straggles(self) -> bool:
+        """True for weak productions that some consumer has not applied yet."""
+        return self.weak and self.chunk is not None and not self.chunk.finished
+
     def checkpoint_chunk(self) -> None:
         """Weak productions on their way become part of the commit: a consumer takes too long."""
         chunk, commit = self.chunk, self.commit

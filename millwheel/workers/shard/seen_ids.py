@@ -12,6 +12,7 @@ An id is stored as the 128-bit xxh3 of stream, key and id: streams number their 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -24,6 +25,7 @@ from millwheel.core.model.keys import key_hash
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import SECOND
 from millwheel.ports import StateStore
+from millwheel.workers.bundle.turn import Turn
 from millwheel.workers.state.overlay import Overlay
 
 MIN_SPAN_US = 60 * SECOND
@@ -102,6 +104,18 @@ class SeenIds:
     def filter_bytes(self) -> int:
         """What the filters of all buckets take in memory."""
         return sum(bloom.size_bytes for bloom in self._filters.values())
+
+    def drop_copies(self, turn: Turn) -> None:
+        """Leave only those arrivals in a turn that were not applied before, and mark them as applied."""
+        kept = []
+        for arrival in turn.arrivals:
+            if arrival.batch.ids is not None and len(arrival.batch):
+                places = self.fresh(arrival.batch)
+                if dropped := len(arrival.batch) - len(places):
+                    turn.count(f"duplicates.{arrival.batch.stream}", dropped)
+                    arrival = replace(arrival, batch=arrival.batch.pick(places), duplicates=dropped)
+            kept.append(arrival)
+        turn.arrivals = kept
 
     def fresh(self, batch: Batch) -> list[int]:
         """The places of the records in ``batch`` that were not applied before; marks them as applied."""

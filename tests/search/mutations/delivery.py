@@ -5,7 +5,7 @@ from __future__ import annotations
 from millwheel.core.model.records import Batch
 from millwheel.workers.bundle.turn import Turn
 from millwheel.workers.operators.ordering import OrderBuffer
-from millwheel.workers.shard.shard import Shard
+from millwheel.workers.shard.commit_building import CommitBuilding
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -13,7 +13,7 @@ from tests.search.mistakes import Context, mistake, replaced
 def productions_need_no_commit() -> Context:
     """A bundle that changes nothing but makes productions is not committed, and they are dropped."""
     return replaced(
-        Shard,
+        CommitBuilding,
         "_changes_nothing",
         lambda self, chunk, turn, rises: not self.overlay and not turn.counters and not rises,
     )

@@ -22,7 +22,7 @@ from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.windows import Window
 from millwheel.spec.parts import computations
 from millwheel.workers.operators import callbacks, windowed
-from millwheel.workers.shard import shard
+from millwheel.workers.shard import watermark
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -64,7 +64,7 @@ def the_last_instant_reported_as_idleness() -> Context:
 
     @contextmanager
     def both() -> Iterator[None]:
-        with replaced(shard, "held_at", int), replaced(windowed, "held_at", int):
+        with replaced(watermark, "held_at", int), replaced(windowed, "held_at", int):
             yield
 
     return both()

@@ -171,7 +171,7 @@ class ShardBench:
         """Turns as long as there is something to do; what may be written goes to the journal's queue."""
         while self.shard.runnable(self.now):
             self.shard.run(self.now)
-        self.waiting += self.shard.submittable(self.now)
+        self.waiting += self.shard.commits.submittable(self.now)
 
     def settle(self) -> list[Commit]:
         """The journal writes everything that waits."""

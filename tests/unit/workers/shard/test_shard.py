@@ -146,13 +146,13 @@ def test_a_commit_that_nobody_waits_for_waits_for_company() -> None:
     bench.deliver(("a", 1, 5))
     bench.run()
     bench.ack(*bench.sends())
-    assert bench.shard.submits_at() == NOW + ShardLimits().company_us
+    assert bench.shard.commits.submits_at() == NOW + ShardLimits().company_us
     strong = ShardBench(Counting)
     strong.deliver(("a", 1, 5))
     strong.shard.run(NOW)
-    assert strong.shard.submits_at() == 0
-    list(strong.shard.submittable(NOW))
-    assert strong.shard.submits_at() == MAX_TIME
+    assert strong.shard.commits.submits_at() == 0
+    list(strong.shard.commits.submittable(NOW))
+    assert strong.shard.commits.submits_at() == MAX_TIME
 
 
 def test_a_weak_production_that_takes_too_long_is_checkpointed_and_its_cause_acked() -> None:
@@ -160,7 +160,7 @@ def test_a_weak_production_that_takes_too_long_is_checkpointed_and_its_cause_ack
     bench.deliver(("a", 1, 5))
     bench.run()
     [send] = bench.sends()
-    assert bench.shard.submits_at() == NOW + STRAGGLER
+    assert bench.shard.commits.submits_at() == NOW + STRAGGLER
     bench.clock.now = NOW + STRAGGLER - 1
     bench.run()
     assert not bench.waiting

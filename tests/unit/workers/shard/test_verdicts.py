@@ -184,6 +184,6 @@ def test_nothing_passes_a_step_that_waits() -> None:
     with PipelineHarness(spec(), shards=1, workers=1) as harness:
         harness.push("hits", hits(500))
         (shard,) = harness._cluster.shards_of("visits")
-        assert shard.waiting is not None
+        assert shard.commits.waiting is not None
         harness.advance_watermark(100 * SECOND)
         assert shard.watermark(harness.now).at <= 0

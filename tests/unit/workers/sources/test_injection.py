@@ -140,8 +140,8 @@ def ids_forgotten_by_the_watermark() -> AbstractContextManager[None]:
     """A source, which has no watermark before it, forgets all ids when it first hears of one."""
 
     def forget(self: Shard) -> None:
-        if self._seen is not None and self.input_watermark > MIN_TIME:
-            self._seen.forget_before(min(self.input_watermark, MAX_TIME - 1))
+        if self._seen is not None and self.time.input > MIN_TIME:
+            self._seen.forget_before(min(self.time.input, MAX_TIME - 1))
 
     return replaced(Shard, "forget_old_ids", forget)
 

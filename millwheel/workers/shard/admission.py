@@ -1,0 +1,92 @@
+"""Whether a shard takes a turn now, and how much of what waits it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.core.model.times import MAX_TIME
+from millwheel.workers.bundle.turn import Operator
+from millwheel.workers.delivery.inbox import Arrival, Inbox
+from millwheel.workers.delivery.outbox import Outbox
+from millwheel.workers.shard.bundle_sizes import BundleSize, ShardLimits
+from millwheel.workers.shard.in_flight import InFlight
+from millwheel.workers.shard.productions import ShardIdentity
+from millwheel.workers.shard.verdicts import Verdicts, looks_at
+from millwheel.workers.shard.watermark import ShardWatermark
+
+_WORTH_A_TURN = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Only asks: what it looks at belongs to others."""
+
+    identity: ShardIdentity
+    limits: ShardLimits
+    inbox: Inbox
+    outbox: Outbox
+    timers: dict[Domain, TimerQueue]
+    operator: Operator
+    verdicts: Verdicts
+    commits: InFlight
+    time: ShardWatermark
+    bundle: BundleSize
+
+    def runnable(self, now: int, patient: bool) -> bool:
+        """True when a turn would find something to do and has room to do it. While the journal writes, a
+        ``patient`` shard leaves a few arrivals where they are: they could not be durable any sooner, and a commit
+        of many costs little more than one of few. (Weak productions do not wait to be durable.)"""
+        limit = self.limits.weak_in_flight if self.identity.weak else self.limits.in_flight
+        if len(self.commits) >= limit or self._waits(now):
+            return False
+        if self.commits.waiting is not None:
+            return True
+        if self.congested():
+            return self.inbox.waits_for(self._circles)
+        if self._takes_arrivals(now, patient) or self.outbox.unsettled:
+            return True
+        if self.timers[Domain.EVENT].earliest() < self.time.input or self.operator.wakes_at(now) <= now:
+            return True
+        if self._processing_due(now) or self.operator.due_at() < self.time.input:
+            return True
+        return self.time.rises(now)
+
+    def wakes_at(self, now: int) -> int:
+        """The wall clock at which it must be looked at again, if nothing else happens."""
+        if self.commits.waiting is not None:
+            return looks_at(self.commits.waiting.turn.now, now)
+        passed = min(self.timers[Domain.PROCESSING].earliest(), MAX_TIME - 1) + 1
+        return min(self.operator.wakes_at(now), passed)
+
+    def congested(self) -> bool:
+        """True when so much is on its way to consumers that nothing may be added."""
+        return self.outbox.pending_weight >= self.limits.pending
+
+    def take(self, now: int, congested: bool) -> list[Arrival]:
+        """The arrivals of a turn: none while more timers are due than fire in one, because those come first."""
+        wanted = self.operator.appetite(max(1, self.inbox.records), now, self.time.input)
+        crowded = self.timers[Domain.EVENT].more_due_than(self.limits.timers, self.time.input)
+        if crowded or not wanted or not len(self.inbox):
+            return []
+        return self.inbox.take(min(wanted, self.bundle.most), self._circles if congested else None)
+
+    def _waits(self, now: int) -> bool:
+        step = self.commits.waiting
+        return step is not None and self.verdicts.waits(step.turn.failures, step.turn.now, now)
+
+    def _takes_arrivals(self, now: int, patient: bool) -> bool:
+        records = self.inbox.records
+        if not len(self.inbox) or (patient and not self.identity.weak and records < _WORTH_A_TURN):
+            return False
+        return self.operator.appetite(max(1, records), now, self.time.input) > 0
+
+    def _circles(self, channel: str) -> bool:
+        """True for what follows from our own productions, which wait for it: it is taken however many wait."""
+        # Without it, shards that send to each other fill up and wait for each other's acks for ever.
+        return channel.rpartition("-")[0] in self.identity.circle
+
+    def _processing_due(self, now: int) -> bool:
+        queue = self.timers[Domain.PROCESSING]
+        return bool(queue) and (queue.earliest() < now or self.time.input == MAX_TIME)

@@ -1,0 +1,143 @@
+"""What a step has done becomes one commit: numbered, applied to the local store, and ready for the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millwheel.core.formats.codec import Commit
+from millwheel.core.formats.store_layout import (
+    CHANNEL,
+    META,
+    PENDING,
+    Meta,
+    encode_meta,
+    number8,
+    timer_key,
+    timer_value,
+)
+from millwheel.core.model.failures import counted
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.ports import StateStore
+from millwheel.workers.bundle.turn import Hold, Turn
+from millwheel.workers.delivery.high_water_marks import AppliedMarks
+from millwheel.workers.delivery.inbox import Arrival
+from millwheel.workers.delivery.outbox import Chunk, Outbox
+from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.workers.shard.in_flight import InFlight
+from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.productions import ShardIdentity
+from millwheel.workers.shard.step import Step
+from millwheel.workers.shard.watermark import ShardWatermark
+from millwheel.workers.state.overlay import Overlay
+
+if TYPE_CHECKING:
+    from millwheel.workers.shard.shard import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBuilding:
+    """Writes into the ``store``: this is where a shard stops being pure. What fails in here fails between two commits,
+    since the store takes a commit whole or not at all."""
+
+    shard: Shard
+    identity: ShardIdentity
+    limits: ShardLimits
+    store: StateStore
+    overlay: Overlay
+    meta: Meta
+    timers: dict[Domain, TimerQueue]
+    applied: AppliedMarks
+    outbox: Outbox
+    commits: InFlight
+    time: ShardWatermark
+
+    def build(self, step: Step) -> Prepared | None:
+        """The commit of a step, applied to the store and enlisted; None when there is nothing to write and nobody to
+        be answered."""
+        turn, chunk = step.turn, step.chunk
+        self._write_timers()
+        self._write_marks(step.arrivals)
+        rises = self.time.commit_floor(step.hold.at)
+        read_again = turn.positions_only and not turn.commit_before_sending
+        write_by = turn.now + self.limits.company_us if self.identity.weak or read_again else 0
+        reads = turn.chunks if turn.commit_before_sending else []
+        if self._changes_nothing(chunk, turn, rises):
+            if not step.arrivals:
+                return None
+            # Its acks still wait for the commits before it: what these records would have changed may have been
+            # changed by a record of a commit that is not durable yet.
+            return self.commits.enlist(
+                Prepared(
+                    self.shard,
+                    self.commits.made,
+                    None,
+                    step.arrivals,
+                    None,
+                    step.hold,
+                    work_us=step.work_us,
+                    write_by=write_by,
+                    reads=reads,
+                )
+            )
+        commit = self._apply(turn)
+        return self.commits.enlist(
+            Prepared(
+                self.shard,
+                self.meta.number,
+                commit,
+                step.arrivals,
+                chunk,
+                Hold() if read_again else step.hold,  # consumers have it all: to read it again changes nothing
+                work_us=step.work_us,
+                weak=self.identity.weak and chunk is not None,
+                since=turn.now,
+                write_by=write_by,
+                floor=self.meta.floor,
+                reads=reads,
+            )
+        )
+
+    def forget_done(self) -> None:
+        """Productions that every consumer has applied leave the store."""
+        # With the next commit and not before: were they deleted at the ack, a crash could bring the commit back that
+        # made them, and not its deletion; were they never deleted, each recovery would send all of them again.
+        for chunk in self.outbox.take_done():
+            if chunk.stored:
+                self.overlay.delete(PENDING + number8(chunk.number))
+
+    def _apply(self, turn: Turn) -> Commit:
+        for given, by in turn.counters.items():
+            name = counted(given, self.meta.counters)
+            self.meta.counters[name] = self.meta.counters.get(name, 0) + by
+        # Everything goes under one number: a mark of a channel without the state that its records made would lose
+        # them, and state without the mark would count them twice (mutation applied_records_not_cut_off).
+        self.commits.made += 1
+        self.meta.number = self.commits.made
+        self.meta.watermark, self.meta.closed = turn.watermark, None
+        self.overlay.put(META, encode_meta(self.meta))
+        puts, deletes = self.overlay.take()
+        self.store.apply(puts, deletes)
+        return Commit(self.identity.shard, self.identity.token, self.meta.number, puts, deletes)
+
+    def _changes_nothing(self, chunk: Chunk | None, turn: Turn, rises: bool) -> bool:
+        # Productions need a commit even where nothing is remembered: a weak one that is slow is checkpointed by it
+        # (the search's mutation productions_need_no_commit).
+        return chunk is None and not self.overlay and not turn.counters and not rises
+
+    def _write_timers(self) -> None:
+        for domain, queue in self.timers.items():
+            for (key, tag), at in queue.take_changes().items():
+                place = timer_key(key, key_hash(key), domain, tag)
+                if at is None:
+                    self.overlay.delete(place)
+                else:
+                    self.overlay.put(place, timer_value(at, queue.cause_of(key, tag)))
+
+    def _write_marks(self, arrivals: list[Arrival]) -> None:
+        # Of all that arrived, not of what was left after deduplication: a copy that was dropped is applied, too.
+        for arrival in arrivals:
+            if last := arrival.batch.last_seq:
+                self.overlay.put(CHANNEL + arrival.channel.encode(), self.applied.after(arrival.channel, last))

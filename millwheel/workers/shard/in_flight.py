@@ -1,0 +1,97 @@
+"""Commits of one shard between their turn and the disk: made, handed to the journal, durable, always in this order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from millwheel.core.formats.codec import encode_commit
+from millwheel.core.formats.store_layout import Meta
+from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import invariant
+from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.step import Step
+
+
+class InFlight:
+    """``made`` numbers the last commit that is applied to the local store, ``durable`` the last one that is known to be
+    in the journal, and ``floor`` is the durable floor. Commits that are not ``_unsubmitted`` are with the journal;
+    somebody waits for so many ``_urgent`` ones of those that are. ``waiting`` is a step that must not be committed
+    before there is a verdict."""
+
+    def __init__(self, name: str, meta: Meta, straggler_us: int) -> None:
+        self.made = self.durable = meta.number
+        self.floor = meta.floor
+        self.waiting: Step | None = None
+        self._name = name
+        self._straggler_us = straggler_us
+        self._commits: deque[Prepared] = deque()
+        self._unsubmitted: deque[Prepared] = deque()
+        self._urgent = 0
+
+    def __len__(self) -> int:
+        return len(self._commits)
+
+    def __iter__(self) -> Iterator[Prepared]:
+        return iter(self._commits)
+
+    def enlist(self, prepared: Prepared) -> Prepared:
+        """A commit was made: it waits for the journal."""
+        self._commits.append(prepared)
+        self._unsubmitted.append(prepared)
+        self._urgent += not prepared.write_by
+        return prepared
+
+    def submittable(self, now: int) -> Iterator[tuple[Prepared, bytes]]:
+        """Commits that may go to the journal now, in order, with their entry (b"": nothing to write)."""
+        while self._unsubmitted:
+            prepared = self._unsubmitted[0]
+            if prepared.straggles:
+                if now < prepared.since + self._straggler_us:
+                    # Those behind it wait, too: a journal that holds a commit, but not the one before it, has a gap,
+                    # and recovery stops at it.
+                    return
+                prepared.checkpoint_chunk()
+            self._unsubmitted.popleft()
+            self._urgent -= not prepared.write_by
+            yield prepared, b"" if prepared.commit is None else encode_commit(prepared.commit)
+
+    def submits_at(self) -> int:
+        """When the next commit must be written (wall clock): at once if somebody waits for it, a weak one at the latest
+        when a consumer has not answered for too long."""
+        if not self._unsubmitted:
+            return MAX_TIME
+        first = self._unsubmitted[0]
+        if first.straggles:
+            return first.since + self._straggler_us
+        return 0 if self._urgent else first.write_by
+
+    def checkpoint_stragglers(self) -> None:
+        """Write weak productions on their way into the store, for a copy of it: a recovery from the copy skips their
+        commits, which would bring them along if their consumers take too long."""
+        for prepared in self._unsubmitted:
+            if prepared.straggles:
+                prepared.checkpoint_chunk()
+
+    def settle(self, prepared: Prepared) -> None:
+        """The journal has the oldest of them."""
+        # Out of order, an ack would go out for records whose commit may still be lost: the sender forgets them.
+        invariant(self._commits[0] is prepared, f"{self._name}: commits became durable out of order")
+        self._commits.popleft()
+        self.durable = max(self.durable, prepared.number)
+        self.floor = max(self.floor, prepared.floor)
+
+    def lowest(self, hold: Hold) -> Hold:
+        """What keeps the watermark, if ``hold`` kept it otherwise: what is not durable may have to be done again."""
+        for prepared in self._commits:
+            if prepared.hold.at < hold.at:
+                hold = prepared.hold
+        if self.waiting is not None and (kept := self.waiting.kept()).at < hold.at:
+            hold = kept
+        return hold
+
+    def lowest_work(self, work_us: int) -> int:
+        """The earliest work that is not durable, or ``work_us``."""
+        work_us = min([work_us, *(prepared.work_us for prepared in self._commits)])
+        return work_us if self.waiting is None else min(work_us, self.waiting.work_us, self.waiting.kept().at)

@@ -1,0 +1,108 @@
+"""How far one shard has come in event time, and what keeps it from being further."""
+
+from __future__ import annotations
+
+from millwheel.core.formats.store_layout import Meta
+from millwheel.core.model.records import Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.core.model.times import MAX_TIME, MIN_TIME, held_at
+from millwheel.workers.bundle.turn import Hold, Operator
+from millwheel.workers.delivery.inbox import Inbox
+from millwheel.workers.delivery.outbox import Outbox
+from millwheel.workers.shard.in_flight import InFlight
+
+
+class ShardWatermark:
+    """``input`` is the published watermark of what the shard reads; ``shares`` holds its percentile watermarks, by
+    share. ``floor`` is the highest watermark that anybody outside may know of."""
+
+    def __init__(
+        self,
+        meta: Meta,
+        timers: dict[Domain, TimerQueue],
+        inbox: Inbox,
+        outbox: Outbox,
+        commits: InFlight,
+        operator: Operator,
+        shares: dict[float, int],
+    ) -> None:
+        self.input = meta.watermark
+        self.floor = meta.floor
+        self._meta = meta
+        self._timers = timers
+        self._inbox = inbox
+        self._outbox = outbox
+        self._commits = commits
+        self._operator = operator
+        self._shares = shares
+        self._speaks_at_floor: bool = getattr(operator, "speaks_at_floor", False)
+
+    # --- queries -----------------------------------------------------------------------------------------
+
+    def work(self, now: int) -> Hold:
+        """What is to be done here, whatever may still come."""
+        at, holder = self._inbox.min_timestamp(), "records waiting in the inbox"
+        if (production := self._outbox.min_timestamp()) < at:
+            at, holder = production, "production"
+        if (timer := self._timers[Domain.EVENT].earliest()) < at:
+            at, holder = timer, "timer"
+        hold = self._operator.hold(now)
+        return hold if hold.at < at else Hold(held_at(at), holder)
+
+    def lowest(self, work: Hold) -> Hold:
+        """What is to be done here, or may still come."""
+        lowest = work if work.at < self.input else Hold(self.input, "input")
+        if lowest.at == MAX_TIME and self._timers[Domain.PROCESSING]:
+            return Hold(self.floor, "processing-time timers that are still to fire")
+        return lowest
+
+    def hold(self, now: int) -> Hold:
+        """No output before this can come any more, and what keeps it from being later."""
+        hold = self._commits.lowest(self.lowest(self.work(now)))
+        if self.floor_matters() and self._commits.floor < hold.at:
+            # Beyond the durable floor, the next owner's timers would emit behind a watermark that others have seen:
+            # late records of our own making (tests/unit/workers/test_shard_time.py).
+            hold = Hold(self._commits.floor, "the floor of processing-time timers, whose rise is not durable yet")
+        return Hold(hold.at, self._in_words(hold))
+
+    def floor_matters(self) -> bool:
+        """True while processing-time timers of callbacks wait. What they produce is emitted at the floor, not
+        behind a published watermark. So no more may be published than a next owner, too, will know of."""
+        return self._speaks_at_floor and bool(self._timers[Domain.PROCESSING])
+
+    def rises(self, now: int) -> bool:
+        """True when a commit is wanted for the floor alone."""
+        return self.floor_matters() and self.lowest(self.work(now)).at > self._meta.floor
+
+    def of_shares(self, now: int) -> dict[float, int]:
+        """What counts for the percentile watermarks of this node, by share: the lowest of its own work, in place of the
+        low watermark of the input its percentile watermark."""
+        if not self._shares:
+            return {}
+        work = self._commits.lowest_work(self.work(now).at)
+        lowest = {share: min(work, max(at, self.input)) for share, at in self._shares.items()}
+        if self._timers[Domain.PROCESSING]:
+            return {share: self.floor if at == MAX_TIME else at for share, at in lowest.items()}
+        return lowest
+
+    def _in_words(self, hold: Hold) -> str:
+        if hold.holder == "timer" and (first := self._timers[Domain.EVENT].first()):
+            return f"timer {first.tag!r} of key {first.key!r} at {first.at}"
+        if hold.holder == "production":
+            return self._outbox.holder()
+        return hold.holder
+
+    # --- commands ----------------------------------------------------------------------------------------
+
+    def tell(self, at: int) -> None:
+        """Others are told of this watermark: nothing may be emitted before it any more."""
+        if at < MAX_TIME:
+            self.floor = max(self.floor, at)
+
+    def commit_floor(self, at: int) -> bool:
+        """A turn was held at ``at`` and is committed: True when that raises the floor that the next owner knows of."""
+        floor = max(self.floor, at if at < MAX_TIME else MIN_TIME)
+        if not self.floor_matters() or floor <= self._meta.floor:
+            return False
+        self._meta.floor = self.floor = floor
+        return True
