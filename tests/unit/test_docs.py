@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -25,6 +26,7 @@ _FILE = re.compile(r"`([\w.]+)`[^`\n]*:\n\n```\w+\n(.*?)```", re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _COMMAND = re.compile(r"^ *(?:\$ )?(?:\.venv/bin/)?millwheel ([a-z-]+)((?:.*\\\n)*.*)$", re.MULTILINE)
 _PAGE = re.compile(r"\b(docs/[\w/-]+\.md|(?:ARCHITECTURE|GLOSSARY|CONTRIBUTING)(?:\.md)?)(?:#([\w-]+))?")
+_ANSWER = re.compile(r"`(millwheel/[\w/]+\.py)`(?: \(`([\w.]+)`\))?")
 _PATH = re.compile(
     r"`((?:millwheel|tests|examples|deploy|docs|proto)/[\w./-]+\.(?:py|sh|yaml|md|proto))(?:::(\w+)(?:\[[\w-]+\])?)?`"
 )
@@ -122,6 +124,29 @@ def test_every_file_and_every_test_that_is_named_exists(page: Path) -> None:
     for name, test in _PATH.findall(page.read_text(encoding="utf-8")):
         assert (REPO / name).is_file(), f"{page.name} names {name}, which is not there"
         assert not test or f"def {test}(" in (REPO / name).read_text(encoding="utf-8"), f"no {name}::{test}"
+
+
+def _defined(path: Path) -> set[str]:
+    """Functions and classes of a file, and the methods of its classes as ``Class.method``."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+            inner = node.body if isinstance(node, ast.ClassDef) else []
+            found |= {f"{node.name}.{method.name}" for method in inner if isinstance(method, ast.FunctionDef)}
+    return found
+
+
+def test_each_question_of_a_newcomer_is_answered_by_files_and_functions_that_exist() -> None:
+    page = (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+\?) \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) >= 12
+    for question, answer in rows:
+        answers = _ANSWER.findall(answer)
+        assert 1 <= len(answers) <= 2, question
+        for name, symbol in answers:
+            assert (REPO / name).is_file(), f"{question} {name} is not there"
+            assert not symbol or symbol in _defined(REPO / name), f"{question} {name} has no {symbol}"
 
 
 def test_each_fault_names_what_shows_it() -> None:
