@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from millwheel.chaos.plan import Fault, Target
+from millwheel.core.model.lease import Lease
 from millwheel.core.model.range_table import RangeTable
 
 
@@ -116,15 +117,15 @@ class Recoveries:
     def committed(self, shard: str, token: int, now_s: float) -> None:
         """A commit of a shard is durable."""
         for fault in self.faults:
-            counts = not fault.of_ranges or fault.tokens.get(shard, token) < token
+            counts = not fault.of_ranges or Lease(token).outlived(fault.tokens.get(shard, token))
             if counts and fault.first_output_s is None:
                 fault.first_output_s = now_s - fault.at_s
 
     def _all_served(self, fault: Recovery) -> bool:
         """Shards that were split or merged away meanwhile count as served: others have their ranges."""
         entries = {entry.shard: entry for table in self.tables.values() for entry in table.shards}
-        now = [(entries[shard], token) for shard, token in fault.tokens.items() if shard in entries]
-        return all(entry.owner not in ("", *fault.victims) and entry.token > token for entry, token in now)
+        now = [(entries[shard], Lease(token)) for shard, token in fault.tokens.items() if shard in entries]
+        return all(entry.owner not in ("", *fault.victims) and lost.is_behind(entry.token) for entry, lost in now)
 
 
 def _detected(fault: Recovery, now_s: float) -> None:

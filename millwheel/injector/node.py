@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from millwheel.core.model.failures import Call, Tally, has_failures, plain_counters, tallies_in
+from millwheel.core.model.lease import Lease, Leases
 from millwheel.core.model.percentiles import wanted
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME
@@ -129,7 +130,8 @@ class NodeState:
         """Reports that are not believed under the current table: those ahead of it wait, older ones are refused."""
         ahead = places == NOWHERE
         known = np.flatnonzero(~ahead)
-        ahead[known] = reports.tokens[known] > self.tiles.tokens[places[known]]
+        # An older report would be a zombie's: kept, it would be believed once its shard leaves the table.
+        ahead[known] = Leases(self.tiles.tokens[places[known]]).are_behind(reports.tokens[known])
         self.stale_reports += int(np.count_nonzero(~ahead))
         self._wait(connection, reports.where(ahead))
 
@@ -139,10 +141,13 @@ class NodeState:
             waited = self._waiting.get(report.shard)
             if waited is None and len(self._waiting) >= _MAX_WAITING:
                 continue  # only a flood of made-up names gets here: it must not fill the memory
-            if waited is None or waited.report.token <= report.token:
-                if waited is not None and waited.report.token == report.token and not report.counters:
+            if waited is not None:
+                lease = Lease(waited.report.token)
+                if lease.outlived(report.token):
+                    continue  # a zombie would put out what the heir has reported before the table names it
+                if lease.admits(report.token) and not report.counters:
                     report = replace(report, counters=waited.report.counters)
-                self._waiting[report.shard] = _Waiting(connection, report)
+            self._waiting[report.shard] = _Waiting(connection, report)
 
     def _take(self, places: Longs, watermarks: Longs) -> None:
         self.lower_reports += self.tiles.rise(places, watermarks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from millwheel.core.model.lease import Lease
 from millwheel.master.events import ShardLoad
 
 _SMOOTH_US = 3_000_000
@@ -37,7 +38,8 @@ class LoadBook:
         """A report of totals since the shard was opened. A new owner begins from zero."""
         last = self._last.get(report.shard)
         self._last[report.shard] = _Last(now_us, report)
-        if last is None or last.report.token != report.token or now_us <= last.at_us:
+        # Totals of two owners have no difference: a zombie's would make a busy shard look idle, and it would not move.
+        if last is None or not Lease(last.report.token).admits(report.token) or now_us <= last.at_us:
             return
         passed_us = now_us - last.at_us
         busy = (report.busy_us - last.report.busy_us) / passed_us

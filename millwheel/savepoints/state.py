@@ -109,7 +109,7 @@ class Taking:
     def _stands(self, tables: Mapping[str, RangeTable], cut: Mapping[str, Standing]) -> bool:
         """Whether those that are to copy still own their shards."""
         entries = [entry for node in self.wanted.nodes for entry in tables[node].shards]
-        return all(entry.shard in cut and cut[entry.shard].token == entry.token for entry in entries)
+        return all(entry.shard in cut and entry.lease.admits(cut[entry.shard].token) for entry in entries)
 
     def _all_say(self, tables: Mapping[str, RangeTable], said: Mapping[str, Standing]) -> dict[str, Standing] | None:
         """What all shards say, each by its owner; None until they do."""
@@ -119,7 +119,8 @@ class Taking:
                 return None
             for entry in tables[node].shards:
                 standing = said.get(entry.shard)
-                if standing is None or standing.token != entry.token or not entry.owner:
+                # A zombie's shard is at rest for ever, and lacks what its heir has committed since.
+                if standing is None or not entry.lease.admits(standing.token) or not entry.owner:
                     return None
                 found[entry.shard] = standing
         return found

@@ -27,6 +27,7 @@ import xxhash
 from millwheel.adapters.spaces.durable import read_whole, write_new
 from millwheel.adapters.spaces.files import Files, PosixFiles
 from millwheel.core.model.damage import checked
+from millwheel.core.model.lease import Lease
 from millwheel.core.model.times import duration_us
 from millwheel.errors import CorruptionError
 from millwheel.options import one_of, read_options
@@ -248,7 +249,8 @@ class FilesWriter:
         try:
             for name in self._files.list_dir(self._hidden):
                 found = ours.fullmatch(name)
-                if found and int(found.group(1)) < self._token and name not in committed:
+                # Files of newer owners stay: we may be the zombie, and they may be about to publish them.
+                if found and Lease(self._token).outlived(int(found.group(1))) and name not in committed:
                     self._remove(name)
         except OSError as ex:
             raise in_words(ex, f"clean the output folder {self._folder}") from ex

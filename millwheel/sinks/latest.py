@@ -21,6 +21,7 @@ import msgspec
 from millwheel.adapters.spaces.durable import write_new
 from millwheel.adapters.spaces.files import Files
 from millwheel.core.model.damage import checked
+from millwheel.core.model.lease import Lease
 from millwheel.sinks.base import Cut, LostError, SinkRecord
 from millwheel.sinks.marker import HIDDEN
 from millwheel.sinks.wording import in_words
@@ -99,7 +100,8 @@ class LatestWriter:
         try:
             for name in self._files.list_dir(self._hidden):
                 found = ours.fullmatch(name)
-                if found and int(found.group(1)) < self._token:
+                # Files of newer owners stay: we may be the zombie, and they may be about to publish them.
+                if found and Lease(self._token).outlived(int(found.group(1))):
                     with contextlib.suppress(FileNotFoundError):  # a zombie may publish it right now
                         self._files.unlink(f"{self._hidden}/{name}")
         except OSError as ex:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from millwheel.core.model.lease import Lease
 from millwheel.core.model.watermark import ShardReport, share_columns
 from millwheel.pb import injector_pb2 as pb
 
@@ -36,7 +37,7 @@ class _Shard:
         With shares, everything does: a share that did not change may have been reset by an idle watermark.
         """
         before, self.report = self.report, report
-        if report.token != before.token:
+        if not Lease(before.token).admits(report.token):
             self.totals, self.totals_sent = {}, False
         if report.counters and report.counters != self.totals:
             self.totals, self.totals_sent = dict(report.counters), False
@@ -76,8 +77,8 @@ class NodeReports:
             if number is None:
                 number = self._number_for(report)
             shard = self._shards[number]
-            if shard is None or report.token < shard.report.token:
-                continue
+            if shard is None or Lease(shard.report.token).outlived(report.token):
+                continue  # of an owner that this worker was before: its watermark is not that of the shard any more
             self._watermarks[number] = report.watermark_us
             if shard.take(report) or number in self._fresh:
                 self._fresh[number] = None

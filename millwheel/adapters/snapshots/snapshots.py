@@ -27,6 +27,7 @@ from millwheel.adapters.spaces.durable import make_dirs, remove_tree
 from millwheel.adapters.spaces.files import Files, PosixFiles, explaining
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.object_space import ObjectSpace
+from millwheel.core.model.lease import Lease
 from millwheel.errors import ConflictError, CorruptionError, InvariantError, SetupError, UnavailableError
 from millwheel.ports import Manifest
 
@@ -232,7 +233,8 @@ def _published_already(parent: Manifest, mine: Rank) -> Manifest:
     """The outcome when the newest snapshot is not older than ours."""
     if rank(parent) == mine:
         return parent
-    if parent.token == mine.token:
+    # A zombie must not hear that its snapshot stands: it would drop the segments from which its heirs are replayed.
+    if Lease(parent.token).admits(mine.token):
         raise InvariantError(
             f"shard {parent.shard}: its owner publishes commit {mine.last_commit} after commit {parent.last_commit}"
         )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.lease import Lease
 from millwheel.core.model.ranges import KeyRange, check_tiling
 from millwheel.errors import CorruptionError
 
@@ -67,6 +68,20 @@ class ShardEntry:
     merges_as: str = ""
     parents: tuple[Parent, ...] = ()
     standby: str = ""
+
+    @property
+    def lease(self) -> Lease:
+        """What fences off the owners before this one."""
+        return Lease(self.token)
+
+    def ancestors_since(self, token: int) -> tuple[Ancestor, ...]:
+        """Those whose commits a snapshot published under ``token`` may lack.
+
+        Its owner had replayed all commits of older owners before it opened the shard; commits under that very token may
+        have followed the snapshot.
+        """
+        published = Lease(token)
+        return tuple(ancestor for ancestor in self.lineage if not published.outlived(ancestor.token))
 
     @property
     def reshaped(self) -> bool:

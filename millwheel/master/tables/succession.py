@@ -111,14 +111,12 @@ def _moving(node: str, entry: ShardEntry, now: Situation) -> ShardEntry:
 def _pruned(entry: ShardEntry, now: Situation) -> ShardEntry:
     """Without the ancestors whose every commit is in the shard's newest snapshot.
 
-    A snapshot that was published under a token holds all that was committed under older ones, because its
-    owner had replayed them before it opened the shard. Commits of that very token may have followed it. Any snapshot
-    holds what came from parents.
+    Any snapshot holds what came from parents.
     """
     token = now.manifest_tokens.get(entry.shard)
     if token is None or not (entry.lineage or entry.parents):
         return entry
-    lineage = tuple(ancestor for ancestor in entry.lineage if ancestor.token >= token)
+    lineage = entry.ancestors_since(token)
     if len(lineage) == len(entry.lineage) and not entry.parents:
         return entry
     return replace(entry, lineage=lineage, parents=())

@@ -312,7 +312,7 @@ class Assembly:
             max_records=self._limits.bundle,
             needs=self._frame_needs(stream),
             limits=self.spec.limits,
-            first_owner=place.entry.token == 1,
+            first_owner=place.entry.lease.is_first,
             settle_us=self._limits.settle_us,
         )
         return SourceOperator(parts, place.store, now)

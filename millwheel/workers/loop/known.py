@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from millwheel.core.model.lease import Lease
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 
 
@@ -40,10 +41,10 @@ class KnownEntries:
         """The entry of a shard, None when no table has it."""
         return self._entries.get(shard)
 
-    def token(self, shard: str) -> int:
-        """The token of a shard; -1 when there is no such shard (any more)."""
+    def lease(self, shard: str) -> Lease | None:
+        """The lease of a shard; None when there is no such shard (any more)."""
         entry = self._entries.get(shard)
-        return -1 if entry is None else entry.token
+        return None if entry is None else entry.lease
 
     def _holder(self, shard: str) -> tuple[str, int] | None:
         entry = self._entries.get(shard)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from millwheel.core.model.lease import Lease
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.records import Batch
 from millwheel.core.model.watermark import Watermarks
@@ -57,7 +58,7 @@ class WorkerRuntime:
         self._router = TableRouter()
         self._served: dict[str, Served] = {}
         self._levels: list[tuple[int, list[str]]] = []
-        self._opening: dict[str, int] = {}
+        self._opening: dict[str, Lease] = {}
         self._beginning = Beginning()
         self._entries = KnownEntries()
         self._versions: dict[str, int] = {}
@@ -254,7 +255,8 @@ class WorkerRuntime:
     def _on_delivery(self, event: ev.DeliveryCame, now: int) -> None:
         served = self._served.get(event.target)
         refuse = self._ports.transport.refuse
-        if served is None or served.leaving or not served.live or event.target_token > served.shard.identity.token:
+        # The sender may know a newer owner than us. What we took then, as a zombie, we would ack without effect.
+        if served is None or served.leaving or not served.live or served.lease.is_behind(event.target_token):
             refuse(event.route, event.channel, event.target, event.epoch, True)
             return
         served.stirred = True
@@ -336,13 +338,13 @@ class WorkerRuntime:
             if served is not None:
                 self._drop(entry.shard)
             return
-        if served is not None and served.shard.identity.token == entry.token:
+        if served is not None and served.lease.admits(entry.token):
             served.leaving = served.leaving or entry.must_leave(self.incarnation)
             return
         if served is not None:
             self._drop(entry.shard)
-        if self._opening.get(entry.shard) != entry.token and not self._stopping:
-            self._opening[entry.shard] = entry.token
+        if self._opening.get(entry.shard) != entry.lease and not self._stopping:
+            self._opening[entry.shard] = entry.lease
             self._ports.recoveries.recover(node, entry)
 
     def _drop(self, shard: str) -> None:
@@ -365,8 +367,8 @@ class WorkerRuntime:
             served.released = False
 
     def _on_recovered(self, event: ev.ShardRecovered, now: int) -> None:
-        name, token = event.entry.shard, event.entry.token
-        if self._opening.get(name) != token or self._entries.token(name) != token:
+        name, lease = event.entry.shard, event.entry.lease
+        if self._opening.get(name) != lease or self._entries.lease(name) != lease:
             event.store.close()
             return
         del self._opening[name]
@@ -386,7 +388,7 @@ class WorkerRuntime:
 
     def _on_token_known(self, event: ev.TokenKnown, now: int) -> None:
         served = self._served.get(event.shard)
-        if served is not None and served.shard.identity.token == event.token:
+        if served is not None and served.lease.admits(event.token):
             served.token_known = True
             self._go_live(now)
 
@@ -416,7 +418,7 @@ class WorkerRuntime:
 
     def _on_work_done(self, event: ev.WorkDone, now: int) -> None:
         served = self._served.get(event.shard)
-        if served is not None and served.shard.identity.token == event.token:
+        if served is not None and served.lease.admits(event.token):
             event.tell(now)
             served.stirred = self._reporting.changed = True
 

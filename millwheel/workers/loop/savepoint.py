@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from millwheel.core.model.lease import Lease
 from millwheel.errors import CorruptionError
 from millwheel.savepoints.orders import Answer, Order, Phase, Standing, standing_order
 from millwheel.workers import events as ev
@@ -27,7 +28,7 @@ class _Doing:
     tokens; ``copied`` those whose copies are on their way."""
 
     order: Order
-    said: dict[str, int] = field(default_factory=dict)
+    said: dict[str, Lease] = field(default_factory=dict)
     copied: dict[str, Standing] = field(default_factory=dict)
 
 
@@ -116,8 +117,8 @@ class SavepointPart:
             shard = each.shard
             if doing.order.phase is Phase.SAVE:
                 self._copy(doing, name, shard)
-            elif doing.said.get(name) != shard.identity.token and self._does(doing.order, shard):
-                doing.said[name] = shard.identity.token
+            elif doing.said.get(name) != shard.identity.lease and self._does(doing.order, shard):
+                doing.said[name] = shard.identity.lease
                 fresh[name] = Standing(shard.identity.token, shard.made_number, shard.unrest())
         if fresh:
             self._say(fresh)
@@ -134,7 +135,8 @@ class SavepointPart:
         if wanted is None or name in doing.copied:
             return
         doing.copied[name] = wanted
-        if (shard.identity.token, shard.made_number) != (wanted.token, wanted.commit) or not shard.settled():
+        as_it_stood = shard.identity.lease.admits(wanted.token) and shard.made_number == wanted.commit
+        if not as_it_stood or not shard.settled():
             self._say({}, f"shard {name} moved on before it was copied")
             return
         path = self._port.checkpoint_path(doing.order, name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from millwheel.core.model.keys import key_hash
+from millwheel.core.model.lease import Lease
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.model.watermark import Watermarks
 from millwheel.core.pipeline.graph import Graph
@@ -65,6 +66,11 @@ class Served:
     busy_us: int = 0
     stalled: dict[tuple[str, str], int] = field(default_factory=dict)
     sample: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
+
+    @property
+    def lease(self) -> Lease:
+        """What fences off the shard's former owners."""
+        return self.shard.identity.lease
 
     @property
     def reads(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from millwheel.core.model.lease import Lease
 from millwheel.core.model.range_table import Ancestor
 from millwheel.core.model.times import SECOND
 from millwheel.workers.ports import GroupCommits, SnapshotQueue
@@ -117,7 +118,9 @@ class SnapshotPolicy:
         """A snapshot stands; drop the segments that nobody needs any more. Only of those below the newest one that
         we were told of do we know all the contents."""
         state = self._shards.get(name)
-        if state is not None and state.token == token:
+        # What an earlier ownership of ours had begun says nothing of this one: a snapshot under our token is what lets
+        # the master forget our ancestors.
+        if state is not None and Lease(state.token).admits(token):
             state.covered, state.path = last_commit, ""
         if self._busy == name:
             self._busy = ""
@@ -131,7 +134,7 @@ class SnapshotPolicy:
     def failed(self, name: str, token: int, now: int) -> None:
         """Try again later; the journal keeps everything meanwhile."""
         state = self._shards.get(name)
-        if state is not None and state.token == token:
+        if state is not None and Lease(state.token).admits(token):
             state.path, state.not_before = "", now + self._pace.retry_us
             state.journaled = max(state.journaled, self._pace.bytes)
         if self._busy == name:

@@ -113,7 +113,7 @@ class Standbys:
             return None
 
     def _completed(self, follower: Follower, entry: ShardEntry) -> StateStore:
-        left = [ancestor for ancestor in entry.lineage if ancestor.token >= follower.entry.token]
+        left = entry.ancestors_since(follower.entry.token)
         if not left or (left[0].incarnation, left[0].token) != (follower.entry.owner, follower.entry.token):
             raise CorruptionError(f"it followed {follower.entry.owner}, whom the lineage does not name any more")
         have = self._rest(follower, left[0])

@@ -103,9 +103,7 @@ def _recover_from(
             _inherit(entry, store, snapshots, stores, scratch, place)
         have = restored = last_commit(store)
         replayed = WriteBehindStore(store)  # one write for many commits: most of them write some places again
-        # A snapshot made under a token holds all that was committed under older ones: their journals need no reading.
-        since = manifest.token if manifest is not None else 0
-        for ancestor in (each for each in entry.lineage if each.token >= since):
+        for ancestor in entry.ancestors_since(manifest.token if manifest is not None else 0):
             have = replay(entry.shard, ancestor, journals, replayed, have, effort=effort)
         replayed.written()
     except BaseException:

@@ -11,6 +11,7 @@ import numpy as np
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, encode_columns
 from millwheel.core.formats.codec import encode_batch
 from millwheel.core.formats.store_layout import PENDING, Meta, number8, pack
+from millwheel.core.model.lease import Lease
 from millwheel.core.model.limits import Limits, over
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MAX_TIME
@@ -33,6 +34,11 @@ class ShardIdentity:
     weak: bool = False
     with_ids: bool = True
     circle: frozenset[str] = frozenset()
+
+    @property
+    def lease(self) -> Lease:
+        """What fences off the shard's former owners."""
+        return Lease(self.token)
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from millwheel.core.model.lease import Lease
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.workers.loop.known import KnownEntries
@@ -18,6 +19,6 @@ def test_news_are_what_the_last_table_did_not_say() -> None:
     assert (news.changed, news.gone, news.fresh) == ({"n-2", "n-3"}, {"n-1"}, {"n-2", "n-3"})
     assert [(entry.shard, entry.owner, entry.token) for entry in news.buried] == [("n-1", "", 1)]
     assert known.get("n-1") is None
-    assert (known.token("n-1"), known.token("n-3")) == (-1, 2)
+    assert (known.lease("n-1"), known.lease("n-3")) == (None, Lease(2))
     moved = known.take(table(("n-0", "w2", 2), ("n-2", "w1", 2), ("n-3", "w2", 2)))
     assert (moved.changed, moved.gone) == ({"n-0"}, frozenset())

@@ -12,6 +12,7 @@ from millwheel.savepoints.orders import Answer, Order, Phase, Standing, encode
 from millwheel.workers import events as ev
 from millwheel.workers.host.background import Copying
 from millwheel.workers.loop.savepoint import SavepointPart
+from millwheel.workers.shard.productions import ShardIdentity
 from millwheel.workers.sources.end import SourceEnd
 
 
@@ -60,8 +61,8 @@ class Shard:
     checkpoints: list[str] = field(default_factory=list)
 
     @property
-    def identity(self) -> Any:
-        return Standing(2, 0)  # what counts is its token
+    def identity(self) -> ShardIdentity:
+        return ShardIdentity("node", "shard", 2, "pipeline")
 
     @property
     def outbox(self) -> Any:

@@ -1,0 +1,62 @@
+"""The fence: whether something that carries a lease token still counts.
+
+A shard has one owner at a time. The range table gives every owner a higher token than all owners before it, and
+whatever an owner sends carries that token. A worker that was declared dead may be alive (a **zombie**), and news of a
+new owner reaches different workers at different times. So a receiver compares the token of a message with the lease it
+knows:
+
+| the token is | its sender is | what to do |
+|---|---|---|
+| the same | the owner | believe it |
+| lower | a former owner, perhaps a zombie | refuse it; nothing it says is true any more |
+| higher | an owner of which the receiver has not heard yet | wait, or refuse: the receiver may be the zombie |
+
+Journals need no token: the seal fences them (ARCHITECTURE.md, Fencing). Tokens are compared nowhere but here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Longs = NDArray[np.int64]
+_Bools = NDArray[Any]
+
+
+class Lease(NamedTuple):
+    """The ownership of one shard, as the receiver knows it."""
+
+    token: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the shard had no owner before, nor had any shard from which it was split."""
+        return self.token == 1
+
+    def admits(self, token: int) -> bool:
+        """Whether ``token`` is that of this very owner."""
+        return token == self.token
+
+    def outlived(self, token: int) -> bool:
+        """Whether ``token`` is that of a former owner."""
+        return token < self.token
+
+    def is_behind(self, token: int) -> bool:
+        """Whether ``token`` is that of an owner after this one, so that this lease has ended, known or not."""
+        return token > self.token
+
+
+class Leases(NamedTuple):
+    """:class:`Lease` for many shards at once: ``tokens`` has one token for each, in the order of the arguments."""
+
+    tokens: _Longs
+
+    def admit(self, tokens: _Longs) -> _Bools:
+        """Which of ``tokens`` are those of the very owners."""
+        return np.equal(tokens, self.tokens)
+
+    def are_behind(self, tokens: _Longs) -> _Bools:
+        """Which of ``tokens`` are those of owners after these."""
+        return np.greater(tokens, self.tokens)
