@@ -308,9 +308,7 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
         return _Made(facts)
     # Which records are late is free only where windows close by their triggers.
     known = base.level is Level.ALL and (level is Level.ALL or not _closes(c.trigger))
-    # guarantees.md, Event time: after a crash a consumer takes records before it knows the watermark again, and what it
-    # sends aside as late then has the record's own time.
-    aside = replace(base, single=False, timed=base.timed and not free.crashing)
+    aside = replace(base, single=False)
     return _Made(facts, {side: aside if known else _NOTHING})
 
 

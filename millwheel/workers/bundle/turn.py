@@ -131,6 +131,11 @@ class Turn:
     firsts: dict[str, First] = field(default_factory=dict)
     replayed: dict[bytes, list[Any]] = field(default_factory=dict)
 
+    @property
+    def passed(self) -> int:
+        """What the input watermark has passed, as a timestamp: at least the floor, and not the end of time."""
+        return max(self.floor, self.watermark) if self.watermark < MAX_TIME else self.floor
+
     def fires(self, domain: Domain) -> Iterator[Due]:
         """The timers that the clock of a domain has passed, in their order, each removed when its turn comes: what one
         does may move or cancel the next."""

@@ -262,7 +262,9 @@ class WindowedOperator:
         turn.count("late")
         policy, _, side = self._spec.late.partition(":")
         if policy == "side":
-            at = max(late.timestamp, turn.floor)
+            # Not the watermark that this shard has reported: a new owner does not know what its predecessor reported,
+            # and consumers would get the record behind what was published, late once more.
+            at = max(late.timestamp, turn.passed)
             turn.outputs.produce(side, late.key, late.value, at, production_id(cause, 0))
 
     def refuse(self, bad: RejectedRecord, cause: Cause, turn: Turn) -> None:

@@ -20,9 +20,9 @@ are written anew, each in a file of its own.
   once per bundle in the runtime: early and late panes may be fewer there. What all panes of a window say together is
   the same: the last one (``accumulating``), the sum (``discarding``), what stands (``retracting``). So is
   ``late: refire``.
-- *Timestamps without a record*: what a wall-clock timer produces, what goes to ``late: side:``, and dead letters have
-  the time of the output watermark, which in the runtime is that of a shard. They are a lower bound nowhere; do not
-  compare them, nor windows behind them.
+- *Timestamps without a record*: what a wall-clock timer produces, and dead letters, have the time of the output
+  watermark, which in the runtime is that of a shard. They are a lower bound nowhere; do not compare them, nor windows
+  behind them.
 - *Percentile watermarks* depend on shards. Here every share is all of the input.
 - *Ids* are forgotten some time after the horizon. Where that decides, ``unsure`` is True, and the outcome one of two.
 """

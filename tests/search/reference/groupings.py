@@ -9,6 +9,7 @@ import msgspec
 
 from millwheel.api import Computation
 from millwheel.core.model.records import Record
+from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import ComputationSpec, JoinKind, KeyKind
 from millwheel.core.windows.panes import RETRACTION_FIELD, Pane, as_retraction, retracted
 from millwheel.core.windows.windows import Window
@@ -157,8 +158,11 @@ class WindowNode(CallNode):
         policy, _, side = self.spec.late.partition(":")
         if policy == "side":
             value = retracted(item.value) if back else item.value
-            self.world.send(side, key, plain(value), max(item.timestamp, self.floor()), self.name)
-            self.world.clocked.add(side)
+            passed = self.watermark
+            if passed == MAX_TIME:
+                passed = self.floor()
+                self.world.clocked.add(side)
+            self.world.send(side, key, plain(value), max(item.timestamp, passed), self.name)
 
     def windows(self) -> dict[Any, list[Window]]:
         """The windows of each key that still take records."""

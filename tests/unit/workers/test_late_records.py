@@ -114,17 +114,48 @@ def test_the_allowed_lateness_ends_at_its_time(write: Write) -> None:
         assert harness.state("minutes", "ann") == {}
 
 
-@pytest.mark.parametrize("late", ["late: drop", "late: refire", "allowed_lateness: 5m"])
+@pytest.mark.parametrize("late", ["late: drop", "late: side:behind", "late: refire", "allowed_lateness: 5m"])
 def test_a_crash_at_any_place_changes_nothing(write: Write, late: str) -> None:
     assert assert_survives_crashes(write(late), tell, every=5) > 5
 
 
-def test_a_crash_at_any_place_loses_no_late_record(write: Write) -> None:
-    """Their time on the side stream is not compared: it is where the output watermark stood."""
-    with PipelineHarness(write("late: side:behind")) as harness:
-        tell(harness)
-        units = harness.units
-    for place in range(1, units, 5):
-        with PipelineHarness(write("late: side:behind"), crash_at=place) as harness:
-            tell(harness)
-            assert (ann(harness), ann(harness, "behind")) == ([1, 16], [4, 8]), f"unit {place}"
+TWO_WAYS = """
+    pipeline: shop
+    streams:
+      orders: {source: {injection: {}}, timestamp: ts}
+      marks: {source: {injection: {}}, timestamp: ts}
+    computations:
+      checked: {input: {marks: {key: who}}, filter: worth > 0, output: checked}
+      minutes:
+        input: {orders: {key: who}, checked: {key: who}}
+        window: {tumbling: 1m}
+        aggregate: {n: count}
+        output: minutes
+        late: side:strays
+      stray_minutes: {input: {strays: {key: who}}, window: {tumbling: 1m}, aggregate: {n: count}, output: stray_minutes}
+    sinks: {minutes: {stdout: {}}, strays: {stdout: {}}, stray_minutes: {stdout: {}}}
+"""
+
+
+def tell_by_two_ways(harness: PipelineHarness) -> None:
+    harness.push("orders", order(1, 10))
+    harness.advance_watermark(200 * S)
+    harness.push("orders", order(2, 20))
+    harness.finish()
+
+
+def test_after_a_crash_no_window_that_has_fired_is_made_again_and_nothing_sent_aside_is_late(tmp_path: Path) -> None:
+    """Its own watermark is that of its last commit until it hears another one: it is late for the same windows, and
+    what it sends aside is not behind what was published."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(textwrap.dedent(TWO_WAYS))
+    assert assert_survives_crashes(file, tell_by_two_ways, shards=1, workers=1) > 50
+
+
+def test_a_record_sent_aside_has_the_time_of_the_watermark_that_it_is_behind(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(textwrap.dedent(TWO_WAYS))
+    with PipelineHarness(file) as harness:
+        tell_by_two_ways(harness)
+        assert [record.timestamp for record in harness.records("strays")] == [200 * S]
+        assert [row["window_start"] for row in harness.read("stray_minutes")] == [180 * S]
