@@ -42,7 +42,7 @@ STAGES = (
     ("sinks", ("sinks/", "prepare")),
     ("productions until they are applied", ("productions.py", "outbox.py", "inbox.py")),
     ("gRPC", ("grpc/", "server.py")),
-    ("one turn of a shard, but for the above", ("shard.py", "turn.py", "callbacks.py", "overlay.py")),
+    ("one bundle of a shard, but for the above", ("shard.py", "bundle.py", "callbacks.py", "overlay.py")),
     ("the loop, but for the above", ("runtime.py", "process.py", "served.py")),
 )
 OTHER = "everything else"

@@ -87,7 +87,7 @@ class Work:
         self.sent = 0
 
     def bundle(self, keys: list[int]) -> None:
-        """One delivery, its turn and its durable commit."""
+        """One delivery, its bundle and its durable commit."""
         count, first = len(keys), self.sent + 1
         self.sent += count
         seqs = list(range(first, first + count))

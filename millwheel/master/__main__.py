@@ -23,7 +23,7 @@ from millwheel.master.tables.planner import NodeDemand, why_fixed
 from millwheel.ports import Coordination
 from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
-from millwheel.roots.bundle import shared_folder
+from millwheel.roots.shipment import shared_folder
 from millwheel.roots.shipped import load_shipped
 
 SESSION_TIMEOUT_S = 2.0

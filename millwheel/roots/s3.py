@@ -18,9 +18,9 @@ from millwheel.adapters.spaces.s3_address import parse_s3
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
 from millwheel.errors import SetupError
-from millwheel.roots.bundle import fetch, share
 from millwheel.roots.lease import LEASE_FILE, DriverLease, LeasePace
 from millwheel.roots.root import COMPLETED, IDENTITY, Identity, Root, root_path, take_lock, write_atomically
+from millwheel.roots.shipment import fetch, share
 from millwheel.roots.shipping import HOME_FILE
 
 

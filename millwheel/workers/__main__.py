@@ -21,7 +21,7 @@ from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
-from millwheel.roots.bundle import fetched
+from millwheel.roots.shipment import fetched
 from millwheel.roots.shipped import load_shipped
 from millwheel.secret_values import FOLDER_VARIABLE, masking
 from millwheel.sinks import build_sink

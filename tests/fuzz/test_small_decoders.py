@@ -17,10 +17,10 @@ from millwheel.core.formats.store_layout import Meta, Position, decode_meta, dec
 from millwheel.core.model.damage import checked
 from millwheel.core.model.ranges import tile
 from millwheel.errors import CorruptionError, MillwheelError
-from millwheel.roots.bundle import unpack as unpack_bundle
 from millwheel.roots.inputs import _kept
 from millwheel.roots.lease import _decoded
 from millwheel.roots.root import COMPLETED, IDENTITY, _identity, read_completed, read_run
+from millwheel.roots.shipment import unpack as unpack_shipment
 from millwheel.roots.shipped import load_shipped
 from millwheel.roots.shipping import BLUEPRINT_FILE, PARAMS_FILE
 from millwheel.savepoints.blueprint import Blueprint
@@ -137,8 +137,8 @@ FILES: dict[str, tuple[Callable[[Path, bytes], Any], bytes]] = {
     "inputs": (in_file("s.json", lambda folder: _kept(folder / "s.json")), b'[{"name":"a"},{"name":"b"}]'),
     "blueprint": (in_file(f"pipeline/{BLUEPRINT_FILE}", kept_blueprint), msgspec.json.encode(Blueprint("p", {}))),
     "parameters": (in_file(f"pipeline/{PARAMS_FILE}", lambda folder: load_shipped(str(folder))), b'{"input":"a"}'),
-    "bundle": (
-        lambda folder, data: unpack_bundle(data, folder),
+    "shipment": (
+        lambda folder, data: unpack_shipment(data, folder),
         msgspec.msgpack.encode({"pipeline/a.yaml": b"x", "inputs/s.json": b"[]"}),
     ),
     "lease": (
@@ -180,7 +180,7 @@ def test_any_json_under_the_checksum_of_a_savepoint_is_a_sentence(tmp_path: Path
         FILES["savepoint"][0](tmp_path, sealed)
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name not in ("parameters", "bundle")])
+@pytest.mark.parametrize("name", [name for name in FILES if name not in ("parameters", "shipment")])
 def test_a_whole_file_is_read(tmp_path: Path, name: str) -> None:
     decode, whole = FILES[name]
     assert decode(tmp_path, whole) is not None

@@ -84,8 +84,8 @@ def callback_bundle() -> Callable[[], object]:
     return work
 
 
-def small_turns() -> Callable[[], object]:
-    """The same records, four in each turn, as they come when there are few: what a turn costs."""
+def small_bundles() -> Callable[[], object]:
+    """The same records, four in each bundle, as they come when there are few: what a bundle costs."""
     bench = ShardBench(Moments)
 
     def work() -> None:
@@ -154,7 +154,7 @@ def columns_to_windows() -> Callable[[], object]:
 
 MICROS = tuple(
     Micro(made.__name__, made, plain_loop)
-    for made in (callback_bundle, small_turns, watermark_round, rows_cross, lines_to_columns, columns_to_windows)
+    for made in (callback_bundle, small_bundles, watermark_round, rows_cross, lines_to_columns, columns_to_windows)
 )
 
 

@@ -240,7 +240,7 @@ def _called(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> 
     ordered = base.order is not Order.NONE and (base.paced or (c.ordered and base.timely))
     # A record that waits for the watermark may set a timer of the wall clock while both move.
     ordered = ordered and not (c.ordered and c.options.get("clock", True) and kind != "Free")
-    # A timer of the past is due at once, which is after the records of the same turn.
+    # A timer of the past is due at once, which is after the records of the same bundle.
     ordered = ordered and not (c.options.get("past") and (free.bundling or not base.single or not base.paced))
     if base.level is not Level.ALL or not ordered:
         return _NOTHING

@@ -339,5 +339,5 @@ def _paths(way: Way) -> Iterator[None]:
         yield
 
 
-def _never(operator: Any, turn: Any) -> None:
+def _never(operator: Any, bundle: Any) -> None:
     raise RuntimeError("the fast path is switched off")

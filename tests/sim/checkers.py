@@ -108,7 +108,7 @@ class NothingIsSentBeforeItIsDurable:
 class WatermarksNeverPassPendingWork:
     """What was published of a node is behind every record of it that a consumer has yet to apply.
 
-    Whether a turn counts is known when its commit is durable: a zombie's turns do not count.
+    Whether a bundle counts is known when its commit is durable: a zombie's bundles do not count.
     """
 
     def __init__(self, model: CommitModel, graph: Graph) -> None:
@@ -120,10 +120,10 @@ class WatermarksNeverPassPendingWork:
         for node, watermark in watermarks.items():
             self.published[node] = max(watermark, self.published.get(node, watermark))
 
-    def turn(self, shard: Shard, turn: Any) -> None:
+    def begins(self, shard: Shard, bundle: Any) -> None:
         identity = shard.identity
-        place = (identity.shard, identity.token, turn.number)
-        for arrival in turn.arrivals:
+        place = (identity.shard, identity.token, bundle.number)
+        for arrival in bundle.arrivals:
             if not len(arrival.batch) or arrival.batch.stream == DEAD_LETTERS:
                 continue
             feeder = self._feeder(arrival.channel)
@@ -156,17 +156,17 @@ class TimersAreNeverEarly:
     def __init__(self, watermarks: WatermarksNeverPassPendingWork, model: CommitModel, graph: Graph) -> None:
         self._watermarks, self._model, self._graph = watermarks, model, graph
 
-    def turn(self, shard: Shard, turn: Any) -> None:
+    def begins(self, shard: Shard, bundle: Any) -> None:
         published = min(
             (self._watermarks.published.get(node, -(2**63)) for node in self._graph.feeders[shard.identity.node]),
             default=2**63,
         )
-        for due in turn.due:
-            if due.domain is Domain.EVENT and not due.at < min(turn.watermark, published):
-                place = (shard.identity.shard, shard.identity.token, turn.number)
+        for due in bundle.due:
+            if due.domain is Domain.EVENT and not due.at < min(bundle.watermark, published):
+                place = (shard.identity.shard, shard.identity.token, bundle.number)
                 self._model.doubtful[place] = (
-                    f"timers are never early: {due.tag} of {due.key} at {due.at} fires at watermark {turn.watermark}, "
-                    f"published is {published}"
+                    f"timers are never early: {due.tag} of {due.key} at {due.at} fires at watermark "
+                    f"{bundle.watermark}, published is {published}"
                 )
 
 
@@ -318,15 +318,15 @@ class Checkers:
         self.manifests = SnapshotsReferenceOnlyGoodFiles(storage.check_snapshot)
 
     def observe(self, shard: Shard) -> Shard:
-        """Look at every turn of a shard before its operator does, and at what it sends."""
+        """Look at every bundle of a shard before its operator does, and at what it sends."""
         self.epochs.observe(shard)
         operator: Any = shard.operator
         right = operator.run
 
-        def run(turn: Any) -> None:
-            self.watermarks.turn(shard, turn)
-            self.timers.turn(shard, turn)
-            right(turn)
+        def run(bundle: Any) -> None:
+            self.watermarks.begins(shard, bundle)
+            self.timers.begins(shard, bundle)
+            right(bundle)
 
         operator.run = run
         return shard

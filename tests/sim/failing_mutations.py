@@ -6,7 +6,7 @@ from typing import Any
 
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.pipeline.replays import Order
-from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.loop.replaying import Replaying
 from millwheel.workers.loop.served import Served
 from millwheel.workers.shard.admission import Admission

@@ -18,7 +18,7 @@ def hang_not_remembered() -> Context:
 
 @mistake(within=10, faults="none", workload="hanging")
 def slow_calls_taken_for_one_that_hangs() -> Context:
-    """All calls of a turn count as one, so a healthy record is a dead letter."""
+    """All calls of a bundle count as one, so a healthy record is a dead letter."""
     return replaced(CallbackOperator, "progress", lambda self: (0, 0))
 
 
@@ -31,7 +31,7 @@ def neighbour_of_a_hang_refused() -> Context:
 
 @mistake(within=20, faults="kill kill-in-a-call", workload="hanging")
 def note_about_a_hang_met_by_any_record() -> Context:
-    """Every record of a turn that may meet a note is refused."""
+    """Every record of a bundle that may meet a note is refused."""
 
     def wrong(self: Avoided, mark: bytes, number: int) -> Any:
         return next(iter(self.hangs.values()), None)

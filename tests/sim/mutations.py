@@ -24,7 +24,7 @@ from millwheel.master.membership import Membership
 from millwheel.master.tables import succession
 from millwheel.testing.memory import stores as memory_stores
 from millwheel.workers import events as ev
-from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.delivery import inbox
 from millwheel.workers.delivery.outbox import Outbox
 from millwheel.workers.loop import snapshots
@@ -101,10 +101,10 @@ def productions_sent_before_commit() -> Context:
 def commits_written_in_any_order() -> Context:
     """A commit may be written before that of another shard of the worker whose productions it has applied."""
     right = CommitGroups.submit
-    turns = itertools.count()
+    calls = itertools.count()
 
     def wrong(self: CommitGroups, shards: Any, now: int, at_once: bool = False) -> None:
-        right(self, shards[next(turns) % 2 :: 2], now, at_once)
+        right(self, shards[next(calls) % 2 :: 2], now, at_once)
 
     return replaced(CommitGroups, "submit", wrong)
 
@@ -432,10 +432,10 @@ def rows_forgotten_by_a_commit() -> Context:
     """Changes of the rows that stand are not part of the commit."""
     right = UpsertOperator.run
 
-    def wrong(self: UpsertOperator, turn: Any) -> None:
-        right(self, turn)
-        for place in [place for place in turn.overlay._changes if place.startswith(ROW)][:1]:
-            del turn.overlay._changes[place]
+    def wrong(self: UpsertOperator, bundle: Any) -> None:
+        right(self, bundle)
+        for place in [place for place in bundle.overlay._changes if place.startswith(ROW)][:1]:
+            del bundle.overlay._changes[place]
 
     return replaced(UpsertOperator, "run", wrong)
 

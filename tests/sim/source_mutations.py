@@ -14,11 +14,11 @@ def position_committed_when_read() -> Context:
     """A source commits how far it has read before the consumers have applied it."""
     right = SourceOperator._look_at
 
-    def wrong(self: SourceOperator, part: Any, turn: Any) -> None:
-        right(self, part, turn)
+    def wrong(self: SourceOperator, part: Any, bundle: Any) -> None:
+        right(self, part, bundle)
         if part.outstanding:
             part.committed = part.outstanding[-1].after
-            part.write(turn.overlay)
+            part.write(bundle.overlay)
 
     return replaced(SourceOperator, "_look_at", wrong)
 

@@ -1,6 +1,6 @@
 """Aggregations whose results show the order of arrival, over windows that merge.
 
-Two sessions of a key may grow at the same time, record by record in turns, and become one later. Their records then
+Two sessions of a key may grow at the same time, record by record, alternately, and become one later. Their records then
 stand in one window in the order in which they came, as if they had come together. So the accumulator of such a window
 is a list of *runs*, ``[first, last, accumulator]``: records of the key that came directly after each other, with their
 numbers. Windows merge by sorting their runs; a window that is the only one of its key has one run.

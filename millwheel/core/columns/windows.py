@@ -29,7 +29,7 @@ class Slab:
 
 @dataclass(slots=True)
 class Changes:
-    """What a turn did to the slabs: numbers of those that are gone, and those that are new."""
+    """What a bundle did to the slabs: numbers of those that are gone, and those that are new."""
 
     gone: list[int] = field(default_factory=list)
     new: list[Slab] = field(default_factory=list)

@@ -131,7 +131,7 @@ class MemoryCluster:
         self.look()
 
     def tell(self, shard: Shard, news: Callable[[int], None]) -> None:
-        """Call ``news`` with the clock in the loop of the worker that serves a shard, before its next turn."""
+        """Call ``news`` with the clock in the loop of the worker that serves a shard, before its next bundle."""
         for worker in self._workers.values():
             worker.post(ev.WorkDone(shard.identity.shard, shard.identity.token, news))
 

@@ -83,7 +83,7 @@ class MemoryWorker:
         self.wake()
 
     def wake(self) -> None:
-        """Step the loop when its turn comes."""
+        """Step the loop when its time comes."""
         if not self._scheduled:
             self._scheduled = True
             self._cluster.do_later(self._step)

@@ -13,8 +13,8 @@ from millwheel.core.model.records import DeadLetter
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.errors import CorruptionError, FencedError, InvariantError
 from millwheel.spec.imports import missing_file_hint
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.hangs import Avoided, Hang
-from millwheel.workers.bundle.turn import Turn
 from millwheel.workers.state.keyed_state import KeyedState
 
 FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
@@ -48,24 +48,24 @@ class Attempts:
         self.calls = 0
 
     def run(
-        self, turn: Turn, call: Callable[[], None], subject: Callable[[], Subject], mark: Callable[[], bytes]
+        self, bundle: Bundle, call: Callable[[], None], subject: Callable[[], Subject], mark: Callable[[], bytes]
     ) -> None:
         """Call until it works, ``max_attempts`` times at most; ``subject`` is asked only when it does not. What did not
         return in the hands of an earlier owner is not called."""
-        hang = self.avoided.meet(mark(), turn.number) if self.avoided.hangs else None
+        hang = self.avoided.meet(mark(), bundle.number) if self.avoided.hangs else None
         if hang is not None:
-            self._refuse(turn, subject(), hang)
+            self._refuse(bundle, subject(), hang)
             return
         self.current = mark, subject
-        self._try(turn, call, subject)
+        self._try(bundle, call, subject)
         self.current = None
 
-    def _try(self, turn: Turn, call: Callable[[], None], subject: Callable[[], Subject]) -> None:
+    def _try(self, bundle: Bundle, call: Callable[[], None], subject: Callable[[], Subject]) -> None:
         for attempt in range(1, self._spec.max_attempts + 1):
             self._state.flush()
             self.calls += 1
-            place, produced = turn.overlay.savepoint(), turn.outputs.mark()
-            marks = {domain: queue.savepoint() for domain, queue in turn.timers.items()}
+            place, produced = bundle.overlay.savepoint(), bundle.outputs.mark()
+            marks = {domain: queue.savepoint() for domain, queue in bundle.timers.items()}
             try:
                 call()
                 self._state.flush()
@@ -73,15 +73,15 @@ class Attempts:
             except FATAL:
                 raise
             except Exception as ex:  # the callback's own failure
-                turn.overlay.undo_to(place)
-                turn.outputs.cut_to(produced)
-                for domain, queue in turn.timers.items():
+                bundle.overlay.undo_to(place)
+                bundle.outputs.cut_to(produced)
+                for domain, queue in bundle.timers.items():
                     queue.undo_to(marks[domain])
                 self._state.forget()
                 if attempt == self._spec.max_attempts:
-                    self._give_up(turn, subject(), ex)
+                    self._give_up(bundle, subject(), ex)
 
-    def _refuse(self, turn: Turn, subject: Subject, hang: Hang) -> None:
+    def _refuse(self, bundle: Bundle, subject: Subject, hang: Hang) -> None:
         """A dead letter for what did not return."""
         self._state.point(subject.key, subject.timestamp)
         letter = DeadLetter(
@@ -96,9 +96,9 @@ class Attempts:
             attempts=1,
             state=self._state.describe(),
         )
-        turn.dead_letter(letter, subject.timestamp, subject.cause, subject.what)
+        bundle.dead_letter(letter, subject.timestamp, subject.cause, subject.what)
 
-    def _give_up(self, turn: Turn, subject: Subject, ex: Exception) -> None:
+    def _give_up(self, bundle: Bundle, subject: Subject, ex: Exception) -> None:
         last, hint = traceback.extract_tb(ex.__traceback__)[-1], missing_file_hint(ex)
         attempts = self._spec.max_attempts
         self._state.point(subject.key, subject.timestamp)
@@ -116,4 +116,4 @@ class Attempts:
             state=self._state.describe(),
             error=type(ex).__name__,
         )
-        turn.dead_letter(letter, subject.timestamp, subject.cause, subject.what)
+        bundle.dead_letter(letter, subject.timestamp, subject.cause, subject.what)

@@ -132,7 +132,7 @@ class Avoided:
                 self._others = True
 
     def may_meet(self, batches: Sequence[tuple[str, Batch]]) -> bool:
-        """Whether a turn with these arrivals, by channel, must look at each call."""
+        """Whether a bundle with these arrivals, by channel, must look at each call."""
         if not self.hangs:
             return False
         return self._others or any(
@@ -142,7 +142,7 @@ class Avoided:
         )
 
     def meet(self, mark: bytes, number: int) -> Hang | None:
-        """The note about what is to be called now, in the turn of commit ``number``: it is a dead letter of it."""
+        """The note about what is to be called now, in the bundle of commit ``number``: it is a dead letter of it."""
         hang = self.hangs.pop(mark, None)
         if hang is not None:
             self._waiting.append((number, hang))

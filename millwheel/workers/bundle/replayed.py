@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.pipeline.replays import Again, Order, as_key
-from millwheel.workers.bundle.turn import LINE, Turn, keys_of
+from millwheel.workers.bundle.bundle import LINE, Bundle, keys_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,26 +18,26 @@ class ReplayRoute:
     records: Mapping[int, Again]
 
 
-def take_replayed(turn: Turn, pipeline: str) -> None:
+def take_replayed(bundle: Bundle, pipeline: str) -> None:
     """Tell a step which of its records are tried again, so that letters about them have their history. What has a
     problem already becomes one."""
-    for place, arrival in enumerate(turn.arrivals):
+    for place, arrival in enumerate(bundle.arrivals):
         route = arrival.route
         if not isinstance(route, ReplayRoute) or not len(arrival.batch):
             continue
         batch = arrival.batch.rows()
-        turn.count(route.order.counter, len(batch))
+        bundle.count(route.order.counter, len(batch))
         good = []
         for row, seq in enumerate(batch.seqs):
             again = route.records[seq]
             key = None if again.problem else as_key(again.key)
-            turn.remember(key, again.value, again.timestamp, again.history)
+            bundle.remember(key, again.value, again.timestamp, again.history)
             if not again.problem:
                 good.append(row)
                 continue
             what = LINE if again.blame else keys_of(again.stream)
             blamed = again.blame or again.node
             letter = DeadLetter(pipeline, blamed, again.stream, again.problem, None, again.value, again.timestamp)
-            turn.dead_letter(letter, max(again.timestamp, turn.floor), (route.order.id, seq), what)
+            bundle.dead_letter(letter, max(again.timestamp, bundle.floor), (route.order.id, seq), what)
         if len(good) < len(batch):
-            turn.arrivals[place] = replace(arrival, batch=batch.pick(good))
+            bundle.arrivals[place] = replace(arrival, batch=batch.pick(good))

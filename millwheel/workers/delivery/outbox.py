@@ -241,7 +241,7 @@ class Outbox:
 
     @property
     def unsettled(self) -> bool:
-        """True while such a production keeps :meth:`min_timestamp`: a turn is to take it."""
+        """True while such a production keeps :meth:`min_timestamp`: a bundle is to take it."""
         return bool(self._unsettled)
 
     @property

@@ -42,8 +42,8 @@ from millwheel.sources.base import Partition, Source
 from millwheel.sources.frames import example_frame
 from millwheel.spec.imports import missing_file_hint
 from millwheel.spec.loading import load_extractor, load_object
+from millwheel.workers.bundle.bundle import Operator
 from millwheel.workers.bundle.hangs import Hangs
-from millwheel.workers.bundle.turn import Operator
 from millwheel.workers.delivery.routing import Fanout, TableRouter
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.operators.branched import Branched

@@ -23,7 +23,7 @@ _PERIOD_US = 1_000_000
 _WRITE_S = 10.0
 """How long the note may take: a worker that cannot write must end all the same."""
 _GRACE_S = 30.0
-"""How much later the process is ended by a thread that needs no Python, when C code gives nobody else a turn."""
+"""How much later the process is ended by a thread that needs no Python, when C code lets no other thread run."""
 _OURS = str(Path(__file__).resolve().parent.parent)
 
 
@@ -110,7 +110,7 @@ class Watchdog:
         """Watch the calls of the thread that calls this, which must be the main one."""
         period_s = self._looks.period_us / 1e6
         self._loop = threading.get_ident()
-        signal.signal(signal.SIGALRM, _give_a_turn)
+        signal.signal(signal.SIGALRM, _let_others_run)
         signal.siginterrupt(signal.SIGALRM, False)
         signal.setitimer(signal.ITIMER_REAL, period_s, period_s)
         threading.Thread(target=self._run, args=(period_s,), name="watchdog", daemon=True).start()
@@ -170,6 +170,6 @@ def _is_library(file: str) -> bool:
     return file.startswith((_OURS, sys.prefix, sys.base_prefix, "<frozen")) or "site-packages" in file
 
 
-def _give_a_turn(number: int, frame: FrameType | None) -> None:
+def _let_others_run(number: int, frame: FrameType | None) -> None:
     """C code that looks for signals but keeps the interpreter, such as a regular expression, lets the watchdog run."""
     time.sleep(0)

@@ -47,10 +47,10 @@ class CommitGroups:
         self.due_at = due
 
     def submit_after(self, took_us: int, shards: Callable[[], Sequence[Shard]], now: int) -> None:
-        """A turn took so long. In a long step, what all shards have made so far is handed over in the middle: it is
-        written while the next shards take their turns, and is not lost if the process is killed before they have.
+        """A bundle took so long. In a long step, what all shards have made so far is handed over in the middle: it is
+        written while the next shards run their bundles, and is not lost if the process is killed before they have.
 
-        All shards, because a turn rests on those before it, whichever shard took them: a group holds them all, or the
+        All shards, because a bundle rests on those before it, whichever shard took them: a group holds them all, or the
         groups before it do."""
         self._worked_us += took_us
         if self._worked_us >= self._longest_us:

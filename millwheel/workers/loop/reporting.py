@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from millwheel.core.model.times import SECOND
 from millwheel.core.model.watermark import ShardReport
-from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.loop.served import Served
 from millwheel.workers.ports import MasterLine, Reports
 

@@ -104,7 +104,7 @@ class WorkerRuntime:
     # --- the step ----------------------------------------------------------------------------------------
 
     def step(self, events: Sequence[ev.Event]) -> int:
-        """Handle ``events``, let every shard take a turn; the wall clock (µs) of the next step without events.
+        """Handle ``events``, let every shard run a bundle; the wall clock (µs) of the next step without events.
 
         Raises FencedError when this incarnation has been replaced, CorruptionError or SetupError when it
         cannot go on; the process then exits and nothing unacked is lost.
@@ -134,8 +134,8 @@ class WorkerRuntime:
         return self._stopping and not self._commits
 
     def _work(self, now: int) -> None:
-        """Every shard takes a turn, after those of this worker that feed it: what goes from shard to shard in here
-        shares a turn and a commit. Those that get something after their turn, in circles, take another one."""
+        """Every shard runs a bundle, after those of this worker that feed it: what goes from shard to shard in here
+        shares a bundle and a commit. Those that get something after their bundle, in circles, run another one."""
         every = self._served
         self._run_shards([served for served in every.values() if served.reads], now)
         self._send_all(every, now)
@@ -170,7 +170,7 @@ class WorkerRuntime:
                 served.count(prepared.arrivals)
 
     def _runnable(self, served: Served, now: int, patient: bool) -> bool:
-        """Whether a shard takes a turn. One that does not is not asked again before something happens to it, or its
+        """Whether a shard runs a bundle. One that does not is not asked again before something happens to it, or its
         time has come; but patience may end without either."""
         if self._savepoints.runnable(served.shard, now, patient):
             return True

@@ -44,7 +44,7 @@ class SavepointPart:
 
     @property
     def holding(self) -> bool:
-        """True while no shard may take a turn."""
+        """True while no shard may run a bundle."""
         doing = self._doing
         if doing is None or doing.order.phase not in (Phase.HOLD, Phase.SAVE):
             return False
@@ -57,7 +57,7 @@ class SavepointPart:
         return self._doing is not None
 
     def runnable(self, shard: Shard, now: int, patient: bool = False) -> bool:
-        """Whether a shard takes a turn now: as ever, unless all is to come to rest. Then what waits is worked off, and
+        """Whether a shard runs a bundle now: as ever, unless all is to come to rest. Then what waits is worked off, and
         nothing is begun that nothing waits for: else timers could keep a pipeline from ever resting."""
         if self._doing is None or self._doing.order.phase is Phase.SAVE:
             return shard.runnable(now, patient)

@@ -18,7 +18,7 @@ from millwheel.workers.shard.shard import Shard
 
 _SAMPLE = 256
 _OF_A_TURN, _ONE_OF = 4, 8
-"""So many keys are sampled of a turn, at random as good as, and no more than one of eight. The last ones are told to
+"""So many keys are sampled of a bundle, at random as good as, and no more than one of eight. The last ones are told to
 the master."""
 
 
@@ -82,7 +82,8 @@ class Served:
         return self.reads and self.reported[0] < MAX_TIME and self.shard.watermark(now).at == MAX_TIME
 
     def has_news(self, now: int) -> bool:
-        """After a turn without a commit: a source that found nothing has news only when its silence says something."""
+        """After a bundle without a commit: a source that found nothing has news only when its silence says
+        something."""
         return (
             not self.reads or self.shard.commits.waiting is not None or self.shard.watermark(now).at != self.reported[0]
         )

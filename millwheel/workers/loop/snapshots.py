@@ -1,6 +1,6 @@
 """When shards are snapshotted, and which journal segments that makes superfluous.
 
-A checkpoint is taken between two turns, so it ends exactly with the last commit made; it is published once that
+A checkpoint is taken between two bundles, so it ends exactly with the last commit made; it is published once that
 commit is durable, and never before. A segment may go when every shard that wrote to it has a newer snapshot.
 """
 

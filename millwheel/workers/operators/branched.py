@@ -1,4 +1,4 @@
-"""Branches as a Computation, so that they have the turns, retries and dead letters of a callback."""
+"""Branches as a Computation, so that they have the bundles, retries and dead letters of a callback."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from millwheel.core.model.times import LAST_TIME, MIN_TIME, instant
 from millwheel.core.pipeline.production_ids import Cause, production_id, remembered
 from millwheel.core.windows.panes import Pane
 from millwheel.errors import RecordError
-from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.state.keyed_state import KeyedState
 
 _SYSTEM_TAG = "\0"
@@ -25,12 +25,12 @@ class CallbackContext:
     the cause that each call is."""
 
     __slots__ = (
+        "_bundle",
         "_cause",
         "_limits",
         "_made",
         "_outputs",
         "_state",
-        "_turn",
         "calls",
         "floor",
         "identified",
@@ -46,7 +46,7 @@ class CallbackContext:
         self._outputs = outputs
         self._limits = limits
         self._state = state
-        self._turn: Turn
+        self._bundle: Bundle
         self.identified = identified
         self._cause: Cause = None
         self._made = 0
@@ -60,11 +60,11 @@ class CallbackContext:
         self.now = 0
         self.floor = 0
 
-    def begin(self, turn: Turn) -> None:
-        """Start of a turn, or of another try of it."""
-        self._state.begin(turn.timers[Domain.EVENT])
+    def begin(self, bundle: Bundle) -> None:
+        """Start of a bundle, or of another try of it."""
+        self._state.begin(bundle.timers[Domain.EVENT])
         self.passed = False
-        self._turn, self.watermark, self.now, self.floor = turn, turn.watermark, turn.now, turn.floor
+        self._bundle, self.watermark, self.now, self.floor = bundle, bundle.watermark, bundle.now, bundle.floor
 
     def point(self, key: Key, timestamp: int, cause: Cause = None) -> None:
         """The next call is about this key; nothing may be produced before ``timestamp``."""
@@ -89,12 +89,12 @@ class CallbackContext:
         if self._cause is not None:
             identity = production_id(self._cause, self._made)
             self._made += 1
-        self._turn.outputs.produce(
+        self._bundle.outputs.produce(
             stream, self.key if key is None else fitting_key(key, self._limits.key), value, timestamp, identity
         )
 
     def set_timer(self, tag: str, at: int, domain: Domain = Domain.EVENT) -> None:
-        queue = self._turn.timers[domain]
+        queue = self._bundle.timers[domain]
         if len(queue) >= self._limits.timers:
             self._check_timers(queue, tag)
         if type(at) is not int or not MIN_TIME <= at <= LAST_TIME:
@@ -116,12 +116,12 @@ class CallbackContext:
             )
 
     def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
-        self._turn.timers[domain].cancel(self.key, tag)
+        self._bundle.timers[domain].cancel(self.key, tag)
 
     def count(self, name: str, by: int = 1) -> None:
         if name in _SYSTEM_COUNTERS or not name.isidentifier():
             raise RecordError(f"count: {name!r} cannot name a counter; use a word of your own, such as 'retries'")
-        self._turn.outputs.counted.append((name, by))
+        self._bundle.outputs.counted.append((name, by))
 
 
 def _names(names: frozenset[str]) -> str:

@@ -23,8 +23,8 @@ from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_c
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.steps import step_text
 from millwheel.workers.bundle.attempts import FATAL, Attempts, Subject
+from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.hangs import Avoided, Doing, record_mark, timer_mark
-from millwheel.workers.bundle.turn import Hold, Turn
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.operators.callback_context import CallbackContext
 from millwheel.workers.operators.ordering import ORDER_TAG, OrderBuffer
@@ -39,7 +39,7 @@ Fire = Callable[[Due], None]
 
 
 class _LookCloserError(Exception):
-    """Something in this turn did not return before: no call without a look."""
+    """Something in this bundle did not return before: no call without a look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +102,31 @@ class CallbackOperator:
     def due_at(self) -> int:
         return MAX_TIME
 
-    def run(self, turn: Turn) -> None:
-        self._context.begin(turn)
-        turn.overlay.savepoint()
-        marks = {domain: queue.savepoint() for domain, queue in turn.timers.items()}
-        start = turn.overlay.savepoint()
+    def run(self, bundle: Bundle) -> None:
+        self._context.begin(bundle)
+        bundle.overlay.savepoint()
+        marks = {domain: queue.savepoint() for domain, queue in bundle.timers.items()}
+        start = bundle.overlay.savepoint()
         try:
-            if self._attempts.avoided.hangs and self._may_hang(turn):
+            if self._attempts.avoided.hangs and self._may_hang(bundle):
                 raise _LookCloserError
-            self._run_fast(turn)
+            self._run_fast(bundle)
             changed = self._state.encoded()
             self._at = None
         except FATAL:
             raise
         except Exception:  # whatever a callback raises concerns one record: find it
-            turn.overlay.undo_to(start)
-            for domain, queue in turn.timers.items():
+            bundle.overlay.undo_to(start)
+            for domain, queue in bundle.timers.items():
                 queue.undo_to(marks[domain])
-            turn.outputs.cut_to({})
-            turn.due.clear()
+            bundle.outputs.cut_to({})
+            bundle.due.clear()
             self._state.forget()
-            self._context.begin(turn)
+            self._context.begin(bundle)
             self._at = None
-            self._run_carefully(turn)
+            self._run_carefully(bundle)
             changed = self._state.encoded()
-        turn.overlay.forget_savepoints()
+        bundle.overlay.forget_savepoints()
         self._state.write(changed)
 
     def durable(self, number: int, now: int) -> None:
@@ -159,8 +159,8 @@ class CallbackOperator:
         batch, place = at.batch, len(at.batch) - length_hint(at.keys) - 1
         return Doing("record", batch.keys[place], record_mark(batch, at.channel, place)) if place >= 0 else None
 
-    def _may_hang(self, turn: Turn) -> bool:
-        arrivals = [(arrival.channel, arrival.batch.rows()) for arrival in turn.arrivals]
+    def _may_hang(self, bundle: Bundle) -> bool:
+        arrivals = [(arrival.channel, arrival.batch.rows()) for arrival in bundle.arrivals]
         return self._attempts.avoided.may_meet(arrivals)
 
     # --- calls -------------------------------------------------------------------------------------------
@@ -171,10 +171,10 @@ class CallbackOperator:
     def close(self) -> None:
         pass
 
-    def _run_fast(self, turn: Turn) -> None:
+    def _run_fast(self, bundle: Bundle) -> None:
         context, state, process = self._context, self._state, self._instance.process_record
-        self._fire_due(turn, self._fire_one)
-        for arrival in self._at_once(turn, self._fire_one):
+        self._fire_due(bundle, self._fire_one)
+        for arrival in self._at_once(bundle, self._fire_one):
             batch = arrival.batch.rows()
             values, times = self._decode(batch.stream, batch.values), batch.timestamps
             records = map(Record, batch.keys, values, times, repeat(batch.stream))
@@ -188,7 +188,7 @@ class CallbackOperator:
                     context.point(key, timestamp, cause)
                     process(context, record)
                     if state.unsettled:
-                        self._settle(turn, self._fire_one)
+                        self._settle(bundle, self._fire_one)
                 continue
             context.calls += len(batch)
             moments = state.moments(times)
@@ -198,59 +198,59 @@ class CallbackOperator:
                 state.timestamp = moment
                 process(context, record)
                 if state.unsettled:
-                    self._settle(turn, self._fire_one)
-        self._ring_due(turn, self._fire_one)
+                    self._settle(bundle, self._fire_one)
+        self._ring_due(bundle, self._fire_one)
 
-    def _at_once(self, turn: Turn, fire: Fire) -> list[Arrival]:
-        """The arrivals that are processed in this turn: none, if they wait for the watermark."""
+    def _at_once(self, bundle: Bundle, fire: Fire) -> list[Arrival]:
+        """The arrivals that are processed in this bundle: none, if they wait for the watermark."""
         if self._ordered is None:
-            return turn.arrivals
-        for arrival in turn.arrivals:
-            self._keep(arrival.batch.rows(), arrival.channel, turn, fire)
+            return bundle.arrivals
+        for arrival in bundle.arrivals:
+            self._keep(arrival.batch.rows(), arrival.channel, bundle, fire)
         return []
 
-    def _keep(self, batch: Batch, channel: str, turn: Turn, fire: Fire) -> None:
+    def _keep(self, batch: Batch, channel: str, bundle: Bundle, fire: Fire) -> None:
         """Put records aside. One that is behind the watermark has waited long enough, and those behind it in the batch
         come after it: so it is when they come one by one."""
         assert self._ordered is not None
         start = 0
         for place, timestamp in enumerate(batch.timestamps):
-            if timestamp < turn.watermark:
-                self._ordered.keep(batch, channel, turn, range(start, place + 1))
-                self._fire_passed(turn, fire)
+            if timestamp < bundle.watermark:
+                self._ordered.keep(batch, channel, bundle, range(start, place + 1))
+                self._fire_passed(bundle, fire)
                 start = place + 1
-        self._ordered.keep(batch, channel, turn, range(start, len(batch)))
+        self._ordered.keep(batch, channel, bundle, range(start, len(batch)))
 
-    def _fire_due(self, turn: Turn, fire: Fire) -> None:
+    def _fire_due(self, bundle: Bundle, fire: Fire) -> None:
         """The event-time timers that come before the records. Each call counts as of the time of its timer, or of one
         that has fired before: time does not go back for who sets a timer for the past."""
         state = self._state
-        for due in turn.fires(Domain.EVENT):
+        for due in bundle.fires(Domain.EVENT):
             state.clock = max(state.clock, due.at)
             fire(due)
-        state.clock = turn.watermark
+        state.clock = bundle.watermark
         self._context.passed = False
 
-    def _settle(self, turn: Turn, fire: Fire) -> None:
+    def _settle(self, bundle: Bundle, fire: Fire) -> None:
         """What is left to do when a call is over."""
         self._state.settle()
         if self._context.passed:
-            self._fire_passed(turn, fire)
+            self._fire_passed(bundle, fire)
 
-    def _fire_passed(self, turn: Turn, fire: Fire) -> None:
+    def _fire_passed(self, bundle: Bundle, fire: Fire) -> None:
         """The timers that a call has set for a time that the watermark has passed. They fire before the next call: that
-        could have come a turn later."""
+        could have come a bundle later."""
         at = self._at
-        for due in turn.fires(Domain.EVENT):
+        for due in bundle.fires(Domain.EVENT):
             fire(due)
         self._at = at
         self._context.passed = False
 
-    def _ring_due(self, turn: Turn, fire: Fire) -> None:
+    def _ring_due(self, bundle: Bundle, fire: Fire) -> None:
         """The processing-time timers, behind the records."""
-        for due in turn.fires(Domain.PROCESSING):
+        for due in bundle.fires(Domain.PROCESSING):
             fire(due)
-            self._settle(turn, fire)
+            self._settle(bundle, fire)
 
     def _fire_one(self, due: Due) -> None:
         floor = due.at if due.domain is Domain.EVENT else self._context.floor
@@ -267,21 +267,21 @@ class CallbackOperator:
     def _cause_of(self, due: Due) -> Cause:
         return timer_cause(due) if self._identified else None
 
-    def _run_carefully(self, turn: Turn) -> None:
+    def _run_carefully(self, bundle: Bundle) -> None:
         def fire(due: Due) -> None:
-            self._attempt(turn, self._call_of(due))
+            self._attempt(bundle, self._call_of(due))
 
-        self._fire_due(turn, fire)
-        for arrival in self._at_once(turn, fire):
+        self._fire_due(bundle, fire)
+        for arrival in self._at_once(bundle, fire):
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             causes = record_causes(batch, arrival.channel) if self._identified else [None] * len(batch)
             rows = zip(batch.keys, values, batch.timestamps, causes, strict=True)
             for place, (key, value, timestamp, cause) in enumerate(rows):
                 record = Record(key, value, timestamp, batch.stream)
-                self._attempt(turn, _Call(key, timestamp, record, None, cause, (batch, arrival.channel, place)))
-                self._settle(turn, fire)
-        self._ring_due(turn, fire)
+                self._attempt(bundle, _Call(key, timestamp, record, None, cause, (batch, arrival.channel, place)))
+                self._settle(bundle, fire)
+        self._ring_due(bundle, fire)
 
     def _call_of(self, due: Due) -> _Call:
         at = due.at if due.domain is Domain.EVENT else self._context.floor
@@ -290,7 +290,7 @@ class CallbackOperator:
             return _Call(due.key, at, None, due, cause, due)
         return _Call(due.key, at, self._ordered.take(due), None, cause, due)
 
-    def _attempt(self, turn: Turn, call: _Call) -> None:
+    def _attempt(self, bundle: Bundle, call: _Call) -> None:
         def once() -> None:
             if call.record is not None:
                 self._context.point(call.key, call.timestamp, call.cause)
@@ -299,7 +299,7 @@ class CallbackOperator:
             elif call.timer is not None:
                 self._fire_one(call.timer)
 
-        self._attempts.run(turn, once, lambda: _subject(call), call.mark)
+        self._attempts.run(bundle, once, lambda: _subject(call), call.mark)
         self._at = None
 
 

@@ -33,7 +33,7 @@ from millwheel.core.windowing.contract import rejected
 from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
 from millwheel.ports import StateStore
-from millwheel.workers.bundle.turn import Hold, Turn
+from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
 
@@ -82,16 +82,16 @@ class ColumnOperator:
     def due_at(self) -> int:
         return self._windows.due_at()
 
-    def run(self, turn: Turn) -> None:
+    def run(self, bundle: Bundle) -> None:
         if self._in_rows and not self._has_rows():
             self._in_rows = False
         if not self._in_rows:
-            self._run_columns(turn)
+            self._run_columns(bundle)
         elif self._windows:  # a merge of a shard in columns with one in rows
-            self._go_on_in_rows(turn)
+            self._go_on_in_rows(bundle)
         if self._in_rows:
-            self._rows.run(turn)
-        self._write(turn)
+            self._rows.run(bundle)
+        self._write(bundle)
 
     def durable(self, number: int, now: int) -> None:
         pass
@@ -109,57 +109,57 @@ class ColumnOperator:
         found = [] if mine is None else [Window(*place) for place in mine.select(START, END).iter_rows()]
         return sorted([*found, *self._rows.open_windows(key)], key=lambda window: (window.end, window.start))
 
-    # --- a turn ------------------------------------------------------------------------------------------
+    # --- a bundle ------------------------------------------------------------------------------------------
 
-    def _run_columns(self, turn: Turn) -> None:
+    def _run_columns(self, bundle: Bundle) -> None:
         try:
-            bundles = [self._groups(batch, turn) for batch in _bundled(turn)]
+            bundles = [self._groups(batch, bundle) for batch in _bundled(bundle)]
         except Unfit:
-            self._go_on_in_rows(turn)
+            self._go_on_in_rows(bundle)
             return
         for groups in bundles:
             self._windows.add(groups)
-        turn.arrivals = []
-        closed = self._windows.close(turn.watermark)
+        bundle.arrivals = []
+        closed = self._windows.close(bundle.watermark)
         if closed is not None:
-            self._say(closed, turn)
+            self._say(closed, bundle)
 
-    def _groups(self, batch: AnyBatch, turn: Turn) -> pl.DataFrame:
+    def _groups(self, batch: AnyBatch, bundle: Bundle) -> pl.DataFrame:
         """The groups of a batch, without those of windows that have closed."""
         if not isinstance(batch, ColumnBatch):
-            return self._plan.from_row_groups(self._row_groups(batch, turn))
+            return self._plan.from_row_groups(self._row_groups(batch, bundle))
         groups = self._plan.group(batch)
-        if groups.height and groups[END].min() <= turn.watermark:  # type: ignore[operator]
-            turn.count("late", self._plan.count_late(batch, turn.watermark))
-            groups = groups.filter(pl.col(END) > turn.watermark)
+        if groups.height and groups[END].min() <= bundle.watermark:  # type: ignore[operator]
+            bundle.count("late", self._plan.count_late(batch, bundle.watermark))
+            groups = groups.filter(pl.col(END) > bundle.watermark)
         return groups
 
-    def _go_on_in_rows(self, turn: Turn) -> None:
+    def _go_on_in_rows(self, bundle: Bundle) -> None:
         self._in_rows = True
         if self._windows:
-            self._rows.take_groups(self._plan.row_groups(self._windows.all_groups()), turn)
+            self._rows.take_groups(self._plan.row_groups(self._windows.all_groups()), bundle)
             self._windows.clear()
 
-    def _say(self, closed: pl.DataFrame, turn: Turn) -> None:
+    def _say(self, closed: pl.DataFrame, bundle: Bundle) -> None:
         try:
             frame = self._plan.results(closed)
         except Unfit:
-            self._say_rows(closed, turn)
+            self._say_rows(closed, bundle)
             return
         stamps = closed[END].to_numpy() - 1
         for stream in self._spec.outputs:
-            turn.outputs.produce_columns(ColumnBatch(stream, np.array([], np.int64), stamps, closed[KEY], frame))
+            bundle.outputs.produce_columns(ColumnBatch(stream, np.array([], np.int64), stamps, closed[KEY], frame))
 
-    def _say_rows(self, closed: pl.DataFrame, turn: Turn) -> None:
+    def _say_rows(self, closed: pl.DataFrame, bundle: Bundle) -> None:
         """Results of which no column can hold all: a sum beyond 64 bits, say."""
         for key, group in self._plan.row_groups(closed):
             start, end = group.window
             row = {self._plan.key_name: key, "window_start": start, "window_end": end}
             row.update(self._aggregation.result(group.acc))
             for stream in self._spec.outputs:
-                turn.outputs.produce(stream, key, self._plan.typed(row), end - 1)
+                bundle.outputs.produce(stream, key, self._plan.typed(row), end - 1)
 
-    def _row_groups(self, batch: Batch, turn: Turn) -> list[tuple[Key, Group]]:
+    def _row_groups(self, batch: Batch, bundle: Bundle) -> list[tuple[Key, Group]]:
         """The groups of records that come as rows: their input had something in it that columns cannot say."""
         prepared: dict[tuple[Key, Window], tuple[list[Any], list[int]]] = {}
         values = self._decode(batch.stream, batch.values)
@@ -167,17 +167,17 @@ class ColumnOperator:
             try:
                 ready = self._aggregation.prepare(value)
             except RecordError as ex:
-                self._rows.refuse(rejected(key, value, timestamp, ex), None, turn)
+                self._rows.refuse(rejected(key, value, timestamp, ex), None, bundle)
                 continue
             if ready is FILTERED:
                 continue
-            windows = [window for window in self._plan.window.assign(timestamp) if window.end > turn.watermark]
+            windows = [window for window in self._plan.window.assign(timestamp) if window.end > bundle.watermark]
             for window in windows:
                 taken = prepared.setdefault((key, window), ([], []))
                 taken[0].append(ready)
                 taken[1].append(timestamp)
             if not windows:
-                turn.count("late")
+                bundle.count("late")
         made = []
         for (key, window), (ready, stamps) in prepared.items():
             acc = self._aggregation.add_many(self._aggregation.create(), ready, stamps)
@@ -195,17 +195,17 @@ class ColumnOperator:
             number = number_from8(place[len(self._prefix) :])
             self._windows.restore(number, stored.level, frame_from(stored.frame), self._shard.closed)
 
-    def _write(self, turn: Turn) -> None:
+    def _write(self, bundle: Bundle) -> None:
         changes = self._windows.take_changes()
         for number in changes.gone:
-            turn.overlay.delete(self._prefix + number8(number))
+            bundle.overlay.delete(self._prefix + number8(number))
         for slab in changes.new:
-            turn.overlay.put(*slab_entry(self._shard.name, slab.number, slab.level, slab.groups))
+            bundle.overlay.put(*slab_entry(self._shard.name, slab.number, slab.level, slab.groups))
 
 
-def _bundled(turn: Turn) -> list[AnyBatch]:
+def _bundled(bundle: Bundle) -> list[AnyBatch]:
     """What has come, all columns as one batch."""
-    batches = [arrival.batch for arrival in turn.arrivals if len(arrival.batch)]
+    batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
     columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
     rows: list[AnyBatch] = [batch for batch in batches if not isinstance(batch, ColumnBatch)]
     return [*rows, joined(columns)] if columns else rows

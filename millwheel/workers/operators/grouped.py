@@ -15,7 +15,7 @@ from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Times
 from millwheel.core.windowing.state import CLOSED, as_state
-from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.state.overlay import Overlay
@@ -38,17 +38,17 @@ class GroupedOperator(WindowedOperator):
         self.finish_row = plan.typed
         self.bundles_grouped = 0
 
-    def _take(self, turn: Turn, times: Times) -> None:
-        groups = self._grouped(turn)
+    def _take(self, bundle: Bundle, times: Times) -> None:
+        groups = self._grouped(bundle)
         if groups is None:
-            super()._take(turn, times)
+            super()._take(bundle, times)
             return
         self.bundles_grouped += 1
-        self.take_groups(groups, turn)
+        self.take_groups(groups, bundle)
 
-    def _grouped(self, turn: Turn) -> list[tuple[Key, Group]] | None:
+    def _grouped(self, bundle: Bundle) -> list[tuple[Key, Group]] | None:
         """The groups of the bundle; None when it must be looked at record by record."""
-        batches = [arrival.batch for arrival in turn.arrivals if len(arrival.batch)]
+        batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
         columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
         if not batches or len(columns) < len(batches):
             return None
@@ -56,7 +56,7 @@ class GroupedOperator(WindowedOperator):
             groups = self._plan.group(joined(columns))
         except Unfit:
             return None
-        if groups.height and groups.select(pl.col(END).min()).item() <= turn.watermark:
+        if groups.height and groups.select(pl.col(END).min()).item() <= bundle.watermark:
             return None
         found = list(self._plan.row_groups(groups))
         return None if any(self._closed(key, group) for key, group in found) else found

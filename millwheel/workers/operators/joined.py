@@ -1,4 +1,5 @@
-"""Joins and enrichment as Computations, so that they have the windows, turns, retries and dead letters of callbacks."""
+"""Joins and enrichment as Computations, so that they have the windows, bundles, retries and dead letters of
+callbacks."""
 
 from __future__ import annotations
 

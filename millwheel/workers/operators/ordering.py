@@ -18,7 +18,7 @@ from millwheel.core.model.keys import Key, key_hash
 from millwheel.core.model.records import Batch, Domain, Record
 from millwheel.core.model.timers import Due
 from millwheel.errors import invariant
-from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.state.overlay import Overlay
 
 ORDER_TAG = "\0r"
@@ -44,19 +44,19 @@ class OrderBuffer:
         self._first = first
         self._nameless = 0
 
-    def keep(self, batch: Batch, channel: str, turn: Turn, places: range) -> None:
+    def keep(self, batch: Batch, channel: str, bundle: Bundle, places: range) -> None:
         """Put the records at these places of a batch aside."""
-        timers = turn.timers[Domain.EVENT]
+        timers = bundle.timers[Domain.EVENT]
         raw = msgspec.Raw
         for place in places:
             key, value, timestamp = batch.keys[place], batch.values[place], batch.timestamps[place]
             rank = "0" if batch.stream == self._first else "1"
-            tag = f"{ORDER_TAG}{rank}{channel}:{self._name(batch, place, turn)}"
+            tag = f"{ORDER_TAG}{rank}{channel}:{self._name(batch, place, bundle)}"
             encoded = value if type(value) is raw else raw(encode_value(value))
             self._overlay.put(_place(key, tag), _encode(_Kept(batch.stream, encoded)))
             timers.set(key, tag, timestamp)
 
-    def _name(self, batch: Batch, place: int, turn: Turn) -> str:
+    def _name(self, batch: Batch, place: int, bundle: Bundle) -> str:
         """Unique to the record, and the same whenever it is delivered, if it has a number or an id."""
         if batch.seqs:
             return f"{batch.seqs[place]:020d}"
@@ -66,7 +66,7 @@ class OrderBuffer:
         # Weak productions of an at-least-once computation have neither. Two of one key and time are two records: they
         # are named by the commit that takes them in, whose number no other owner uses, and come as they have arrived.
         self._nameless += 1
-        return f"{turn.number:020d}:{self._nameless:020d}"
+        return f"{bundle.number:020d}:{self._nameless:020d}"
 
     def take(self, due: Due) -> Record:
         """The record that came due, which is kept no longer."""

@@ -23,8 +23,8 @@ from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.windowing.contract import Effects, Times
 from millwheel.core.windows.panes import Pane, Retraction, as_retraction, retracted
 from millwheel.workers.bundle.attempts import Attempts, Subject
+from millwheel.workers.bundle.bundle import WINDOW, Bundle
 from millwheel.workers.bundle.hangs import Avoided, Doing, timer_mark
-from millwheel.workers.bundle.turn import WINDOW, Turn
 from millwheel.workers.operators.callback_context import CallbackContext
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
@@ -76,9 +76,9 @@ class WindowCallbackOperator(WindowedOperator):
         self._context = WindowContext(frozenset(spec.outputs), self._state, pipeline.limits, spec.identified)
         self._attempts = Attempts(spec, pipeline.name, spec.callback or "join", self._state)
 
-    def run(self, turn: Turn) -> None:
-        self._context.begin(turn)
-        super().run(turn)
+    def run(self, bundle: Bundle) -> None:
+        self._context.begin(bundle)
+        super().run(bundle)
         self._state.write(self._state.encoded())
 
     def durable(self, number: int, now: int) -> None:
@@ -111,22 +111,22 @@ class WindowCallbackOperator(WindowedOperator):
         number = self._numbers[stream]
         return [_numbered(number, value) for value in _plain_values(stream, values)]
 
-    def _take(self, turn: Turn, times: Times) -> None:
-        self._state.clock = turn.watermark
-        super()._take(turn, times)
+    def _take(self, bundle: Bundle, times: Times) -> None:
+        self._state.clock = bundle.watermark
+        super()._take(bundle, times)
         if self._context.passed:
-            self._fire(turn.fires(Domain.EVENT), times, turn)
+            self._fire(bundle.fires(Domain.EVENT), times, bundle)
 
-    def _perform(self, effects: Effects, cause: Cause, turn: Turn) -> None:
+    def _perform(self, effects: Effects, cause: Cause, bundle: Bundle) -> None:
         """What the windows do not take leaves as it came."""
         effects.late = [msgspec.structs.replace(each, value=_as_it_came(each.value)) for each in effects.late]
         effects.rejected = [msgspec.structs.replace(each, value=_as_it_came(each.value)) for each in effects.rejected]
-        super()._perform(effects, cause, turn)
+        super()._perform(effects, cause, bundle)
 
     # --- calls -------------------------------------------------------------------------------------------
 
-    def _emit(self, pane: Pane, cause: Cause, turn: Turn) -> None:
-        turn.try_(WINDOW)
+    def _emit(self, pane: Pane, cause: Cause, bundle: Bundle) -> None:
+        bundle.try_(WINDOW)
 
         def call() -> None:
             records = self._records(pane)
@@ -139,7 +139,7 @@ class WindowCallbackOperator(WindowedOperator):
                 self._context.pane = None
 
         bounds = ("w", pane.key, pane.window.start, pane.window.end, pane.index)
-        self._attempts.run(turn, call, lambda: _subject(pane, cause), lambda: encode_value(bounds))
+        self._attempts.run(bundle, call, lambda: _subject(pane, cause), lambda: encode_value(bounds))
 
     def _records(self, pane: Pane) -> list[Record]:
         """The records of a pane. They are copies: what a callback does to them must not reach the windows' state."""
@@ -154,18 +154,18 @@ class WindowCallbackOperator(WindowedOperator):
             return value
         return self._decode_typed(stream, [msgspec.Raw(encode_value(value))])[0]
 
-    def _fire(self, due: Iterable[Due], times: Times, turn: Turn) -> None:
+    def _fire(self, due: Iterable[Due], times: Times, bundle: Bundle) -> None:
         for timer in due:
             if timer.domain is Domain.EVENT:
                 self._state.clock = max(self._state.clock, timer.at)
             if timer.tag.startswith(CALLBACK_TAG):
-                self._ring(timer, turn)
+                self._ring(timer, bundle)
             else:
-                super()._fire([timer], times, turn)
+                super()._fire([timer], times, bundle)
 
-    def _ring(self, due: Due, turn: Turn) -> None:
+    def _ring(self, due: Due, bundle: Bundle) -> None:
         tag = due.tag[len(CALLBACK_TAG) :]
-        floor = due.at if due.domain is Domain.EVENT else turn.floor
+        floor = due.at if due.domain is Domain.EVENT else bundle.floor
         cause = timer_cause(due) if self._identified else None
         timer = Timer(due.key, tag, due.at, due.domain)
 
@@ -178,7 +178,7 @@ class WindowCallbackOperator(WindowedOperator):
             self._state.settle()
 
         about = Subject("timer", due.key, floor, repr(timer), cause=cause)
-        self._attempts.run(turn, call, lambda: about, lambda: timer_mark(due))
+        self._attempts.run(bundle, call, lambda: about, lambda: timer_mark(due))
 
 
 def _numbered(number: int, value: Any) -> Any:

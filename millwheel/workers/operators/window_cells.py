@@ -13,7 +13,8 @@ _ABSENT: Any = object()
 
 
 class WindowCells:
-    """The cache over the window state of all keys: (key, slot) to plain data, written through at the end of a turn."""
+    """The cache over the window state of all keys: (key, slot) to plain data, written through at the end of a
+    bundle."""
 
     def __init__(self, overlay: Overlay, limit: int, most: int) -> None:
         self._overlay = overlay

@@ -37,7 +37,7 @@ from millwheel.core.windows.panes import Pane, Retraction, as_retraction, pane_r
 from millwheel.core.windows.windows import Window
 from millwheel.errors import CorruptionError, FencedError, InvariantError, invariant
 from millwheel.spec.loading import load_object
-from millwheel.workers.bundle.turn import RECORD, TIMER, Hold, Turn
+from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.share_timers import ShareTimers
 from millwheel.workers.operators.window_cells import WindowCells
@@ -80,24 +80,24 @@ class WindowedOperator:
     def due_at(self) -> int:
         return MAX_TIME
 
-    def run(self, turn: Turn) -> None:
-        times = Times(turn.watermark, turn.now, self.share_timers.passed)
-        self._fire(turn.fires(Domain.EVENT), times, turn)
-        self._fire(self.share_timers.pop_due(), times, turn)
-        self._take(turn, times)
-        self._fire(turn.fires(Domain.PROCESSING), times, turn)
+    def run(self, bundle: Bundle) -> None:
+        times = Times(bundle.watermark, bundle.now, self.share_timers.passed)
+        self._fire(bundle.fires(Domain.EVENT), times, bundle)
+        self._fire(self.share_timers.pop_due(), times, bundle)
+        self._take(bundle, times)
+        self._fire(bundle.fires(Domain.PROCESSING), times, bundle)
         self._write_holds()
 
-    def take_groups(self, groups: Iterable[tuple[Key, Group]], turn: Turn) -> None:
+    def take_groups(self, groups: Iterable[tuple[Key, Group]], bundle: Bundle) -> None:
         """Take records that were aggregated elsewhere, of windows that are open. For machines of windows that do not
         merge."""
-        machine, times, effects = self._machine, Times(turn.watermark, turn.now), Effects()
+        machine, times, effects = self._machine, Times(bundle.watermark, bundle.now), Effects()
         invariant(isinstance(machine, AlignedMachine), f"{self._spec.name}: its windows take no groups")
         assert isinstance(machine, AlignedMachine)
         for key, group in groups:
             machine.on_groups(self._cells.of(key), key, [group], times, effects)
-        self._perform(effects, None, turn)
-        self._flush(None, turn)
+        self._perform(effects, None, bundle)
+        self._flush(None, bundle)
         self._write_holds()
 
     def durable(self, number: int, now: int) -> None:
@@ -121,7 +121,7 @@ class WindowedOperator:
 
     # --- timers ------------------------------------------------------------------------------------------
 
-    def _fire(self, due: Iterable[Due], times: Times, turn: Turn) -> None:
+    def _fire(self, due: Iterable[Due], times: Times, bundle: Bundle) -> None:
         for timer in due:
             effects = Effects()
             cells = self._cells.of(timer.key)
@@ -134,23 +134,23 @@ class WindowedOperator:
                 self._cells.drop(timer.key)
                 reason = f"window {timer.tag} could not fire: {type(ex).__name__}: {ex}"
                 failed = aside_cause(cause, "failed", timer.at)
-                self.letter(turn, timer.key, None, max(timer.at, turn.floor), reason, failed, TIMER)
+                self.letter(bundle, timer.key, None, max(timer.at, bundle.floor), reason, failed, TIMER)
             else:
-                self._perform(effects, cause, turn)
-                self._flush(cause, turn)
+                self._perform(effects, cause, bundle)
+                self._flush(cause, bundle)
 
     # --- records -----------------------------------------------------------------------------------------
 
-    def _take(self, turn: Turn, times: Times) -> None:
-        by_key: dict[Key, _Bundle] = {}
-        for arrival in turn.arrivals:
+    def _take(self, bundle: Bundle, times: Times) -> None:
+        by_key: dict[Key, _KeyRecords] = {}
+        for arrival in bundle.arrivals:
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
-                bundle = by_key.get(key)
-                if bundle is None:
-                    bundle = by_key[key] = _Bundle()
-                bundle.records.append((value, timestamp))
+                gathered = by_key.get(key)
+                if gathered is None:
+                    gathered = by_key[key] = _KeyRecords()
+                gathered.records.append((value, timestamp))
             if len(self._spec.inputs) > 1:
                 for key in batch.keys:
                     by_key[key].streams.append(batch.stream)
@@ -158,26 +158,26 @@ class WindowedOperator:
                 for key, cause in zip(batch.keys, record_causes(batch, arrival.channel), strict=True):
                     by_key[key].causes.append(cause)
         shared = Effects()
-        for key, bundle in by_key.items():
+        for key, gathered in by_key.items():
             try:
-                made = self._try(key, bundle, times)
+                made = self._try(key, gathered, times)
             except _FATAL:
                 raise
             except Exception:  # some record of this key: find it
                 self._cells.drop(key)
-                self._take_one_by_one(key, bundle, times, turn)
+                self._take_one_by_one(key, gathered, times, bundle)
                 continue
             for effects, cause in made:
                 if cause is None:
                     _join(shared, effects)
                 else:
-                    self._perform(effects, cause, turn)
+                    self._perform(effects, cause, bundle)
             if self._identified:
-                self._flush(bundle.causes[-1], turn)
-        self._perform(shared, None, turn)
-        self._flush(None, turn)
+                self._flush(gathered.causes[-1], bundle)
+        self._perform(shared, None, bundle)
+        self._flush(None, bundle)
 
-    def _try(self, key: Key, bundle: _Bundle, times: Times) -> list[tuple[Effects, Cause]]:
+    def _try(self, key: Key, gathered: _KeyRecords, times: Times) -> list[tuple[Effects, Cause]]:
         """What follows from the records of a key, and from which of them.
 
         Productions with ids are named by the record that caused them. So the windows take records one by one then, and
@@ -185,20 +185,20 @@ class WindowedOperator:
         cells, on_records = self._cells.of(key), self._machine.on_records
         if not self._identified:
             effects = Effects()
-            on_records(cells, key, bundle.records, times, effects)
-            bundle.name_streams(effects)
+            on_records(cells, key, gathered.records, times, effects)
+            gathered.name_streams(effects)
             return [(effects, None)]
         made: list[tuple[Effects, Cause]] = []
-        for record, cause in zip(bundle.records, bundle.causes, strict=True):
+        for record, cause in zip(gathered.records, gathered.causes, strict=True):
             effects = Effects()
             on_records(cells, key, [record], times, effects)
-            bundle.name_streams(effects)
+            gathered.name_streams(effects)
             made.append((effects, cause))
         return made
 
-    def _take_one_by_one(self, key: Key, bundle: _Bundle, times: Times, turn: Turn) -> None:
-        causes, streams = bundle.causes or repeat(None), bundle.streams or repeat("")
-        for (value, timestamp), cause, stream in zip(bundle.records, causes, streams, strict=False):
+    def _take_one_by_one(self, key: Key, gathered: _KeyRecords, times: Times, bundle: Bundle) -> None:
+        causes, streams = gathered.causes or repeat(None), gathered.streams or repeat("")
+        for (value, timestamp), cause, stream in zip(gathered.records, causes, streams, strict=False):
             effects = Effects()
             try:
                 self._machine.on_records(self._cells.of(key), key, [(value, timestamp)], times, effects)
@@ -207,21 +207,21 @@ class WindowedOperator:
             except Exception as ex:  # the user's aggregator on this record
                 self._cells.drop(key)
                 reason = f"aggregation failed: {type(ex).__name__}: {ex}"
-                self.letter(turn, key, value, timestamp, reason, aside_cause(cause, "failed", 0), stream=stream)
+                self.letter(bundle, key, value, timestamp, reason, aside_cause(cause, "failed", 0), stream=stream)
             else:
-                bundle.name_streams(effects)
-                self._perform(effects, cause, turn)
-                self._flush(cause, turn)
+                gathered.name_streams(effects)
+                self._perform(effects, cause, bundle)
+                self._flush(cause, bundle)
 
     # --- effects -----------------------------------------------------------------------------------------
 
-    def _perform(self, effects: Effects, cause: Cause, turn: Turn) -> None:
+    def _perform(self, effects: Effects, cause: Cause, bundle: Bundle) -> None:
         """Do what a call of the machine asked for. ``cause`` is what it was called for, where productions have ids."""
         for timer in effects.timers:
             if timer.share is not None:
                 self.share_timers.set(timer)
                 continue
-            queue = turn.timers[timer.domain]
+            queue = bundle.timers[timer.domain]
             if timer.at is None:
                 queue.cancel(timer.key, timer.tag)
             else:
@@ -232,13 +232,13 @@ class WindowedOperator:
             else:
                 self._holds.set(hold.key, hold.tag, hold.at)
         for pane in effects.panes:
-            self._emit(pane, pane_cause(cause, pane, self._complete_once) if self._identified else None, turn)
+            self._emit(pane, pane_cause(cause, pane, self._complete_once) if self._identified else None, bundle)
         for number, late in enumerate(effects.late):
-            self._late(late, aside_cause(cause, "late", number), turn)
+            self._late(late, aside_cause(cause, "late", number), bundle)
         for number, bad in enumerate(effects.rejected):
-            self.refuse(bad, aside_cause(cause, "bad", number), turn)
+            self.refuse(bad, aside_cause(cause, "bad", number), bundle)
 
-    def _flush(self, cause: Cause, turn: Turn) -> None:
+    def _flush(self, cause: Cause, bundle: Bundle) -> None:
         """Write what the windows remember. What cannot be written is told, and forgotten."""
         self._cells.flush()
         for number, (key, slot, why) in enumerate(self._cells.unstorable):
@@ -246,39 +246,39 @@ class WindowedOperator:
                 f"what window {tag_of(slot)} remembers cannot be stored, so its newest records are lost: {why}; "
                 "aggregators and triggers must keep plain data"
             )
-            self.letter(turn, key, None, turn.floor, reason, aside_cause(cause, "unstorable", number), TIMER)
+            self.letter(bundle, key, None, bundle.floor, reason, aside_cause(cause, "unstorable", number), TIMER)
         self._cells.unstorable.clear()
 
-    def _emit(self, pane: Pane, cause: Cause, turn: Turn) -> None:
+    def _emit(self, pane: Pane, cause: Cause, bundle: Bundle) -> None:
         row = self.finish_row(pane_row(pane, self._key_names))
         try:
             for number, stream in enumerate(self._spec.outputs):
-                turn.outputs.produce(stream, pane.key, row, pane.timestamp, production_id(cause, number))
+                bundle.outputs.produce(stream, pane.key, row, pane.timestamp, production_id(cause, number))
         except (TypeError, ValueError, OverflowError) as ex:  # an aggregator of the user's made it
             reason = f"the result of a window cannot be carried: {ex}"
-            self.letter(turn, pane.key, row, pane.timestamp, reason, cause, TIMER)
+            self.letter(bundle, pane.key, row, pane.timestamp, reason, cause, TIMER)
 
-    def _late(self, late: LateRecord, cause: Cause, turn: Turn) -> None:
-        turn.count("late")
+    def _late(self, late: LateRecord, cause: Cause, bundle: Bundle) -> None:
+        bundle.count("late")
         policy, _, side = self._spec.late.partition(":")
         if policy == "side":
             # Not the watermark that this shard has reported: a new owner does not know what its predecessor reported,
             # and consumers would get the record behind what was published, late once more.
-            at = max(late.timestamp, turn.passed)
-            turn.outputs.produce(side, late.key, late.value, at, production_id(cause, 0))
+            at = max(late.timestamp, bundle.passed)
+            bundle.outputs.produce(side, late.key, late.value, at, production_id(cause, 0))
 
-    def refuse(self, bad: RejectedRecord, cause: Cause, turn: Turn) -> None:
+    def refuse(self, bad: RejectedRecord, cause: Cause, bundle: Bundle) -> None:
         """Send a record that the aggregation cannot use to the dead letters."""
         stream = bad.stream or self._only_stream()
         who = f" (aggregate {bad.aggregate!r} of stream {stream!r})" if bad.aggregate else ""
-        self.letter(turn, bad.key, bad.value, bad.timestamp, bad.reason + who, cause, stream=stream)
+        self.letter(bundle, bad.key, bad.value, bad.timestamp, bad.reason + who, cause, stream=stream)
 
     def _only_stream(self) -> str:
         return self._spec.inputs[0].stream if len(self._spec.inputs) == 1 else ""
 
     def letter(
         self,
-        turn: Turn,
+        bundle: Bundle,
         key: Key,
         value: Any,
         timestamp: int,
@@ -291,7 +291,7 @@ class WindowedOperator:
         are made of."""
         stream = stream or self._only_stream()
         letter = DeadLetter(self._pipeline, self._spec.name, stream, reason, key, value, timestamp)
-        turn.dead_letter(letter, max(timestamp, turn.floor), cause, what)
+        bundle.dead_letter(letter, max(timestamp, bundle.floor), cause, what)
 
     def _write_holds(self) -> None:
         self.share_timers.write()
@@ -303,7 +303,7 @@ class WindowedOperator:
                 self._overlay.put(place, number8(at))
 
 
-class _Bundle:
+class _KeyRecords:
     """The records of one key that have come; of several inputs, the stream of each; where productions have ids, the
     cause that each is."""
 

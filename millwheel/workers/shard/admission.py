@@ -1,4 +1,4 @@
-"""Whether a shard takes a turn now, and how much of what waits it takes."""
+"""Whether a shard runs a bundle now, and how much of what waits it takes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
-from millwheel.workers.bundle.turn import Operator
+from millwheel.workers.bundle.bundle import Operator
 from millwheel.workers.delivery.inbox import Arrival, Inbox
 from millwheel.workers.delivery.outbox import Outbox
 from millwheel.workers.shard.bundle_sizes import BundleSize, ShardLimits
@@ -35,7 +35,7 @@ class Admission:
     bundle: BundleSize
 
     def runnable(self, now: int, patient: bool) -> bool:
-        """True when a turn would find something to do and has room to do it. While the journal writes, a
+        """True when a bundle would find something to do and has room to do it. While the journal writes, a
         ``patient`` shard leaves a few arrivals where they are: they could not be durable any sooner, and a commit
         of many costs little more than one of few. (Weak productions do not wait to be durable.)"""
         limit = self.limits.weak_in_flight if self.identity.weak else self.limits.in_flight
@@ -56,7 +56,7 @@ class Admission:
     def wakes_at(self, now: int) -> int:
         """The wall clock at which it must be looked at again, if nothing else happens."""
         if self.commits.waiting is not None:
-            return looks_at(self.commits.waiting.turn.now, now)
+            return looks_at(self.commits.waiting.bundle.now, now)
         passed = min(self.timers[Domain.PROCESSING].earliest(), MAX_TIME - 1) + 1
         return min(self.operator.wakes_at(now), passed)
 
@@ -65,7 +65,7 @@ class Admission:
         return self.outbox.pending_weight >= self.limits.pending
 
     def take(self, now: int, congested: bool) -> list[Arrival]:
-        """The arrivals of a turn: none while more timers are due than fire in one, because those come first."""
+        """The arrivals of a bundle: none while more timers are due than fire in one, because those come first."""
         wanted = self.operator.appetite(max(1, self.inbox.records), now, self.time.input)
         crowded = self.timers[Domain.EVENT].more_due_than(self.limits.timers, self.time.input)
         if crowded or not wanted or not len(self.inbox):
@@ -74,7 +74,7 @@ class Admission:
 
     def _waits(self, now: int) -> bool:
         step = self.commits.waiting
-        return step is not None and self.verdicts.waits(step.turn.failures, step.turn.now, now)
+        return step is not None and self.verdicts.waits(step.bundle.failures, step.bundle.now, now)
 
     def _takes_arrivals(self, now: int, patient: bool) -> bool:
         records = self.inbox.records

@@ -21,7 +21,7 @@ from millwheel.core.model.keys import key_hash
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.ports import StateStore
-from millwheel.workers.bundle.turn import Hold, Turn
+from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.delivery.high_water_marks import AppliedMarks
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.delivery.outbox import Chunk, Outbox
@@ -57,14 +57,14 @@ class CommitBuilding:
     def build(self, step: Step) -> Prepared | None:
         """The commit of a step, applied to the store and enlisted; None when there is nothing to write and nobody to
         be answered."""
-        turn, chunk = step.turn, step.chunk
+        bundle, chunk = step.bundle, step.chunk
         self._write_timers()
         self._write_marks(step.arrivals)
         rises = self.time.commit_floor(step.hold.at)
-        read_again = turn.positions_only and not turn.commit_before_sending
-        write_by = turn.now + self.limits.company_us if self.identity.weak or read_again else 0
-        reads = turn.chunks if turn.commit_before_sending else []
-        if self._changes_nothing(chunk, turn, rises):
+        read_again = bundle.positions_only and not bundle.commit_before_sending
+        write_by = bundle.now + self.limits.company_us if self.identity.weak or read_again else 0
+        reads = bundle.chunks if bundle.commit_before_sending else []
+        if self._changes_nothing(chunk, bundle, rises):
             if not step.arrivals:
                 return None
             # Its acks still wait for the commits before it: what these records would have changed may have been
@@ -82,7 +82,7 @@ class CommitBuilding:
                     reads=reads,
                 )
             )
-        commit = self._apply(turn)
+        commit = self._apply(bundle)
         return self.commits.enlist(
             Prepared(
                 self.shard,
@@ -93,7 +93,7 @@ class CommitBuilding:
                 Hold() if read_again else step.hold,  # consumers have it all: to read it again changes nothing
                 work_us=step.work_us,
                 weak=self.identity.weak and chunk is not None,
-                since=turn.now,
+                since=bundle.now,
                 write_by=write_by,
                 floor=self.meta.floor,
                 reads=reads,
@@ -108,24 +108,24 @@ class CommitBuilding:
             if chunk.stored:
                 self.overlay.delete(PENDING + number8(chunk.number))
 
-    def _apply(self, turn: Turn) -> Commit:
-        for given, by in turn.counters.items():
+    def _apply(self, bundle: Bundle) -> Commit:
+        for given, by in bundle.counters.items():
             name = counted(given, self.meta.counters)
             self.meta.counters[name] = self.meta.counters.get(name, 0) + by
         # Everything goes under one number: a mark of a channel without the state that its records made would lose
         # them, and state without the mark would count them twice (mutation applied_records_not_cut_off).
         self.commits.made += 1
         self.meta.number = self.commits.made
-        self.meta.watermark, self.meta.closed = turn.watermark, None
+        self.meta.watermark, self.meta.closed = bundle.watermark, None
         self.overlay.put(META, encode_meta(self.meta))
         puts, deletes = self.overlay.take()
         self.store.apply(puts, deletes)
         return Commit(self.identity.shard, self.identity.token, self.meta.number, puts, deletes)
 
-    def _changes_nothing(self, chunk: Chunk | None, turn: Turn, rises: bool) -> bool:
+    def _changes_nothing(self, chunk: Chunk | None, bundle: Bundle, rises: bool) -> bool:
         # Productions need a commit even where nothing is remembered: a weak one that is slow is checkpointed by it
         # (the search's mutation productions_need_no_commit).
-        return chunk is None and not self.overlay and not turn.counters and not rises
+        return chunk is None and not self.overlay and not bundle.counters and not rises
 
     def _write_timers(self) -> None:
         for domain, queue in self.timers.items():

@@ -1,4 +1,5 @@
-"""Commits of one shard between their turn and the disk: made, handed to the journal, durable, always in this order."""
+"""Commits of one shard between their bundle and the disk: made, handed to the journal, durable, always in this
+order."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from millwheel.core.formats.codec import encode_commit
 from millwheel.core.formats.store_layout import Meta
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import invariant
-from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.shard.prepared import Prepared
 from millwheel.workers.shard.step import Step
 

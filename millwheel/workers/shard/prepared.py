@@ -1,4 +1,4 @@
-"""A commit between its turn and the journal."""
+"""A commit between its bundle and the journal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millwheel.core.formats.codec import Commit
 from millwheel.core.formats.store_layout import PENDING, number8
 from millwheel.core.model.times import MIN_TIME
 from millwheel.errors import invariant
-from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.delivery.outbox import Chunk
 

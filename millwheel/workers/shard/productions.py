@@ -1,4 +1,4 @@
-"""What a turn produced becomes a numbered chunk, written into the turn's commit until every consumer has it."""
+"""What a bundle produced becomes a numbered chunk, written into the bundle's commit until every consumer has it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from millwheel.core.model.limits import Limits, over
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
-from millwheel.workers.bundle.turn import Produced, Turn, beginning, keys_of
+from millwheel.workers.bundle.bundle import Bundle, Produced, beginning, keys_of
 from millwheel.workers.delivery.outbox import Chunk
 from millwheel.workers.delivery.routing import Fanout, Keyless
 from millwheel.workers.state.overlay import Overlay
@@ -60,19 +60,19 @@ class Productions:
         self._limits = limits
         self._maker: bytes = pack(identity.node)
 
-    def checkpoint(self, turn: Turn) -> Chunk | None:
+    def checkpoint(self, bundle: Bundle) -> Chunk | None:
         """Number what was produced and write it into the commit; None when nobody takes any of it."""
-        if not turn.outputs.count:
+        if not bundle.outputs.count:
             return None
-        born = min((a.batch.born_us for a in turn.arrivals if a.batch.born_us), default=turn.now)
+        born = min((a.batch.born_us for a in bundle.arrivals if a.batch.born_us), default=bundle.now)
         parts = _Parts([], [])
-        for columns in turn.outputs.columns:
-            self._take_columns(columns, turn, born, parts)
-        streams = turn.outputs.streams
+        for columns in bundle.outputs.columns:
+            self._take_columns(columns, bundle, born, parts)
+        streams = bundle.outputs.streams
         for stream in [stream for stream in streams if stream != DEAD_LETTERS]:
-            self._take(stream, streams[stream], turn, born, parts)
+            self._take(stream, streams[stream], bundle, born, parts)
         if letters := streams.get(DEAD_LETTERS):  # those of the lines above are among them
-            self._take(DEAD_LETTERS, letters, turn, born, parts)
+            self._take(DEAD_LETTERS, letters, bundle, born, parts)
         return self._chunk(parts) if parts.stored else None
 
     def _chunk(self, parts: _Parts) -> Chunk:
@@ -87,25 +87,25 @@ class Productions:
             self._overlay.put(PENDING + number8(number), form)
         return chunk
 
-    def _take(self, stream: str, produced: Produced, turn: Turn, born: int, parts: _Parts) -> None:
-        if not produced.raws or self._unconsumed(stream, len(produced.raws), turn):
+    def _take(self, stream: str, produced: Produced, bundle: Bundle, born: int, parts: _Parts) -> None:
+        if not produced.raws or self._unconsumed(stream, len(produced.raws), bundle):
             return
         first = self._meta.next_seq
         batch = self._numbered(stream, produced, born)
         data = encode_batch(batch)
-        if len(data) > self._limits.record and stream != DEAD_LETTERS and self._too_big(stream, produced, turn):
+        if len(data) > self._limits.record and stream != DEAD_LETTERS and self._too_big(stream, produced, bundle):
             self._meta.next_seq = first
-            self._take(stream, produced, turn, born, parts)
+            self._take(stream, produced, bundle, born, parts)
             return
         batch.size = len(data)
         parts.stored.append(data)
         mine, keyless = self._fanout.split(batch, produced.decoded)
         parts.batches += mine
-        turn.try_(keys_of(stream), len(batch))
-        self._lose(keyless, batch, produced.decoded, turn, produced.ids)
+        bundle.try_(keys_of(stream), len(batch))
+        self._lose(keyless, batch, produced.decoded, bundle, produced.ids)
 
-    def _take_columns(self, columns: ColumnBatch, turn: Turn, born: int, parts: _Parts) -> None:
-        if self._unconsumed(columns.stream, len(columns), turn):
+    def _take_columns(self, columns: ColumnBatch, bundle: Bundle, born: int, parts: _Parts) -> None:
+        if self._unconsumed(columns.stream, len(columns), bundle):
             return
         first = self._meta.next_seq
         self._meta.next_seq += len(columns)
@@ -113,12 +113,12 @@ class Productions:
         parts.stored.append(encode_columns(batch, packed=True))
         mine, keyless = self._fanout.split_columns(batch)
         parts.batches += mine
-        turn.try_(keys_of(columns.stream), len(batch))
+        bundle.try_(keys_of(columns.stream), len(batch))
         if keyless:
             rows = batch.rows()
-            self._lose(keyless, rows, rows.values, turn, [b""] * len(rows))
+            self._lose(keyless, rows, rows.values, bundle, [b""] * len(rows))
 
-    def _too_big(self, stream: str, produced: Produced, turn: Turn) -> bool:
+    def _too_big(self, stream: str, produced: Produced, bundle: Bundle) -> bool:
         """Move records over the limit to the dead letters; True when there were any."""
         most = self._limits.record
         big = [place for place, raw in enumerate(produced.raws) if len(raw) > most]
@@ -133,18 +133,18 @@ class Productions:
                 timestamp=produced.timestamps[place],
             )
             letter.what = "production"
-            turn.dead_letter(letter, produced.timestamps[place], produced.ids[place] or None)
+            bundle.dead_letter(letter, produced.timestamps[place], produced.ids[place] or None)
         produced.leave_out(big)
         return bool(big)
 
-    def _unconsumed(self, stream: str, count: int, turn: Turn) -> bool:
+    def _unconsumed(self, stream: str, count: int, bundle: Bundle) -> bool:
         if self._fanout.consumed(stream):
             return False
-        turn.count(f"unconsumed.{stream}", count)
+        bundle.count(f"unconsumed.{stream}", count)
         return True
 
     def _lose(
-        self, keyless: Sequence[Keyless], batch: Batch, decoded: Sequence[Any], turn: Turn, ids: Sequence[bytes]
+        self, keyless: Sequence[Keyless], batch: Batch, decoded: Sequence[Any], bundle: Bundle, ids: Sequence[bytes]
     ) -> None:
         """Productions that a consumer's extractor could give no key."""
         for bad in keyless:
@@ -152,7 +152,7 @@ class Productions:
             letter = DeadLetter(self._identity.pipeline, bad.node, batch.stream, bad.reason, None, value, at)
             # What has no id has a letter without one: they would all be copies of each other.
             identity = (bad.node, ids[bad.place]) if ids[bad.place] else None
-            turn.dead_letter(letter, batch.timestamps[bad.place], identity, keys_of(batch.stream))
+            bundle.dead_letter(letter, batch.timestamps[bad.place], identity, keys_of(batch.stream))
 
     def _numbered(self, stream: str, produced: Produced, born: int) -> Batch:
         count = len(produced.raws)

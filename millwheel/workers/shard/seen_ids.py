@@ -25,7 +25,7 @@ from millwheel.core.model.keys import key_hash
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import SECOND
 from millwheel.ports import StateStore
-from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.state.overlay import Overlay
 
 MIN_SPAN_US = 60 * SECOND
@@ -105,17 +105,17 @@ class SeenIds:
         """What the filters of all buckets take in memory."""
         return sum(bloom.size_bytes for bloom in self._filters.values())
 
-    def drop_copies(self, turn: Turn) -> None:
-        """Leave only those arrivals in a turn that were not applied before, and mark them as applied."""
+    def drop_copies(self, bundle: Bundle) -> None:
+        """Leave only those arrivals in a bundle that were not applied before, and mark them as applied."""
         kept = []
-        for arrival in turn.arrivals:
+        for arrival in bundle.arrivals:
             if arrival.batch.ids is not None and len(arrival.batch):
                 places = self.fresh(arrival.batch)
                 if dropped := len(arrival.batch) - len(places):
-                    turn.count(f"duplicates.{arrival.batch.stream}", dropped)
+                    bundle.count(f"duplicates.{arrival.batch.stream}", dropped)
                     arrival = replace(arrival, batch=arrival.batch.pick(places), duplicates=dropped)
             kept.append(arrival)
-        turn.arrivals = kept
+        bundle.arrivals = kept
 
     def fresh(self, batch: Batch) -> list[int]:
         """The places of the records in ``batch`` that were not applied before; marks them as applied."""

@@ -9,8 +9,8 @@
 Reads of a replayable source need no such wait: they are sent at once and their position is committed after
 every consumer has applied them.
 
-What belongs to one concern has an owner beside this file: whether a turn is taken (:mod:`admission`), what a commit
-holds (:mod:`commit_building`), commits between their turn and the disk (:mod:`in_flight`), the watermark
+What belongs to one concern has an owner beside this file: whether a bundle is taken (:mod:`admission`), what a commit
+holds (:mod:`commit_building`), commits between their bundle and the disk (:mod:`in_flight`), the watermark
 (:mod:`watermark`). A shard knows no clock, no thread and no network, but it is not pure: ``run`` calls user code and
 writes the local store, and an operator may write files of its own (a sink prepares its cut).
 """
@@ -23,8 +23,8 @@ from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.ports import StateStore
+from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold, Operator
 from millwheel.workers.bundle.replayed import take_replayed
-from millwheel.workers.bundle.turn import RECORD, TIMER, Hold, Operator, Turn
 from millwheel.workers.delivery.high_water_marks import AppliedMarks
 from millwheel.workers.delivery.inbox import Arrival, Inbox, Verdict
 from millwheel.workers.delivery.outbox import Outbox, Route
@@ -118,11 +118,11 @@ class Shard:
     # --- dedup, run --------------------------------------------------------------------------------------
 
     def run(self, now: int) -> Prepared | None:
-        """One turn: due timers, then arrivals; the result is applied to the local store, not durable yet."""
+        """One bundle: due timers, then arrivals; the result is applied to the local store, not durable yet."""
         step, self.commits.waiting = self.commits.waiting, None
         if step is None:
             step = self._step(now)
-            if step.turn.failures and self.verdicts.waits(step.turn.failures, now, now):
+            if step.bundle.failures and self.verdicts.waits(step.bundle.failures, now, now):
                 self.commits.waiting = step
                 return None
         return self._commit(step)
@@ -131,28 +131,28 @@ class Shard:
         work = self.time.work(now)
         hold = self.time.lowest(work)  # before arrivals are taken: from then on only the commit holds the watermark
         arrivals = self.admission.take(now, congested := self.admission.congested())
-        turn = Turn(self.commits.made + 1, now, self.time.input, arrivals, self.overlay, self._timers)
-        turn.floor = max(self.time.floor, 0)
-        turn.most_timers = 0 if congested and not arrivals else self._limits.timers
+        bundle = Bundle(self.commits.made + 1, now, self.time.input, arrivals, self.overlay, self._timers)
+        bundle.floor = max(self.time.floor, 0)
+        bundle.most_timers = 0 if congested and not arrivals else self._limits.timers
         if self._seen is not None:
-            self._seen.drop_copies(turn)
-        take_replayed(turn, self.identity.pipeline)
+            self._seen.drop_copies(bundle)
+        take_replayed(bundle, self.identity.pipeline)
         self._building.forget_done()
-        self.operator.run(turn)
-        turn.take_counts()
-        step = Step(turn, arrivals, hold, work.at, self._productions.checkpoint(turn))
-        turn.try_(RECORD, sum(len(arrival.batch) for arrival in turn.arrivals))
-        turn.try_(TIMER, len(turn.due))
-        self.verdicts.take(turn)
+        self.operator.run(bundle)
+        bundle.take_counts()
+        step = Step(bundle, arrivals, hold, work.at, self._productions.checkpoint(bundle))
+        bundle.try_(RECORD, sum(len(arrival.batch) for arrival in bundle.arrivals))
+        bundle.try_(TIMER, len(bundle.due))
+        self.verdicts.take(bundle)
         return step
 
     # --- commit ------------------------------------------------------------------------------------------
 
     def _commit(self, step: Step) -> Prepared | None:
-        turn, made = step.turn, step.chunk
-        for chunk in turn.chunks:
+        bundle, made = step.bundle, step.chunk
+        for chunk in bundle.chunks:
             self.outbox.add(chunk)
-            if not turn.commit_before_sending:  # reads of a source: read again after a crash, they are the same
+            if not bundle.commit_before_sending:  # reads of a source: read again after a crash, they are the same
                 self.outbox.release(chunk, self._route)
         if made is not None:
             self.outbox.add(made)
@@ -162,7 +162,7 @@ class Shard:
             # although a crash here may unmake them (mutation productions_sent_before_commit).
             prepared.chunk.held = not prepared.weak
             self.outbox.release(prepared.chunk, self._route)
-        weight = sum(arrival.batch.weight for arrival in turn.arrivals)
+        weight = sum(arrival.batch.weight for arrival in bundle.arrivals)
         self.admission.bundle.learn(weight, 0 if made is None else made.weight)
         return prepared
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millwheel.workers.bundle.turn import Hold, Turn
+from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.delivery.outbox import Chunk
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A turn that has run. ``hold`` kept the watermark before it, ``work_us`` is what was to be done then, and
+    """A bundle that has run. ``hold`` kept the watermark before it, ``work_us`` is what was to be done then, and
     ``chunk`` holds what it produced."""
 
-    turn: Turn
+    bundle: Bundle
     arrivals: list[Arrival]
     hold: Hold
     work_us: int
@@ -22,6 +22,6 @@ class Step:
 
     def kept(self) -> Hold:
         """What keeps the watermark while it is not committed: nothing that it has made is on its way yet."""
-        made = [*self.turn.chunks, *((self.chunk,) if self.chunk is not None else ())]
+        made = [*self.bundle.chunks, *((self.chunk,) if self.chunk is not None else ())]
         at = min([self.hold.at, *(chunk.min_timestamp for chunk in made)])
         return Hold(at, "a step with too many failures, which waits for a verdict")

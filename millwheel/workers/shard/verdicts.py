@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from millwheel.core.model.failures import RECENT, Call, First, OnError, Tally, Verdict, as_counters
 from millwheel.core.model.times import MAX_TIME, SECOND
-from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.bundle.bundle import Bundle
 
 EARLY_US = SECOND
 """So long a step waits for other calls of its node where there are too few to judge by."""
@@ -35,17 +35,17 @@ class Verdicts:
         self.version = 0
         """Changes with what :meth:`counters` says."""
 
-    def take(self, turn: Turn) -> None:
+    def take(self, bundle: Bundle) -> None:
         """Count what a step tried, and what of it failed."""
         if self._policies is None:
             return
-        for what, count in turn.tried.items():
+        for what, count in bundle.tried.items():
             if self._tried.get(what, 0) > RECENT:
                 self._forget_half(what)
             self._tried[what] = self._tried.get(what, 0) + count
-        for call, count in turn.failures.items():
+        for call, count in bundle.failures.items():
             self._failed[call] = self._failed.get(call, 0) + count
-        for first in turn.firsts.values():
+        for first in bundle.firsts.values():
             if len(self._firsts) < _FIRSTS:
                 self._firsts.setdefault(f"{first.judged}\0{first.kind}", first)
         if self._failed or self._heard:

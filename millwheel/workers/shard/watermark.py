@@ -6,7 +6,7 @@ from millwheel.core.formats.store_layout import Meta
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, held_at
-from millwheel.workers.bundle.turn import Hold, Operator
+from millwheel.workers.bundle.bundle import Hold, Operator
 from millwheel.workers.delivery.inbox import Inbox
 from millwheel.workers.delivery.outbox import Outbox
 from millwheel.workers.shard.in_flight import InFlight
@@ -100,7 +100,8 @@ class ShardWatermark:
             self.floor = max(self.floor, at)
 
     def commit_floor(self, at: int) -> bool:
-        """A turn was held at ``at`` and is committed: True when that raises the floor that the next owner knows of."""
+        """A bundle was held at ``at`` and is committed: True when that raises the floor that the next owner knows
+        of."""
         floor = max(self.floor, at if at < MAX_TIME else MIN_TIME)
         if not self.floor_matters() or floor <= self._meta.floor:
             return False

@@ -13,7 +13,7 @@ from millwheel.errors import UnavailableError
 from millwheel.ports import StateStore
 from millwheel.sinks.base import Cut, SinkRecord, SinkWriter
 from millwheel.workers import events as ev
-from millwheel.workers.bundle.turn import Hold, Turn
+from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.operators.callbacks import Decode
 
 _RETRY_US = 100_000
@@ -122,28 +122,28 @@ class SinkOperator:
     def due_at(self) -> int:
         return MAX_TIME
 
-    def run(self, turn: Turn) -> None:
+    def run(self, bundle: Bundle) -> None:
         self._waiting_since = MAX_TIME
         for number in self._published:
-            turn.overlay.delete(RECEIPT + number8(number))
+            bundle.overlay.delete(RECEIPT + number8(number))
         self._published.clear()
-        if self._retry_at <= turn.now:
-            self._publish(turn.now)
-        records, columns = self._records(turn)
+        if self._retry_at <= bundle.now:
+            self._publish(bundle.now)
+        records, columns = self._records(bundle)
         count = len(records) + sum(map(len, columns))
         if not count:
             return
         number = self._next_number
         self._next_number += 1
-        receipt = self._writer.prepare(Cut(number, f"{self._shard.token}-{turn.number}", records, columns))
-        turn.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
-        turn.count("records_out", count)
-        earliest = min(arrival.batch.earliest for arrival in turn.arrivals)
-        born = [arrival.batch.born_us for arrival in turn.arrivals if arrival.batch.born_us]
-        cut = _Pending(turn.number, number, receipt, earliest, born)
-        if self._at_once and not self._pending and self._shown(cut, turn.now):
+        receipt = self._writer.prepare(Cut(number, f"{self._shard.token}-{bundle.number}", records, columns))
+        bundle.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
+        bundle.count("records_out", count)
+        earliest = min(arrival.batch.earliest for arrival in bundle.arrivals)
+        born = [arrival.batch.born_us for arrival in bundle.arrivals if arrival.batch.born_us]
+        cut = _Pending(bundle.number, number, receipt, earliest, born)
+        if self._at_once and not self._pending and self._shown(cut, bundle.now):
             return
-        turn.overlay.put(RECEIPT + number8(number), receipt)
+        bundle.overlay.put(RECEIPT + number8(number), receipt)
         self._pending.append(cut)
 
     def durable(self, number: int, now: int) -> None:
@@ -167,13 +167,13 @@ class SinkOperator:
     def close(self) -> None:
         self._writer.close()
 
-    def _records(self, turn: Turn) -> tuple[list[SinkRecord], list[ColumnBatch]]:
+    def _records(self, bundle: Bundle) -> tuple[list[SinkRecord], list[ColumnBatch]]:
         """What has come, one by one, or in columns if all of it is and the writer takes that."""
-        columns = [arrival.batch for arrival in turn.arrivals if isinstance(arrival.batch, ColumnBatch)]
-        if len(columns) == len(turn.arrivals) and self._in_columns:
+        columns = [arrival.batch for arrival in bundle.arrivals if isinstance(arrival.batch, ColumnBatch)]
+        if len(columns) == len(bundle.arrivals) and self._in_columns:
             return [], [batch for batch in columns if len(batch)]
         records: list[SinkRecord] = []
-        for arrival in turn.arrivals:
+        for arrival in bundle.arrivals:
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             records += map(SinkRecord, batch.keys, values, batch.timestamps)

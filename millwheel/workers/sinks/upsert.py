@@ -18,7 +18,7 @@ from millwheel.core.windows.panes import as_retraction
 from millwheel.errors import UnavailableError
 from millwheel.ports import StateStore
 from millwheel.sinks.base import Cut, LostError, SinkRecord, SinkWriter
-from millwheel.workers.bundle.turn import Hold, Turn
+from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.sinks.sink import LAST_FLUSH_US
 from millwheel.workers.state.overlay import Overlay
@@ -118,19 +118,19 @@ class UpsertOperator:
         idle = self._pending is not None or self._unseen.since == MAX_TIME
         return MAX_TIME if idle else MAX_TIME - 1
 
-    def run(self, turn: Turn) -> None:
-        if self._retry_at <= turn.now:
-            self._publish(turn.now)
-        for arrival in turn.arrivals:
+    def run(self, bundle: Bundle) -> None:
+        if self._retry_at <= bundle.now:
+            self._publish(bundle.now)
+        for arrival in bundle.arrivals:
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
             for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
-                self._table.apply(turn.overlay, SinkRecord(key, value, timestamp))
+                self._table.apply(bundle.overlay, SinkRecord(key, value, timestamp))
             if len(batch):
-                turn.count("records_out", len(batch))
-                self._unseen.join(batch.earliest, turn.now, [batch.born_us] if batch.born_us else [])
-        if self._unseen.since < MAX_TIME and self._pending is None and self._is_time(turn):
-            self._write(turn)
+                bundle.count("records_out", len(batch))
+                self._unseen.join(batch.earliest, bundle.now, [batch.born_us] if batch.born_us else [])
+        if self._unseen.since < MAX_TIME and self._pending is None and self._is_time(bundle):
+            self._write(bundle)
 
     def durable(self, number: int, now: int) -> None:
         self._durable = number
@@ -156,16 +156,16 @@ class UpsertOperator:
     def _wait_us(self) -> int:
         return self._flush_us * max(1, self._rows // ROWS_PER_FLUSH)
 
-    def _is_time(self, turn: Turn) -> bool:
-        return self._resting or turn.watermark == MAX_TIME or turn.now >= self._unseen.since + self._wait_us()
+    def _is_time(self, bundle: Bundle) -> bool:
+        return self._resting or bundle.watermark == MAX_TIME or bundle.now >= self._unseen.since + self._wait_us()
 
-    def _write(self, turn: Turn) -> None:
-        records = [read_row(data) for _, data in turn.overlay.scan(ROW)]
+    def _write(self, bundle: Bundle) -> None:
+        records = [read_row(data) for _, data in bundle.overlay.scan(ROW)]
         self._rows = len(records)
-        receipt = self._writer.prepare(Cut(self._next_number, f"{self._token}-{turn.number}", records))
+        receipt = self._writer.prepare(Cut(self._next_number, f"{self._token}-{bundle.number}", records))
         self._next_number += 1
-        turn.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
-        self._pending = _Pending(turn.number, receipt, self._unseen)
+        bundle.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
+        self._pending = _Pending(bundle.number, receipt, self._unseen)
         self._unseen = _Unseen()
 
     def _publish(self, now: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millwheel.core.formats.store_layout import ENDED
 from millwheel.ports import StateStore
-from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.bundle.bundle import Bundle
 
 
 class SourceEnd:
@@ -26,7 +26,8 @@ class SourceEnd:
         """True when the end may be committed: all that was read is ``applied``."""
         return self.finishing and not self.ended and applied
 
-    def commit(self, turn: Turn) -> None:
-        """The end goes into this turn's commit. What the shard held before the turn it holds until that is durable."""
-        turn.overlay.put(ENDED, b"")
+    def commit(self, bundle: Bundle) -> None:
+        """The end goes into this bundle's commit. What the shard held before the bundle it holds until that is
+        durable."""
+        bundle.overlay.put(ENDED, b"")
         self.ended = True

@@ -14,8 +14,8 @@ from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.ports import StateStore
+from millwheel.workers.bundle.bundle import LINE, Bundle, Hold
 from millwheel.workers.bundle.carried import carried
-from millwheel.workers.bundle.turn import LINE, Hold, Turn
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.sources.end import SourceEnd
 from millwheel.workers.sources.silence import Silence
@@ -68,20 +68,20 @@ class InjectionOperator:
     def due_at(self) -> int:
         return MAX_TIME
 
-    def run(self, turn: Turn) -> None:
-        floor = max(self.hold(turn.now).at, MIN_TIME)
+    def run(self, bundle: Bundle) -> None:
+        floor = max(self.hold(bundle.now).at, MIN_TIME)
         if self._end.due(True):
-            self._end.commit(turn)
-        if turn.arrivals:
-            self._silence.heard(turn.now)
+            self._end.commit(bundle)
+        if bundle.arrivals:
+            self._silence.heard(bundle.now)
         elif not self.paused:
-            self._silence.nothing(turn.now)
-        for arrival in turn.arrivals:
-            turn.try_(LINE, len(arrival.batch))
+            self._silence.nothing(bundle.now)
+        for arrival in bundle.arrivals:
+            bundle.try_(LINE, len(arrival.batch))
             route: Any = arrival.route
             route.duplicates = arrival.duplicates
             for key, raw in zip(arrival.batch.keys, arrival.batch.rows().values, strict=True):
-                reason = self._take(turn, key, raw, floor)
+                reason = self._take(bundle, key, raw, floor)
                 route.rejected += bool(reason)
                 route.accepted += not reason
                 if reason:
@@ -89,13 +89,13 @@ class InjectionOperator:
                         self._pipeline, self._node, self._spec.name, reason, key, bytes(raw).decode("utf-8", "replace")
                     )
                     letter.what = "injection"
-                    turn.dead_letter(letter, max(floor, 0) if floor < IDLE_TIME else turn.now, what=LINE)
-        if turn.arrivals:
-            turn.overlay.put(_PLACE, pack(Position(0, self._max_timestamp, False)))
+                    bundle.dead_letter(letter, max(floor, 0) if floor < IDLE_TIME else bundle.now, what=LINE)
+        if bundle.arrivals:
+            bundle.overlay.put(_PLACE, pack(Position(0, self._max_timestamp, False)))
 
-    def _take(self, turn: Turn, key: Any, raw: bytes, floor: int) -> str:
+    def _take(self, bundle: Bundle, key: Any, raw: bytes, floor: int) -> str:
         """Why the record cannot be used ("": it was produced, or it is late and counted)."""
-        turn.count("records_in")
+        bundle.count("records_in")
         try:
             value = self._decode(raw)
         except DAMAGE as ex:
@@ -105,15 +105,15 @@ class InjectionOperator:
         if problems:
             return problems[0]
         limit = self._spec.max_future_us
-        if limit is not None and stamps[0] > turn.now + limit:
+        if limit is not None and stamps[0] > bundle.now + limit:
             return (
                 f"timestamp {stamps[0]} µs lies more than {duration_text(limit)} in the future (watermark.max_future)"
             )
         if stamps[0] < floor and floor < IDLE_TIME:
-            turn.count("late")
+            bundle.count("late")
             return ""
         self._max_timestamp = max(self._max_timestamp, stamps[0])
-        turn.outputs.produce(self._spec.name, key, value, stamps[0])
+        bundle.outputs.produce(self._spec.name, key, value, stamps[0])
         return ""
 
     def durable(self, number: int, now: int) -> None:

@@ -10,7 +10,7 @@ from millwheel.core.model.times import IDLE_TIME, MIN_TIME, SECOND
 from millwheel.errors import ExhaustedError
 from millwheel.ports import StateStore
 from millwheel.sources.base import Partition, Reader
-from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.sources.partition import Part, open_part
 from millwheel.workers.sources.parts import SourceParts
 from millwheel.workers.sources.silence import Silence

@@ -15,8 +15,8 @@ from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MIN_TIME, duration_text
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.sources.base import Chunk as Read
+from millwheel.workers.bundle.bundle import LINE, Bundle, beginning, keys_of, kind_in, plain_letter
 from millwheel.workers.bundle.carried import carried
-from millwheel.workers.bundle.turn import LINE, Turn, beginning, keys_of, kind_in, plain_letter
 from millwheel.workers.delivery.timestamps import Stamps, column_of, extent
 from millwheel.workers.sources.parts import SourceParts
 
@@ -86,13 +86,13 @@ class Sorting:
         """What could not be used."""
         return [letter for _, letter in self._letters]
 
-    def judge(self, turn: Turn, read: int) -> None:
+    def judge(self, bundle: Bundle, read: int) -> None:
         """Tell a step what of a read of so many lines could not be used."""
         keys = keys_of(self._spec.name)
-        turn.try_(LINE, read)
-        turn.try_(keys, read)
+        bundle.try_(LINE, read)
+        bundle.try_(keys, read)
         for _, letter in self._letters:
-            turn.fail(letter, LINE if letter.computation == self._parts.node else keys)
+            bundle.fail(letter, LINE if letter.computation == self._parts.node else keys)
 
     def _too_far(self, partition: str, read: Read, stamps: Stamps, problems: dict[int, str]) -> set[int]:
         if self._spec.max_future_us is None or not len(stamps):

@@ -16,7 +16,7 @@ from millwheel.errors import ExhaustedError
 from millwheel.ports import StateStore
 from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import FrameChunk, Reader
-from millwheel.workers.bundle.turn import LINE, Hold, Turn, keys_of
+from millwheel.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
 from millwheel.workers.delivery.outbox import Chunk
 from millwheel.workers.shard.productions import earliest_of
 from millwheel.workers.sources.end import SourceEnd
@@ -59,19 +59,19 @@ class SourceOperator:
     def due_at(self) -> int:
         return MAX_TIME
 
-    def run(self, turn: Turn) -> None:
-        turn.positions_only = True
-        if turn.now >= self._settles_at(turn.now):
-            self._settle(turn)
+    def run(self, bundle: Bundle) -> None:
+        bundle.positions_only = True
+        if bundle.now >= self._settles_at(bundle.now):
+            self._settle(bundle)
         if self._end.due(self.unrest() == 0):
-            self._end.commit(turn)
-            turn.positions_only = False
-        if self._lists() and turn.now >= self._partitions.lists_at():
-            self._partitions.look(turn.now)
-        self._partitions.open(turn.now)
-        ready = [part for part in self._readable() if part.next_poll <= turn.now]
+            self._end.commit(bundle)
+            bundle.positions_only = False
+        if self._lists() and bundle.now >= self._partitions.lists_at():
+            self._partitions.look(bundle.now)
+        self._partitions.open(bundle.now)
+        ready = [part for part in self._readable() if part.next_poll <= bundle.now]
         if ready:
-            self._look_at(self._partitions.choose(ready), turn)
+            self._look_at(self._partitions.choose(ready), bundle)
 
     def durable(self, number: int, now: int) -> None:
         self._durable = max(self._durable, number)
@@ -114,63 +114,63 @@ class SourceOperator:
         self._partitions.close()
 
     def look(self, now: int) -> None:
-        """There may be new input: list the partitions and read them at the next turn, whatever was planned."""
+        """There may be new input: list the partitions and read them at the next bundle, whatever was planned."""
         self._partitions.look(now)
         self._partitions.wake_all(now)
 
     # --- reading -----------------------------------------------------------------------------------------
 
-    def _look_at(self, part: Part, turn: Turn) -> None:
+    def _look_at(self, part: Part, bundle: Bundle) -> None:
         try:
-            reader = self._partitions.reader_of(part, turn.now)
+            reader = self._partitions.reader_of(part, bundle.now)
             columns = self._parts.needs is not None and part.position >= part.rows_until
-            if not (columns and self._read_frame(part, reader, turn)):
-                self._read(part, reader, turn)
+            if not (columns and self._read_frame(part, reader, bundle)):
+                self._read(part, reader, bundle)
         except ExhaustedError as ex:
-            self._partitions.exhausted(part, ex, turn.now)
+            self._partitions.exhausted(part, ex, bundle.now)
 
-    def _read(self, part: Part, reader: Reader, turn: Turn) -> None:
+    def _read(self, part: Part, reader: Reader, bundle: Bundle) -> None:
         read = reader.read(part.position, self._parts.max_records)
         part.certain = part.certain or read.finished or read.caught_up
-        if self._heard_nothing(part, read, turn):
+        if self._heard_nothing(part, read, bundle):
             return
-        part.silence.heard(turn.now)
+        part.silence.heard(bundle.now)
         if read.caught_up:
-            part.next_poll = turn.now + self._poll_us
-        sorting = Sorting(self._parts, part.max_timestamp, part.judged, turn.now)
+            part.next_poll = bundle.now + self._poll_us
+        sorting = Sorting(self._parts, part.max_timestamp, part.judged, bundle.now)
         found = sorting.sort(part.partition.name, read)
-        sorting.judge(turn, len(read) + len(read.rejects))
-        part.judge(sorting.newly_judged, turn.overlay)
+        sorting.judge(bundle, len(read) + len(read.rejects))
+        part.judge(sorting.newly_judged, bundle.overlay)
         if sorting.newly_judged:
-            self._await_commit(part, turn)
+            self._await_commit(part, bundle)
         self._move(part, read, sorting.max_timestamp)
-        self._send(part, found, turn)
+        self._send(part, found, bundle)
 
-    def _heard_nothing(self, part: Part, read: Read | FrameChunk, turn: Turn) -> bool:
+    def _heard_nothing(self, part: Part, read: Read | FrameChunk, bundle: Bundle) -> bool:
         """True when a look found nothing to send. Then look again soon; less often when it has been silent for long."""
         if read.begins is not None:
-            part.decide(*read.begins, turn.overlay)
-            self._await_commit(part, turn)
+            part.decide(*read.begins, bundle.overlay)
+            self._await_commit(part, bundle)
         if len(read) or read.rejects or read.finished or read.next_position > part.position:
             return False
         if read.begins is not None:
             return True
         part.certain, part.behind = True, False
-        part.silence.nothing(turn.now)
+        part.silence.nothing(bundle.now)
         pause = max(self._poll_us, min(part.silence.lasted_us // _SILENCE_PER_PAUSE, _LONGEST_PAUSE * self._poll_us))
-        part.next_poll = turn.now + pause
-        self._partitions.fall_asleep(part, turn.now)
+        part.next_poll = bundle.now + pause
+        self._partitions.fall_asleep(part, bundle.now)
         return True
 
-    def _await_commit(self, part: Part, turn: Turn) -> None:
-        """Nothing is sent, and no more is read of it, before this turn's commit is durable."""
-        turn.commit_before_sending, part.awaits = True, turn.number
+    def _await_commit(self, part: Part, bundle: Bundle) -> None:
+        """Nothing is sent, and no more is read of it, before this bundle's commit is durable."""
+        bundle.commit_before_sending, part.awaits = True, bundle.number
 
     def _move(self, part: Part, read: Read | FrameChunk, max_timestamp: int) -> None:
         part.position, part.max_timestamp, part.read_all = read.next_position, max_timestamp, read.finished
         part.note = read.note
 
-    def _read_frame(self, part: Part, reader: Reader, turn: Turn) -> bool:
+    def _read_frame(self, part: Part, reader: Reader, bundle: Bundle) -> bool:
         """Read columns; False when there are none to be had, or they need a look at each record."""
         needs = self._parts.needs
         read_frame = getattr(reader, "read_frame", None)
@@ -179,27 +179,27 @@ class SourceOperator:
         read: FrameChunk | None = read_frame(part.position, part.size.bytes)
         if read is None:
             return False
-        if self._heard_nothing(part, read, turn):
+        if self._heard_nothing(part, read, bundle):
             part.size.told(False)
             return True
         split = self._parts.fanout.split_columns
-        found = sort_frame(read, self._spec, needs, part.max_timestamp, turn.now, split)
+        found = sort_frame(read, self._spec, needs, part.max_timestamp, bundle.now, split)
         if found is None:
             part.rows_until = read.next_position
             return False
-        part.silence.heard(turn.now)
+        part.silence.heard(bundle.now)
         part.size.told(read.next_position > part.position and not read.finished)
         part.certain = part.certain or read.finished
-        turn.try_(LINE, len(read))
-        turn.try_(keys_of(self._spec.name), len(read))
+        bundle.try_(LINE, len(read))
+        bundle.try_(keys_of(self._spec.name), len(read))
         counters = {"records_in": len(read)}
         if found.late:
             counters["late"] = found.late
         self._move(part, read, found.max_timestamp)
-        self._send(part, Sorted(found.batches, {}, counters), turn)
+        self._send(part, Sorted(found.batches, {}, counters), bundle)
         return True
 
-    def _send(self, part: Part, found: Sorted, turn: Turn) -> None:
+    def _send(self, part: Part, found: Sorted, bundle: Bundle) -> None:
         """A read goes on its way; its position is committed once every consumer has applied it. Letters are numbered by
         positions, too, so those of each who writes them have a channel of their own: whoever consumes several of these
         has a mark for each."""
@@ -208,7 +208,7 @@ class SourceOperator:
         for name, letters in found.letters.items():
             chunks.append(self._chunk(part, f"{self._parts.node}!{name}/{part.partition.name}", letters))
         part.outstanding.append(Outstanding(chunks, after, found.counters))
-        turn.chunks += chunks
+        bundle.chunks += chunks
 
     def _chunk(self, part: Part, channel: str, batches: list[tuple[str, AnyBatch]]) -> Chunk:
         chunk = Chunk(part.next_chunk, channel, batches, earliest_of(batches), stored=False, read=True)
@@ -225,19 +225,19 @@ class SourceOperator:
             return now
         return self._settled_at + self._parts.settle_us
 
-    def _settle(self, turn: Turn) -> None:
+    def _settle(self, bundle: Bundle) -> None:
         """Commit the positions up to which all reads, in order, have been applied. Who waits for the end of a source
         waits for the last of them."""
-        self._settled_at = turn.now
+        self._settled_at = bundle.now
         for part in self._partitions.awake.values():
             moved = False
             while part.outstanding and part.outstanding[0].applied:
                 settled = part.outstanding.popleft()
                 part.committed, moved = settled.after, True
                 for name, by in settled.counters.items():
-                    turn.count(name, by)
+                    bundle.count(name, by)
             if moved:
-                part.write(turn.overlay)
+                part.write(bundle.overlay)
                 if part.committed.finished:
                     part.close()
-                    turn.positions_only = False
+                    bundle.positions_only = False

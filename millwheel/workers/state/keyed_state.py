@@ -67,7 +67,7 @@ class KeyedState:
         self._ages = any(handle.ttl_us is not None for handle in self.handles.values())
 
     def begin(self, timers: TimerQueue) -> None:
-        """Start of a turn. ``timers`` are those by event time."""
+        """Start of a bundle. ``timers`` are those by event time."""
         self._timers, self.clock = timers, MIN_TIME
 
     def point(self, key: Key, timestamp: int) -> None:

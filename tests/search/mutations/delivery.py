@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millwheel.core.model.records import Batch
-from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.operators.ordering import OrderBuffer
 from millwheel.workers.shard.commit_building import CommitBuilding
 from tests.search.mistakes import Context, mistake, replaced
@@ -15,7 +15,7 @@ def productions_need_no_commit() -> Context:
     return replaced(
         CommitBuilding,
         "_changes_nothing",
-        lambda self, chunk, turn, rises: not self.overlay and not turn.counters and not rises,
+        lambda self, chunk, bundle, rises: not self.overlay and not bundle.counters and not rises,
     )
 
 
@@ -24,8 +24,8 @@ def records_without_a_name_share_one() -> Context:
     """Records that wait for their order, and have neither a number nor an id, are one if they have one time."""
     right = OrderBuffer._name
 
-    def wrong(self: OrderBuffer, batch: Batch, place: int, turn: Turn) -> str:
+    def wrong(self: OrderBuffer, batch: Batch, place: int, bundle: Bundle) -> str:
         named = batch.seqs or (batch.ids is not None and batch.ids[place] is not None)
-        return right(self, batch, place, turn) if named else str(batch.timestamps[place])
+        return right(self, batch, place, bundle) if named else str(batch.timestamps[place])
 
     return replaced(OrderBuffer, "_name", wrong)

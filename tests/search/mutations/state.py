@@ -12,7 +12,7 @@ import msgspec
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import Due
 from millwheel.core.model.times import LAST_TIME
-from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.operators.callback_context import CallbackContext
 from millwheel.workers.state.handles import ABSENT, Cell, ListCells, Typed
 from millwheel.workers.state.keyed_state import KeyedState
@@ -78,22 +78,22 @@ def wall_clock_timers_leave_their_queue_before_the_records() -> Iterator[None]:
     Whether a record or the clock comes first is nowhere promised, so runs that are compared do not tell; the promise in
     tests/unit/workers/test_state_mistakes.py does."""
     waiting: dict[int, list[Due]] = {}
-    right = Turn._event_timers
+    right = Bundle._event_timers
 
-    def events(self: Turn) -> Iterator[Due]:
+    def events(self: Bundle) -> Iterator[Due]:
         queue = self.timers[Domain.PROCESSING]
         due = waiting.setdefault(id(self), [])
         while (timer := queue.pop_due(self.now)) is not None:
             due.append(timer)
         return right(self)
 
-    def rings(self: Turn) -> Iterator[Due]:
+    def rings(self: Bundle) -> Iterator[Due]:
         for timer in waiting.pop(id(self), []):
             self.timers[Domain.PROCESSING].cancel(timer.key, timer.tag)
             self.due.append(timer)
             yield timer
 
-    with replaced(Turn, "_event_timers", events), replaced(Turn, "_processing_timers", rings):
+    with replaced(Bundle, "_event_timers", events), replaced(Bundle, "_processing_timers", rings):
         yield
 
 
@@ -102,7 +102,7 @@ def timers_that_timers_set_wait_for_the_next_step() -> Context:
     """A timer that is set for a time that the watermark has passed fires behind the records of the step. (Timers that
     set timers, or ``past_timers``, and a watermark that rises in large steps, or bundles.)"""
 
-    def wrong(self: Turn) -> Iterator[Due]:
+    def wrong(self: Bundle) -> Iterator[Due]:
         queue = self.timers[Domain.EVENT]
         if self.due:
             return
@@ -115,7 +115,7 @@ def timers_that_timers_set_wait_for_the_next_step() -> Context:
                 queue.cancel(timer.key, timer.tag)
                 yield timer
 
-    return replaced(Turn, "_event_timers", wrong)
+    return replaced(Bundle, "_event_timers", wrong)
 
 
 @mistake(within=5, features="timer_limit order_by", variants="bundles together reference")

@@ -232,7 +232,7 @@ def test_a_record_waits_until_the_watermark_has_passed_it(folder: Path) -> None:
         assert harness.state("follow", "ann") == {"seen": [10, 20]}
 
 
-def test_a_record_that_fails_in_its_turn_is_a_dead_letter_of_its_own(folder: Path) -> None:
+def test_a_record_that_fails_in_its_bundle_is_a_dead_letter_of_its_own(folder: Path) -> None:
     with PipelineHarness(written(folder / "order", ORDER)) as harness:
         harness.push("hits", [hit(3), hit(2, page="poison"), hit(1)])
         harness.finish()
@@ -247,7 +247,7 @@ def test_order_survives_crashes(folder: Path) -> None:
     assert assert_survives_crashes(written(folder / "order", ORDER), {"hits": records}, every=3) > 10
 
 
-# --- timers of one turn
+# --- timers of one bundle
 
 
 def test_a_timer_may_cancel_and_move_those_that_come_due_with_it(folder: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_key_under_the_limit_waits_with_others_that_have_many_timers(pipeline:
     assert letters[0]["key"] == "bob"
 
 
-def test_turns_that_make_much_take_less_and_recover() -> None:
+def test_bundles_that_make_much_take_less_and_recover() -> None:
     size = BundleSize(1000)
     size.learn(1000, 100_000)
     assert size.most == 10

@@ -8,7 +8,7 @@ from typing import Any
 from millwheel.core.model.times import SECOND, idle_progress
 from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
 from millwheel.sources.base import Chunk, Partition
-from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.sources.parts import SourceParts
 from millwheel.workers.sources.silence import Silence
@@ -90,7 +90,7 @@ def test_a_partition_is_looked_at_less_often_when_it_has_been_silent_for_long() 
     reads: dict[int, int] = {}
     for now in range(0, 20 * SECOND, 10_000):
         if operator.wakes_at(now) <= now:
-            operator.run(Turn(1, now, 0, [], Overlay(store), {}))
+            operator.run(Bundle(1, now, 0, [], Overlay(store), {}))
         reads[now // SECOND] = silent.reads
     assert reads[0] == 50
     assert reads[19] - reads[18] == 10
@@ -104,7 +104,7 @@ def test_silence_moves_the_watermark_in_small_steps_first_and_always_forward() -
 
 
 def test_only_looks_that_found_nothing_make_a_partition_idle() -> None:
-    """Two partitions, of which a turn reads one: who was not looked at during a pause of the worker is not silent."""
+    """Two partitions, of which a bundle reads one: who was not looked at during a pause of the worker is not silent."""
     written = {"a": 1, "b": 1}
     operator = source(Growing(written), "a", "b")
     everything = pauses(written, operator)
@@ -112,7 +112,7 @@ def test_only_looks_that_found_nothing_make_a_partition_idle() -> None:
 
 
 def pauses(written: dict[str, int], operator: SourceOperator) -> list[int]:
-    """Both partitions grow once a second; every few seconds the worker gets no turn for up to a minute. The times at
+    """Both partitions grow once a second; every few seconds the worker gets no time for up to a minute. The times at
     which the source held less than the records that had been written and not been read."""
     random, now, wrong, store = Random(3), 0, [], SimStore({})
     while now < 600 * SECOND:
@@ -120,9 +120,9 @@ def pauses(written: dict[str, int], operator: SourceOperator) -> list[int]:
         for name in written:
             written[name] = now // SECOND
         for _ in range(2):
-            turn = Turn(1, now, 0, [], Overlay(store), {})
-            operator.run(turn)
-            for chunk in turn.chunks:
+            bundle = Bundle(1, now, 0, [], Overlay(store), {})
+            operator.run(bundle)
+            for chunk in bundle.chunks:
                 chunk.finished = True
             if operator.hold(now).at > min(part.position for part in operator._partitions.awake.values()) * SECOND:
                 wrong.append(now)
@@ -154,12 +154,12 @@ def test_after_a_gap_between_looks_who_slept_as_well_has_time_to_speak() -> None
 def test_a_source_at_rest_is_not_silent() -> None:
     operator, store = source(Silent()), SimStore({})
     for now in range(0, 4 * SECOND, SECOND):
-        operator.run(Turn(1, now, 0, [], Overlay(store), {}))
+        operator.run(Bundle(1, now, 0, [], Overlay(store), {}))
     before = operator.hold(4 * SECOND)
     operator.rest(True, 4 * SECOND)
     assert operator.hold(400 * SECOND) == before
     operator.rest(False, 400 * SECOND)
-    operator.run(Turn(1, 400 * SECOND, 0, [], Overlay(store), {}))
+    operator.run(Bundle(1, 400 * SECOND, 0, [], Overlay(store), {}))
     assert operator.hold(400 * SECOND) == before
 
 
@@ -183,8 +183,8 @@ def test_an_idle_partition_keeps_no_watermark_while_another_has_something_to_say
     for second in range(2, 100):
         written["b"] = second
         for place in range(20):
-            turn = Turn(1, second * SECOND + place * 50_000, 0, [], Overlay(store), {})
-            operator.run(turn)
-            for chunk in turn.chunks:
+            bundle = Bundle(1, second * SECOND + place * 50_000, 0, [], Overlay(store), {})
+            operator.run(bundle)
+            for chunk in bundle.chunks:
                 chunk.finished = True
     assert operator.hold(100 * SECOND).at == 99 * SECOND

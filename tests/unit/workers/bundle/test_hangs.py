@@ -111,7 +111,7 @@ def test_records_timers_and_windows_are_known_by_what_stays_the_same() -> None:
     assert timer_mark(Due("a", "t", 5, Domain.EVENT)) != timer_mark(Due("a", "t", 6, Domain.EVENT))
 
 
-def test_only_a_turn_that_may_meet_it_is_looked_at_and_it_is_met_once() -> None:
+def test_only_a_bundle_that_may_meet_it_is_looked_at_and_it_is_met_once() -> None:
     mark = encode_value(("r", "c-0", 5))
     avoided = Avoided({mark: hang(mark)})
     before, around = Batch("s", [1, 4], [0, 0], ["a", "b"], [1, 2]), Batch("s", [4, 6], [0, 0], ["a", "b"], [1, 2])

@@ -319,7 +319,7 @@ def test_an_unnumbered_checkpointed_production_holds_the_watermark_until_its_end
     (send,) = outbox.sends()
     outbox.ack("c", "t-0", send.epoch, send.index)
     assert outbox.min_timestamp() == 107
-    assert outbox.unsettled, "the shard must take a turn, which deletes it from its store"
+    assert outbox.unsettled, "the shard must run a bundle, which deletes it from its store"
     assert outbox.take_done() == [weak]
     assert (outbox.min_timestamp(), outbox.unsettled) == (MAX_TIME, False)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from millwheel.core.model.times import MAX_TIME
-from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.loop.beginning import LONGEST_US, Beginning
 from millwheel.workers.loop.served import Served
 

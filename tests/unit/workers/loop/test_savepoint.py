@@ -220,7 +220,7 @@ def test_an_end_is_committed_once_all_is_applied_and_stands_for_every_later_owne
     end.finishing = True
     assert not end.due(False)
     assert end.due(True)
-    turn = type("Turn", (), {"overlay": type("Overlay", (), {"put": lambda self, *pair: None})()})
-    end.commit(turn)  # type: ignore[arg-type]
+    bundle = type("Bundle", (), {"overlay": type("Overlay", (), {"put": lambda self, *pair: None})()})
+    end.commit(bundle)  # type: ignore[arg-type]
     assert not end.due(True)
     assert SourceEnd(Store({ENDED: b""})).ended  # type: ignore[arg-type]

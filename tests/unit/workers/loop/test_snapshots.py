@@ -8,7 +8,7 @@ import pytest
 
 from millwheel.core.formats.codec import Commit
 from millwheel.core.model.range_table import Ancestor
-from millwheel.workers.bundle.turn import Hold
+from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.loop.snapshots import SnapshotPace, SnapshotPolicy
 from millwheel.workers.shard.prepared import Prepared
 from millwheel.workers.shard.productions import ShardIdentity

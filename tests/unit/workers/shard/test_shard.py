@@ -348,7 +348,7 @@ def test_a_production_without_consumers_is_counted_and_dropped() -> None:
     assert not families(bench, PENDING)
 
 
-def test_a_bundle_that_leaves_no_trace_needs_no_turn_again() -> None:
+def test_a_bundle_that_leaves_no_trace_need_not_run_again() -> None:
     bench = ShardBench(Idle)
     bench.deliver(("a", 1, 5))
     bench.through()

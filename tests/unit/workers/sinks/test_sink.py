@@ -9,7 +9,7 @@ from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import CorruptionError, UnavailableError
 from millwheel.sinks.base import Cut
-from millwheel.workers.bundle.turn import Turn
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.sinks.sink import Publication, SinkOperator, SinkShard
 from millwheel.workers.state.overlay import Overlay
@@ -47,14 +47,14 @@ class Bench:
         shard = SinkShard("sink.out-0", 1, self.store, self.asked.append if aside else None)
         self.operator = SinkOperator(self.writer, shard, lambda stream, values: values, 0, 10, at_once)
 
-    def turn(self, *values: int, now: int = 0) -> None:
-        """A turn with these records, if the operator wants any, and its commit."""
+    def bundle(self, *values: int, now: int = 0) -> None:
+        """A bundle with these records, if the operator wants any, and its commit."""
         wanted = self.operator.appetite(len(values), now, 0)
         batch = Batch("out", [], [value * 10 for value in values], ["k"] * len(values), list(values))
         arrivals = [Arrival("c", 1, 0, batch, None, 0)] if wanted and values else []
         self.number += 1
         overlay = Overlay(self.store)
-        self.operator.run(Turn(self.number, now, 0, arrivals, overlay, {}))
+        self.operator.run(Bundle(self.number, now, 0, arrivals, overlay, {}))
         self.store.apply(*overlay.take())
 
     def durable(self, number: int) -> None:
@@ -66,7 +66,7 @@ class Bench:
 
 def test_a_sink_that_shows_at_once_waits_for_no_commit_and_keeps_no_receipt() -> None:
     bench = Bench(aside=True, at_once=True)
-    bench.turn(1, 2)
+    bench.bundle(1, 2)
     assert bench.writer.published == [b"0:1,2"]
     assert (bench.asked, bench.receipts(), bench.operator.hold(0).at) == ([], 0, MAX_TIME)
 
@@ -74,9 +74,9 @@ def test_a_sink_that_shows_at_once_waits_for_no_commit_and_keeps_no_receipt() ->
 def test_what_cannot_be_shown_at_once_is_committed_and_shown_later_and_so_is_what_comes_after_it() -> None:
     bench = Bench(aside=False, at_once=True)
     bench.writer.fail = UnavailableError("a full disk")
-    bench.turn(1)
+    bench.bundle(1)
     bench.writer.fail = None
-    bench.turn(2)
+    bench.bundle(2)
     assert (bench.writer.published, bench.receipts()) == ([], 2)
     bench.durable(2)
     assert bench.writer.published == [b"0:1", b"1:2"]
@@ -84,35 +84,35 @@ def test_what_cannot_be_shown_at_once_is_committed_and_shown_later_and_so_is_wha
 
 def test_the_loop_publishes_once_a_commit_is_durable() -> None:
     bench = Bench(aside=False)
-    bench.turn(1, 2)
+    bench.bundle(1, 2)
     assert bench.writer.published == []
     assert bench.operator.hold(0).at == 10
     bench.durable(1)
     assert bench.writer.published == [b"0:1,2"]
     assert bench.operator.hold(0).at == MAX_TIME
-    bench.turn()
+    bench.bundle()
     assert bench.receipts() == 0
 
 
 def test_a_thread_publishes_while_the_loop_goes_on() -> None:
     bench = Bench(aside=True)
-    bench.turn(1)
+    bench.bundle(1)
     bench.durable(1)
-    bench.turn(2)
+    bench.bundle(2)
     assert (len(bench.asked), bench.writer.published) == (1, [])
     assert bench.operator.hold(0).at == 10
     bench.asked[0].carried_out().tell(5)
     assert bench.writer.published == [b"0:1"]
     assert bench.operator.hold(0).at == 20
     bench.durable(2)
-    bench.turn()
+    bench.bundle()
     assert bench.receipts() == 1
 
 
 def test_no_more_than_two_cuts_are_on_their_way() -> None:
     bench = Bench(aside=True)
-    bench.turn(1)
-    bench.turn(2)
+    bench.bundle(1)
+    bench.bundle(2)
     assert bench.operator.appetite(5, 0, 0) == 0
     bench.durable(1)
     bench.asked[0].carried_out().tell(0)
@@ -121,14 +121,14 @@ def test_no_more_than_two_cuts_are_on_their_way() -> None:
 
 def test_answers_may_come_in_any_order_and_receipts_go_in_theirs() -> None:
     bench = Bench(aside=True)
-    bench.turn(1)
-    bench.turn(2)
+    bench.bundle(1)
+    bench.bundle(2)
     bench.durable(2)
     bench.asked[1].carried_out().tell(0)
     assert bench.operator.hold(0).at == 10
     bench.asked[0].carried_out().tell(0)
     assert bench.operator.hold(0).at == MAX_TIME
-    bench.turn()
+    bench.bundle()
     assert bench.receipts() == 0
 
 
@@ -136,14 +136,14 @@ def test_answers_may_come_in_any_order_and_receipts_go_in_theirs() -> None:
 def test_what_cannot_be_published_now_is_tried_again(aside: bool) -> None:
     bench = Bench(aside)
     bench.writer.fail = UnavailableError("full")
-    bench.turn(1)
+    bench.bundle(1)
     bench.durable(1)
     for publication in bench.asked:
         publication.carried_out().tell(0)
     bench.writer.fail = None
     wake = bench.operator.wakes_at(0)
     assert 0 < wake < MAX_TIME
-    bench.turn(now=wake)
+    bench.bundle(now=wake)
     for publication in bench.asked[1:]:
         publication.carried_out().tell(wake)
     assert bench.writer.published == [b"0:1"]
@@ -154,7 +154,7 @@ def test_what_cannot_be_published_now_is_tried_again(aside: bool) -> None:
 def test_damage_ends_the_worker(aside: bool) -> None:
     bench = Bench(aside)
     bench.writer.fail = CorruptionError("somebody else wrote it")
-    bench.turn(1)
+    bench.bundle(1)
     ends = (lambda: bench.asked[0].carried_out().tell(0)) if aside else (lambda: bench.durable(1))
     if aside:
         bench.durable(1)

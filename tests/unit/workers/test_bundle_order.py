@@ -1,4 +1,4 @@
-"""In which order the shards of a worker take their turns."""
+"""In which order the shards of a worker run their bundles."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ CHAIN = """
 """
 
 
-def test_a_shard_takes_its_turn_after_those_that_feed_it_and_only_one(
+def test_a_shard_runs_its_bundle_after_those_that_feed_it_and_only_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "p.yaml").write_text(dedent(CHAIN))
-    turns: list[str] = []
+    bundles: list[str] = []
     right = Shard.run
 
     def run(self: Shard, now: int) -> Any:
-        turns.append(self.identity.node)
+        bundles.append(self.identity.node)
         return right(self, now)
 
     with PipelineHarness(tmp_path / "p.yaml", workers=1, shards=1) as harness:
         harness.push("begin", {"user": "a", "n": 1, "at": 1})
         monkeypatch.setattr(Shard, "run", run)
         harness.push("begin", {"user": "a", "n": 2, "at": 2})
-    mine = [node for node in turns if node in ("first", "second", "last")]
-    assert mine[:3] == ["first", "second", "last"], "what comes to the last on two ways is one turn"
+    mine = [node for node in bundles if node in ("first", "second", "last")]
+    assert mine[:3] == ["first", "second", "last"], "what comes to the last on two ways is one bundle"
     assert mine.count("last") == mine.count("first")

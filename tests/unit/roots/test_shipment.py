@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from millwheel.errors import CorruptionError, SetupError
-from millwheel.roots.bundle import fetched, pack, share, shared_folder, unpack
+from millwheel.roots.shipment import fetched, pack, share, shared_folder, unpack
 from tests.fakes.s3_server import S3Server
 
 
@@ -44,7 +44,7 @@ def test_names_that_lead_elsewhere_are_refused_before_anything_is_written(tmp_pa
     assert contents(tmp_path) == before
 
 
-def test_bytes_that_are_no_bundle_are_told(tmp_path: Path) -> None:
+def test_bytes_that_are_no_shipment_are_told(tmp_path: Path) -> None:
     for data in (b"", b"\xc1", msgspec.msgpack.encode([1]), msgspec.msgpack.encode({"pipeline/a": 7})):
         with pytest.raises(CorruptionError, match="holds no files"):
             unpack(data, tmp_path)

@@ -1,4 +1,4 @@
-"""One turn of a shard: what it works on, and what comes out of it, all committed together."""
+"""One bundle of a shard: what it works on, and what comes out of it, all committed together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LETTER_STATE = 1 << 20
 """So many bytes of state go into a dead letter whole."""
 _BEGINNING = 10_000
 _MOST_TIMERS = 100_000
-"""So many event-time timers fire before the records of a turn at most, even if each sets the next."""
+"""So many event-time timers fire before the records of a bundle at most, even if each sets the next."""
 _WORDS = 300
 RECORD, TIMER, WINDOW, LINE = "record", "timer", "window", "line"
 """What calls are about."""
@@ -39,7 +39,7 @@ def keys_of(stream: str) -> str:
 
 
 class Outputs:
-    """What a turn produced, by stream, in order. Values are encoded when they are produced, so that changing
+    """What a bundle produced, by stream, in order. Values are encoded when they are produced, so that changing
     an object afterwards changes nothing that was sent."""
 
     def __init__(self) -> None:
@@ -100,11 +100,11 @@ class Produced:
 
 
 @dataclass(slots=True)
-class Turn:
+class Bundle:
     """What an operator gets and fills.
 
     ``number`` is what its commit will be. ``chunks`` are reads of a source, which need no checkpoint.
-    ``commit_before_sending`` makes the chunks wait for this turn's commit, when what was read was judged by
+    ``commit_before_sending`` makes the chunks wait for this bundle's commit, when what was read was judged by
     something that a second reading may not repeat; otherwise nobody waits for a commit of ``positions_only``.
     ``due`` are the timers that have fired; of each domain, about ``most_timers`` may.
     ``floor`` is the earliest timestamp that something without a
@@ -137,7 +137,7 @@ class Turn:
         return max(self.floor, self.watermark) if self.watermark < MAX_TIME else self.floor
 
     def fires(self, domain: Domain) -> Iterator[Due]:
-        """The timers that the clock of a domain has passed, in their order, each removed when its turn comes: what one
+        """The timers that the clock of a domain has passed, in their order, each removed just before it fires: what one
         does may move or cancel the next."""
         return self._event_timers() if domain is Domain.EVENT else self._processing_timers()
 
@@ -151,7 +151,7 @@ class Turn:
             yield timer
 
     def _processing_timers(self) -> Iterator[Due]:
-        """Those that are set meanwhile wait for the next turn, so that one that always sets itself stops nobody."""
+        """Those that are set meanwhile wait for the next bundle, so that one that always sets itself stops nobody."""
         queue = self.timers[Domain.PROCESSING]
         due: list[Due] = []
         clock = MAX_TIME if self.watermark == MAX_TIME else self.now
@@ -270,12 +270,12 @@ class Operator(Protocol):
         """How many of the ``waiting`` records to take now; 0 leaves them where they are."""
 
     def wakes_at(self, now: int) -> int:
-        """When it wants a turn without arrivals or due timers (wall clock; MAX_TIME: never; 0: now)."""
+        """When it is to run without arrivals or due timers (wall clock; MAX_TIME: never; 0: now)."""
 
     def due_at(self) -> int:
-        """It wants a turn once the input watermark has passed this (MAX_TIME: never)."""
+        """It is to run once the input watermark has passed this (MAX_TIME: never)."""
 
-    def run(self, turn: Turn) -> None:
+    def run(self, bundle: Bundle) -> None:
         """Work through arrivals and due timers. Raises only for errors that concern the whole shard."""
 
     def durable(self, number: int, now: int) -> None:

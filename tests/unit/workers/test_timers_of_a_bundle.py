@@ -1,4 +1,4 @@
-"""Which timers fire, and what they see, is not decided by what else there is in their turn."""
+"""Which timers fire, and what they see, is not decided by what else there is in their bundle."""
 
 from __future__ import annotations
 
