@@ -1,1 +1,1 @@
-"""``millwheel chaos``: a pipeline run twice, once in peace and once under faults, and its results compared."""
+"""``millwheel chaos``: runs a pipeline twice, once undisturbed and once under faults, and compares the results."""

@@ -1,1 +1,1 @@
-"""What a pipeline is, drawn: as a tree for the terminal, as an SVG for pages. For `millwheel explain`."""
+"""Drawings of a pipeline for ``millwheel explain``: a tree for the terminal, an SVG for pages."""

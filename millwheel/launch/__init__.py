@@ -1,1 +1,1 @@
-"""Launching: the driver of a run, and the launchers that keep its worker processes alive."""
+"""Launching: the driver of a run, and the launchers that keep its workers alive."""

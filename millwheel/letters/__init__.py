@@ -1,1 +1,1 @@
-"""Dead letters: read, grouped, and tried again."""
+"""Dead letters: read, grouped, and retried."""

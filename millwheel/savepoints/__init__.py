@@ -1,1 +1,1 @@
-"""Savepoints: taking one of a running pipeline, what lies in one, and whether another pipeline can go on from it."""
+"""Savepoints: taking one, its contents, and whether another pipeline can continue from it."""

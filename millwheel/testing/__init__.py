@@ -1,4 +1,4 @@
-"""What users test their pipelines with: no processes, a clock and a watermark that are moved by hand."""
+"""Tools for testing pipelines without processes: the test moves the clock and the watermark."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where a root lies: folders, S3, and the notes that processes leave there."""
+"""Storage below a root: folders, S3, and the notes that processes keep there."""

@@ -1,1 +1,1 @@
-"""Bytes: batches, stores, journals, and the messages of the embedded coordinator."""
+"""Byte formats: batches, stores, journals, and the messages of the embedded coordinator."""

@@ -1,1 +1,1 @@
-"""What a person sees of a run while it goes on and at its end."""
+"""Progress and result of a run, as its user sees them."""

@@ -1,1 +1,1 @@
-"""Range tables: planned, resharded, succeeded."""
+"""Range tables: planning, resharding, succession."""

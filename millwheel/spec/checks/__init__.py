@@ -1,1 +1,1 @@
-"""What must hold between the parts, and in the code that they name."""
+"""Checks across the parts of a pipeline, and of the code that they name."""

@@ -1,1 +1,1 @@
-"""One bundle of one shard: what it works on, and what comes out of it."""
+"""One bundle of one shard: its input, its calls of user code, and its output."""

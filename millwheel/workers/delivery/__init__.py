@@ -1,1 +1,1 @@
-"""Between shards: outbox, routing, inbox, and what was delivered already."""
+"""Delivery between shards: outbox, routing, inbox, and high-water marks."""

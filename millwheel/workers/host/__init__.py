@@ -1,1 +1,1 @@
-"""What surrounds the loop of a worker: machines are assembled, threads block, wires are read."""
+"""Around a worker's loop: assembly of the shards, threads for blocking calls, and the transport."""

@@ -1,1 +1,1 @@
-"""What runs a bundle: callbacks, windows, columns, joins, steps, branches."""
+"""Operators, which run a bundle: callbacks, windows, columns, joins, steps, branches."""

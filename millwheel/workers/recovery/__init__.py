@@ -1,1 +1,1 @@
-"""From snapshots and journals to a store, at once or by following."""
+"""From snapshots and journals to a store: all at once, or by following the owner."""

@@ -1,1 +1,1 @@
-"""Sink shards: committables, and rows that stand."""
+"""Sink shards: committables, and files of current rows (upsert)."""
