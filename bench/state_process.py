@@ -43,7 +43,7 @@ from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.host.assembly import Assembly, Outside
 from millwheel.workers.process import GC_THRESHOLDS
 from millwheel.workers.recovery.recovery import recover
-from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
 
 BUNDLE = 10_000
@@ -94,12 +94,12 @@ class Work:
         batch = Batch("events", seqs, seqs, list(keys), [number * 31 for number in seqs], None, 1)
         self.shard.offer("up", first, 0, batch, None)
         self.shard.run(time.time_ns() // 1_000)
-        ready: list[tuple[Prepared, bytes]] = list(self.shard.commits.submittable(0))
+        ready: list[tuple[PendingCommit, bytes]] = list(self.shard.commits.submittable(0))
         began = time.perf_counter()
         self.writer.commit([entry for _, entry in ready if entry])
         self.commits_s.append(time.perf_counter() - began)
-        for prepared, _ in ready:
-            self.shard.durable(prepared, 0)
+        for pending, _ in ready:
+            self.shard.durable(pending, 0)
 
     def publish(self) -> None:
         """A snapshot of all there is."""

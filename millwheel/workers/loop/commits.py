@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.loop.snapshots import SnapshotPolicy
 from millwheel.workers.ports import GroupCommits
-from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
 
 LONGEST_US = 50_000
 """Commits are handed over after so much work (µs), also in the middle of a step."""
 
-Complete = Callable[[list[Prepared], int], None]
+Complete = Callable[[list[PendingCommit], int], None]
 """(commits that are durable, the wall clock in µs)."""
 
 
@@ -30,7 +30,7 @@ class CommitGroups:
         self._complete = complete
         self._longest_us = longest_us
         self._worked_us = 0
-        self._waiting: deque[tuple[bool, list[Prepared]]] = deque()
+        self._waiting: deque[tuple[bool, list[PendingCommit]]] = deque()
         self.due_at = MAX_TIME
 
     def __bool__(self) -> bool:
@@ -57,11 +57,11 @@ class CommitGroups:
             self.submit(shards(), now)
 
     def _submit(self, shards: Sequence[Shard], now: int, inline: bool) -> None:
-        group: list[Prepared] = []
+        group: list[PendingCommit] = []
         entries: list[bytes] = []
         for shard in shards:
-            for prepared, entry in shard.commits.submittable(now):
-                group.append(prepared)
+            for pending, entry in shard.commits.submittable(now):
+                group.append(pending)
                 if entry:
                     entries.append(entry)
                     self._snapshots.journaled(shard, len(entry))
@@ -79,8 +79,8 @@ class CommitGroups:
     def durable(self, segment: int, now: int) -> None:
         """The oldest group that was written is durable."""
         _, group = self._waiting.popleft()
-        for prepared in group:
-            self._snapshots.written(segment, prepared)
+        for pending in group:
+            self._snapshots.written(segment, pending)
         self._complete(group, now)
         self._settle_unwritten(now)
 

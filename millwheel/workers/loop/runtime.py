@@ -1,6 +1,6 @@
 """The worker's loop as a step: take events, run shards, commit, ack, send, report. One thread, never blocks.
 
-    events ──> shards ──run──> prepared commits ──journal──> durable ──> acks, sends, reports
+    events ──> shards ──run──> pending commits ──journal──> durable ──> acks, sends, reports
 
 Everything that waits for something outside waits as data in here; whoever calls :meth:`WorkerRuntime.step`
 sleeps until the returned time or the next event.
@@ -33,7 +33,7 @@ from millwheel.workers.loop.served import InjectRoute, LocalRoute, Served, level
 from millwheel.workers.loop.snapshots import SnapshotPolicy
 from millwheel.workers.loop.standing_by import StandingBy
 from millwheel.workers.ports import WorkerPorts
-from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
 
 _HOPS_IN_CIRCLES = 4
@@ -160,14 +160,14 @@ class WorkerRuntime:
             if served.leaving or not served.live or not self._runnable(served, now, patient):
                 continue
             started = clock.monotonic_us()
-            prepared = served.shard.run(now)
+            pending = served.shard.run(now)
             served.busy_us += (took := clock.monotonic_us() - started)
             self._commits.submit_after(took, self._shards, now)
             served.stirred = True
-            if prepared is not None or served.has_news(now):
+            if pending is not None or served.has_news(now):
                 self._reporting.changed = True
-            if prepared is not None:
-                served.count(prepared.arrivals)
+            if pending is not None:
+                served.count(pending.arrivals)
 
     def _runnable(self, served: Served, now: int, patient: bool) -> bool:
         """Whether a shard runs a bundle. One that does not is not asked again before something happens to it, or its
@@ -178,10 +178,10 @@ class WorkerRuntime:
         served.wakes_at = served.shard.wakes_at(now)
         return False
 
-    def _complete(self, group: list[Prepared], now: int) -> None:
+    def _complete(self, group: list[PendingCommit], now: int) -> None:
         self._reporting.changed = True
         self._ack([(p.shard.identity.shard, arrival) for p in group for arrival in p.shard.durable(p, now)])
-        for name in {prepared.shard.identity.shard: None for prepared in group}:
+        for name in {pending.shard.identity.shard: None for pending in group}:
             served = self._served.get(name)
             if served is not None:
                 served.stirred = True

@@ -13,7 +13,7 @@ from millwheel.core.model.lease import Lease
 from millwheel.core.model.range_table import Ancestor
 from millwheel.core.model.times import SECOND
 from millwheel.workers.ports import GroupCommits, SnapshotQueue
-from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
 
 
@@ -80,11 +80,11 @@ class SnapshotPolicy:
         """``size`` bytes of a commit of ``shard`` go to the journal."""
         self._shards[shard.identity.shard].journaled += size
 
-    def written(self, segment: int, prepared: Prepared) -> None:
+    def written(self, segment: int, pending: PendingCommit) -> None:
         """A commit lies in this segment of the journal."""
         self._newest = max(self._newest, segment)
-        if prepared.commit is not None:
-            self._contents.setdefault(segment, {})[prepared.shard.identity.shard] = prepared.number
+        if pending.commit is not None:
+            self._contents.setdefault(segment, {})[pending.shard.identity.shard] = pending.number
 
     def covers(self, shard: Shard) -> bool:
         """True when a published snapshot holds every commit of the shard."""

@@ -27,7 +27,7 @@ from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.delivery.outbox import Chunk, Outbox
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.shard.in_flight import InFlight
-from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.productions import ShardIdentity
 from millwheel.workers.shard.step import Step
 from millwheel.workers.shard.watermark import ShardWatermark
@@ -54,7 +54,7 @@ class CommitBuilding:
     commits: InFlight
     time: ShardWatermark
 
-    def build(self, step: Step) -> Prepared | None:
+    def build(self, step: Step) -> PendingCommit | None:
         """The commit of a step, applied to the store and enlisted; None when there is nothing to write and nobody to
         be answered."""
         bundle, chunk = step.bundle, step.chunk
@@ -70,7 +70,7 @@ class CommitBuilding:
             # Its acks still wait for the commits before it: what these records would have changed may have been
             # changed by a record of a commit that is not durable yet.
             return self.commits.enlist(
-                Prepared(
+                PendingCommit(
                     self.shard,
                     self.commits.made,
                     None,
@@ -84,7 +84,7 @@ class CommitBuilding:
             )
         commit = self._apply(bundle)
         return self.commits.enlist(
-            Prepared(
+            PendingCommit(
                 self.shard,
                 self.meta.number,
                 commit,

@@ -11,7 +11,7 @@ from millwheel.core.formats.store_layout import Meta
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import invariant
 from millwheel.workers.bundle.bundle import Hold
-from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.step import Step
 
 
@@ -27,36 +27,36 @@ class InFlight:
         self.waiting: Step | None = None
         self._name = name
         self._straggler_us = straggler_us
-        self._commits: deque[Prepared] = deque()
-        self._unsubmitted: deque[Prepared] = deque()
+        self._commits: deque[PendingCommit] = deque()
+        self._unsubmitted: deque[PendingCommit] = deque()
         self._urgent = 0
 
     def __len__(self) -> int:
         return len(self._commits)
 
-    def __iter__(self) -> Iterator[Prepared]:
+    def __iter__(self) -> Iterator[PendingCommit]:
         return iter(self._commits)
 
-    def enlist(self, prepared: Prepared) -> Prepared:
+    def enlist(self, pending: PendingCommit) -> PendingCommit:
         """A commit was made: it waits for the journal."""
-        self._commits.append(prepared)
-        self._unsubmitted.append(prepared)
-        self._urgent += not prepared.write_by
-        return prepared
+        self._commits.append(pending)
+        self._unsubmitted.append(pending)
+        self._urgent += not pending.write_by
+        return pending
 
-    def submittable(self, now: int) -> Iterator[tuple[Prepared, bytes]]:
+    def submittable(self, now: int) -> Iterator[tuple[PendingCommit, bytes]]:
         """Commits that may go to the journal now, in order, with their entry (b"": nothing to write)."""
         while self._unsubmitted:
-            prepared = self._unsubmitted[0]
-            if prepared.straggles:
-                if now < prepared.since + self._straggler_us:
+            pending = self._unsubmitted[0]
+            if pending.straggles:
+                if now < pending.since + self._straggler_us:
                     # Those behind it wait, too: a journal that holds a commit, but not the one before it, has a gap,
                     # and recovery stops at it.
                     return
-                prepared.checkpoint_chunk()
+                pending.checkpoint_chunk()
             self._unsubmitted.popleft()
-            self._urgent -= not prepared.write_by
-            yield prepared, b"" if prepared.commit is None else encode_commit(prepared.commit)
+            self._urgent -= not pending.write_by
+            yield pending, b"" if pending.commit is None else encode_commit(pending.commit)
 
     def submits_at(self) -> int:
         """When the next commit must be written (wall clock): at once if somebody waits for it, a weak one at the latest
@@ -71,28 +71,28 @@ class InFlight:
     def checkpoint_stragglers(self) -> None:
         """Write weak productions on their way into the store, for a copy of it: a recovery from the copy skips their
         commits, which would bring them along if their consumers take too long."""
-        for prepared in self._unsubmitted:
-            if prepared.straggles:
-                prepared.checkpoint_chunk()
+        for pending in self._unsubmitted:
+            if pending.straggles:
+                pending.checkpoint_chunk()
 
-    def settle(self, prepared: Prepared) -> None:
+    def settle(self, pending: PendingCommit) -> None:
         """The journal has the oldest of them."""
         # Out of order, an ack would go out for records whose commit may still be lost: the sender forgets them.
-        invariant(self._commits[0] is prepared, f"{self._name}: commits became durable out of order")
+        invariant(self._commits[0] is pending, f"{self._name}: commits became durable out of order")
         self._commits.popleft()
-        self.durable = max(self.durable, prepared.number)
-        self.floor = max(self.floor, prepared.floor)
+        self.durable = max(self.durable, pending.number)
+        self.floor = max(self.floor, pending.floor)
 
     def lowest(self, hold: Hold) -> Hold:
         """What keeps the watermark, if ``hold`` kept it otherwise: what is not durable may have to be done again."""
-        for prepared in self._commits:
-            if prepared.hold.at < hold.at:
-                hold = prepared.hold
+        for pending in self._commits:
+            if pending.hold.at < hold.at:
+                hold = pending.hold
         if self.waiting is not None and (kept := self.waiting.kept()).at < hold.at:
             hold = kept
         return hold
 
     def lowest_work(self, work_us: int) -> int:
         """The earliest work that is not durable, or ``work_us``."""
-        work_us = min([work_us, *(prepared.work_us for prepared in self._commits)])
+        work_us = min([work_us, *(pending.work_us for pending in self._commits)])
         return work_us if self.waiting is None else min(work_us, self.waiting.work_us, self.waiting.kept().at)

@@ -1,7 +1,7 @@
 """One shard as this worker serves it: the place where receive, dedup, run, commit, ack and send meet, in this order.
 
     offer()    → the inbox takes a delivery, or not
-    run()      → a commit (Prepared): applied to the local store, not yet durable. Shards of the same worker may have
+    run()      → a PendingCommit: applied to the local store, not yet durable. Shards of the same worker may have
                  its productions: their commits come behind it in the same journal, so none outlives it
     (journal)  → the runtime makes it durable together with those of other shards
     durable()  → only now: acks to the senders, productions to other workers, sink cuts published
@@ -34,7 +34,7 @@ from millwheel.workers.shard.bundle_sizes import BundleSize, ShardLimits
 from millwheel.workers.shard.commit_building import CommitBuilding
 from millwheel.workers.shard.in_flight import InFlight
 from millwheel.workers.shard.opening import read_marks, read_meta, read_productions, read_timers
-from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.productions import Productions, ShardIdentity
 from millwheel.workers.shard.seen_ids import SeenIds
 from millwheel.workers.shard.step import Step
@@ -117,7 +117,7 @@ class Shard:
 
     # --- dedup, run --------------------------------------------------------------------------------------
 
-    def run(self, now: int) -> Prepared | None:
+    def run(self, now: int) -> PendingCommit | None:
         """One bundle: due timers, then arrivals; the result is applied to the local store, not durable yet."""
         step, self.commits.waiting = self.commits.waiting, None
         if step is None:
@@ -148,7 +148,7 @@ class Shard:
 
     # --- commit ------------------------------------------------------------------------------------------
 
-    def _commit(self, step: Step) -> Prepared | None:
+    def _commit(self, step: Step) -> PendingCommit | None:
         bundle, made = step.bundle, step.chunk
         for chunk in bundle.chunks:
             self.outbox.add(chunk)
@@ -156,27 +156,27 @@ class Shard:
                 self.outbox.release(chunk, self._route)
         if made is not None:
             self.outbox.add(made)
-        prepared = self._building.build(step)
-        if prepared is not None and prepared.chunk is not None:
+        pending = self._building.build(step)
+        if pending is not None and pending.chunk is not None:
             # Held productions go to shards of this worker alone: sent to another one, they would be applied there
             # although a crash here may unmake them (mutation productions_sent_before_commit).
-            prepared.chunk.held = not prepared.weak
-            self.outbox.release(prepared.chunk, self._route)
+            pending.chunk.held = not pending.weak
+            self.outbox.release(pending.chunk, self._route)
         weight = sum(arrival.batch.weight for arrival in bundle.arrivals)
         self.admission.bundle.learn(weight, 0 if made is None else made.weight)
-        return prepared
+        return pending
 
     # --- ack, send: after the journal --------------------------------------------------------------------
 
-    def durable(self, prepared: Prepared, now: int) -> list[Arrival]:
+    def durable(self, pending: PendingCommit, now: int) -> list[Arrival]:
         """The commit is durable: route its productions, publish its effects; the arrivals that may be acked."""
-        self.commits.settle(prepared)
-        if prepared.chunk is not None:
-            prepared.chunk.held = False
-        for chunk in prepared.reads:
+        self.commits.settle(pending)
+        if pending.chunk is not None:
+            pending.chunk.held = False
+        for chunk in pending.reads:
             self.outbox.release(chunk, self._route)
-        self.operator.durable(prepared.number, now)
-        return prepared.arrivals
+        self.operator.durable(pending.number, now)
+        return pending.arrivals
 
     # --- what the loop asks and tells --------------------------------------------------------------------
 

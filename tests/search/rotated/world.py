@@ -84,9 +84,9 @@ class World:
         if self.shard is None:
             return
         if self.shard.runnable(self.now):
-            prepared = self.shard.run(self.now)
-            if prepared is not None:
-                self.pending.append(prepared)
+            pending = self.shard.run(self.now)
+            if pending is not None:
+                self.pending.append(pending)
         self.send()
 
     def send(self) -> None:
@@ -96,12 +96,12 @@ class World:
 
     def durable(self) -> None:
         if self.shard is not None and self.pending:
-            prepared = self.pending.popleft()
-            if prepared.commit is not None:
-                self.stored.update(prepared.commit.puts)
-                for place in prepared.commit.deletes:
+            pending = self.pending.popleft()
+            if pending.commit is not None:
+                self.stored.update(pending.commit.puts)
+                for place in pending.commit.deletes:
                     self.stored.pop(place, None)
-            self.shard.durable(prepared, self.now)
+            self.shard.durable(pending, self.now)
             self.send()
 
     def apply(self) -> None:

@@ -31,7 +31,7 @@ from millwheel.workers.delivery.outbox import Send
 from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.host.assembly import Assembly, Outside
 from millwheel.workers.shard.bundle_sizes import ShardLimits
-from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
 from tests.fakes.plain_storage import SimStore
 
@@ -140,7 +140,7 @@ class ShardBench:
             store.apply(commit.puts, commit.deletes)
         entry = ShardEntry("work-0", tile(1)[0], "w0", self.token)
         self.shard: Shard = self.assembly.make_shard("work", entry, store, self.router)
-        self.waiting: list[tuple[Prepared, bytes]] = []
+        self.waiting: list[tuple[PendingCommit, bytes]] = []
         self.acked: list[Arrival] = []
         self.shard.start()
 
@@ -176,11 +176,11 @@ class ShardBench:
     def settle(self) -> list[Commit]:
         """The journal writes everything that waits."""
         written = []
-        for prepared, entry in self.waiting:
+        for pending, entry in self.waiting:
             if entry:
                 self.journal.append(entry)
                 written.append(decode_commit(entry))
-            self.acked += self.shard.durable(prepared, self.now)
+            self.acked += self.shard.durable(pending, self.now)
         self.waiting.clear()
         return written
 

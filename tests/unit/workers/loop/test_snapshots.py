@@ -10,7 +10,7 @@ from millwheel.core.formats.codec import Commit
 from millwheel.core.model.range_table import Ancestor
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.loop.snapshots import SnapshotPace, SnapshotPolicy
-from millwheel.workers.shard.prepared import Prepared
+from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.productions import ShardIdentity
 
 AGE_US, BYTES = SnapshotPace().age_us, SnapshotPace().bytes
@@ -80,7 +80,7 @@ class Bench:
         shard = self.shards[name]
         shard.durable_number += 1
         commit = Commit(name, shard.token, shard.durable_number, [], [])
-        self.policy.written(segment, Prepared(shard, shard.durable_number, commit, [], None, Hold()))
+        self.policy.written(segment, PendingCommit(shard, shard.durable_number, commit, [], None, Hold()))
 
     def step(self, now: int) -> None:
         self.policy.step(now, [(shard, name in self.leaving) for name, shard in self.shards.items()])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Prepared:
+class PendingCommit:
     """A commit that is applied locally and waits for the journal. ``commit`` is None when nothing changed: then
     only the acks wait, for the commits before it. ``weak`` productions were sent already, and the commit is
     not written before the consumers have them, or before they are late enough to be checkpointed. ``write_by`` is the
