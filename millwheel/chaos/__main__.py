@@ -1,4 +1,4 @@
-"""``python -m millwheel.chaos``: `millwheel run` from within the hub of :mod:`millwheel.chaos.islands`."""
+"""``python -m millwheel.chaos``: `millwheel run` from within the hub of :mod:`millwheel.chaos.namespaces`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from millwheel.chaos.island import MODULE
-from millwheel.chaos.islands import HUB_ADDRESS
+from millwheel.chaos.namespaced_worker import MODULE
+from millwheel.chaos.namespaces import HUB_ADDRESS
 from millwheel.errors import PipelineError, SetupError
 from millwheel.launch.coordinator import ZooKeeperKeeper
 from millwheel.launch.driver import Driver

@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.table import Table
 
+from millwheel.chaos.fault_injector import Outcome
 from millwheel.chaos.plan import Fault, Target
 from millwheel.chaos.recoveries import quantile
 from millwheel.chaos.results import Difference
-from millwheel.chaos.storm import Outcome
 
 _SHARES = {"p50": 0.5, "p99": 0.99}
 _COLUMNS = {
@@ -56,19 +56,19 @@ def _cell(samples: Sequence[float]) -> str:
     return " / ".join(f"{quantile(samples, share):.2f}" for share in _SHARES.values())
 
 
-def summary(calm: Outcome, stormy: Outcome, differences: Sequence[Difference]) -> dict[str, Any]:
+def summary(calm: Outcome, disturbed: Outcome, differences: Sequence[Difference]) -> dict[str, Any]:
     """All of it as plain values. Times are in seconds."""
     return {
         "calm_s": round(calm.seconds, 3),
-        "chaos_s": round(stormy.seconds, 3),
+        "chaos_s": round(disturbed.seconds, 3),
         "faults": [
             {
                 "target": target.value,
                 "fault": fault.value,
-                "count": stormy.struck[target, fault].blows,
-                **{name: _figures(samples) for name, samples in times_of(stormy, (target, fault)).items()},
+                "count": disturbed.struck[target, fault].blows,
+                **{name: _figures(samples) for name, samples in times_of(disturbed, (target, fault)).items()},
             }
-            for target, fault in kinds_of(stormy)
+            for target, fault in kinds_of(disturbed)
         ],
         "sinks": [
             {"stream": each.stream, "rows": each.rows, "missing": each.lost, "extra": each.surplus}

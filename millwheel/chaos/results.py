@@ -41,23 +41,23 @@ class Difference:
         return said + [f"extra: {row}" for row in list(self.extra)[:_SHOWN]]
 
 
-def compared(calm: PipelineSpec, stormy: PipelineSpec) -> list[Difference]:
+def compared(calm: PipelineSpec, disturbed: PipelineSpec) -> list[Difference]:
     """The file sinks of the same pipeline after two runs. SetupError when there is nothing that could be compared, or
     both runs write to the same place."""
-    pairs = [(mine, other) for mine, other in zip(calm.sinks, stormy.sinks, strict=True) if mine.kind == "files"]
+    pairs = [(mine, other) for mine, other in zip(calm.sinks, disturbed.sinks, strict=True) if mine.kind == "files"]
     if not pairs:
         raise SetupError(f"{calm.name} has no sink of kind `files`, so there are no results to compare; add one")
     for mine, other in pairs:
-        if _folder(mine, calm) == _folder(other, stormy):
+        if _folder(mine, calm) == _folder(other, disturbed):
             raise SetupError(
                 f"{mine.where}: the sink of {mine.stream} is {_folder(mine, calm)} in both runs. Put {{run}} into its "
                 "path, for example --set output=out/{run}: it becomes calm and chaos"
             )
-    return [_difference(mine.stream, rows_of(mine, calm), rows_of(other, stormy)) for mine, other in pairs]
+    return [_difference(mine.stream, rows_of(mine, calm), rows_of(other, disturbed)) for mine, other in pairs]
 
 
-def _difference(stream: str, calm: Counter[str], stormy: Counter[str]) -> Difference:
-    return Difference(stream, sum(calm.values()), calm - stormy, stormy - calm)
+def _difference(stream: str, calm: Counter[str], disturbed: Counter[str]) -> Difference:
+    return Difference(stream, sum(calm.values()), calm - disturbed, disturbed - calm)
 
 
 def result_folders(spec: PipelineSpec) -> list[Path]:

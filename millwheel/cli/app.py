@@ -390,10 +390,10 @@ def chaos(
     """
     from millwheel.chaos.plan import Plan
     from millwheel.cli.chaos import ChaosSettings, parse_seconds, parse_targets
-    from millwheel.cli.chaos import chaos as storm
+    from millwheel.cli.chaos import chaos as run_chaos
 
     targets = parse_targets(kill, launcher, partition)
     plan = Plan(targets, parse_seconds(every, "--every"), pause, seed, partitions=partition, one_by_one=one_by_one)
     limit_s = parse_seconds(limit, "--limit")
     settings = ChaosSettings(pipeline, parse_sets(sets or []), plan, launcher, workers, folder, most, limit_s, summary)
-    raise typer.Exit(storm(settings, Console(stderr=True)))
+    raise typer.Exit(run_chaos(settings, Console(stderr=True)))

@@ -16,12 +16,12 @@ from types import FrameType
 from rich.console import Console
 
 from millwheel.adapters.coordination import open_coordination
-from millwheel.chaos.islands import PREFIX, Islands
+from millwheel.chaos.fault_injector import Command, FaultInjector, Outcome
+from millwheel.chaos.namespaces import PREFIX, Namespaces
+from millwheel.chaos.observer import Observer
 from millwheel.chaos.plan import Plan, Target
 from millwheel.chaos.report import recovery_table, summary
 from millwheel.chaos.results import Difference, compared, result_folders
-from millwheel.chaos.storm import Command, Outcome, Storm
-from millwheel.chaos.witness import Witness
 from millwheel.core.model.times import duration_us
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError
@@ -96,13 +96,13 @@ def _both_runs(settings: ChaosSettings, console: Console) -> int:
     if folder.exists() and any(folder.iterdir()):
         raise SetupError(f"{folder} is not empty, and both runs begin anew; remove it, or give another --folder")
     console.print(f"{specs[CALM].name}: a run in peace")
-    calm = _storm(settings, CALM, console).run(None, lambda: True, 0, settings.limit_s)
+    calm = _fault_injector(settings, CALM, console).run(None, lambda: True, 0, settings.limit_s)
     console.print(f"{specs[CALM].name}: {calm.seconds:.1f} s in peace; now with faults (seed {settings.plan.seed})")
-    stormy = _stormy_run(settings, result_folders(specs[CHAOS]), console)
+    disturbed = _disturbed_run(settings, result_folders(specs[CHAOS]), console)
     differences = compared(specs[CALM], specs[CHAOS])
-    _report(calm, stormy, differences, console)
+    _report(calm, disturbed, differences, console)
     if settings.summary:
-        Path(settings.summary).write_text(json.dumps(summary(calm, stormy, differences), indent=2) + "\n")
+        Path(settings.summary).write_text(json.dumps(summary(calm, disturbed, differences), indent=2) + "\n")
     same = not any(each.lost or each.surplus for each in differences)
     if same:
         for run in (CALM, CHAOS):
@@ -119,47 +119,49 @@ def _params(settings: ChaosSettings, run: str) -> dict[str, str]:
     return {name: value.replace("{run}", run) for name, value in settings.params.items()}
 
 
-def _stormy_run(settings: ChaosSettings, results: Sequence[Path], console: Console) -> Outcome:
+def _disturbed_run(settings: ChaosSettings, results: Sequence[Path], console: Console) -> Outcome:
     plan = settings.plan
     with ExitStack() as stack:
-        islands = _islands(settings, stack, console) if plan.partitions else None
-        storm = _storm(settings, CHAOS, console, islands)
+        namespaces = _namespaces(settings, stack, console) if plan.partitions else None
+        injector = _fault_injector(settings, CHAOS, console, namespaces)
         begun = lambda: any(any(place.glob("part-*")) for place in results)  # noqa: E731
-        return storm.run(replace(plan, partitions=islands is not None), begun, settings.most, settings.limit_s)
+        return injector.run(replace(plan, partitions=namespaces is not None), begun, settings.most, settings.limit_s)
 
 
-def _islands(settings: ChaosSettings, stack: ExitStack, console: Console) -> Islands | None:
+def _namespaces(settings: ChaosSettings, stack: ExitStack, console: Console) -> Namespaces | None:
     """Namespaces for the workers; None, after a sentence, where there can be none."""
     if settings.launcher is LauncherKind.SPARK:
         why = "the executors of one Spark share a network; use --launcher processes"
     else:
         try:
-            return stack.enter_context(Islands(settings.workers))
+            return stack.enter_context(Namespaces(settings.workers))
         except SetupError as error:
             why = str(error)
     console.print(f"--partition is skipped, because {why}.", markup=False, highlight=False)
     return None
 
 
-def _storm(settings: ChaosSettings, run: str, console: Console, islands: Islands | None = None) -> Storm:
+def _fault_injector(
+    settings: ChaosSettings, run: str, console: Console, namespaces: Namespaces | None = None
+) -> FaultInjector:
     root = Path(settings.folder) / run
     log = Path(settings.folder) / f"{run}.log"
-    witness = Witness(root, lambda: _session(root)) if run == CHAOS else None
-    command = _command(settings, run, root, islands)
-    return Storm(command, log, lambda text: console.print(f"  {text}"), witness, islands)
+    observer = Observer(root, lambda: _session(root)) if run == CHAOS else None
+    command = _command(settings, run, root, namespaces)
+    return FaultInjector(command, log, lambda text: console.print(f"  {text}"), observer, namespaces)
 
 
-def _command(settings: ChaosSettings, run: str, root: Path, islands: Islands | None) -> Command:
+def _command(settings: ChaosSettings, run: str, root: Path, namespaces: Namespaces | None) -> Command:
     sets = [part for name, value in _params(settings, run).items() for part in ("--set", f"{name}={value}")]
     common = [settings.pipeline, *sets, "--root", str(root), "--workers", str(settings.workers)]
-    if islands is None:
+    if namespaces is None:
         # A run on processes has no ZooKeeper to kill, unless it is given one.
         zookeeper = ["--zookeeper", EMBEDDED] if Target.ZOOKEEPER in settings.plan.targets else []
         launcher = ["--launcher", settings.launcher.value, *zookeeper]
         return Command([sys.executable, "-m", "millwheel", "run", *common, *launcher])
     security = make_set(str(Path(settings.folder) / "security")).absolute()
     argv = [sys.executable, "-m", "millwheel.chaos", *common, "--security", str(security)]
-    return Command(argv, {PREFIX: islands.prefix})
+    return Command(argv, {PREFIX: namespaces.prefix})
 
 
 def _session(root: Path) -> Coordination:
@@ -170,13 +172,13 @@ def _session(root: Path) -> Coordination:
     )
 
 
-def _report(calm: Outcome, stormy: Outcome, differences: Sequence[Difference], console: Console) -> None:
-    if not stormy.struck:
+def _report(calm: Outcome, disturbed: Outcome, differences: Sequence[Difference], console: Console) -> None:
+    if not disturbed.struck:
         console.print("The run was over before any fault: give it more input, or a shorter --every.")
     else:
-        console.print(recovery_table(stormy))
-    faults = sum(struck.blows for struck in stormy.struck.values())
-    console.print(f"{calm.seconds:.1f} s in peace, {stormy.seconds:.1f} s with {faults} faults")
+        console.print(recovery_table(disturbed))
+    faults = sum(struck.blows for struck in disturbed.struck.values())
+    console.print(f"{calm.seconds:.1f} s in peace, {disturbed.seconds:.1f} s with {faults} faults")
     for each in differences:
         verdict = "the same" if not each.lost and not each.surplus else f"{each.lost} missing, {each.surplus} extra"
         console.print(f"{each.stream}: {each.rows} rows, {verdict}")

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import pytest
 
+from millwheel.chaos.fault_injector import Outcome, Struck
 from millwheel.chaos.plan import Fault, Target
 from millwheel.chaos.recoveries import Recoveries, quantile
 from millwheel.chaos.report import summary, times_of
 from millwheel.chaos.results import Difference
-from millwheel.chaos.storm import Outcome, Struck
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import KeyRange
 
@@ -144,9 +144,9 @@ def test_the_summary_has_each_kind_of_fault_by_itself() -> None:
     seen.struck(Target.ZOOKEEPER, Fault.KILL, [], 20.0)
     seen.committed("n-0", 1, 20.5)
     struck = {KILLED_WORKER: Struck(2, [0.25]), (Target.ZOOKEEPER, Fault.KILL): Struck(1)}
-    calm, stormy = Outcome(5.0, {}), Outcome(30.0, struck, seen.faults)
-    assert times_of(stormy, KILLED_WORKER)["detected"] == [1.0, 3.0]
-    found = summary(calm, stormy, [Difference("out", 7, Counter(), Counter())])
+    calm, disturbed = Outcome(5.0, {}), Outcome(30.0, struck, seen.faults)
+    assert times_of(disturbed, KILLED_WORKER)["detected"] == [1.0, 3.0]
+    found = summary(calm, disturbed, [Difference("out", 7, Counter(), Counter())])
     workers, zookeeper = found["faults"]
     assert workers["detected"] == {"seen": 2, "p50": 1.0, "p99": 3.0}
     assert (workers["count"], workers["replaced"]["seen"], workers["reassigned"]) == (2, 1, {"seen": 0})

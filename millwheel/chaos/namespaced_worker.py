@@ -1,4 +1,5 @@
-"""``python -m millwheel.chaos.island``: a worker, with the arguments of one, in the network namespace of its slot."""
+"""``python -m millwheel.chaos.namespaced_worker``: a worker, with the arguments of one, in the network namespace of its
+slot."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from millwheel.chaos.islands import PREFIX, address_of, island_of
+from millwheel.chaos.namespaces import PREFIX, address_of, namespace_of
 from millwheel.launch.launchers.base import WORKER_MODULE
 
-MODULE = "millwheel.chaos.island"
+MODULE = "millwheel.chaos.namespaced_worker"
 
 
 def command(arguments: Sequence[str], prefix: str) -> list[str]:
@@ -18,7 +19,7 @@ def command(arguments: Sequence[str], prefix: str) -> list[str]:
     given = list(arguments)
     given[given.index("--listen") + 1] = f"{address_of(slot)}:0"
     # `ip netns exec` becomes the command, so the worker has the process id, and the parent, that its supervisor knows.
-    return ["ip", "netns", "exec", island_of(prefix, slot), sys.executable, "-m", WORKER_MODULE, *given]
+    return ["ip", "netns", "exec", namespace_of(prefix, slot), sys.executable, "-m", WORKER_MODULE, *given]
 
 
 if __name__ == "__main__":

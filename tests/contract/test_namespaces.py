@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.chaos.island import command
-from millwheel.chaos.islands import Islands, address_of, island_of
+from millwheel.chaos.namespaced_worker import command
+from millwheel.chaos.namespaces import Namespaces, address_of, namespace_of
 from millwheel.errors import SetupError
 
 _PORT = 4711
@@ -25,8 +25,8 @@ while True: server.accept()[0].close()
 
 
 @pytest.fixture
-def islands() -> Islands:
-    made = Islands(2)
+def namespaces() -> Namespaces:
+    made = Namespaces(2)
     try:
         with made:
             pass
@@ -36,41 +36,41 @@ def islands() -> Islands:
 
 
 def reaches(prefix: str, slot: int, address: str, patience_s: float) -> bool:
-    there = ["ip", "netns", "exec", island_of(prefix, slot), sys.executable, "-c", _TRY]
+    there = ["ip", "netns", "exec", namespace_of(prefix, slot), sys.executable, "-c", _TRY]
     done = subprocess.run([*there, address, str(_PORT), str(patience_s)], capture_output=True, timeout=60)
     return done.returncode == 0
 
 
-def test_one_that_is_cut_off_hears_nobody_until_it_is_joined_again(islands: Islands) -> None:
+def test_one_that_is_cut_off_hears_nobody_until_it_is_joined_again(namespaces: Namespaces) -> None:
     outside = os.readlink("/proc/thread-self/ns/net")
-    with islands:
-        serve = ["ip", "netns", "exec", island_of(islands.prefix, 0), sys.executable, "-c", _SERVE]
+    with namespaces:
+        serve = ["ip", "netns", "exec", namespace_of(namespaces.prefix, 0), sys.executable, "-c", _SERVE]
         with subprocess.Popen([*serve, address_of(0), str(_PORT)], stdout=subprocess.PIPE) as server:
             try:
                 assert server.stdout is not None
                 assert server.stdout.readline() == b"ready\n"
-                assert reaches(islands.prefix, 1, address_of(0), 30)
-                islands.cut(1)
-                assert not reaches(islands.prefix, 1, address_of(0), 0.5)
-                islands.mend(1)
-                assert reaches(islands.prefix, 1, address_of(0), 30)
+                assert reaches(namespaces.prefix, 1, address_of(0), 30)
+                namespaces.cut(1)
+                assert not reaches(namespaces.prefix, 1, address_of(0), 0.5)
+                namespaces.mend(1)
+                assert reaches(namespaces.prefix, 1, address_of(0), 30)
             finally:
                 server.kill()
-    assert not list(Path("/run/netns").glob(f"{islands.prefix}-*"))
+    assert not list(Path("/run/netns").glob(f"{namespaces.prefix}-*"))
     assert os.readlink("/proc/thread-self/ns/net") == outside
 
 
-def test_nothing_stays_after_an_interruption(islands: Islands) -> None:
-    with suppress(KeyboardInterrupt), islands:
-        assert len(list(Path("/run/netns").glob(f"{islands.prefix}-*"))) == 3
+def test_nothing_stays_after_an_interruption(namespaces: Namespaces) -> None:
+    with suppress(KeyboardInterrupt), namespaces:
+        assert len(list(Path("/run/netns").glob(f"{namespaces.prefix}-*"))) == 3
         raise KeyboardInterrupt
-    assert not list(Path("/run/netns").glob(f"{islands.prefix}-*"))
+    assert not list(Path("/run/netns").glob(f"{namespaces.prefix}-*"))
 
 
 def test_without_root_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(SetupError, match="need root"):
-        Islands(2).__enter__()
+        Namespaces(2).__enter__()
 
 
 def test_a_worker_serves_where_its_slot_is() -> None:

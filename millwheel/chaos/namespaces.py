@@ -20,11 +20,11 @@ import psutil
 from millwheel.errors import SetupError
 
 HUB_ADDRESS = "10.213.0.1"
-PREFIX = "MILLWHEEL_ISLANDS"
+PREFIX = "MILLWHEEL_NAMESPACES"
 """The variable that tells a worker how its namespaces are called."""
 MAX_WORKERS = 200
 _NAME = "mwchaos"
-_BRIDGE = "islands"
+_BRIDGE = "millwheel"
 _FOLDER = Path("/run/netns")
 _NEWNET = 0x40000000
 _PATIENCE_S = 20.0
@@ -40,12 +40,12 @@ def hub_of(prefix: str) -> str:
     return f"{prefix}-hub"
 
 
-def island_of(prefix: str, slot: int) -> str:
+def namespace_of(prefix: str, slot: int) -> str:
     """The namespace of a worker."""
     return f"{prefix}-w{slot}"
 
 
-class Islands:
+class Namespaces:
     """A context, in which the calling thread, and all that it starts, is in the hub.
 
     Raises SetupError, with the reason, when this machine has no such thing; then nothing of it is left.
@@ -56,7 +56,7 @@ class Islands:
         self.prefix = f"{_NAME}-{os.getpid()}"
         self._home = -1
 
-    def __enter__(self) -> Islands:
+    def __enter__(self) -> Namespaces:
         self._check()
         for name in _left_behind():
             _run("ip", "netns", "del", name)
@@ -102,13 +102,13 @@ class Islands:
         _run(*self._hub("addr", "add", f"{HUB_ADDRESS}/24", "dev", _BRIDGE))
         _run(*self._hub("link", "set", _BRIDGE, "up"))
         for slot in range(self._workers):
-            island, port = island_of(self.prefix, slot), f"w{slot}"
-            _run("ip", "netns", "add", island)
-            _run("ip", "-n", island, "link", "set", "lo", "up")
-            _run(*self._hub("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", island))
+            namespace, port = namespace_of(self.prefix, slot), f"w{slot}"
+            _run("ip", "netns", "add", namespace)
+            _run("ip", "-n", namespace, "link", "set", "lo", "up")
+            _run(*self._hub("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", namespace))
             _run(*self._hub("link", "set", port, "master", _BRIDGE, "up"))
-            _run("ip", "-n", island, "addr", "add", f"{address_of(slot)}/24", "dev", "eth0")
-            _run("ip", "-n", island, "link", "set", "eth0", "up")
+            _run("ip", "-n", namespace, "addr", "add", f"{address_of(slot)}/24", "dev", "eth0")
+            _run("ip", "-n", namespace, "link", "set", "eth0", "up")
 
 
 def _existing(prefix: str) -> list[str]:

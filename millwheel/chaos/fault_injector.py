@@ -12,11 +12,11 @@ from pathlib import Path
 
 import psutil
 
-from millwheel.chaos.islands import Islands
+from millwheel.chaos.namespaces import Namespaces
+from millwheel.chaos.observer import Observer, family
 from millwheel.chaos.plan import Blow, Fault, Plan, Target
 from millwheel.chaos.processes import processes_of, slot_of, strike
 from millwheel.chaos.recoveries import Recovery
-from millwheel.chaos.witness import Witness, family
 from millwheel.errors import SetupError
 
 _POLL_S = 0.05
@@ -60,17 +60,22 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class Storm:
-    """One run. Faults are watched by ``witness``; partitions need ``islands``, on which the run must be."""
+class FaultInjector:
+    """One run. Faults are watched by ``observer``; partitions need ``namespaces``, on which the run must be."""
 
     def __init__(
-        self, command: Command, log: Path, say: Say, witness: Witness | None = None, islands: Islands | None = None
+        self,
+        command: Command,
+        log: Path,
+        say: Say,
+        observer: Observer | None = None,
+        namespaces: Namespaces | None = None,
     ) -> None:
         self._command = command
         self._log = log
         self._say = say
-        self._witness = witness
-        self._islands = islands
+        self._observer = observer
+        self._namespaces = namespaces
         self._passing: list[_Passing] = []
         self._cut: set[int] = set()
         self._waiting: list[tuple[Target, int, float]] = []
@@ -97,7 +102,7 @@ class Storm:
         if process.returncode != 0:
             words = self._log.read_text(errors="replace")[-_LAST_WORDS:]
             raise SetupError(f"the run ended with code {process.returncode}; its log {self._log} ends so:\n{words}")
-        found = self._witness.recoveries.faults if self._witness is not None else ()
+        found = self._observer.recoveries.faults if self._observer is not None else ()
         return Outcome(time.monotonic() - started, self._struck, found)
 
     def _watch(
@@ -112,8 +117,8 @@ class Storm:
                 raise SetupError(f"the run did not end in time; see {self._log}, and give more with --limit")
             self._resume(now)
             self._look_for_new(process.pid, now)
-            if self._witness is not None:
-                self._witness.look(now)
+            if self._observer is not None:
+                self._observer.look(now)
             if upcoming is None and left and begin():
                 upcoming = next(blows, None)
                 due = now + (upcoming.after_s if upcoming is not None else 0.0)
@@ -123,29 +128,29 @@ class Storm:
             time.sleep(_POLL_S)
 
     def _may_strike(self, plan: Plan, now: float) -> bool:
-        if not plan.one_by_one or self._witness is None:
+        if not plan.one_by_one or self._observer is None:
             return True
-        return not self._waiting and not self._passing and self._witness.recoveries.settled(now, _PATIENCE_S)
+        return not self._waiting and not self._passing and self._observer.recoveries.settled(now, _PATIENCE_S)
 
     def _strike(self, driver: int, blow: Blow, serving: bool) -> bool:
         """False when there is nobody (yet) whom it could hit."""
         there = processes_of(driver, blow.target)
-        if serving and self._witness is not None:
-            there = [process for process in there if self._witness.serves(blow.target, family(process))]
+        if serving and self._observer is not None:
+            there = [process for process in there if self._observer.serves(blow.target, family(process))]
         if blow.fault is Fault.PARTITION:  # one that is cut off already would stay so for the shorter time of the two
             there = [process for process in there if slot_of(process) not in self._cut]
         if not there:
             return False
         victim = there[int(blow.pick * len(there))]
         pids = family(victim)
-        if self._witness is not None:
-            self._witness.look(time.monotonic())
+        if self._observer is not None:
+            self._observer.look(time.monotonic())
         now = time.monotonic()
         undo = self._hit(victim, blow.fault)
         if undo is None:
             return False
         self._struck.setdefault((blow.target, blow.fault), Struck()).blows += 1
-        seen = self._witness.struck(blow.target, blow.fault, pids, now) if self._witness is not None else None
+        seen = self._observer.struck(blow.target, blow.fault, pids, now) if self._observer is not None else None
         if blow.fault is Fault.KILL:
             self._waiting.append((blow.target, max(process.pid for process in there), now))
             self._say(f"killed one of the {blow.target.value} (process {victim.pid})")
@@ -161,15 +166,15 @@ class Storm:
         if fault is not Fault.PARTITION:
             return (lambda: strike(victim, signal.SIGCONT)) if strike(victim, _SIGNALS[fault]) else None
         slot = slot_of(victim)
-        if self._islands is None or slot is None:
+        if self._namespaces is None or slot is None:
             return None
-        self._islands.cut(slot)
+        self._namespaces.cut(slot)
         self._cut.add(slot)
         return lambda: self._mend(slot)
 
     def _mend(self, slot: int) -> None:
-        if self._islands is not None:
-            self._islands.mend(slot)
+        if self._namespaces is not None:
+            self._namespaces.mend(slot)
         self._cut.discard(slot)
 
     def _look_for_new(self, driver: int, now: float) -> None:
@@ -190,12 +195,12 @@ class Storm:
         self._passing = [passing for passing in self._passing if passing.until_s > now]
         for passing in over:
             passing.undo()
-            if self._witness is not None:
-                self._witness.recoveries.outlived(passing.victims)
+            if self._observer is not None:
+                self._observer.recoveries.outlived(passing.victims)
 
     def _calm(self) -> None:
         for passing in self._passing:
             passing.undo()
         self._passing = []
-        if self._witness is not None:
-            self._witness.close()
+        if self._observer is not None:
+            self._observer.close()

@@ -25,7 +25,7 @@ _AGAIN_S = 1.0
 Seen = Callable[[Recoveries, float], None]
 
 
-class Witness:
+class Observer:
     """For one thread, which calls :meth:`look` many times a second. ``connect`` gives a session with the run's
     ZooKeeper, or raises MillwheelError while there is none."""
 
