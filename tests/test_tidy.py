@@ -145,7 +145,7 @@ def test_adapters_know_core_and_ports_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "doors"),
+    ("library", "rooms_of_it"),
     [
         ("grpc", r"millwheel/adapters/.*\.py|millwheel/[a-z]+/server\.py"),
         ("kazoo", r"millwheel/adapters/zookeeper/\w+\.py"),
@@ -155,9 +155,9 @@ def test_adapters_know_core_and_ports_only() -> None:
         ("typer", r"millwheel/cli/.*\.py|millwheel/.*__main__\.py"),
     ],
 )
-def test_each_outside_system_has_one_door(library: str, doors: str) -> None:
+def test_each_outside_system_is_imported_in_one_room(library: str, rooms_of_it: str) -> None:
     def trespasses(path: Path, name: str) -> bool:
-        return name.split(".")[0] == library and not re.fullmatch(doors, name_of(path))
+        return name.split(".")[0] == library and not re.fullmatch(rooms_of_it, name_of(path))
 
     assert not offences(trespasses, sources())
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from millwheel.adapters.exchange import handshake as exchange_door
 from millwheel.adapters.exchange.exchange import FRAME_BYTES, End, Exchange
-from millwheel.adapters.exchange.handshake import Door, RefusedError, dial
+from millwheel.adapters.exchange.handshake import Handshakes, RefusedError, dial
 from millwheel.adapters.exchange.line import MAX_FRAME_BYTES, Line
 from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.grpc.security import Security, load_security
@@ -196,19 +196,19 @@ class TestWhoMayEnter:
         pytest.fail("it was let in")
 
     @pytest.fixture
-    def door(self, ours: Path) -> Iterator[Peer]:
+    def listening(self, ours: Path) -> Iterator[Peer]:
         peer = Peer(loaded(ours))
         yield peer
         assert not peer.frames
         peer.close()
 
-    def test_nobody_who_speaks_no_tls(self, door: Peer, caplog: pytest.LogCaptureFixture) -> None:
-        self.refused(door.exchange.address, None)
+    def test_nobody_who_speaks_no_tls(self, listening: Peer, caplog: pytest.LogCaptureFixture) -> None:
+        self.refused(listening.exchange.address, None)
 
-    def test_nobody_without_a_certificate(self, door: Peer, ours: Path) -> None:
+    def test_nobody_without_a_certificate(self, listening: Peer, ours: Path) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=loaded(ours).ca.decode())
-        host, _, port = door.exchange.address.rpartition(":")
+        host, _, port = listening.exchange.address.rpartition(":")
         answer = b""
         with socket.create_connection((host, int(port)), WAIT_S) as bare, suppress(OSError):
             with context.wrap_socket(bare, server_hostname="millwheel") as caller:
@@ -216,41 +216,41 @@ class TestWhoMayEnter:
                 answer = caller.recv(1)
         assert answer == b""
 
-    def test_nobody_with_a_certificate_of_another_ca(self, door: Peer, ours: Path, theirs: Path) -> None:
+    def test_nobody_with_a_certificate_of_another_ca(self, listening: Peer, ours: Path, theirs: Path) -> None:
         us, them = loaded(ours), loaded(theirs)
-        self.refused(door.exchange.address, Security(us.ca, them.certificate, them.key, us.token))
+        self.refused(listening.exchange.address, Security(us.ca, them.certificate, them.key, us.token))
 
     def test_nobody_with_a_wrong_token(
-        self, door: Peer, ours: Path, theirs: Path, caplog: pytest.LogCaptureFixture
+        self, listening: Peer, ours: Path, theirs: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         us, them = loaded(ours), loaded(theirs)
         with caplog.at_level(logging.WARNING, "millwheel.security"):
-            error = self.refused(door.exchange.address, Security(us.ca, us.certificate, us.key, them.token))
+            error = self.refused(listening.exchange.address, Security(us.ca, us.certificate, us.key, them.token))
         assert isinstance(error, RefusedError)
         lines = [record.getMessage() for record in caplog.records]
         assert len(lines) == 1
         assert "a wrong token" in lines[0]
         assert them.token not in lines[0]
 
-    def test_a_caller_believes_no_worker_of_another_ca(self, door: Peer, ours: Path, theirs: Path) -> None:
+    def test_a_caller_believes_no_worker_of_another_ca(self, listening: Peer, ours: Path, theirs: Path) -> None:
         us, them = loaded(ours), loaded(theirs)
-        self.refused(door.exchange.address, Security(them.ca, us.certificate, us.key, us.token))
+        self.refused(listening.exchange.address, Security(them.ca, us.certificate, us.key, us.token))
 
     def test_a_token_where_none_is_wanted_is_refused(self, ours: Path) -> None:
-        door = Peer()
-        host, _, port = door.exchange.address.rpartition(":")
+        listening = Peer()
+        host, _, port = listening.exchange.address.rpartition(":")
         with socket.create_connection((host, int(port)), WAIT_S) as caller:
             caller.sendall(GREETING[:-2] + b"\x03\0abc")
             assert caller.recv(1) == b"-"
-        door.close()
+        listening.close()
 
     def test_nothing_listens_off_loopback_without_security(self) -> None:
         with pytest.raises(SetupError, match="without authentication"):
-            Door("0.0.0.0:0", lambda _: None)
+            Handshakes("0.0.0.0:0", lambda _: None)
 
     def test_a_port_in_use_is_said(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SetupError, match="cannot listen on"):
-            Door(f"127.0.0.1:{taken.getsockname()[1]}", lambda _: None)
+            Handshakes(f"127.0.0.1:{taken.getsockname()[1]}", lambda _: None)
 
 
 def test_who_says_no_hello_is_hung_up_on_and_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:

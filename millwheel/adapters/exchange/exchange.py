@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
-from millwheel.adapters.exchange.handshake import Door, RefusedError, dial
+from millwheel.adapters.exchange.handshake import Handshakes, RefusedError, dial
 from millwheel.adapters.exchange.line import Line
 from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.grpc.security import Security
@@ -82,8 +82,8 @@ class Exchange:
         number = self._selector.fileno() if hasattr(self._selector, "fileno") else _SELECT_FDS
         self._selectable = number < _SELECT_FDS
         self._selector.register(mailbox, selectors.EVENT_READ, None)
-        self._door = Door(listen, lambda called: self._tell(_Opened(End(), called)), security)
-        self.address = self._door.address
+        self._handshakes = Handshakes(listen, lambda called: self._tell(_Opened(End(), called)), security)
+        self.address = self._handshakes.address
 
     # --- sending
 
@@ -208,7 +208,7 @@ class Exchange:
 
     def close(self) -> None:
         """End all connections, and let nobody in."""
-        self._door.close()
+        self._handshakes.close()
         for key in list(self._selector.get_map().values()):
             if key.data is not None:
                 key.data.line.close()

@@ -44,8 +44,8 @@ class _Wrapped(ssl.SSLSocket):
             self.close()
 
 
-class Door:
-    """Lets workers in. ``on_open`` gets each connected socket, on a thread of the door."""
+class Handshakes:
+    """Lets workers in. ``on_open`` gets each connected socket, on a thread of its own."""
 
     def __init__(self, listen: str, on_open: Callable[[socket.socket], None], security: Security | None = None) -> None:
         """``listen`` is host:port. Raises SetupError when it cannot be had, or would be open to everybody."""
@@ -60,7 +60,7 @@ class Door:
         except OSError as ex:
             raise SetupError(f"cannot listen on {listen}: {ex.strerror or ex}; choose another address or port") from ex
         self.address = f"{listen.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
-        threading.Thread(target=self._accept, name="exchange-door", daemon=True).start()
+        threading.Thread(target=self._accept, name="exchange-handshake", daemon=True).start()
 
     def close(self) -> None:
         """Let nobody in any more."""
