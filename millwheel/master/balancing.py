@@ -28,12 +28,12 @@ from millwheel.core.model.ranges import KeyRange
 from millwheel.errors import invariant
 from millwheel.master.loads import Load
 from millwheel.master.tables.planner import Move
-from millwheel.master.tables.resharding import Merge, Reshape, Split
+from millwheel.master.tables.resharding import Merge, Resharding, Split
 
 _SIDE = 0.1
 _MIN_SAMPLE = 32
 
-Step = Move | Reshape
+Step = Move | Resharding
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Cluster:
         """The shards of a worker that are not on their way."""
         for table in self.tables:
             for entry in table.shards:
-                if entry.owner == worker and not entry.next_owner and not entry.reshaped:
+                if entry.owner == worker and not entry.next_owner and not entry.resharded:
                     yield table.computation, entry
 
     def busy(self, shard: str) -> float:

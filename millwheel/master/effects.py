@@ -54,7 +54,7 @@ class CollectJournal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerMove:
-    """Answer a MoveRequested or ReshapeRequested: ``refusal`` is empty when the table says so by now."""
+    """Answer a MoveRequested or ReshardRequested: ``refusal`` is empty when the table says so by now."""
 
     ticket: int
     refusal: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millwheel.core.model.range_table import RangeTable
-from millwheel.master.tables.resharding import Reshape
+from millwheel.master.tables.resharding import Resharding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +143,11 @@ class MoveRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReshapeRequested:
+class ReshardRequested:
     """Somebody asks for a split or a merge. ``ticket`` identifies the question for the answer."""
 
     ticket: int
-    wanted: Reshape
+    wanted: Resharding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +172,6 @@ Event = (
     | ManifestSeen
     | JournalsFound
     | MoveRequested
-    | ReshapeRequested
+    | ReshardRequested
     | Tick
 )

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from millwheel.master.effects import AnswerMove
-from millwheel.master.events import MoveRequested, ReshapeRequested
+from millwheel.master.events import MoveRequested, ReshardRequested
 from millwheel.master.tables.holdings import Holdings
 from millwheel.master.tables.planner import Move, NodeDemand
-from millwheel.master.tables.resharding import Reshape, Split, refusal
+from millwheel.master.tables.resharding import Resharding, Split, refusal
 
 
 class WantedMoves:
@@ -64,19 +64,19 @@ def _refusal(request: MoveRequested, holdings: Holdings, takers: Collection[str]
     return None
 
 
-class WantedReshapes:
+class WantedReshardings:
     """Splits and merges that no stored table carries yet."""
 
     def __init__(self, demands: Iterable[NodeDemand]) -> None:
-        self.wanted: list[Reshape] = []
-        self._asked: list[ReshapeRequested] = []
+        self.wanted: list[Resharding] = []
+        self._asked: list[ReshardRequested] = []
         self._fixed = {demand.name: demand.fixed for demand in demands if demand.fixed}
 
-    def plan(self, reshapes: Iterable[Reshape]) -> None:
+    def plan(self, reshardings: Iterable[Resharding]) -> None:
         """Splits and merges of our own."""
-        self.wanted += [each for each in reshapes if each.node not in self._fixed]
+        self.wanted += [each for each in reshardings if each.node not in self._fixed]
 
-    def ask(self, request: ReshapeRequested) -> None:
+    def ask(self, request: ReshardRequested) -> None:
         """A split or merge that somebody waits for an answer about."""
         self._asked.append(request)
         self.plan([request.wanted])
@@ -97,7 +97,7 @@ class WantedReshapes:
         self.wanted = [each for each in self.wanted if not refusal(each, holdings.stored, self._fixed)]
 
 
-def _carried(wanted: Reshape, holdings: Holdings) -> bool:
+def _carried(wanted: Resharding, holdings: Holdings) -> bool:
     """Whether the stored table says that this very split or merge is to be made."""
     if isinstance(wanted, Split):
         entry = holdings.entry(wanted.node, wanted.shard)

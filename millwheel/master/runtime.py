@@ -34,7 +34,7 @@ from millwheel.master.events import (
     Member,
     MembersChanged,
     MoveRequested,
-    ReshapeRequested,
+    ReshardRequested,
     SealFailed,
     SeatsChanged,
     TableChanged,
@@ -45,7 +45,7 @@ from millwheel.master.events import (
 )
 from millwheel.master.loads import Load
 from millwheel.master.state import MasterState
-from millwheel.master.tables.resharding import Reshape, outlived
+from millwheel.master.tables.resharding import Resharding, outlived
 from millwheel.ports import Clock, Coordination, Journals, Snapshots
 
 log = logging.getLogger("millwheel.master")
@@ -132,11 +132,11 @@ class MasterRuntime:
         self._answers[self._tickets] = answer
         self._ports.post(MoveRequested(ticket=self._tickets, node=node, shard=shard, worker=worker))
 
-    def ask_reshape(self, wanted: Reshape, answer: Callable[[str], None]) -> None:
+    def ask_reshard(self, wanted: Resharding, answer: Callable[[str], None]) -> None:
         """Ask for a split or merge; ``answer`` is called with a refusal, or "" once the table says so."""
         self._tickets += 1
         self._answers[self._tickets] = answer
-        self._ports.post(ReshapeRequested(ticket=self._tickets, wanted=wanted))
+        self._ports.post(ReshardRequested(ticket=self._tickets, wanted=wanted))
 
     def step(self, events: Sequence[Event]) -> int:
         """Handle ``events`` and everything that follows from them; the monotonic time (µs) of the next step."""

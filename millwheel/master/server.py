@@ -19,7 +19,7 @@ from millwheel.errors import FencedError, InvariantError
 from millwheel.master.events import Event, LoadReported, ShardLoad, ShardReleased, WorkerUnreachable
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime, MasterView
 from millwheel.master.state import MasterConfig, MasterState
-from millwheel.master.tables.resharding import Merge, Reshape, Split
+from millwheel.master.tables.resharding import Merge, Resharding, Split
 from millwheel.pb import master_pb2 as pb
 from millwheel.pb import worker_pb2
 from millwheel.pb.master_pb2_grpc import MasterServicer, add_MasterServicer_to_server
@@ -52,14 +52,14 @@ class _Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReshapeAsked:
+class _ReshardAsked:
     """As :class:`_MoveAsked`, for a split or merge."""
 
-    wanted: Reshape
+    wanted: Resharding
     answer: Callable[[str], None]
 
 
-_Item = Event | _MoveAsked | _ReshapeAsked | _Won | _Ending
+_Item = Event | _MoveAsked | _ReshardAsked | _Won | _Ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ class MasterService(MasterServicer):
     def Reshape(self, request: pb.ReshapeRequest, context: grpc.ServicerContext) -> pb.MoveReply:
         view = self._leading(context)()
         try:
-            wanted = _reshape(request, view)
+            wanted = _resharding(request, view)
         except ValueError as error:
             return pb.MoveReply(accepted=False, reason=str(error))
-        return self._answered(context, lambda answer: _ReshapeAsked(wanted, answer))
+        return self._answered(context, lambda answer: _ReshardAsked(wanted, answer))
 
     def _answered(self, context: grpc.ServicerContext, asked: Callable[[Callable[[str], None]], _Item]) -> pb.MoveReply:
         """The loop's answer to a question."""
@@ -116,7 +116,7 @@ class MasterService(MasterServicer):
         return self.view
 
 
-def _reshape(request: pb.ReshapeRequest, view: MasterView) -> Reshape:
+def _resharding(request: pb.ReshapeRequest, view: MasterView) -> Resharding:
     """What is asked for. Raises ValueError, with a sentence, for what can be no edge."""
     if request.merge_with:
         return Merge(request.node, request.shard, request.merge_with)
@@ -205,8 +205,8 @@ class MasterProcess:
             if isinstance(item, _MoveAsked):
                 asked = item.request
                 self._runtime.ask_move(asked.node, asked.shard, asked.worker, item.answer)
-            elif isinstance(item, _ReshapeAsked):
-                self._runtime.ask_reshape(item.wanted, item.answer)
+            elif isinstance(item, _ReshardAsked):
+                self._runtime.ask_reshard(item.wanted, item.answer)
             elif not isinstance(item, _Won | _Ending):
                 events.append(item)
         return self._runtime.step(events)

@@ -27,7 +27,7 @@ from millwheel.master.events import (
     ManifestSeen,
     MembersChanged,
     MoveRequested,
-    ReshapeRequested,
+    ReshardRequested,
     SealFailed,
     SeatsChanged,
     ShardReleased,
@@ -40,7 +40,7 @@ from millwheel.master.events import (
 )
 from millwheel.master.loads import Load, LoadBook
 from millwheel.master.membership import Membership
-from millwheel.master.moves import WantedMoves, WantedReshapes
+from millwheel.master.moves import WantedMoves, WantedReshardings
 from millwheel.master.tables.holdings import Holdings
 from millwheel.master.tables.planner import Census, Move, NodeDemand, first_table, plan_moves
 from millwheel.master.tables.spares import seated
@@ -83,7 +83,7 @@ class MasterState:
         self._membership = Membership()
         self._holdings = Holdings()
         self._moves = WantedMoves()
-        self._reshapes = WantedReshapes(config.nodes)
+        self._reshardings = WantedReshardings(config.nodes)
         self._released: dict[tuple[str, str, int], int] = {}
         self._manifest_tokens: dict[str, int] = {}
         self._state_bytes: dict[str, int] = {}
@@ -135,7 +135,7 @@ class MasterState:
             *self._membership.removals(self._holdings.owners()),
             *self._membership.collections(self._holdings.mentioned()),
             *self._moves.answers(self._holdings, self._serving()),
-            *self._reshapes.answers(self._holdings),
+            *self._reshardings.answers(self._holdings),
         ]
 
     def _take(self, event: Event) -> None:
@@ -166,8 +166,8 @@ class MasterState:
                 self._manifest_tokens[event.shard] = max(known, event.token)
             case MoveRequested():
                 self._moves.ask(event)
-            case ReshapeRequested():
-                self._reshapes.ask(event)
+            case ReshardRequested():
+                self._reshardings.ask(event)
             case _:
                 self._take_about_workers(event)
 
@@ -207,7 +207,7 @@ class MasterState:
         self._released = {key: commit for key, commit in self._released.items() if key in held}
         takers = self._membership.takers()
         self._moves.forget(self._holdings, self._serving())
-        self._reshapes.forget(self._holdings)
+        self._reshardings.forget(self._holdings)
         if not takers:
             self._takers_since_us = None
         elif self._takers_since_us is None:
@@ -230,7 +230,7 @@ class MasterState:
             released=self._released,
             moves=self._moves.takers,
             manifest_tokens=self._manifest_tokens,
-            reshapes=tuple(self._reshapes.wanted),
+            reshardings=tuple(self._reshardings.wanted),
             standbys=self._standbys,
         )
         census = Census(situation.takers, self._holdings.expected().values(), self._membership.hosts)
@@ -277,8 +277,8 @@ class MasterState:
 
     def _plan_by_load(self) -> None:
         """Numbers of shards are even: look at what they do."""
-        busy = any(entry.next_owner or entry.reshaped for _, entry in self._holdings.entries())
-        if self._balancer is None or busy or self._moves.takers or self._reshapes.wanted:
+        busy = any(entry.next_owner or entry.resharded for _, entry in self._holdings.entries())
+        if self._balancer is None or busy or self._moves.takers or self._reshardings.wanted:
             return
         tables = [self._holdings.stored[demand.name] for demand in self._config.nodes]
         self._book.forget_others({entry.shard for table in tables for entry in table.shards})
@@ -287,7 +287,7 @@ class MasterState:
         if isinstance(step, Move):
             self._moves.plan([step])
         elif step is not None:
-            self._reshapes.plan([step])
+            self._reshardings.plan([step])
 
     def _at_rest(self) -> bool:
         """Every node has a table that is not being written, and every shard of it has a living owner."""

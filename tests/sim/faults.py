@@ -298,34 +298,34 @@ def move(world: World, rng: Rng) -> None:
 def split(world: World, rng: Rng) -> None:
     """Somebody asks for splits of shards, anywhere in their ranges."""
     for _ in range(rng.randint(1, 4)):
-        leaders, tables = _can_be_reshaped(world)
+        leaders, tables = _can_be_resharded(world)
         if leaders and tables:
             table = rng.choice(tables)
             entry = rng.choice(table.shards)
             at = rng.randrange(entry.range.lo + 1, entry.range.hi)
-            leaders[0].ask_reshape(Split(table.computation, entry.shard, at))
+            leaders[0].ask_reshard(Split(table.computation, entry.shard, at))
 
 
 def merge(world: World, rng: Rng) -> None:
     """Somebody asks for merges of neighbours."""
     for _ in range(rng.randint(1, 4)):
-        leaders, tables = _can_be_reshaped(world)
+        leaders, tables = _can_be_resharded(world)
         tables = [table for table in tables if len(table.shards) > 1]
         if leaders and tables:
             table = rng.choice(tables)
             ordered = sorted(table.shards, key=lambda entry: entry.range.lo)
             first = rng.randrange(len(ordered) - 1)
-            leaders[0].ask_reshape(Merge(table.computation, ordered[first].shard, ordered[first + 1].shard))
+            leaders[0].ask_reshard(Merge(table.computation, ordered[first].shard, ordered[first + 1].shard))
 
 
-def reshape(world: World, rng: Rng) -> None:
+def reshard(world: World, rng: Rng) -> None:
     """Splits and merges, again and again."""
     for number in range(rng.randint(3, 10)):
         act = rng.choice([split, merge])
         world.sim.later(number * rng.randint(20_000, 300_000), lambda act=act: act(world, rng))
 
 
-def _can_be_reshaped(world: World) -> tuple[list[Any], list[RangeTable]]:
+def _can_be_resharded(world: World) -> tuple[list[Any], list[RangeTable]]:
     """Masters that lead, and tables of nodes whose shards can be split and merged."""
     tables = world.zookeeper.stored.tables
     found = [table for node, table in sorted(tables.items()) if world.graph.nodes[node].computation is not None]
@@ -363,7 +363,7 @@ FAULTS: dict[str, Callable[[World, Rng], None]] = {
         *(cut, late, network, partition, one_way),
         *(session, zookeeper, answers, false_alarm, zombie),
         *(full, failing, sync, short, ambiguous, slow_disk, flip),
-        *(move, split, merge, reshape, join, drain),
+        *(move, split, merge, reshard, join, drain),
     )
 }
 ALL_FAULTS = frozenset(FAULTS)

@@ -11,7 +11,7 @@ from millwheel.errors import MillwheelError
 from millwheel.master import events as mev
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime
 from millwheel.master.state import MasterState
-from millwheel.master.tables.resharding import Reshape
+from millwheel.master.tables.resharding import Resharding
 from millwheel.workers import events as ev
 from tests.sim.process import Mailbox, Process
 from tests.sim.worker import SimWorker
@@ -83,9 +83,9 @@ class SimMaster(Process):
         if self.runtime is not None and self.alive:
             self.runtime.ask_move(node, shard, worker, lambda refusal: None)
 
-    def ask_reshape(self, wanted: Reshape) -> None:
+    def ask_reshard(self, wanted: Resharding) -> None:
         if self.runtime is not None and self.alive:
-            self.runtime.ask_reshape(wanted, lambda refusal: None)
+            self.runtime.ask_reshard(wanted, lambda refusal: None)
 
 
 class _Journals:

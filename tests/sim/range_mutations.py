@@ -6,32 +6,31 @@ from dataclasses import replace
 from typing import Any
 
 from millwheel.core.model.range_table import Ancestor
-from millwheel.master.tables import resharding as reshaping
-from millwheel.master.tables import succession
+from millwheel.master.tables import resharding, succession
 from millwheel.workers.delivery.outbox import Outbox
 from millwheel.workers.recovery import inheriting
 from tests.sim.mistakes import Context, mistake, replaced
 
 
-@mistake(within=10, faults="split reshape")
+@mistake(within=10, faults="split reshard")
 def pending_production_dropped_at_split() -> Context:
     """Productions that are on their way when a shard is split are nobody's."""
     return replaced(inheriting, "_pending", lambda estates: ([], 1))
 
 
-@mistake(within=10, faults="split reshape")
+@mistake(within=10, faults="split reshard")
 def pending_production_sent_by_both_children() -> Context:
     """Both children of a split take the productions that are on their way, and the counters."""
     return replaced(inheriting.Estate, "whole", property(lambda self: True))
 
 
-@mistake(within=10, faults="split reshape")
+@mistake(within=10, faults="split reshard")
 def marks_not_copied_at_split() -> Context:
     """A child does not know what its parent has applied."""
     return replaced(inheriting, "_marks", lambda estates: iter(()))
 
 
-@mistake(within=10, faults="merge reshape")
+@mistake(within=10, faults="merge reshard")
 def marks_of_a_merge_made_one() -> Context:
     """What was applied in one half of a merged shard counts as applied in the other."""
 
@@ -41,7 +40,7 @@ def marks_of_a_merge_made_one() -> Context:
     return replaced(inheriting, "joined_marks", wrong)
 
 
-@mistake(within=10, faults="split reshape")
+@mistake(within=10, faults="split reshard")
 def lanes_not_led_to_the_children() -> Context:
     """What was sent to a shard and not acked when it was split is not sent again."""
 
@@ -56,7 +55,7 @@ def lanes_not_led_to_the_children() -> Context:
     return replaced(Outbox, "reroute", wrong)
 
 
-@mistake(within=10, faults="split merge reshape kill")
+@mistake(within=10, faults="split merge reshard kill")
 def snapshots_of_a_parent_dropped_too_early() -> Context:
     """The snapshots of a shard go as soon as it is in no table, although its children have none yet."""
 
@@ -64,24 +63,24 @@ def snapshots_of_a_parent_dropped_too_early() -> Context:
         childless = table and replace(table, shards=tuple(replace(each, parents=()) for each in table.shards))
         return right(shard, childless)
 
-    right = reshaping._is_outlived
-    return replaced(reshaping, "_is_outlived", wrong)
+    right = resharding._is_outlived
+    return replaced(resharding, "_is_outlived", wrong)
 
 
-@mistake(within=10, faults="split reshape move kill")
+@mistake(within=10, faults="split reshard move kill")
 def split_before_release() -> Context:
     """A shard is divided before its owner has stopped it."""
 
     def wrong(entry: Any) -> bool:
-        return bool(entry.reshaped and entry.owner)
+        return bool(entry.resharded and entry.owner)
 
-    def reshaped(table: Any) -> Any:
+    def resharded(table: Any) -> Any:
         cut = [
-            replace(entry, lineage=(Ancestor(entry.owner, entry.token, -1, 0),)) if entry.reshaped else entry
+            replace(entry, lineage=(Ancestor(entry.owner, entry.token, -1, 0),)) if entry.resharded else entry
             for entry in table.shards
         ]
-        with replaced(reshaping, "parked", wrong):
+        with replaced(resharding, "is_waiting", wrong):
             return right(replace(table, shards=tuple(cut)))
 
-    right = succession.reshaped
-    return replaced(succession, "reshaped", reshaped)
+    right = succession.resharded
+    return replaced(succession, "resharded", resharded)

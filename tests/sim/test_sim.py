@@ -25,7 +25,7 @@ REGRESSIONS = {
     # A production behind a computation that consumes its own output, for which no watermark is promised.
     956: ("merge partition", "accounts"),
     # A commit of a merged shard, which has a mark for each part of its range.
-    480: ("merge reshape", ""),
+    480: ("merge reshard", ""),
     # A worker that is so slow to join that its journal was collected before it got its first shard.
     55: ("one-way join", ""),
     # A clock that is set back by an hour: a worker waited for it to come there again.

@@ -84,13 +84,13 @@ class ShardEntry:
         return tuple(ancestor for ancestor in self.lineage if not published.outlived(ancestor.token))
 
     @property
-    def reshaped(self) -> bool:
+    def resharded(self) -> bool:
         """Whether it is to be split or merged: its range goes to other shards once it has been released."""
         return bool(self.split_at or self.merges_as)
 
     def must_leave(self, owner: str) -> bool:
         """Whether ``owner`` is to stop the shard and release it."""
-        return self.reshaped or (bool(self.next_owner) and self.next_owner != owner)
+        return self.resharded or (bool(self.next_owner) and self.next_owner != owner)
 
     def assigned(self, owner: str) -> ShardEntry:
         """The entry under a new owner and the next token (a token is never used twice)."""

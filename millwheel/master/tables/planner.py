@@ -161,7 +161,7 @@ def plan_moves(
 
 
 def _rests(entry: ShardEntry) -> bool:
-    return bool(entry.owner) and not entry.next_owner and not entry.reshaped
+    return bool(entry.owner) and not entry.next_owner and not entry.resharded
 
 
 def _steps(

@@ -1,7 +1,7 @@
 """Splits and merges of shards, on the way from one range table to the next. As pure as ``state.py``.
 
 Both begin as a planned move does: the table says so, the owner stops, commits, has a snapshot made and releases the
-shard. Then nobody owns it, and it is *parked*: its range goes to new shards, with new names and higher tokens, that
+shard. Then nobody owns it, and it is *waiting*: its range goes to new shards, with new names and higher tokens, that
 name it as their parent. An owner that dies before its release is followed by another one, which releases the shard in
 its stead. So whatever was on its way is in the parent's last snapshot, and no journal has to be divided.
 
@@ -36,7 +36,7 @@ class Merge:
     upper: str
 
 
-Reshape = Split | Merge
+Resharding = Split | Merge
 
 
 def outlived(shards: Iterable[str], tables: Mapping[str, RangeTable]) -> list[str]:
@@ -56,7 +56,7 @@ def _is_outlived(shard: str, table: RangeTable | None) -> bool:
     return all(shard != entry.shard and all(shard != p.shard for p in entry.parents) for entry in table.shards)
 
 
-def refusal(wanted: Reshape, tables: Mapping[str, RangeTable], fixed: Mapping[str, str]) -> str:
+def refusal(wanted: Resharding, tables: Mapping[str, RangeTable], fixed: Mapping[str, str]) -> str:
     """Why a split or merge can never be made, "" when it can be, if not at once. ``fixed`` says why a node cannot."""
     table = tables.get(wanted.node)
     if table is None:
@@ -68,7 +68,7 @@ def refusal(wanted: Reshape, tables: Mapping[str, RangeTable], fixed: Mapping[st
     for name, entry in zip(names, entries, strict=True):
         if entry is None:
             return f"{wanted.node} has no shard {name}; it has {', '.join(e.shard for e in table.shards)}"
-        if entry.reshaped:
+        if entry.resharded:
             return f"{name} is being split or merged already"
     found = [entry.range for entry in entries if entry is not None]
     if isinstance(wanted, Split) and not found[0].lo < wanted.at < found[0].hi:
@@ -78,12 +78,12 @@ def refusal(wanted: Reshape, tables: Mapping[str, RangeTable], fixed: Mapping[st
     return ""
 
 
-def planned(table: RangeTable, wanted: Iterable[Reshape]) -> RangeTable:
+def planned(table: RangeTable, wanted: Iterable[Resharding]) -> RangeTable:
     """The table with those of the wanted splits and merges that can begin: their shards are served and stay."""
     for each in wanted:
         names = [each.shard] if isinstance(each, Split) else [each.lower, each.upper]
         entries = [entry for entry in table.shards if entry.shard in names]
-        ready = len(entries) == len(names) and all(e.owner and not e.next_owner and not e.reshaped for e in entries)
+        ready = len(entries) == len(names) and all(e.owner and not e.next_owner and not e.resharded for e in entries)
         if each.node != table.computation or not ready or refusal(each, {each.node: table}, {}):
             continue
         if isinstance(each, Split):
@@ -100,20 +100,20 @@ def _with(table: RangeTable, *entries: ShardEntry) -> RangeTable:
     return replace(table, shards=tuple(new.get(entry.shard, entry) for entry in table.shards))
 
 
-def parked(entry: ShardEntry) -> bool:
+def is_waiting(entry: ShardEntry) -> bool:
     """Whether the shard has been released for its split or merge. A shard whose owner died is not."""
-    return entry.reshaped and not entry.owner and bool(entry.lineage) and entry.lineage[-1].last_commit >= 0
+    return entry.resharded and not entry.owner and bool(entry.lineage) and entry.lineage[-1].last_commit >= 0
 
 
-def reshaped(table: RangeTable) -> RangeTable:
-    """The table with new shards in place of those that are parked; nobody owns the new ones yet."""
-    if not any(map(parked, table.shards)):
+def resharded(table: RangeTable) -> RangeTable:
+    """The table with new shards in place of those that are waiting; nobody owns the new ones yet."""
+    if not any(map(is_waiting, table.shards)):
         return table
     shards: list[ShardEntry] = []
     named = table.named
     for name, some in groupby(sorted(table.shards, key=lambda e: e.range.lo), key=lambda e: e.merges_as or e.shard):
         group = list(some)
-        if not all(map(parked, group)):
+        if not all(map(is_waiting, group)):
             shards += group
         elif group[0].merges_as:
             whole = KeyRange(group[0].range.lo, group[-1].range.hi)

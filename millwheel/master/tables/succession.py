@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
 from millwheel.master.tables.planner import Census
-from millwheel.master.tables.resharding import Reshape, parked, planned, reshaped
+from millwheel.master.tables.resharding import Resharding, is_waiting, planned, resharded
 
 SEALED = -1
 """In a lineage: the number that the other way of ending does not have."""
@@ -23,7 +23,7 @@ class Situation:
 
     ``takers`` may be given shards now. ``dead`` holds the journal ends of those dead that are sealed and None
     for those that are not yet. ``released`` maps (owner, shard, token) to the last commit. ``moves`` maps
-    (node, shard) to the wanted next owner, ``reshapes`` are wanted splits and merges. ``manifest_tokens`` says what
+    (node, shard) to the wanted next owner, ``reshardings`` are wanted splits and merges. ``manifest_tokens`` says what
     snapshots have made superfluous. ``standbys`` maps (node, shard) to who is to follow it from now on ("": nobody).
     """
 
@@ -32,7 +32,7 @@ class Situation:
     released: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
     moves: Mapping[tuple[str, str], str] = field(default_factory=dict)
     manifest_tokens: Mapping[str, int] = field(default_factory=dict)
-    reshapes: Collection[Reshape] = ()
+    reshardings: Collection[Resharding] = ()
     standbys: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
@@ -40,10 +40,10 @@ def successor(table: RangeTable, now: Situation, census: Census) -> RangeTable:
     """The table that should follow; equal to ``table`` when nothing is to be done."""
     node = table.computation
     table = _with_shards(table, [_next(node, entry, now, census) for entry in table.shards])
-    children = reshaped(table)
+    children = resharded(table)
     if children is not table:
         table = _with_shards(children, [_next(node, entry, now, census) for entry in children.shards])
-    return planned(table, now.reshapes)
+    return planned(table, now.reshardings)
 
 
 def _with_shards(table: RangeTable, shards: Sequence[ShardEntry]) -> RangeTable:
@@ -74,7 +74,7 @@ def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
 
 def _given(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
     """An orphan under its new owner and token, or still an orphan when nobody can take it, or nobody shall."""
-    if parked(entry):
+    if is_waiting(entry):
         return _unpromised(entry)
     known = [name for name in (entry.next_owner, entry.standby) if name in now.takers]
     wanted = known[0] if known else census.least(node, _last_owner(entry))
@@ -100,7 +100,7 @@ def _moving(node: str, entry: ShardEntry, now: Situation) -> ShardEntry:
     release is awaited all the same, and whoever is best then takes the shard: perhaps its owner again, under
     a new token.
     """
-    if entry.next_owner or entry.reshaped:
+    if entry.next_owner or entry.resharded:
         return entry
     standby = now.standbys.get((node, entry.shard), entry.standby)
     entry = entry if standby == entry.standby else replace(entry, standby=standby)

@@ -243,7 +243,7 @@ def test_snapshots_of_a_shard_that_was_split_go_when_its_children_have_their_own
     parent = rig.server.connect().tables()["traffic"].shards[0]
     rig.snapshots.tokens = {parent.shard: 1, "traffic-99": 1, "elsewhere-0": 1}
     middle = (parent.range.lo + parent.range.hi) // 2
-    rig.runtime.ask_reshape(Split("traffic", parent.shard, middle), lambda refusal: None)
+    rig.runtime.ask_reshard(Split("traffic", parent.shard, middle), lambda refusal: None)
     rig.turn()
     released = ShardReleased(incarnation=parent.owner, shard=parent.shard, token=parent.token, last_commit=7)
     rig.events.append(released)

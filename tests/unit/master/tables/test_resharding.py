@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from millwheel.core.model.range_table import Ancestor, Parent, RangeTable, ShardEntry
 from millwheel.core.model.ranges import SPACE, KeyRange, tile
 from millwheel.master.tables.planner import Census
-from millwheel.master.tables.resharding import Merge, Reshape, Split, refusal
+from millwheel.master.tables.resharding import Merge, Resharding, Split, refusal
 from millwheel.master.tables.succession import Situation, successor
 
 HALF = SPACE // 2
@@ -32,7 +32,7 @@ def follow(before: RangeTable, **fields: Any) -> RangeTable:
 
 
 def test_a_wanted_split_only_says_where() -> None:
-    after = follow(table(whole()), reshapes=[Split("n", "n-0", HALF)])
+    after = follow(table(whole()), reshardings=[Split("n", "n-0", HALF)])
     assert after.shards == (whole(split_at=HALF),)
 
 
@@ -54,7 +54,7 @@ def test_an_owner_that_dies_before_its_release_is_followed_by_one_that_releases_
 
 
 def test_of_two_that_are_merged_the_first_one_released_waits_for_the_other() -> None:
-    before = follow(table(*halves()), reshapes=[Merge("n", "n-0", "n-1")])
+    before = follow(table(*halves()), reshardings=[Merge("n", "n-0", "n-1")])
     assert {entry.merges_as for entry in before.shards} == {"n-2"}
     waiting = follow(before, released={("w1", "n-0", 4): 9})
     assert [entry.owner for entry in waiting.shards] == ["", "w1"]
@@ -77,15 +77,15 @@ def test_parents_are_forgotten_once_there_is_a_snapshot_of_the_shard_itself() ->
 
 def test_a_shard_on_its_way_is_neither_split_nor_merged_nor_moved_again() -> None:
     moving = table(whole(next_owner="w2"))
-    assert follow(moving, reshapes=[Split("n", "n-0", HALF)]) == moving
+    assert follow(moving, reshardings=[Split("n", "n-0", HALF)]) == moving
     splitting = table(whole(split_at=HALF))
-    assert follow(splitting, moves={("n", "n-0"): "w2"}, reshapes=[Split("n", "n-0", 7)]) == splitting
+    assert follow(splitting, moves={("n", "n-0"): "w2"}, reshardings=[Split("n", "n-0", 7)]) == splitting
 
 
 def test_a_refusal_says_why() -> None:
     known = {"n": table(*halves())}
     fixed = {"source.s": "it is read by partitions"}
-    words: dict[Reshape, str] = {
+    words: dict[Resharding, str] = {
         Split("m", "m-0", 5): "there is no node m; there are n",
         Split("n", "n-7", 5): "n has no shard n-7; it has n-0, n-1",
         Split("n", "n-1", 5): "does not lie inside the range",
@@ -109,12 +109,12 @@ def test_whatever_is_split_and_merged_ranges_tile_names_are_new_and_tokens_rise(
         entries = sorted(now.shards, key=lambda entry: entry.range.lo)
         place = which % len(entries)
         entry = entries[place]
-        wanted: Reshape = Split("n", entry.shard, entry.range.lo + at % (entry.range.hi - entry.range.lo))
+        wanted: Resharding = Split("n", entry.shard, entry.range.lo + at % (entry.range.hi - entry.range.lo))
         if not split and place + 1 < len(entries):
             wanted = Merge("n", entry.shard, entries[place + 1].shard)
         before = now
-        now = follow(now, reshapes=[wanted])
-        for one in [one for one in now.shards if one.reshaped]:
+        now = follow(now, reshardings=[wanted])
+        for one in [one for one in now.shards if one.resharded]:
             now = follow(now, released={(one.owner, one.shard, one.token): 3})
         fresh = [one for one in now.shards if before.entry(one.shard) is None]
         assert not {one.shard for one in fresh} & names
