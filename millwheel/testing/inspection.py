@@ -12,7 +12,7 @@ from millwheel.core.model.keys import Key, key_hash
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.ports import StateStore
-from millwheel.workers.operators.columns import slabs_of
+from millwheel.workers.operators.columns import segments_of
 from millwheel.workers.operators.window_callback import CALLBACK_TAG
 from millwheel.workers.shard.opening import read_timers
 from millwheel.workers.state.handles import TTL_TAG
@@ -45,7 +45,7 @@ def window_state(store: StateStore, key: Key) -> dict[Any, Any]:
     """What an aggregation remembers of a key, by slot; empty once all windows of the key are collected."""
     prefix = key_prefix(WINDOW, key, key_hash(key))
     slots = {_slot(place[len(prefix) :]): unpack(data) for place, data in store.scan(prefix)}
-    for groups in slabs_of(store):
+    for groups in segments_of(store):
         for row in groups.rows(named=True):
             if row[KEY] == key:
                 slots[row[START], row[END]] = row

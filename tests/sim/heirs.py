@@ -17,7 +17,7 @@ from millwheel.core.model.ranges import KeyRange
 
 _ID_HASH = 9
 _COMPARED = (b"s", b"t", b"h", b"q", b"w", b"u", b"c", b"p")
-"""Families that are compared one by one; ids are forgotten locally, and slabs are compared by their results."""
+"""Families that are compared one by one; ids are forgotten locally, and segments are compared by their results."""
 
 
 @dataclass(frozen=True, slots=True)

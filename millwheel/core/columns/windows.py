@@ -1,8 +1,8 @@
 """The open windows of all keys of a shard, in columns.
 
-State is a list of *slabs*, each the groups of one or more bundles. A bundle adds a slab; as soon as there are
-``_FAN`` of one size they become one of the next, so that a group is rewritten a few times in all, however many bundles
-there are. A slab is one entry of the store, and goes when its last window has closed.
+State is a list of *columnar segments*, each the groups of one or more bundles. A bundle adds a columnar segment; as
+soon as there are ``_FAN`` of one size they become one of the next, so that a group is rewritten a few times in all,
+however many bundles there are. A columnar segment is one entry of the store, and goes when its last window has closed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FAN = 8
 
 
 @dataclass(slots=True, eq=False)
-class Slab:
+class ColumnarSegment:
     """Groups of bundles. ``number`` is its name; ``level`` how often its parts were put together."""
 
     number: int
@@ -29,10 +29,10 @@ class Slab:
 
 @dataclass(slots=True)
 class Changes:
-    """What a bundle did to the slabs: numbers of those that are gone, and those that are new."""
+    """What a bundle did to the segments: numbers of those that are gone, and those that are new."""
 
     gone: list[int] = field(default_factory=list)
-    new: list[Slab] = field(default_factory=list)
+    new: list[ColumnarSegment] = field(default_factory=list)
 
 
 class ColumnWindows:
@@ -40,16 +40,16 @@ class ColumnWindows:
 
     def __init__(self, plan: ColumnPlan) -> None:
         self._plan = plan
-        self._slabs: list[Slab] = []
+        self._segments: list[ColumnarSegment] = []
         self._next_number = 0
         self._changes = Changes()
 
     def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int) -> None:
-        """A slab found in the store, in order of numbers; windows up to ``watermark`` have closed."""
+        """A columnar segment found in the store, in order of numbers; windows up to ``watermark`` have closed."""
         self._next_number = max(self._next_number, number + 1)
         still_open = groups.filter(pl.col(END) > watermark)
         if still_open.height:
-            self._slabs.append(_slab(number, level, still_open))
+            self._segments.append(_segment(number, level, still_open))
         else:
             self._changes.gone.append(number)
 
@@ -59,35 +59,35 @@ class ColumnWindows:
             return
         self._append(groups, 0)
         while len(tail := self._of_last_level()) >= _FAN:
-            for slab in tail:
-                self._remove(slab)
-            self._append(self._plan.merge([slab.groups for slab in tail]), tail[-1].level + 1)
+            for segment in tail:
+                self._remove(segment)
+            self._append(self._plan.merge([segment.groups for segment in tail]), tail[-1].level + 1)
 
     def due_at(self) -> int:
         """The first window closes once the watermark has passed this (MAX_TIME: there is none)."""
-        return min((slab.first_end - 1 for slab in self._slabs), default=MAX_TIME)
+        return min((segment.first_end - 1 for segment in self._segments), default=MAX_TIME)
 
     def close(self, watermark: int) -> pl.DataFrame | None:
         """The windows that end at or before ``watermark``, which are open no longer, in the order of their ends; None
         when there is none."""
         closed = []
-        for slab in [slab for slab in self._slabs if slab.first_end <= watermark]:
-            closed.append(slab.groups.filter(pl.col(END) <= watermark))
-            if slab.last_end <= watermark:
-                self._remove(slab)
+        for segment in [segment for segment in self._segments if segment.first_end <= watermark]:
+            closed.append(segment.groups.filter(pl.col(END) <= watermark))
+            if segment.last_end <= watermark:
+                self._remove(segment)
                 continue
-            slab.groups = slab.groups.filter(pl.col(END) > watermark)
-            slab.first_end = slab.groups[END].min()  # type: ignore[assignment]
+            segment.groups = segment.groups.filter(pl.col(END) > watermark)
+            segment.first_end = segment.groups[END].min()  # type: ignore[assignment]
         return in_order_of_time(self._plan.merge(closed)) if closed else None
 
     def all_groups(self) -> pl.DataFrame:
         """Every open window."""
-        return self._plan.merge([slab.groups for slab in self._slabs])
+        return self._plan.merge([segment.groups for segment in self._segments])
 
     def clear(self) -> None:
         """Forget all windows."""
-        for slab in list(self._slabs):
-            self._remove(slab)
+        for segment in list(self._segments):
+            self._remove(segment)
 
     def take_changes(self) -> Changes:
         """What has changed since the last call."""
@@ -95,24 +95,24 @@ class ColumnWindows:
         return changes
 
     def __bool__(self) -> bool:
-        return bool(self._slabs)
+        return bool(self._segments)
 
     def _append(self, groups: pl.DataFrame, level: int) -> None:
-        slab = _slab(self._next_number, level, groups)
+        segment = _segment(self._next_number, level, groups)
         self._next_number += 1
-        self._slabs.append(slab)
-        self._changes.new.append(slab)
+        self._segments.append(segment)
+        self._changes.new.append(segment)
 
-    def _remove(self, slab: Slab) -> None:
-        self._slabs.remove(slab)
-        if slab in self._changes.new:
-            self._changes.new.remove(slab)
+    def _remove(self, segment: ColumnarSegment) -> None:
+        self._segments.remove(segment)
+        if segment in self._changes.new:
+            self._changes.new.remove(segment)
         else:
-            self._changes.gone.append(slab.number)
+            self._changes.gone.append(segment.number)
 
-    def _of_last_level(self) -> list[Slab]:
-        level = self._slabs[-1].level
-        return [slab for slab in self._slabs if slab.level == level]
+    def _of_last_level(self) -> list[ColumnarSegment]:
+        level = self._segments[-1].level
+        return [segment for segment in self._segments if segment.level == level]
 
 
 def in_order_of_time(groups: pl.DataFrame) -> pl.DataFrame:
@@ -122,6 +122,6 @@ def in_order_of_time(groups: pl.DataFrame) -> pl.DataFrame:
     return groups if ends.min() == ends.max() else groups.sort(END, maintain_order=True)
 
 
-def _slab(number: int, level: int, groups: pl.DataFrame) -> Slab:
+def _segment(number: int, level: int, groups: pl.DataFrame) -> ColumnarSegment:
     ends = groups[END]
-    return Slab(number, level, groups, ends.min() if len(ends) else MAX_TIME, ends.max() if len(ends) else 0)  # type: ignore[arg-type]
+    return ColumnarSegment(number, level, groups, ends.min() if len(ends) else MAX_TIME, ends.max() if len(ends) else 0)  # type: ignore[arg-type]

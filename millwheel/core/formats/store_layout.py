@@ -17,7 +17,7 @@ so that a split is a range of every family.
     w <hash> <key> <slot>               windows of an aggregation
     h <hash> <key> e <tag>              where its windows hold the watermark
     q <hash> <key> e <tag>              timers of its windows that obey a percentile watermark
-    x <shard> <number>                  windows in columns: a slab of many keys, under the shard that wrote it
+    x <shard> <number>                  windows in columns: a columnar segment of many keys, under its writer
 """
 
 from __future__ import annotations

@@ -199,8 +199,8 @@ class ColumnOperator:
         changes = self._windows.take_changes()
         for number in changes.gone:
             bundle.overlay.delete(self._prefix + number8(number))
-        for slab in changes.new:
-            bundle.overlay.put(*slab_entry(self._shard.name, slab.number, slab.level, slab.groups))
+        for segment in changes.new:
+            bundle.overlay.put(*segment_entry(self._shard.name, segment.number, segment.level, segment.groups))
 
 
 def _bundled(bundle: Bundle) -> list[AnyBatch]:
@@ -211,8 +211,8 @@ def _bundled(bundle: Bundle) -> list[AnyBatch]:
     return [*rows, joined(columns)] if columns else rows
 
 
-def slabs_within(store: StateStore, within: KeyRange, closed: int) -> Iterator[tuple[int, pl.DataFrame]]:
-    """(level, groups) of each slab in a store, without keys of other ranges and without windows that have closed."""
+def segments_within(store: StateStore, within: KeyRange, closed: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    """(level, groups) of each segment in a store, without keys of other ranges and without windows that have closed."""
     for _, data in store.scan(COLUMNS):
         stored = _decode(data)
         frame = frame_from(stored.frame)
@@ -222,13 +222,13 @@ def slabs_within(store: StateStore, within: KeyRange, closed: int) -> Iterator[t
             yield stored.level, frame
 
 
-def slab_entry(shard: str, number: int, level: int, frame: pl.DataFrame) -> tuple[bytes, bytes]:
-    """A slab as an entry of the store of ``shard``. Packed it takes a quarter of the disk's time, which is worth more
-    than the millisecond per megabyte that packing takes."""
+def segment_entry(shard: str, number: int, level: int, frame: pl.DataFrame) -> tuple[bytes, bytes]:
+    """A columnar segment as an entry of the store of ``shard``. Packed it takes a quarter of the disk's time, which is
+    worth more than the millisecond per megabyte that packing takes."""
     return COLUMNS + pack(shard) + number8(number), pack(_Stored(level, frame_bytes(frame, "lz4")))
 
 
-def slabs_of(store: StateStore) -> Iterator[pl.DataFrame]:
-    """The groups of each slab in a store."""
+def segments_of(store: StateStore) -> Iterator[pl.DataFrame]:
+    """The groups of each segment in a store."""
     for _, data in store.scan(COLUMNS):
         yield frame_from(_decode(data).frame)

@@ -5,7 +5,7 @@ They look at nothing but those snapshots and the ranges, so that every owner mak
 a snapshot of its own.
 
     keys                state, timers, windows, rows, ids: by the hash of the key
-    columns             each slab, cut down to the keys of the range
+    columns             each segment, cut down to the keys of the range
     marks of channels   copied to both children of a split; of a merge one for each sub-range (``high_water_marks.py``)
     productions         those of a parent that are on their way go to the one child that has the parent's lowest key.
                         They keep channel and numbers; the child numbers what it produces itself in a channel of its own
@@ -38,7 +38,7 @@ from millwheel.core.model.ranges import KeyRange
 from millwheel.errors import invariant
 from millwheel.ports import StateStore
 from millwheel.workers.delivery.high_water_marks import decode_marks, encode_marks, joined_marks
-from millwheel.workers.operators.columns import slab_entry, slabs_within
+from millwheel.workers.operators.columns import segment_entry, segments_within
 
 _AT_ONCE = 10_000
 _HASH = slice(1, 9)
@@ -75,7 +75,7 @@ def inherit(entry: ShardEntry, estates: Sequence[Estate], store: StateStore) -> 
     entries = chain(
         *(_keyed(estate) for estate in estates),
         _marks(estates),
-        _slabs(entry.shard, estates),
+        _segments(entry.shard, estates),
         pending,
         [(META, encode_meta(_meta(estates, undivided)))],
     )
@@ -105,14 +105,14 @@ def _marks(estates: Sequence[Estate]) -> Iterator[Entry]:
         yield place, encode_marks(joined_marks(parts))
 
 
-def _slabs(shard: str, estates: Sequence[Estate]) -> Iterator[Entry]:
+def _segments(shard: str, estates: Sequence[Estate]) -> Iterator[Entry]:
     number = 0
     for estate in estates:
         if next(iter(estate.store.scan(COLUMNS)), None) is None:
             continue
         closed = estate.meta.watermark if estate.meta.closed is None else estate.meta.closed
-        for level, frame in slabs_within(estate.store, estate.share, closed):
-            yield slab_entry(shard, number, level, frame)
+        for level, frame in segments_within(estate.store, estate.share, closed):
+            yield segment_entry(shard, number, level, frame)
             number += 1
 
 

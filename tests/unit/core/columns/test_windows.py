@@ -270,7 +270,7 @@ def test_lateness_by_column_is_lateness_by_record(stamps: list[int], running: in
     assert late_places(np.array(stamps, np.int64), running, delay).tolist() == expected
 
 
-def test_slabs_are_put_together_and_go_with_their_windows() -> None:
+def test_columnar_segments_are_put_together_and_go_with_their_windows() -> None:
     plan = plan_of()
     assert plan is not None
     windows = ColumnWindows(plan)
@@ -280,8 +280,8 @@ def test_slabs_are_put_together_and_go_with_their_windows() -> None:
         changes = windows.take_changes()
         for number in changes.gone:
             del stored[number]
-        for slab in changes.new:
-            stored[slab.number] = (slab.level, slab.groups)
+        for segment in changes.new:
+            stored[segment.number] = (segment.level, segment.groups)
 
     for i in range(100):
         windows.add(plan.group(batch_of([Row(i % 3, "view", 0.5, 1, i % 40)])))

@@ -24,7 +24,7 @@ from millwheel.core.model.range_table import Parent, ShardEntry
 from millwheel.core.model.ranges import SPACE, KeyRange, tile
 from millwheel.errors import CorruptionError
 from millwheel.workers.delivery.high_water_marks import Marks, decode_marks
-from millwheel.workers.operators.columns import slab_entry, slabs_within
+from millwheel.workers.operators.columns import segment_entry, segments_within
 from millwheel.workers.recovery.inheriting import Estate, inherit
 from millwheel.workers.recovery.recovery import recover
 from tests.fakes.plain_storage import CHECKPOINTS, SimJournals, SimSnapshots, SimStore, SimStores
@@ -39,11 +39,11 @@ def frame(*rows: tuple[str, int]) -> pl.DataFrame:
     return pl.DataFrame({KEY: [key for key, _ in rows], END: [end for _, end in rows]})
 
 
-def content(shard: str, keys: list[str], meta: Meta, mark: int, *slabs: pl.DataFrame) -> dict[bytes, bytes]:
+def content(shard: str, keys: list[str], meta: Meta, mark: int, *segments: pl.DataFrame) -> dict[bytes, bytes]:
     data = {key_prefix(STATE, key, key_hash(key)) + b"state": key.encode() for key in keys}
     data |= {SEEN + number8(0) + key_hash(key).to_bytes(8, "big") + b"id": b"" for key in keys}
     data |= {CHANNEL + b"up-0": pack(mark), PENDING + number8(3): b"third", PENDING + number8(9): b"ninth"}
-    data |= dict(slab_entry(shard, number, number, slab) for number, slab in enumerate(slabs))
+    data |= dict(segment_entry(shard, number, number, segment) for number, segment in enumerate(segments))
     return data | {META: encode_meta(meta)}
 
 
@@ -110,7 +110,7 @@ def test_a_merge_keeps_a_mark_for_each_half_and_all_that_is_pending() -> None:
     assert meta_of(child) == Meta(8, 1, 5, {"a": 3}, 60, 9, closed=40)
 
 
-def test_slabs_are_cut_down_to_the_range_and_to_what_their_own_shard_had_not_closed() -> None:
+def test_columnar_segments_are_cut_down_to_the_range_and_to_what_their_own_shard_had_not_closed() -> None:
     one = frame(*((key, end) for key in IN_LOWER for end in (50, 70)))
     two = frame(*((key, end) for key in IN_UPPER for end in (50, 70)))
     parents = Parents(
@@ -118,7 +118,7 @@ def test_slabs_are_cut_down_to_the_range_and_to_what_their_own_shard_had_not_clo
         (UPPER, content("n-1", [], Meta(number=8, counters={}, watermark=40), 1, two)),
     )
     child = parents.child(KeyRange(0, SPACE))
-    found = pl.concat([slab for _, slab in slabs_within(child, KeyRange(0, SPACE), -1)])
+    found = pl.concat([segment for _, segment in segments_within(child, KeyRange(0, SPACE), -1)])
     wanted = [*((key, 70) for key in IN_LOWER), *((key, end) for key in IN_UPPER for end in (50, 70))]
     assert sorted(found.iter_rows()) == sorted(wanted)
 
