@@ -8,7 +8,7 @@ Everything that decides what a report is worth lives here.
   its answer, without which its owner acks nothing. Until the table says which shards lost their ranges to the new
   one, zombies of any of them could still raise the watermark over what the new owner has acked.
 - A **number** stands for a shard under a token, as the same connection has named it. What is reported by number is
-  worth what it would be spelled out (``roll.py``).
+  worth what it would be spelled out (``session_directory.py``).
 - The **value** of a shard is the highest watermark reported. A shard without owner keeps its last one; a shard with a
   new range starts from the lowest of the shards that had it before.
 - A shard of a source that has no live input reports IDLE_TIME: it counts for nothing until it reports a time again,
@@ -30,8 +30,8 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME
 from millwheel.core.model.watermark import ShardReport
 from millwheel.injector.events import Longs, ReportColumns
-from millwheel.injector.roll import Roll
-from millwheel.injector.tiles import NOWHERE, Tiles
+from millwheel.injector.range_index import NOWHERE, RangeIndex
+from millwheel.injector.session_directory import SessionDirectory
 
 _MAX_WAITING = 1_000_000
 
@@ -47,14 +47,14 @@ class NodeState:
 
     def __init__(self) -> None:
         self.version = -1
-        self.tiles = Tiles.silent(())
+        self.index = RangeIndex.silent(())
         self.complete = False
         self.published: int | None = None
         self.published_shares: dict[float, int] = {}
         self.stale_reports = 0
         self.lower_reports = 0
         self._waiting: dict[str, _Waiting] = {}
-        self._rolls: dict[int, Roll] = {}
+        self._directories: dict[int, SessionDirectory] = {}
         self._touched = False
         self.fails = False
         """Whether any shard has reported calls that failed."""
@@ -65,9 +65,9 @@ class NodeState:
         if table.version <= self.version:
             return {}
         self.version = table.version
-        tiles = Tiles.silent(table.shards)
-        tiles.inherit(self.tiles)
-        self.tiles = tiles
+        index = RangeIndex.silent(table.shards)
+        index.inherit(self.index)
+        self.index = index
         self._touch()
         waiting, self._waiting = self._waiting, {}
         answers: dict[int, dict[str, int]] = {}
@@ -83,13 +83,13 @@ class NodeState:
 
         From now on ``numbers`` stand for these shards under these tokens, on this connection.
         """
-        places = self.tiles.find(reports.shards)
-        believed = self.tiles.believed(places, reports.tokens)
+        rows = self.index.find(reports.shards)
+        believed = self.index.believed(rows, reports.tokens)
         if numbers is not None:
-            self._roll(connection).name(numbers, reports, believed)
+            self._directory(connection).name(numbers, reports, believed)
         current = believed != NOWHERE
         if not current.all():
-            self._doubt(connection, reports.where(~current), places[~current])
+            self._doubt(connection, reports.where(~current), rows[~current])
             reports, believed = reports.where(current), believed[current]
         if not len(believed):
             return {}
@@ -99,45 +99,45 @@ class NodeState:
 
     def reported_by_number(self, connection: int, numbers: Longs, watermarks: Longs) -> dict[str, int]:
         """As if the shards had been spelled out again. Numbers that the connection has not named are refused."""
-        roll = self._roll(connection)
-        named = roll.named(numbers)
+        directory = self._directory(connection)
+        named = directory.named(numbers)
         if not named.all():
             self.stale_reports += int(np.count_nonzero(~named))
             numbers, watermarks = numbers[named], watermarks[named]
-        places = roll.places[numbers]
-        current = places != NOWHERE
+        rows = directory.rows[numbers]
+        current = rows != NOWHERE
         if not current.all():
-            doubtful = roll.spelled_out(numbers[~current], watermarks[~current])
-            self._doubt(connection, doubtful, self.tiles.find(doubtful.shards))
-            places, watermarks = places[current], watermarks[current]
-        if not len(places):
+            doubtful = directory.spelled_out(numbers[~current], watermarks[~current])
+            self._doubt(connection, doubtful, self.index.find(doubtful.shards))
+            rows, watermarks = rows[current], watermarks[current]
+        if not len(rows):
             return {}
-        self._take(places, watermarks)
-        return self._answers(connection, places)
+        self._take(rows, watermarks)
+        return self._answers(connection, rows)
 
-    def _roll(self, connection: int) -> Roll:
-        roll = self._rolls.get(connection)
-        if roll is None:
-            roll = self._rolls[connection] = Roll(self.version)
-        roll.look_up(self.tiles, self.version)
-        return roll
+    def _directory(self, connection: int) -> SessionDirectory:
+        directory = self._directories.get(connection)
+        if directory is None:
+            directory = self._directories[connection] = SessionDirectory(self.version)
+        directory.look_up(self.index, self.version)
+        return directory
 
     def disconnected(self, connection: int) -> None:
         """Nothing more will come of it by number."""
-        self._rolls.pop(connection, None)
+        self._directories.pop(connection, None)
 
-    def _doubt(self, connection: int, reports: ReportColumns, places: Longs) -> None:
+    def _doubt(self, connection: int, reports: ReportColumns, rows: Longs) -> None:
         """Reports that are not believed under the current table: those ahead of it wait, older ones are refused."""
-        ahead = places == NOWHERE
+        ahead = rows == NOWHERE
         known = np.flatnonzero(~ahead)
         # An older report would be a zombie's: kept, it would be believed once its shard leaves the table.
-        ahead[known] = Leases(self.tiles.tokens[places[known]]).are_behind(reports.tokens[known])
+        ahead[known] = Leases(self.index.tokens[rows[known]]).are_behind(reports.tokens[known])
         self.stale_reports += int(np.count_nonzero(~ahead))
         self._wait(connection, reports.where(ahead))
 
     def _wait(self, connection: int, reports: ReportColumns) -> None:
-        for place in range(len(reports.shards)):
-            report = reports.row(place)
+        for number in range(len(reports.shards)):
+            report = reports.row(number)
             waited = self._waiting.get(report.shard)
             if waited is None and len(self._waiting) >= _MAX_WAITING:
                 continue  # only a flood of made-up names gets here: it must not fill the memory
@@ -149,39 +149,39 @@ class NodeState:
                     report = replace(report, counters=waited.report.counters)
             self._waiting[report.shard] = _Waiting(connection, report)
 
-    def _take(self, places: Longs, watermarks: Longs) -> None:
-        self.lower_reports += self.tiles.rise(places, watermarks)
+    def _take(self, rows: Longs, watermarks: Longs) -> None:
+        self.lower_reports += self.index.rise(rows, watermarks)
         self._touch()
 
-    def _take_words(self, places: Longs, reports: ReportColumns) -> None:
-        tiles = self.tiles
+    def _take_words(self, rows: Longs, reports: ReportColumns) -> None:
+        index = self.index
         for share, said in reports.shares.items():
-            np.maximum.at(tiles.share(share), places, said)
-        tiles.holders[places] = reports.holders
-        for place, totals in reports.counters.items():
-            known = tiles.counters[places[place]]
+            np.maximum.at(index.share(share), rows, said)
+        index.holders[rows] = reports.holders
+        for number, totals in reports.counters.items():
+            known = index.counters[rows[number]]
             if self.fails or has_failures(totals):
                 self.fails = self._tallies_changed = True
                 for name in known.keys() - plain_counters(known).keys():
                     del known[name]
             known.update(totals)
 
-    def _answers(self, connection: int, places: Longs) -> dict[str, int]:
-        tiles = self.tiles
-        unanswered = places[tiles.told[places] != connection]
-        tiles.told[unanswered] = connection
-        return {tiles.entries[place].shard: tiles.entries[place].token for place in unanswered.tolist()}
+    def _answers(self, connection: int, rows: Longs) -> dict[str, int]:
+        index = self.index
+        unanswered = rows[index.told[rows] != connection]
+        index.told[unanswered] = connection
+        return {index.entries[row].shard: index.entries[row].token for row in unanswered.tolist()}
 
     def _touch(self) -> None:
         self._touched = True
-        self.complete = self.complete or (len(self.tiles.entries) > 0 and bool(self.tiles.heard.all()))
+        self.complete = self.complete or (len(self.index.entries) > 0 and bool(self.index.heard.all()))
 
     def publish(self) -> int | None:
         """The node's watermark (µs) if it rose since the last call, else None. Silent until the tiling is complete."""
         if not (self._touched and self.complete):
             return None
         self._touched = False
-        lowest = self.tiles.lowest_above(self.published)
+        lowest = self.index.lowest_above(self.published)
         if lowest is not None:
             self.published = lowest
         return lowest
@@ -190,8 +190,8 @@ class NodeState:
         """The percentile watermarks (µs) that rose since the last call, by share."""
         if not self.complete:
             return {}
-        live, risen = self.tiles.values != IDLE_TIME, {}
-        for share, column in self.tiles.shares.items():
+        live, risen = self.index.values != IDLE_TIME, {}
+        for share, column in self.index.shares.items():
             values = np.sort(column[live])
             if len(values):
                 passed = int(values[len(values) - wanted(share, len(values))])
@@ -213,7 +213,7 @@ class NodeState:
     def totals(self) -> Mapping[str, int]:
         """The counters, summed over the shards of the table."""
         sums: dict[str, int] = defaultdict(int)
-        for counters in self.tiles.counters:
+        for counters in self.index.counters:
             for name, total in counters.items():
                 sums[name] += total
         return sums

@@ -135,18 +135,18 @@ class InjectorState:
 
 
 def _view(name: str, node: NodeState) -> NodeView:
-    tiles = node.tiles
-    holder = int(tiles.values.argmin())
-    silent = np.flatnonzero(~tiles.heard)
+    index = node.index
+    holder = int(index.values.argmin())
+    silent = np.flatnonzero(~index.heard)
     return NodeView(
         node=name,
         watermark_us=MIN_TIME if node.published is None else node.published,
         complete=node.complete,
-        holder_shard=tiles.entries[holder].shard,
-        holder=str(tiles.holders[holder]) if tiles.heard[holder] else "has not reported yet",
+        holder_shard=index.entries[holder].shard,
+        holder=str(index.holders[holder]) if index.heard[holder] else "has not reported yet",
         counters=dict(node.totals()),
         silent=len(silent),
-        silent_shards=tuple(tiles.entries[place].shard for place in silent[:_NAMED_SILENT].tolist()),
+        silent_shards=tuple(index.entries[row].shard for row in silent[:_NAMED_SILENT].tolist()),
         stale_reports=node.stale_reports,
         lower_reports=node.lower_reports,
     )

@@ -19,7 +19,7 @@ from millwheel.core.model.records import Batch
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.panes import as_retraction
-from millwheel.injector.tiles import Tiles
+from millwheel.injector.range_index import RangeIndex
 from millwheel.master.membership import Membership
 from millwheel.master.tables import succession
 from millwheel.testing.memory import stores as memory_stores
@@ -261,7 +261,7 @@ def watermark_reported_before_commit() -> Context:
 @mistake(within=100, faults="zombie", workload="numbers")
 def token_not_checked() -> Context:
     """The injector believes whoever reports a shard."""
-    return replaced(Tiles, "believed", lambda self, places, tokens: places)
+    return replaced(RangeIndex, "believed", lambda self, rows, tokens: rows)
 
 
 @mistake(within=40, faults="clock")

@@ -6,8 +6,8 @@ from typing import Any
 
 from millwheel.adapters.grpc.node_reports import NodeReports
 from millwheel.injector.node import NodeState
-from millwheel.injector.roll import Roll
-from millwheel.injector.tiles import Tiles
+from millwheel.injector.range_index import RangeIndex
+from millwheel.injector.session_directory import SessionDirectory
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -15,15 +15,15 @@ from tests.sim.mistakes import Context, mistake, replaced
 def number_believed_without_its_token() -> Context:
     """A number stands for its shard, also when the table has given the shard another token."""
 
-    def wrong(self: Roll, tiles: Tiles, version: int) -> None:
-        self.places = tiles.find(self.shards.tolist())
+    def wrong(self: SessionDirectory, index: RangeIndex, version: int) -> None:
+        self.rows = index.find(self.shards.tolist())
         self.version = version
 
-    return replaced(Roll, "look_up", wrong)
+    return replaced(SessionDirectory, "look_up", wrong)
 
 
-class _OneForAll(dict[int, Roll]):
-    """Whoever connects gets the same roll."""
+class _OneForAll(dict[int, SessionDirectory]):
+    """Whoever connects gets the same directory."""
 
     def get(self, key: int, default: Any = None) -> Any:
         return super().get(0, default)
@@ -39,7 +39,7 @@ def numbers_shared_by_sessions() -> Context:
 
     def wrong(self: NodeState) -> None:
         right(self)
-        self._rolls = _OneForAll()
+        self._directories = _OneForAll()
 
     return replaced(NodeState, "__init__", wrong)
 

@@ -29,7 +29,7 @@ from millwheel.injector.events import (
     ReportsArrived,
     TableChanged,
 )
-from millwheel.injector.roll import Roll
+from millwheel.injector.session_directory import SessionDirectory
 from millwheel.injector.state import InjectorState
 
 POINTS = 8
@@ -202,7 +202,7 @@ def test_the_model_notices_an_injector_that_believes_a_zombie() -> None:
 
 
 def test_the_model_notices_a_number_that_is_believed_under_any_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Roll, "look_up", lambda self, tiles, version: None)
+    monkeypatch.setattr(SessionDirectory, "look_up", lambda self, index, version: None)
     world = World(0)
     zombie = world.owners[0]
     world.send([(zombie, 10)])

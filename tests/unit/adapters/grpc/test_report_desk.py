@@ -178,12 +178,12 @@ class Line:
                 self.node.reported_by_number(self.connection, event.numbers, event.watermarks)
 
     def check(self) -> None:
-        tiles = self.node.tiles
+        index = self.node.index
         for place, report in self.newest.items():
-            assert (int(tiles.tokens[place]), tiles.holders[place]) == (report.token, report.holder)
-            assert tiles.counters[place] == report.counters
-            assert tiles.values[place] >= report.watermark_us
-            assert tiles.told[place] == self.connection
+            assert (int(index.tokens[place]), index.holders[place]) == (report.token, report.holder)
+            assert index.counters[place] == report.counters
+            assert index.values[place] >= report.watermark_us
+            assert index.told[place] == self.connection
         assert self.node.stale_reports == 0
 
 
@@ -218,7 +218,7 @@ def test_a_table_that_comes_later_does_not_lose_what_was_reported_by_number() ->
     line.send()
     line.store()
     line.check()
-    assert line.node.tiles.values[0] == 15
+    assert line.node.index.values[0] == 15
 
 
 def test_a_shard_that_is_no_longer_idle_is_known_lower_again() -> None:
@@ -228,4 +228,4 @@ def test_a_shard_that_is_no_longer_idle_is_known_lower_again() -> None:
     line.send()
     line.put(0, (7, "input", 1))
     line.send()
-    assert line.node.tiles.values[0] == 7
+    assert line.node.index.values[0] == 7

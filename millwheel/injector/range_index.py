@@ -17,15 +17,15 @@ from millwheel.injector.events import Longs
 
 _NOBODY = 0
 NOWHERE = -1
-"""The place of a shard that the table does not have, or not under the token that was asked for."""
+"""The row of a shard that the table does not have, or not under the token that was asked for."""
 
 
 @dataclass(slots=True)
-class Tiles:
-    """Columns by place: the order of the ranges."""
+class RangeIndex:
+    """Columns by row: the order of the ranges."""
 
     entries: tuple[ShardEntry, ...]
-    place: dict[str, int]
+    row_of: dict[str, int]
     tokens: Longs
     values: Longs
     heard: NDArray[np.bool_]
@@ -34,17 +34,17 @@ class Tiles:
     holders: NDArray[Any]
     counters: list[dict[str, int]]
     shares: dict[float, Longs] = field(default_factory=dict)
-    witness: int = 0
-    """A place: as long as its value has not risen, the lowest of all has not."""
+    lowest_row: int = 0
+    """A row: as long as its value has not risen, the lowest of all has not."""
 
     @staticmethod
-    def silent(entries: tuple[ShardEntry, ...]) -> Tiles:
-        """Tiles of which nobody has reported anything."""
+    def silent(entries: tuple[ShardEntry, ...]) -> RangeIndex:
+        """An index to which nobody has reported anything."""
         entries = tuple(sorted(entries, key=lambda entry: entry.range.lo))
         count = len(entries)
-        return Tiles(
+        return RangeIndex(
             entries=entries,
-            place={entry.shard: place for place, entry in enumerate(entries)},
+            row_of={entry.shard: row for row, entry in enumerate(entries)},
             tokens=np.fromiter((entry.token for entry in entries), np.int64, count),
             values=np.full(count, MIN_TIME, np.int64),
             heard=np.zeros(count, np.bool_),
@@ -60,67 +60,67 @@ class Tiles:
         return self.shares[share]
 
     def find(self, shards: Sequence[str]) -> Longs:
-        """The places of shards, whatever their tokens."""
-        return np.fromiter(map(self.place.get, shards, repeat(NOWHERE)), np.int64, len(shards))
+        """The rows of shards, whatever their tokens."""
+        return np.fromiter(map(self.row_of.get, shards, repeat(NOWHERE)), np.int64, len(shards))
 
-    def believed(self, places: Longs, tokens: Longs) -> Longs:
-        """The places at which the table has these tokens; the others become NOWHERE."""
+    def believed(self, rows: Longs, tokens: Longs) -> Longs:
+        """The rows at which the table has these tokens; the others become NOWHERE."""
         if not self.entries:
-            return np.full(len(places), NOWHERE, np.int64)
+            return np.full(len(rows), NOWHERE, np.int64)
         # A zombie has read further than its heir, which begins at what was durable: its watermark would overtake
         # records that the heir sends again, and their windows would be gone (tests/sim: token_not_checked).
-        current = (places != NOWHERE) & Leases(self.tokens[places]).admit(tokens)
-        return np.where(current, places, NOWHERE)
+        current = (rows != NOWHERE) & Leases(self.tokens[rows]).admit(tokens)
+        return np.where(current, rows, NOWHERE)
 
-    def rise(self, places: Longs, watermarks: Longs) -> int:
+    def rise(self, rows: Longs, watermarks: Longs) -> int:
         """Take reported watermarks; returns how many were lower than what is known. An idle shard begins anew."""
         values = self.values
-        before = values[places]
-        if (idle := places[before == IDLE_TIME]).size:
+        before = values[rows]
+        if (idle := rows[before == IDLE_TIME]).size:
             values[idle] = MIN_TIME
-            before = values[places]
+            before = values[rows]
             for column in self.shares.values():
                 column[idle] = MIN_TIME
-        np.maximum.at(values, places, watermarks)
-        self.heard[places] = True
+        np.maximum.at(values, rows, watermarks)
+        self.heard[rows] = True
         return int(np.count_nonzero(watermarks < before))
 
     def lowest_above(self, floor: int | None) -> int | None:
         """The lowest value (µs) of the shards that are not idle, if there is one and it is above ``floor``."""
         values = self.values
-        if floor is not None and values[self.witness] <= floor:
+        if floor is not None and values[self.lowest_row] <= floor:
             return None
-        self.witness = int(values.argmin())
-        lowest = int(values[self.witness])
+        self.lowest_row = int(values.argmin())
+        lowest = int(values[self.lowest_row])
         if lowest == IDLE_TIME:  # only the end of time lies behind it
             return MAX_TIME if bool((values == MAX_TIME).any()) else None
         return lowest if floor is None or lowest > floor else None
 
-    def inherit(self, old: Tiles) -> None:
+    def inherit(self, old: RangeIndex) -> None:
         """Carry over what was known under an older table: exactly for a range that stays, as a bound otherwise."""
         first = 0
-        for place, entry in enumerate(self.entries):
+        for row, entry in enumerate(self.entries):
             while first < len(old.entries) and old.entries[first].range.hi <= entry.range.lo:
                 first += 1
             last = first
             while last < len(old.entries) and old.entries[last].range.lo < entry.range.hi:
                 last += 1
             if first < last:
-                self._inherit_value(place, old, first, last)
-            before = old.place.get(entry.shard)
+                self._inherit_value(row, old, first, last)
+            before = old.row_of.get(entry.shard)
             if before is not None:
-                self._inherit_name(place, old, before)
+                self._inherit_name(row, old, before)
 
-    def _inherit_value(self, place: int, old: Tiles, first: int, last: int) -> None:
+    def _inherit_value(self, row: int, old: RangeIndex, first: int, last: int) -> None:
         lowest = first + int(old.values[first:last].argmin())
-        self.values[place] = old.values[lowest]
-        self.heard[place] = old.heard[first:last].all()
+        self.values[row] = old.values[lowest]
+        self.heard[row] = old.heard[first:last].all()
         for share, column in old.shares.items():
-            self.share(share)[place] = column[first:last].min()
-        same = old.entries[lowest].shard == self.entries[place].shard
-        self.holders[place] = old.holders[lowest] if same else f"taken over from {old.entries[lowest].shard}"
+            self.share(share)[row] = column[first:last].min()
+        same = old.entries[lowest].shard == self.entries[row].shard
+        self.holders[row] = old.holders[lowest] if same else f"taken over from {old.entries[lowest].shard}"
 
-    def _inherit_name(self, place: int, old: Tiles, before: int) -> None:
-        self.counters[place] = old.counters[before]
-        if old.entries[before].lease.admits(self.entries[place].token):
-            self.told[place] = old.told[before]
+    def _inherit_name(self, row: int, old: RangeIndex, before: int) -> None:
+        self.counters[row] = old.counters[before]
+        if old.entries[before].lease.admits(self.entries[row].token):
+            self.told[row] = old.told[before]

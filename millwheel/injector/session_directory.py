@@ -1,6 +1,6 @@
-"""The roll of a connection: which shard of a node each of its numbers stands for, and where the table has it.
+"""The session directory: which shard of a node each number of a connection stands for, and its row in the table.
 
-A number is worth exactly what its shard, token and holder would be, spelled out again. So the place of a number is
+A number is worth exactly what its shard, token and holder would be, spelled out again. So the row of a number is
 kept only while the table is the one in which it was looked up: under another table, under which a token may have
 become a zombie's, all of them are looked up again.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millwheel.injector.events import Longs, ReportColumns
-from millwheel.injector.tiles import NOWHERE, Tiles
+from millwheel.injector.range_index import NOWHERE, RangeIndex
 
 _NO_TOKEN = -1
 
@@ -24,24 +24,24 @@ def _longs() -> Longs:
 
 
 @dataclass(slots=True)
-class Roll:
-    """Columns by number. ``version`` is that of the table in which the places were looked up."""
+class SessionDirectory:
+    """Columns by number. ``version`` is that of the table in which the rows were looked up."""
 
     version: int
     shards: NDArray[Any] = field(default_factory=lambda: np.empty(0, object))
     holders: NDArray[Any] = field(default_factory=lambda: np.empty(0, object))
     tokens: Longs = field(default_factory=_longs)
-    places: Longs = field(default_factory=_longs)
+    rows: Longs = field(default_factory=_longs)
 
-    def name(self, numbers: Longs, reports: ReportColumns, places: Longs) -> None:
-        """The numbers stand for these reports now, which the current table has at ``places``."""
+    def name(self, numbers: Longs, reports: ReportColumns, rows: Longs) -> None:
+        """The numbers stand for these reports now, which the current table has at ``rows``."""
         if not len(numbers):
             return
         self._grow(int(numbers.max()) + 1 - len(self.tokens))
         self.shards[numbers] = reports.shards
         self.holders[numbers] = reports.holders
         self.tokens[numbers] = reports.tokens
-        self.places[numbers] = places
+        self.rows[numbers] = rows
 
     def _grow(self, more: int) -> None:
         if more > 0:
@@ -49,12 +49,12 @@ class Roll:
             self.shards = np.append(self.shards, np.full(more, "", object))
             self.holders = np.append(self.holders, np.full(more, "", object))
             self.tokens = np.append(self.tokens, np.full(more, _NO_TOKEN, np.int64))
-            self.places = np.append(self.places, np.full(more, NOWHERE, np.int64))
+            self.rows = np.append(self.rows, np.full(more, NOWHERE, np.int64))
 
-    def look_up(self, tiles: Tiles, version: int) -> None:
-        """Find the places in the current table, unless that was done."""
+    def look_up(self, index: RangeIndex, version: int) -> None:
+        """Find the rows in the current table, unless that was done."""
         if self.version != version:
-            self.places = tiles.believed(tiles.find(self.shards.tolist()), self.tokens)
+            self.rows = index.believed(index.find(self.shards.tolist()), self.tokens)
             self.version = version
 
     def named(self, numbers: Longs) -> NDArray[np.bool_]:
