@@ -32,7 +32,7 @@ Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="value of ${NAME} in the pipeline; repeatable")
 ]
 Workers = Annotated[int, typer.Option(min=1, help="worker processes; each costs about 150 MB")]
-Spares = Annotated[int, typer.Option(min=0, help="more workers, which take over at once when others die")]
+Spares = Annotated[int, typer.Option(min=0, help="extra workers that take over at once when others die")]
 Balance = Annotated[
     bool, typer.Option("--balance/--no-balance", help="move, split and merge shards by their measured load")
 ]
@@ -46,16 +46,16 @@ ZooKeeper = Annotated[
     str,
     typer.Option(
         metavar="HOST:PORT/CHROOT",
-        help="a ZooKeeper of yours; `embedded`: one is started here, as it is with Spark; default with "
-        "processes: none is needed",
+        help="your ZooKeeper; `embedded` starts one here, which is the default with Spark; with "
+        "--launcher processes the default needs none",
     ),
 ]
 Listen = Annotated[
     str,
     typer.Option(
         metavar="ADDRESS",
-        help="address that all processes serve on: this machine's loopback, or, with --security, `auto` for the one "
-        "that other machines reach it by",
+        help="address that all processes listen on: this machine's loopback, or, with --security, `auto` for the "
+        "address that other machines use",
     ),
 ]
 SecurityFolder = Annotated[
@@ -72,14 +72,14 @@ SecretsFolder = Annotated[
     typer.Option(
         metavar="FOLDER",
         envvar="MILLWHEEL_SECRETS",
-        help="a file NAME for each ${secret:NAME} of the pipeline, on every machine; what is not there is looked for "
-        "in the environment",
+        help="a file NAME for each ${secret:NAME} of the pipeline, on every machine; secrets without a file are read "
+        "from the environment",
     ),
 ]
 FromSavepoint = Annotated[
-    str, typer.Option(metavar="FOLDER", help="begin the new root with the state of this savepoint")
+    str, typer.Option(metavar="FOLDER", help="start the new root with the state of this savepoint")
 ]
-Timeout = Annotated[str, typer.Option(metavar="DURATION", help="give up after this; the pipeline then goes on")]
+Timeout = Annotated[str, typer.Option(metavar="DURATION", help="give up after this; the pipeline then continues")]
 SummaryFile = Annotated[str, typer.Option(metavar="FILE.json", help="write the summary there, as JSON")]
 
 
@@ -121,9 +121,9 @@ def run(
     from_savepoint: FromSavepoint = "",
     balance: Balance = False,
 ) -> None:
-    """Run a pipeline until its input ends, or until Ctrl-C. Run again on the same root, it continues.
+    """Run a pipeline until its input ends, or until Ctrl-C. The same command on the same root continues it.
 
-    Ends with 3 when more failed than on_error allows: mend it, and run again on the same root.
+    Exits with 3 if more calls failed than on_error allows: fix the cause and run again on the same root.
     """
     from millwheel.launch.driver import Driver
 
@@ -170,7 +170,7 @@ def explain(
 
 @app.command()
 def certs(folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or empty folder")]) -> None:
-    """Make certificates and a token for --security: a CA of their own, one certificate per role, valid for a year."""
+    """Make certificates and a token for --security: their own CA and one certificate per role, valid for a year."""
     from millwheel.launch.certificates import make_set
 
     typer.echo(f"Made {make_set(folder)}. Start with: millwheel run PIPELINE --security {folder}")
@@ -178,7 +178,7 @@ def certs(folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or
 
 @app.command()
 def status(root: RunningRoot = "") -> None:
-    """Show the watermark of each node, what holds it, and who owns which range."""
+    """Show the watermark of each node, what holds it back, and the owner of each range."""
     from millwheel.cli.status import status as show
 
     show(root, Console(width=None if sys.stdout.isatty() else 200))
@@ -186,7 +186,7 @@ def status(root: RunningRoot = "") -> None:
 
 ranges = typer.Typer(help="Show, split, merge and move the key ranges of a running pipeline.", no_args_is_help=True)
 app.add_typer(ranges, name="ranges")
-Shard = Annotated[str, typer.Argument(help="its name, as `millwheel ranges show` tells it, e.g. traffic-0")]
+Shard = Annotated[str, typer.Argument(help="its name, as `millwheel ranges show` prints it, e.g. traffic-0")]
 
 
 @ranges.command("show")
@@ -194,7 +194,7 @@ def ranges_show(
     node: Annotated[str, typer.Argument(help="only this node")] = "",
     root: RunningRoot = "",
 ) -> None:
-    """Show the shards of each node: key range, owner, and how busy each is."""
+    """Show the shards of each node: key range, owner, and load."""
     from millwheel.cli.ranges import show
 
     show(root, node, Console(width=None if sys.stdout.isatty() else 200))
@@ -207,7 +207,7 @@ def ranges_split(
     at: Annotated[str, typer.Option(metavar="HASH", help="where the upper half begins; default: the middle")] = "",
     key: Annotated[str, typer.Option(help="a text key: the upper half begins with its hash")] = "",
 ) -> None:
-    """Cut a shard in two, while records flow. Shards of computations only."""
+    """Split a shard in two while records flow. Only shards of computations can be split."""
     from millwheel.cli.ranges import split
 
     split(root, shard, at, key, Console(stderr=True))
@@ -215,7 +215,7 @@ def ranges_split(
 
 @ranges.command("merge")
 def ranges_merge(lower: Shard, upper: Shard, root: RunningRoot = "") -> None:
-    """Make one shard of two neighbours, the one with the lower keys first, while records flow."""
+    """Merge two neighbouring shards while records flow. Name the one with the lower keys first."""
     from millwheel.cli.ranges import merge
 
     merge(root, lower, upper, Console(stderr=True))
@@ -224,10 +224,10 @@ def ranges_merge(lower: Shard, upper: Shard, root: RunningRoot = "") -> None:
 @ranges.command("move")
 def ranges_move(
     shard: Shard,
-    worker: Annotated[str, typer.Argument(help="its name, as `millwheel status` tells it")],
+    worker: Annotated[str, typer.Argument(help="its name, as `millwheel status` prints it")],
     root: RunningRoot = "",
 ) -> None:
-    """Let another worker serve a shard. Balance is looked at again when workers come or go."""
+    """Move a shard to another worker. Shards are balanced again when workers join or leave."""
     from millwheel.cli.ranges import move
 
     move(root, shard, worker, Console(stderr=True))
@@ -235,11 +235,11 @@ def ranges_move(
 
 @app.command()
 def scale(
-    workers: Annotated[int, typer.Option(min=1, help="how many workers, spares not counted")],
+    workers: Annotated[int, typer.Option(min=1, help="number of workers, without spares")],
     root: RunningRoot = "",
-    timeout: Annotated[str, typer.Option(metavar="DURATION", help="how long to wait until it is so")] = "1m",
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="how long to wait for the change")] = "1m",
 ) -> None:
-    """Give a running pipeline more or fewer workers. One that leaves gives its ranges away first."""
+    """Change the number of workers of a running pipeline. A leaving worker gives its ranges away first."""
     from millwheel.cli.scale import scale as change
 
     change(root, workers, seconds(timeout, "--timeout"), Console(stderr=True))
@@ -247,11 +247,11 @@ def scale(
 
 @app.command()
 def savepoint(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or empty folder, which all workers can reach")],
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or empty folder that all workers can reach")],
     root: RunningRoot = "",
     timeout: Timeout = "1m",
 ) -> None:
-    """Copy the state of a running pipeline to a folder, from which other runs can begin. The pipeline goes on."""
+    """Copy the state of a running pipeline to a folder from which other runs can start. The pipeline continues."""
     from millwheel.cli.savepoint import savepoint as take
 
     take(folder, root, seconds(timeout, "--timeout"), Console(stderr=True))
@@ -261,14 +261,14 @@ def savepoint(
 def stop(
     root: RunningRoot = "",
     drain: Annotated[
-        bool, typer.Option("--drain", help="end the sources where they are, let every window speak, then stop for good")
+        bool, typer.Option("--drain", help="end the sources where they are, let every window fire, then stop for good")
     ] = False,
     savepoint: Annotated[
-        str, typer.Option(metavar="FOLDER", help="take a savepoint and stop with it; no window speaks early")
+        str, typer.Option(metavar="FOLDER", help="take a savepoint and stop with it; no window fires early")
     ] = "",
     timeout: Timeout = "1m",
 ) -> None:
-    """Stop a running pipeline: as Ctrl-C does, or drained, or with a savepoint."""
+    """Stop a running pipeline: like Ctrl-C, drained, or with a savepoint."""
     from millwheel.cli.savepoint import Ending
     from millwheel.cli.savepoint import stop as end
 
@@ -287,9 +287,9 @@ def explain_upgrade(
     new: Annotated[str, typer.Argument(metavar="NEW", help="a pipeline's file")],
     sets: Sets = None,
 ) -> None:
-    """Say what of a changed pipeline is compatible with the old one's state, what migrates, and what is refused.
+    """Tell which parts of a changed pipeline fit the old pipeline's state, which migrate, and which are refused.
 
-    Ends with 1 when anything is refused.
+    Exits with 1 if anything is refused.
     """
     from millwheel.cli.explain_upgrade import explain_upgrade as explained
 
@@ -306,17 +306,18 @@ def inject(
         typer.Option(
             "--id",
             metavar="FIELD",
-            help="field that identifies a record; default: the stream's id; without either each line is a record",
+            help="field that identifies a record; default: the stream's id; without either, each line is a record",
         ),
     ] = "",
     name: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="name of this input, for lines without id: again under this name, each counts once"
+            metavar="NAME",
+            help="name of this input, for lines without an id: sent again under this name, each line still counts once",
         ),
     ] = "",
 ) -> None:
-    """Send records to a running pipeline. They are durable when this ends, and count once if they have ids."""
+    """Send records to a running pipeline. They are durable when this command ends, and count once if they have ids."""
     from millwheel.cli.inject import inject as send
 
     send(root, stream, file, id_field, name, Console(stderr=True))
@@ -325,7 +326,7 @@ def inject(
 RootArgument = Annotated[
     str, typer.Argument(metavar="[ROOT]", help="root of the run; default: the only one in .millwheel")
 ]
-OfComputation = Annotated[str, typer.Option(metavar="NAME", help="only those of this computation, or source")]
+OfComputation = Annotated[str, typer.Option(metavar="NAME", help="only those of this computation or source")]
 WithReason = Annotated[str, typer.Option(metavar="TEXT", help="only those whose reason contains this")]
 
 
@@ -336,7 +337,7 @@ def letters(
     reason: WithReason = "",
     as_json: Annotated[bool, typer.Option("--json", help="as JSON, on standard output")] = False,
 ) -> None:
-    """Show the dead letters of a root by computation and reason: how many, since when, and an example of each."""
+    """Show the dead letters of a root by computation and reason: number, times, and an example."""
     from millwheel.cli.letters import letters as show
 
     show(root, computation, reason, as_json, Console(width=None if sys.stdout.isatty() else 200))
@@ -347,11 +348,11 @@ def replay(
     root: RootArgument = "",
     computation: OfComputation = "",
     reason: WithReason = "",
-    limit: Annotated[int | None, typer.Option(min=1, help="so many at most")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="at most this many")] = None,
 ) -> None:
-    """Try dead letters again, after code or data was mended: each once, by the computation that failed on it.
+    """Retry dead letters after fixing code or data: each once, in the computation that failed on it.
 
-    A run that goes on takes them at once, a root that is stopped or complete with its next `millwheel run`.
+    A running pipeline takes them at once; a stopped or complete root takes them at its next `millwheel run`.
     """
     from millwheel.cli.letters import replay as again
 
@@ -363,29 +364,30 @@ def chaos(
     pipeline: Pipeline,
     sets: Sets = None,
     kill: Annotated[
-        str, typer.Option(help="what to kill, of workers, executors, master, injector, zookeeper")
+        str, typer.Option(help="what to kill: workers, executors, master, injector, zookeeper")
     ] = "workers,master,injector",
     every: Annotated[str, typer.Option(metavar="DURATION", help="mean time between two faults")] = "2s",
     pause: Annotated[bool, typer.Option("--pause", help="also pause processes, for up to 20 s")] = False,
     partition: Annotated[
-        bool, typer.Option("--partition", help="also cut workers off, for up to 20 s, in network namespaces (root)")
+        bool,
+        typer.Option("--partition", help="also cut workers off for up to 20 s, in network namespaces (needs root)"),
     ] = False,
     one_by_one: Annotated[
-        bool, typer.Option("--one-by-one", help="a fault waits until the one before has been recovered from")
+        bool, typer.Option("--one-by-one", help="each fault waits until the previous one has been recovered from")
     ] = False,
     seed: Annotated[int, typer.Option(help="the same seed, the same faults")] = 1,
-    most: Annotated[int, typer.Option("--faults", min=1, help="at most so many faults; then the run may end")] = 20,
+    most: Annotated[int, typer.Option("--faults", min=1, help="at most this many faults; then the run may end")] = 20,
     launcher: Annotated[LauncherKind, typer.Option(help="as in run")] = LauncherKind.PROCESSES,
     workers: Workers = 2,
     folder: Annotated[
         str, typer.Option(metavar="FOLDER", help="roots and logs of the two runs; must be empty")
     ] = ".millwheel/chaos",
-    limit: Annotated[str, typer.Option(metavar="DURATION", help="a run that takes longer has failed")] = "10m",
+    limit: Annotated[str, typer.Option(metavar="DURATION", help="a run that takes longer fails")] = "10m",
     summary: SummaryFile = "",
 ) -> None:
-    """Run a pipeline in peace, then again while its processes are killed, and compare the results row by row.
+    """Run a pipeline once undisturbed and once while killing its processes, and compare the results row by row.
 
-    Bounded input, sinks of kind `files`, and {run} in what tells their paths: --set output=out/{run}. Ends with 1 when
+    It needs bounded input, sinks of kind `files`, and {run} in their paths: --set output=out/{run}. Exits with 1 if
     anything differs.
     """
     from millwheel.chaos.plan import Plan
