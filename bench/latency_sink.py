@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.sinks.base import Cut
+from millwheel.sinks.base import Cut, Sink, Writer
 
 
 def build(options: Mapping[str, Any], folder: str) -> LatencySink:
@@ -21,7 +21,7 @@ def build(options: Mapping[str, Any], folder: str) -> LatencySink:
     return LatencySink(Path(folder) / str(options["path"]), options["at_once"] is True)
 
 
-class LatencySink:
+class LatencySink(Sink):
     """See the module."""
 
     flush_us = 0
@@ -38,7 +38,7 @@ class LatencySink:
         return LatencyWriter(self._folder / f"{shard}.jsonl")
 
 
-class LatencyWriter:
+class LatencyWriter(Writer):
     """Of one shard of the sink."""
 
     def __init__(self, path: Path) -> None:

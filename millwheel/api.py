@@ -83,6 +83,12 @@ class Computation:
         raise TypeError(f"{type(self).__name__} sets timers but has no process_timer(self, ctx, timer) method")
 
 
+def sets_timers(kind: Any) -> bool:
+    """Whether timers may call a class of computations: not if it has the ``process_timer`` of the base class."""
+    derived = isinstance(kind, type) and issubclass(kind, Computation)
+    return not derived or kind.process_timer is not Computation.process_timer
+
+
 class State:
     """Base of the declarations. ``ttl`` (duration or µs): an entry is absent for records and timers whose time is so
     much later than that of any that wrote it, and is removed by the watermark."""

@@ -320,3 +320,39 @@ def test_generated_code_is_what_the_protos_say(tmp_path: Path) -> None:
     made = {path.name: path.read_text() for path in (tmp_path / "millwheel" / "pb").iterdir()}
     kept = {name: (GENERATED / name).read_text() for name in made if (GENERATED / name).exists()}
     assert made == kept, "run `make proto` and commit the result"
+
+
+# Where an object that is not ours is asked for what it may not have. Ours have a base class that declares it.
+PROBES = {
+    "millwheel/adapters/exchange/exchange.py": "selectors of some systems have no file descriptor",
+    "millwheel/adapters/spaces/files.py": "some systems have no fdatasync",
+    "millwheel/core/expressions/fields.py": "records of users are of any class",
+    "millwheel/core/machines/specs.py": "window objects of users are of any class",
+    "millwheel/fluent/code.py": "users give functions, classes and what is neither",
+    "millwheel/fluent/streams.py": "callables of users may have no name",
+    "millwheel/fluent/windowed.py": "callables and windows of users are of any class",
+    "millwheel/launch/injecting.py": "streams in memory have no read1",
+    "millwheel/launch/launchers/spark.py": "an attribute of PySpark that no page promises",
+    "millwheel/spec/imports.py": "exceptions and syntax trees of Python",
+    "millwheel/spec/loading.py": "modules of users",
+    "millwheel/spec/reading/problems.py": "lines of YAML may be plain numbers",
+    "millwheel/spec/reading/document.py": "exceptions of Python and of the YAML parser",
+}
+
+
+def probes_in(tree: ast.AST) -> Iterator[ast.Call]:
+    """Questions whether an object has an attribute of a certain name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+            if isinstance(node.args[1], ast.Constant) and (node.func.id == "hasattr" or len(node.args) == 3):
+                yield node
+
+
+def test_capabilities_are_declared_by_base_classes_and_not_probed_for() -> None:
+    """A probe with a misspelt or renamed name is silently false for ever."""
+    assert {name_of(path) for path in sources() if any(probes_in(tree_of(path)))} == PROBES.keys()
+
+
+def test_a_probe_is_noticed() -> None:
+    found = probes_in(ast.parse("getattr(source, 'poll_us', 5); hasattr(sink, 'adopt'); getattr(kind, name)"))
+    assert len(list(found)) == 2

@@ -152,7 +152,7 @@ class Driver:
         root.probe(_ROOM_BYTES)
         for sink in spec.sinks:
             built = build_sink(sink, spec.folder)
-            if former and hasattr(built, "adopt"):
+            if former:
                 built.adopt(former, str(root.identity))
             built.check(str(root.identity))
         for sentence in changed_inputs(spec, root.path):

@@ -12,6 +12,7 @@ from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.errors import SetupError
 from millwheel.options import did_you_mean
 from millwheel.secret_values import revealed
+from millwheel.sinks.adapted import as_sink
 from millwheel.sinks.base import Sink
 
 _GROUP = "millwheel.sinks"
@@ -47,6 +48,5 @@ def _third_party(kind: str, options: dict[str, Any], folder: str) -> Sink:
         except Exception as ex:  # a broken package may raise anything when it is imported
             reason = f"{type(ex).__name__}: {ex}"
             raise SetupError(f"the sink {kind!r} ({point.value}) cannot be loaded: {reason}") from ex
-        sink: Sink = factory(options, folder)
-        return sink
+        return as_sink(factory(options, folder))
     raise ValueError(f"there is no sink {kind!r}{did_you_mean(kind, known_sinks())}")

@@ -12,19 +12,20 @@ Per shard of the sink the runtime calls, in this order and never concurrently:
 
 A cut that was prepared but never committed is never published; ``sweep`` may delete what it left behind.
 
-A writer with ``publishes_aside = True`` lets ``publish`` run on another thread than the rest, at the same time; then a
-worker never waits for it.
-
 Receipts are part of commits, so a few hundred bytes are right and a megabyte is the limit of what is wise. A sink
 that has nowhere to hide data may put the data itself into the receipt. Then nothing is ever lost, but a
 crash between ``publish`` and the next commit publishes it twice: such a sink is at-least-once, and says so.
+
+Derive from :class:`Sink` and :class:`Writer`: a capability that a class does not define has the default of the base
+class. An object with the necessary methods only is wrapped (``adapted.py``).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.errors import UnavailableError
@@ -57,49 +58,88 @@ class LostError(UnavailableError):
     """A prepared cut is gone: a retry of its publication cannot work, preparing it again can."""
 
 
-class SinkWriter(Protocol):
-    """Writes the cuts of one shard."""
+class Writer(ABC):
+    """Writes the cuts of one shard.
 
-    def prepare(self, cut: Cut) -> bytes:
-        """Durable but invisible. The receipt is all that ``publish`` gets."""
-
-    def publish(self, receipt: bytes) -> None:
-        """Visible. Idempotent. Raises UnavailableError when it should be tried again."""
-
-    def sweep(self, receipts: list[bytes]) -> None:
-        """Called when a shard opens, after ``publish`` of every committed receipt in ``receipts``: remove what
-        older, uncommitted attempts of this shard left behind. Attempts with a newer token than this writer's
-        belong to a living successor and must stay."""
-
-    def close(self) -> None: ...
-
-
-class Sink(Protocol):
-    """A description of an output, cheap to construct; built on the driver and in every worker.
-
-    Three attributes are optional. ``takes_retractions`` (False): the sink understands records that take back earlier
-    ones (:func:`millwheel.as_retraction`). ``keeps_latest`` (False): it shows the rows that stand. Each cut then holds
-    all rows of the shard and replaces the cut before; publishing an older cut must never replace a newer one, and
-    after ``sweep`` nothing that an older owner prepared may be published any more. ``publish`` raises
-    :class:`LostError` when what was prepared is gone.
-
-    ``shows_at_once`` (False) says that a cut is published before it is committed: earlier by a write of the
-    journal. After a crash the records are published again, in other cuts whose numbers may have been used before, so
-    ``publish`` must keep what it has shown, and no reader may count on seeing a record once.
-
-    A method is optional, too: ``adopt(former, identity)``, called before :meth:`check` when the run begins with the
-    savepoint with which the run on the root ``former`` has ended. What that has written may become ours then.
+    The order of calls: :meth:`publish` for each cut that was committed before the shard was opened; :meth:`sweep`
+    once; then, for each cut, :meth:`prepare` and, once its commit is durable, :meth:`publish`; :meth:`close` at the
+    end. The next cut may be prepared before the one before is published.
     """
 
-    flush_us: int
+    takes_columns: bool = False
+    """True when :attr:`Cut.columns` may hold the records of a cut instead of :attr:`Cut.records`."""
+    publishes_aside: bool = False
+    """True when :meth:`publish` may run on another thread than the rest, at the same time. Then the worker's loop never
+    waits for it; otherwise a slow ``publish`` holds up all shards of the worker."""
+
+    @abstractmethod
+    def prepare(self, cut: Cut) -> bytes:
+        """Write a cut so that it survives a crash and no reader sees it. Return its receipt, which is all that
+        :meth:`publish` gets.
+
+        To show anything here breaks exactly-once: a crash before the commit writes the same records again, in a cut
+        that is divided otherwise. An error ends the worker, and the next owner gets the records again."""
+
+    @abstractmethod
+    def publish(self, receipt: bytes) -> None:
+        """Make a prepared cut visible.
+
+        Called again with the same receipt after a crash, after an UnavailableError, and possibly by a zombie at the
+        same time: it must be idempotent, also between processes. Raises UnavailableError when it should be tried again
+        in 100 ms. Any other error ends the worker, and the next owner tries."""
+
+    @abstractmethod
+    def sweep(self, receipts: list[bytes]) -> None:
+        """Remove what older, uncommitted attempts of this shard left behind. Called once when the shard opens, after
+        ``publish`` of every committed receipt in ``receipts``.
+
+        Attempts with a newer token than this writer's belong to a living successor: to remove them loses its results.
+        For a sink that ``keeps_latest`` this is also the fence: afterwards nothing that an older owner prepared may be
+        published any more."""
+
+    def close(self) -> None:
+        """Release files and connections. A publication on another thread may still be running."""
+        return
+
+
+SinkWriter = Writer
+"""The earlier name, for plug-ins that import it."""
+
+
+class Sink(ABC):
+    """A description of an output, cheap to construct: it is built by the driver and in every worker.
+
+    A class must have :meth:`check` and :meth:`open`; the other capabilities have defaults.
+    """
+
+    flush_us: int = 1_000_000
     """How long a record may wait for its cut to fill up, µs."""
-    cut_records: int
+    cut_records: int = 50_000
     """A cut is written once it has so many records."""
+    takes_retractions: bool = False
+    """The sink understands records that take back earlier ones (:func:`millwheel.as_retraction`). Without it a stream
+    that carries such records is refused when the pipeline is checked."""
+    keeps_latest: bool = False
+    """The sink shows the rows that stand. Each cut then holds all rows of the shard and replaces the cut before.
+    Publishing an older cut must never replace a newer one; ``publish`` raises :class:`LostError` when what was
+    prepared is gone, and the rows are then prepared again."""
+    shows_at_once: bool = False
+    """A cut is published before it is committed: earlier by a write of the journal. After a crash the records are
+    published again, in other cuts whose numbers may have been used before. So ``publish`` must keep what it has shown,
+    and no reader may count on seeing a record once."""
 
+    @abstractmethod
     def check(self, identity: str) -> None:
-        """Called once by the driver before anything starts. ``identity`` names the root this run belongs to.
-        Raises SetupError when the output cannot be written or holds the results of another root."""
+        """Called once by the driver before anything starts. ``identity`` names the root that this run belongs to.
+        Raises SetupError when the output cannot be written or holds the results of another root: two runs that write
+        to one place would replace or double each other's results."""
 
-    def open(self, shard: str, token: int) -> SinkWriter:
-        """A writer for one shard (``shard`` is unique in the pipeline and safe in file names) under the lease
-        ``token`` with which the attempts of its cuts begin."""
+    def adopt(self, former: str, identity: str) -> None:
+        """Called before :meth:`check` when the run begins with the savepoint with which the run on the root ``former``
+        has ended. What that run has written may become ours now."""
+        return
+
+    @abstractmethod
+    def open(self, shard: str, token: int) -> Writer:
+        """Return a writer for one shard (``shard`` is unique in the pipeline and safe in file names). The attempts of
+        its cuts begin with the lease ``token``. A writer with an older token may still be running elsewhere."""

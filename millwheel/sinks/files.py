@@ -31,7 +31,7 @@ from millwheel.core.model.lease import Lease
 from millwheel.core.model.times import duration_us
 from millwheel.errors import CorruptionError
 from millwheel.options import one_of, read_options
-from millwheel.sinks.base import Cut, SinkRecord, SinkWriter
+from millwheel.sinks.base import Cut, Sink, SinkRecord, Writer
 from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.csv_rows import CsvRows
 from millwheel.sinks.latest import LatestWriter, must_be_plain
@@ -133,7 +133,7 @@ def build_files(options: Mapping[str, Any], folder: str, files: Files | None = N
     return FilesSink(checked, os.path.abspath(os.path.join(folder, checked.path)), files or PosixFiles())
 
 
-class FilesSink:
+class FilesSink(Sink):
     """A folder of part files."""
 
     def __init__(self, options: FilesOptions, folder: str, files: Files) -> None:
@@ -154,7 +154,7 @@ class FilesSink:
         """See :class:`millwheel.sinks.base.Sink`."""
         adopt(self._files, self._folder, former, identity)
 
-    def open(self, shard: str, token: int) -> SinkWriter:
+    def open(self, shard: str, token: int) -> Writer:
         if self.keeps_latest:
             content = Content(self._options)
             return LatestWriter(content.encode, self._options.format, self._folder, shard, token, self._files)
@@ -181,7 +181,7 @@ class Content:
         return self._encode(rows_of(records, options.with_key, options.with_timestamp))
 
 
-class FilesWriter:
+class FilesWriter(Writer):
     """Writes the cuts of one shard. ``publish`` may run on another thread than the rest."""
 
     publishes_aside = True
@@ -254,9 +254,6 @@ class FilesWriter:
                     self._remove(name)
         except OSError as ex:
             raise in_words(ex, f"clean the output folder {self._folder}") from ex
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def _write(self, path: str, data: bytes) -> None:
         """A failed write leaves no file: neither to a retry of this attempt, nor on a full disk."""

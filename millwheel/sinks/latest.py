@@ -22,7 +22,7 @@ from millwheel.adapters.spaces.durable import write_new
 from millwheel.adapters.spaces.files import Files
 from millwheel.core.model.damage import checked
 from millwheel.core.model.lease import Lease
-from millwheel.sinks.base import Cut, LostError, SinkRecord
+from millwheel.sinks.base import Cut, LostError, SinkRecord, Writer
 from millwheel.sinks.marker import HIDDEN
 from millwheel.sinks.wording import in_words
 
@@ -52,10 +52,8 @@ _pack = msgspec.msgpack.Encoder().encode
 _unpack = checked(msgspec.msgpack.Decoder(Replacement).decode, "the receipt of a cut")
 
 
-class LatestWriter:
+class LatestWriter(Writer):
     """Writes the rows that stand in one shard. ``suffix`` is the format."""
-
-    takes_columns = False
 
     def __init__(self, encode: Encode, suffix: str, folder: str, shard: str, token: int, files: Files) -> None:
         self._encode = encode
@@ -106,9 +104,6 @@ class LatestWriter:
                         self._files.unlink(f"{self._hidden}/{name}")
         except OSError as ex:
             raise in_words(ex, f"clean the output folder {self._folder}") from ex
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def _write(self, path: str, data: bytes) -> None:
         try:

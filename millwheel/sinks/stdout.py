@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import msgspec
 
 from millwheel.options import read_options
-from millwheel.sinks.base import Cut
+from millwheel.sinks.base import Cut, Sink, Writer
 from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.files import flush_us
 from millwheel.sinks.rows import json_lines, rows_of
@@ -53,7 +53,7 @@ def build_stdout(options: Mapping[str, Any], out: TextIO | None = None) -> Stdou
     return StdoutSink(read_options("the sink 'stdout'", options, StdoutOptions, _EXAMPLES), out)
 
 
-class StdoutSink:
+class StdoutSink(Sink, Writer):
     """Built by :func:`build_stdout`. It is its own writer: no shard has anything to keep."""
 
     cut_records = 1_000
@@ -87,6 +87,3 @@ class StdoutSink:
 
     def sweep(self, receipts: list[bytes]) -> None:
         """Nothing is left behind."""
-
-    def close(self) -> None:
-        """Standard output stays open."""

@@ -13,6 +13,7 @@ from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.errors import SetupError
 from millwheel.options import did_you_mean
 from millwheel.secret_values import revealed
+from millwheel.sources.adapted import as_source
 from millwheel.sources.base import Source
 
 _GROUP = "millwheel.sources"
@@ -54,6 +55,5 @@ def _third_party(kind: str, options: dict[str, Any], folder: str) -> Source:
         except Exception as ex:  # a broken package may raise anything when it is imported
             why = f"{type(ex).__name__}: {ex}"
             raise SetupError(f"the source {kind!r} ({point.value}) cannot be loaded: {why}") from ex
-        source: Source = factory(options, folder)
-        return source
+        return as_source(factory(options, folder))
     raise ValueError(f"there is no source {kind!r}{did_you_mean(kind, known_sources())}")

@@ -5,13 +5,17 @@ Third parties register a factory under the entry point group ``millwheel.sources
 
 A source is *replayable*: reading a partition again from a position gives the same records with the same
 positions. That is what makes it exactly-once without logging what was read.
+
+Derive from :class:`Source` and :class:`Reader`: a capability that a class does not define has the default of the base
+class. An object with the necessary methods only is wrapped (``adapted.py``).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from millwheel.core.model.times import MAX_TIME
 
@@ -54,7 +58,7 @@ class Chunk:
     now, so that the next read may wait for the source's ``poll_us``. ``watermark`` (µs) is the source's own word
     that nothing before it will follow: what does is late. None: it follows the newest timestamp, ``max_delay`` behind.
 
-    What a position does not tell is in notes, for sources whose input changes (see :class:`ResumingReader`). ``note``
+    What a position does not tell is in notes, for sources whose input changes (see :meth:`Reader.resume`). ``note``
     is what a later reader must know to go on at ``next_position``. ``begins`` is a decision, which a second reading
     might not repeat, about what follows a position, as (position, note): nothing more is read before it is durable.
     """
@@ -90,47 +94,76 @@ class FrameChunk:
         return len(self.positions)
 
 
-class Reader(Protocol):
-    """Reads one partition. Used by one thread."""
+class Reader(ABC):
+    """Reads one partition. One thread uses it, that of the worker's loop: what blocks here blocks all its shards.
 
-    def read(self, position: int, max_records: int) -> Chunk:
-        """Up to about ``max_records`` after ``position`` (0: the start). Never blocks for new input: returns an
-        empty, unfinished chunk when there is none now."""
-
-    def close(self) -> None: ...
-
-
-class ResumingReader(Reader, Protocol):
-    """A reader that needs more than a position to go on where another one was."""
+    The calls come in this order: :meth:`resume` once; then :meth:`read` and :meth:`read_frame`, mixed as the runtime
+    likes, each from the ``next_position`` of the one before; :meth:`close` at the end, also after an error. A reader
+    may be closed at any time; another one then goes on where it was.
+    """
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
-        """Called once, before anything is read. The first one is (the position to go on at, the last ``note``, b"" for
-        none), the others are the decisions about what begins there or later, in order."""
+        """Take over from an earlier reader, which may have died. Called once, before anything is read.
 
+        ``notes[0]`` is (the position to go on at, the last :attr:`Chunk.note` committed there, b"" for none). The
+        others are the decisions (:attr:`Chunk.begins`) about what begins there or later, in order. For most sources a
+        position says everything, and there is nothing to do."""
+        return
 
-class FrameReader(Reader, Protocol):
-    """A reader that also reads into columns. The same lines are records, and the same are rejects, in both forms,
-    except that values which no declared field needs are not looked at here. Mixing the forms is allowed."""
+    @abstractmethod
+    def read(self, position: int, max_records: int) -> Chunk:
+        """Return up to about ``max_records`` records after ``position`` (0: the start).
+
+        The same position must give the same records with the same positions whenever it is read again: consumers drop
+        what they have by its position, so a record whose position has moved is lost or counted twice. Never wait for
+        new input: return an empty, unfinished chunk when there is none now.
+        Raises SetupError when the partition cannot be read, ExhaustedError when it cannot be read now, for want of
+        files for example; it is tried again later."""
 
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
-        """About ``max_bytes`` of input after ``position``; None when the stream declares no fields."""
+        """Return about ``max_bytes`` of input after ``position`` as columns; None when this reader has none, and the
+        runtime then calls :meth:`read`.
+
+        The same lines must be records, and the same ones rejects, as with :meth:`read`: after a crash the other form
+        may read them again. Only values that no declared field needs are not looked at here. Raises as ``read``."""
+        return None
+
+    def close(self) -> None:
+        """Release files and connections. Called once; nothing is called after it."""
+        return
 
 
-class Source(Protocol):
-    """A description of input, cheap to construct; it is built on the driver and in every worker.
+class Source(ABC):
+    """A description of input, cheap to construct: it is built by the driver and in every worker.
 
-    It may have attributes ``poll_us``: how long to wait after a read that found nothing, µs (default 50,000), and
-    ``list_us``: how often an unbounded one is asked for its partitions (default a second). A method ``warm_up()`` is
-    called once in every worker, before it has anything to read.
+    A class must have :attr:`bounded`, :meth:`partitions` and :meth:`open`; the other capabilities have defaults.
     """
 
     bounded: bool
-    """True when the partitions are fixed at the start and all end."""
+    """True when the partitions are fixed at the start and all of them end. A run ends once all its sources have."""
+    poll_us: int = 50_000
+    """How long to wait after a read that found nothing, µs. A short time costs a look at each partition."""
+    list_us: int = 1_000_000
+    """How often an unbounded source is asked for its partitions, µs."""
 
+    @abstractmethod
     def partitions(self) -> Sequence[Partition]:
-        """What there is to read now. Called once by the driver for a bounded source (the answer is kept in the
-        root), and about once a second by every source shard for an unbounded one."""
+        """Return what there is to read now.
 
+        A bounded source is asked once, by the driver; the answer is kept in the root. An unbounded one is asked every
+        ``list_us`` by each of its shards. A name that is no longer listed is read to its end and then forgotten but
+        for its position: if the name comes back, reading goes on there."""
+
+    @abstractmethod
     def open(self, partition: Partition) -> Reader:
-        """Raises SetupError, with a sentence, when the partition cannot be read; ExhaustedError when it cannot be read
-        now. So does a read."""
+        """Return a reader of a partition. At most one reader of it is open in a worker, but that of a worker that is
+        thought to be dead may still be reading. Raises SetupError, with a sentence, when the partition cannot be read,
+        ExhaustedError when it cannot be read now."""
+
+    def warm_up(self) -> None:
+        """Load what the first read would load. Called once in every worker, before it has anything to read."""
+        return
+
+
+ResumingReader = FrameReader = Reader
+"""Earlier names of what is part of each reader, for plug-ins that import them."""

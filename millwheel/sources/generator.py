@@ -18,7 +18,7 @@ import xxhash
 
 from millwheel.core.model.times import SECOND
 from millwheel.options import read_options
-from millwheel.sources.base import Chunk, Partition, Reject
+from millwheel.sources.base import Chunk, Partition, Reader, Reject, Source
 
 Factory = Callable[[int, int], Any]
 _EXAMPLES = {
@@ -82,7 +82,7 @@ def build_generator(
     return GeneratorSource(read, folder, schema, clock or (lambda: time.monotonic_ns() // 1000))
 
 
-class GeneratorSource:
+class GeneratorSource(Source):
     """Built by :func:`build_generator`."""
 
     poll_us = 1_000
@@ -154,7 +154,7 @@ class DefaultRecords:
         self._block = block
 
 
-class GeneratorReader:
+class GeneratorReader(Reader):
     """Makes what is due by now. A reader that begins at a position goes on at the rate, without a burst."""
 
     def __init__(
@@ -178,9 +178,6 @@ class GeneratorReader:
         chunk.finished = self._count is not None and end >= self._count
         chunk.caught_up = end >= due
         return chunk
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def _chunk(self, position: int, end: int) -> Chunk:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.sources.base import Chunk, Partition, Reject
+from millwheel.sources.base import Chunk, Partition, Reader, Reject, Source
 from millwheel.sources.fields import FieldTypes
 
 KIND = "pushed"
@@ -30,7 +30,7 @@ class _Row:
     watermark: int
 
 
-class PushedStream:
+class PushedStream(Source):
     """All that was pushed to one stream, and the source that the runtime reads it from."""
 
     poll_us = MAX_TIME
@@ -106,7 +106,7 @@ class PushedStream:
         return copy, ""
 
 
-class PushedReader:
+class PushedReader(Reader):
     """Reads one partition; each push is a read of its own."""
 
     def __init__(self, stream: PushedStream, log: list[_Row]) -> None:
@@ -128,9 +128,6 @@ class PushedReader:
                 chunk.positions.append(place)
                 chunk.values.append(value)
         return chunk
-
-    def close(self) -> None:
-        pass
 
     def _next(self, position: int, max_records: int) -> list[_Row]:
         rows: list[_Row] = []

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from millwheel.core.pipeline.spec import SinkSpec
-from millwheel.sinks.base import Cut, SinkRecord
+from millwheel.sinks.base import Cut, Sink, SinkRecord, Writer
 
 KIND = "tap"
 _CUT_RECORDS = 10_000
@@ -46,7 +46,7 @@ class Taps:
             del self._prepared[receipt]
 
 
-class Tap:
+class Tap(Sink):
     """A :class:`millwheel.sinks.base.Sink` that shows what comes at once."""
 
     flush_us = 0
@@ -64,7 +64,7 @@ class Tap:
         return TapWriter(self._taps, self._stream, shard)
 
 
-class TapWriter:
+class TapWriter(Writer):
     """Writes the cuts of one shard."""
 
     def __init__(self, taps: Taps, stream: str, shard: str) -> None:
@@ -83,9 +83,6 @@ class TapWriter:
 
     def sweep(self, receipts: list[bytes]) -> None:
         self._taps.sweep(self._shard)
-
-    def close(self) -> None:
-        pass
 
 
 def plain(value: Any) -> Any:

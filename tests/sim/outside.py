@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from millwheel.core.pipeline.spec import SinkSpec
-from millwheel.sinks.base import Cut, LostError
-from millwheel.sources.base import Chunk, Partition, Reject
+from millwheel.sinks.base import Cut, LostError, Sink, Writer
+from millwheel.sources.base import Chunk, Partition, Reader, Reject, Source
 from tests.sim.kernel import Failure
 
 
-class MemorySource:
+class MemorySource(Source):
     """Partitions of rows; a row that is None is no record. It can be read again from any position. ``released`` says
     how many of so many rows have been written by now. Positions are ``stride`` apart."""
 
@@ -33,7 +33,7 @@ class MemorySource:
         return MemoryReader(self.rows[partition.name], self._released, self._stride)
 
 
-class MemoryReader:
+class MemoryReader(Reader):
     def __init__(self, rows: list[Any], released: Callable[[int], int], stride: int) -> None:
         self._rows = rows
         self._released = released
@@ -47,9 +47,6 @@ class MemoryReader:
         bad = [Reject((start + i + 1) * stride, "?", "no record") for i, row in enumerate(rows) if row is None]
         after = start + len(rows)
         return Chunk([p for p, _ in good], [dict(r) for _, r in good], after * stride, bad, after >= len(self._rows))
-
-    def close(self) -> None:
-        pass
 
 
 class MemorySinks:
@@ -71,13 +68,16 @@ class MemorySinks:
         return [row for rows in self.visible[stream].values() for row in rows]
 
 
-class MemorySink:
+class MemorySink(Sink):
     flush_us = 20_000
     cut_records = 50
 
     def __init__(self, world: MemorySinks, stream: str) -> None:
         self._world = world
         self._stream = stream
+
+    def check(self, identity: str) -> None:
+        pass
 
     def open(self, shard: str, token: int) -> MemoryWriter:
         return MemoryWriter(self._world, self._stream, shard)
@@ -102,7 +102,7 @@ class LatestSink(MemorySink):
         return LatestWriter(self._world, self._stream, shard, token)
 
 
-class LatestWriter:
+class LatestWriter(Writer):
     """What is prepared is used up when it is published, as by a rename."""
 
     def __init__(self, world: MemorySinks, stream: str, shard: str, token: int) -> None:
@@ -132,11 +132,8 @@ class LatestWriter:
             if shard == self._shard and int(attempt.partition("-")[0]) < self._token:
                 del self._world.prepared[receipt]
 
-    def close(self) -> None:
-        pass
 
-
-class MemoryWriter:
+class MemoryWriter(Writer):
     def __init__(self, world: MemorySinks, stream: str, shard: str) -> None:
         self._world = world
         self._stream = stream
@@ -160,9 +157,6 @@ class MemoryWriter:
             self._world.look(stream, row)
 
     def sweep(self, receipts: list[bytes]) -> None:
-        pass
-
-    def close(self) -> None:
         pass
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import RecordError
-from millwheel.sources.base import Chunk, FrameChunk, Reject
+from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.sources.files.followed import FollowedInput
 from millwheel.sources.files.inputs import Input
 
@@ -115,7 +115,7 @@ class _Step:
     begins: tuple[int, bytes] | None = None
 
 
-class LineReader:
+class LineReader(Reader):
     """A reader of one file of lines. One that is ``followed`` ends only where another takes its place."""
 
     def __init__(
@@ -150,12 +150,12 @@ class LineReader:
         )
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
-        """See :class:`millwheel.sources.base.ResumingReader`."""
+        """See :class:`millwheel.sources.base.Reader`."""
         if self._followed is not None:
             self._followed.resume(notes)
 
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
-        """See :class:`millwheel.sources.base.FrameReader`."""
+        """See :class:`millwheel.sources.base.Reader`."""
         if self._frames is None:
             return None
         from millwheel.sources.frames import frame_of, frames_of

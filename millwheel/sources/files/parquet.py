@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.errors import SetupError
-from millwheel.sources.base import Chunk, FrameChunk, Reject
+from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.sources.fields import FieldTypes
 from millwheel.sources.files.lines import MAX_RAW_BYTES
 from millwheel.sources.frames import example_frame, frame_of
@@ -27,7 +27,7 @@ _FRAME_BYTES = 4 << 20
 """So much is decoded at once for reads of columns, however small they are: a slice of a batch costs nothing."""
 
 
-class ParquetReader:
+class ParquetReader(Reader):
     """Reads one file. Timestamps, times and durations become µs, dates ISO text, decimals floats, whatever their
     unit was."""
 
@@ -47,7 +47,7 @@ class ParquetReader:
         return self._chunk(position, batch)
 
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
-        """See :class:`millwheel.sources.base.FrameReader`. ``max_bytes`` counts whole rows, uncompressed."""
+        """See :class:`millwheel.sources.base.Reader`. ``max_bytes`` counts whole rows, uncompressed."""
         if not self._fields or self._schema is not None:
             return None
         rows = max(int(max_bytes / self._batches.row_bytes), _LEAST_ROWS)

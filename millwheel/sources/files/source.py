@@ -17,7 +17,7 @@ import msgspec
 
 from millwheel.errors import SetupError
 from millwheel.options import one_of, read_options
-from millwheel.sources.base import Partition, Reader
+from millwheel.sources.base import Partition, Reader, Source
 from millwheel.sources.fields import FieldTypes
 from millwheel.sources.files.apache import ApacheCombined
 from millwheel.sources.files.csv_lines import CsvLines
@@ -85,7 +85,7 @@ def build_files(options: Mapping[str, Any], folder: str, schema: type | None, fi
     return FilesSource(read_options("the source 'files'", options, FilesOptions, _EXAMPLES), folder, schema, fields)
 
 
-class FilesSource:
+class FilesSource(Source):
     """All files that match, each once, whichever globs match them."""
 
     poll_us = 20_000

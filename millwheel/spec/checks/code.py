@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.api import Computation
+from millwheel.api import Computation, sets_timers
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.graph import retracting_streams, takes_retractions
@@ -64,7 +64,7 @@ class CodeChecks:
         plain = replace(sink, options=unrevealed(sink.options))
         made = self._build(kind, lambda: build_sink(plain, self._spec.folder))
         if made is not None and sink.stream in retracting_streams(self._spec):
-            if not getattr(made, "takes_retractions", False):
+            if not made.takes_retractions:
                 self._reader.bad(kind.node, f"the stream {sink.stream!r} carries retractions, {_CANNOT_TAKE_BACK}")
 
     def _build(self, kind: Kind, make: Callable[[], Any]) -> Any:
@@ -148,7 +148,7 @@ class CodeChecks:
             kind = load_object(computation.callback, self._spec.folder)
         except PipelineError:
             return True
-        return getattr(kind, "process_timer", None) is not Computation.process_timer
+        return sets_timers(kind)
 
     def _callback(self, computation: ComputationSpec) -> None:
         place = ("computations", computation.name, "callback")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -261,28 +261,3 @@ class Hold(NamedTuple):
 
     at: int = MAX_TIME
     holder: str = ""
-
-
-class Operator(Protocol):
-    """What runs in a shard: user code, a window aggregation, a source, a sink."""
-
-    def appetite(self, waiting: int, now: int, watermark: int) -> int:
-        """How many of the ``waiting`` records to take now; 0 leaves them where they are."""
-
-    def wakes_at(self, now: int) -> int:
-        """When it is to run without arrivals or due timers (wall clock; MAX_TIME: never; 0: now)."""
-
-    def due_at(self) -> int:
-        """It is to run once the input watermark has passed this (MAX_TIME: never)."""
-
-    def run(self, bundle: Bundle) -> None:
-        """Work through arrivals and due timers. Raises only for errors that concern the whole shard."""
-
-    def durable(self, number: int, now: int) -> None:
-        """Commit ``number`` of this shard is durable: effects outside may be released."""
-
-    def hold(self, now: int) -> Hold:
-        """What, besides inbox, timers and productions, keeps the watermark."""
-
-    def close(self) -> None:
-        """Release files and connections."""

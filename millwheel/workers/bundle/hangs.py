@@ -11,7 +11,7 @@ import logging
 import queue
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -184,11 +184,10 @@ class Hangs:
         found = {mark: hangs[-1] for mark, hangs in marks.items() if mark and len(hangs) >= self._after}
         self._found[entry.shard, entry.token] = found
 
-    def watch(self, operator: object, node: str, entry: ShardEntry) -> None:
-        """Watch the operator of a shard that opens, if it calls user code, and tell it what to avoid."""
+    def watch(self, watched: Watched | None, node: str, entry: ShardEntry) -> None:
+        """Watch a shard that opens, if its operator calls user code, and tell it what to avoid."""
         found = self._found.pop((entry.shard, entry.token), {})
-        if hasattr(operator, "doing"):
-            watched = cast("Watched", operator)
+        if watched is not None:
             watched.avoid(Avoided(found, self._settled))
             self._watched[Place(node, entry.shard, entry.token)] = watched
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from millwheel.api import Computation
+from millwheel.api import Computation, sets_timers
 from millwheel.core.columns.batch import ColumnBatch, decode_columns, encode_columns, frame_bytes, frame_from
 from millwheel.core.columns.plan import ColumnPlan, column_plan
 from millwheel.core.expressions.language import compile_expression
@@ -38,12 +38,14 @@ from millwheel.core.triggers.trees import trigger_from_tree
 from millwheel.errors import SetupError
 from millwheel.ports import Clock, StateStore
 from millwheel.secret_values import revealed
+from millwheel.sinks.adapted import as_writer
+from millwheel.sinks.base import Sink
 from millwheel.sources.base import Partition, Source
 from millwheel.sources.frames import example_frame
 from millwheel.spec.imports import missing_file_hint
 from millwheel.spec.loading import load_extractor, load_object
-from millwheel.workers.bundle.bundle import Operator
 from millwheel.workers.bundle.hangs import Hangs
+from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.routing import Fanout, TableRouter
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.operators.branched import Branched
@@ -85,7 +87,7 @@ class Outside:
     source had when the run began (None: they lie in the root)."""
 
     source: Callable[..., Source]
-    sink: Callable[..., Any]
+    sink: Callable[..., Sink]
     load: Callable[[str, str], Any] = load_object
     publish: Callable[[Publication], None] | None = None
     listed: Callable[[str, Source], Sequence[Partition]] | None = None
@@ -158,7 +160,7 @@ class Assembly:
             return True
         if spec.callback:
             kind = self._outside.load(spec.callback, self.spec.folder)
-            return getattr(kind, "process_timer", None) is not Computation.process_timer
+            return sets_timers(kind)
         return spec.enrich is not None or spec.deduplicate is not None
 
     def warm_up(self) -> None:
@@ -168,7 +170,7 @@ class Assembly:
             if stream.source is not None and stream.source.kind != "injection":
                 schema = self._schemas.get(stream.name)
                 source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
-                getattr(source, "warm_up", int)()
+                source.warm_up()
         for name, plan in self._plans.items():
             (given,) = self.graph.nodes[name].inputs
             frame = example_frame(self.spec.stream(given.stream).fields, _WARM_ROWS)
@@ -213,7 +215,7 @@ class Assembly:
         given = self._limits_of(node)
         shard = Shard(identity, store, self._fanout, router.route, given, make_operator, horizon, self._policies)
         if self._hangs is not None:
-            self._hangs.watch(shard.operator, node_name, entry)
+            self._hangs.watch(shard.operator.watched(), node_name, entry)
         return shard
 
     def _limits_of(self, node: Node) -> ShardLimits:
@@ -336,18 +338,17 @@ class Assembly:
         """Whether it is a sink whose cuts are visible before they are committed."""
         if node.sink is None:
             return False
-        return getattr(self._outside.sink(node.sink, self.spec.folder), "shows_at_once", False)
+        return self._outside.sink(node.sink, self.spec.folder).shows_at_once
 
     def _sink(self, spec: SinkSpec, place: _Place) -> Operator:
         sink = self._outside.sink(spec, self.spec.folder)
         token = place.entry.token
-        writer = sink.open(place.entry.shard, token)
-        if getattr(sink, "keeps_latest", False):
+        writer = as_writer(sink.open(place.entry.shard, token))
+        if sink.keeps_latest:
             table = Table(spec.key.kind is KeyKind.RECORD, place.shard.meta.watermark)
             return UpsertOperator(writer, token, place.store, self._decode, table, sink.flush_us)
         shard = SinkShard(place.entry.shard, token, place.store, self._outside.publish)
-        at_once = getattr(sink, "shows_at_once", False)
-        return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records, at_once)
+        return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records, sink.shows_at_once)
 
 
 def _spread(partitions: Sequence[Partition]) -> dict[str, int]:

@@ -79,13 +79,11 @@ def _report_of(served: Served, now: int, careful: bool) -> ShardReport | None:
     if careful and not served.reads and served.heard < hold.at:
         hold = Hold(served.heard, "input, as heard in this run")
     shares = shard.time.of_shares(now)
-    latencies: list[float] = getattr(shard.operator, "latencies_ms", [])
+    latencies = shard.operator.take_latencies()
     state = (hold.at, shard.durable_number, shard.verdicts.version, *shares.values())
     if served.live and state == served.reported and not latencies:
         return None
     served.reported = state
     counters = {**shard.meta.counters, **shard.verdicts.counters()}
     identity = shard.identity
-    report = ShardReport(identity.shard, identity.token, hold.at, hold.holder, counters, list(latencies), shares)
-    latencies.clear()
-    return report
+    return ShardReport(identity.shard, identity.token, hold.at, hold.holder, counters, latencies, shares)

@@ -7,9 +7,8 @@ shard that stood there before the cut was ordered and stands there afterwards ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from millwheel.core.model.lease import Lease
 from millwheel.errors import CorruptionError
@@ -85,15 +84,10 @@ class SavepointPart:
 
     def opened(self, shard: Shard, now: int) -> None:
         """Tell a shard's operator what stands; also when it was just opened."""
-        rest: Callable[[bool, int], None] | None = getattr(shard.operator, "rest", None)
-        if rest is not None:
-            rest(self._doing is not None and self._doing.order.phase in _RESTING, now)
-        catch_up: Callable[[bool], None] | None = getattr(shard.operator, "catch_up", None)
-        if catch_up is not None:
-            catch_up(self._finishing or (self._doing is not None and self._doing.order.catch_up))
-        finish: Callable[[], None] | None = getattr(shard.operator, "finish", None)
-        if finish is not None and self._finishing:
-            finish()
+        shard.operator.rest(self._doing is not None and self._doing.order.phase in _RESTING, now)
+        shard.operator.catch_up(self._finishing or (self._doing is not None and self._doing.order.catch_up))
+        if self._finishing:
+            shard.operator.finish()
 
     def saved(self, event: ev.ShardSaved) -> None:
         """A copy stands in the savepoint, or could not be made."""
@@ -145,9 +139,7 @@ class SavepointPart:
 
     def _go_on(self, served: Mapping[str, Served], now: int) -> None:
         for each in served.values():
-            rest: Any = getattr(each.shard.operator, "rest", None)
-            if rest is not None:
-                rest(False, now)
+            each.shard.operator.rest(False, now)
 
     def _say(self, shards: dict[str, Standing], problem: str = "") -> None:
         assert self._doing is not None

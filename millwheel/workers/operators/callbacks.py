@@ -18,13 +18,13 @@ from millwheel.core.model.keys import Key
 from millwheel.core.model.limits import Limits
 from millwheel.core.model.records import Batch, Domain, Record, Timer
 from millwheel.core.model.timers import Due
-from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_cause
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.steps import step_text
 from millwheel.workers.bundle.attempts import FATAL, Attempts, Subject
-from millwheel.workers.bundle.bundle import Bundle, Hold
-from millwheel.workers.bundle.hangs import Avoided, Doing, record_mark, timer_mark
+from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.bundle.hangs import Avoided, Doing, Watched, record_mark, timer_mark
+from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.operators.callback_context import CallbackContext
 from millwheel.workers.operators.ordering import ORDER_TAG, OrderBuffer
@@ -67,7 +67,7 @@ class _Running:
     keys: Iterator[Key]
 
 
-class CallbackOperator:
+class CallbackOperator(Operator):
     """The operator of a computation with a ``callback``."""
 
     speaks_at_floor = True
@@ -92,15 +92,6 @@ class CallbackOperator:
         self._attempts = Attempts(spec, pipeline, _code(spec), self._state)
         self._at: Due | _Running | None = None
         """Where the fast mode is: at a timer, or in a batch."""
-
-    def appetite(self, waiting: int, now: int, watermark: int) -> int:
-        return waiting
-
-    def wakes_at(self, now: int) -> int:
-        return MAX_TIME
-
-    def due_at(self) -> int:
-        return MAX_TIME
 
     def run(self, bundle: Bundle) -> None:
         self._context.begin(bundle)
@@ -134,6 +125,9 @@ class CallbackOperator:
 
     # --- watching ----------------------------------------------------------------------------------------
 
+    def watched(self) -> Watched:
+        return self
+
     def avoid(self, avoided: Avoided) -> None:
         """See :class:`millwheel.workers.bundle.hangs.Watched`, as for the next three."""
         self._attempts.avoided = avoided
@@ -164,12 +158,6 @@ class CallbackOperator:
         return self._attempts.avoided.may_meet(arrivals)
 
     # --- calls -------------------------------------------------------------------------------------------
-
-    def hold(self, now: int) -> Hold:
-        return Hold()
-
-    def close(self) -> None:
-        pass
 
     def _run_fast(self, bundle: Bundle) -> None:
         context, state, process = self._context, self._state, self._instance.process_record

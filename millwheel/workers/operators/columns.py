@@ -34,6 +34,7 @@ from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import Bundle, Hold
+from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
 
@@ -55,7 +56,7 @@ class ColumnShard:
     closed: int
 
 
-class ColumnOperator:
+class ColumnOperator(Operator):
     """The operator of a computation that has a column plan. ``rows`` does what columns cannot."""
 
     def __init__(
@@ -72,9 +73,6 @@ class ColumnOperator:
         self._prefix = COLUMNS + pack(shard.name)
         self._in_rows = self._has_rows()
         self._restore()
-
-    def appetite(self, waiting: int, now: int, watermark: int) -> int:
-        return waiting
 
     def wakes_at(self, now: int) -> int:
         return self._rows.wakes_at(now)
@@ -93,15 +91,9 @@ class ColumnOperator:
             self._rows.run(bundle)
         self._write(bundle)
 
-    def durable(self, number: int, now: int) -> None:
-        pass
-
     def hold(self, now: int) -> Hold:
         own = Hold(held_at(self._windows.due_at()), "window (in columns), which outputs as it closes")
         return min(own, self._rows.hold(now), key=lambda hold: hold.at)
-
-    def close(self) -> None:
-        pass
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state, ordered by end."""

@@ -38,6 +38,7 @@ from millwheel.core.windows.windows import Window
 from millwheel.errors import CorruptionError, FencedError, InvariantError, invariant
 from millwheel.spec.loading import load_object
 from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold
+from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.share_timers import ShareTimers
 from millwheel.workers.operators.window_cells import WindowCells
@@ -46,7 +47,7 @@ from millwheel.workers.state.overlay import Overlay
 _FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
 
 
-class WindowedOperator:
+class WindowedOperator(Operator):
     """The operator of a computation with ``window`` and ``aggregate``."""
 
     def __init__(
@@ -71,14 +72,8 @@ class WindowedOperator:
             self._holds.set(key_from_bytes(key), tag, number_from8(data))
         self._holds.take_changes()
 
-    def appetite(self, waiting: int, now: int, watermark: int) -> int:
-        return waiting
-
     def wakes_at(self, now: int) -> int:
         return now if self.share_timers.due() else MAX_TIME
-
-    def due_at(self) -> int:
-        return MAX_TIME
 
     def run(self, bundle: Bundle) -> None:
         times = Times(bundle.watermark, bundle.now, self.share_timers.passed)
@@ -100,17 +95,11 @@ class WindowedOperator:
         self._flush(None, bundle)
         self._write_holds()
 
-    def durable(self, number: int, now: int) -> None:
-        pass
-
     def hold(self, now: int) -> Hold:
         first = self._holds.first()
         if first is None:
             return Hold()
         return Hold(held_at(first.at), f"window {first.tag} of key {first.key!r}, which outputs at {first.at}")
-
-    def close(self) -> None:
-        pass
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state and still take records, ordered by end."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
-from millwheel.workers.bundle.bundle import Operator
+from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.inbox import Arrival, Inbox
 from millwheel.workers.delivery.outbox import Outbox
 from millwheel.workers.shard.bundle_sizes import BundleSize, ShardLimits
@@ -21,7 +21,7 @@ _WORTH_A_TURN = 256
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Only asks: what it looks at belongs to others."""
+    """Only asks: what it looks at belongs to others. It tells the operator when records wait, and does no more."""
 
     identity: ShardIdentity
     limits: ShardLimits
@@ -80,6 +80,8 @@ class Admission:
         records = self.inbox.records
         if not len(self.inbox) or (patient and not self.identity.weak and records < _WORTH_A_TURN):
             return False
+        # While the journal writes, a few records do not count as waiting yet: their cut could not be durable sooner.
+        self.operator.records_wait(now)
         return self.operator.appetite(max(1, records), now, self.time.input) > 0
 
     def _circles(self, channel: str) -> bool:

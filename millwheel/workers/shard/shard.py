@@ -23,7 +23,8 @@ from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.ports import StateStore
-from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold, Operator
+from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold
+from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.bundle.replayed import take_replayed
 from millwheel.workers.delivery.high_water_marks import AppliedMarks
 from millwheel.workers.delivery.inbox import Arrival, Inbox, Verdict
@@ -218,15 +219,13 @@ class Shard:
     def unrest(self) -> int:
         """How much of what came is unfinished: arrivals, commits, productions, and what is not yet visible outside. A
         source at rest lets arrivals wait: nobody was told that they were taken."""
-        waiting = 0 if getattr(self.operator, "paused", False) else len(self._inbox)
-        unseen: int = getattr(self.operator, "unrest", int)()
+        waiting = 0 if self.operator.paused else len(self._inbox)
         waiting += self.commits.waiting is not None
-        return waiting + len(self.commits) + self.outbox.unfinished + unseen
+        return waiting + len(self.commits) + self.outbox.unfinished + self.operator.unrest()
 
     def sources_ended(self) -> None:
         """Only what is still on its way will come: an operator that waits for more need not wait long."""
-        if ended := getattr(self.operator, "sources_ended", None):
-            ended()
+        self.operator.sources_ended()
 
     def forget_old_ids(self) -> None:
         """Drop duplicate marks that the watermark has left behind. A source has no watermark before it."""

@@ -6,7 +6,8 @@ from millwheel.core.formats.store_layout import Meta
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, held_at
-from millwheel.workers.bundle.bundle import Hold, Operator
+from millwheel.workers.bundle.bundle import Hold
+from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.inbox import Inbox
 from millwheel.workers.delivery.outbox import Outbox
 from millwheel.workers.shard.in_flight import InFlight
@@ -35,7 +36,7 @@ class ShardWatermark:
         self._commits = commits
         self._operator = operator
         self._shares = shares
-        self._speaks_at_floor: bool = getattr(operator, "speaks_at_floor", False)
+        self._speaks_at_floor = operator.speaks_at_floor
 
     # --- queries -----------------------------------------------------------------------------------------
 

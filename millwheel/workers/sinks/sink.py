@@ -11,9 +11,10 @@ from millwheel.core.formats.store_layout import CUTS, RECEIPT, number8, number_f
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import UnavailableError
 from millwheel.ports import StateStore
-from millwheel.sinks.base import Cut, SinkRecord, SinkWriter
+from millwheel.sinks.base import Cut, SinkRecord, Writer
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.bundle import Bundle, Hold
+from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 
 _RETRY_US = 100_000
@@ -31,7 +32,7 @@ class Publication:
     token: int
     number: int
     receipt: bytes
-    writer: SinkWriter
+    writer: Writer
     told: Callable[[int, Exception | None, int], None]
 
     def carried_out(self) -> ev.WorkDone:
@@ -40,7 +41,7 @@ class Publication:
         return ev.WorkDone(self.shard, self.token, lambda now: self.told(self.number, error, now))
 
 
-def _published(writer: SinkWriter, receipt: bytes) -> Exception | None:
+def _published(writer: Writer, receipt: bytes) -> Exception | None:
     """Publish a cut; what went wrong."""
     try:
         writer.publish(receipt)
@@ -72,13 +73,13 @@ class _Pending:
     visible: bool = False
 
 
-class SinkOperator:
+class SinkOperator(Operator):
     """The operator of a ``sink.*`` shard. ``flush_us`` is how long a record may wait for its cut to fill up.
     ``at_once``: cuts are visible before they are committed, and after a crash some become visible again."""
 
     def __init__(
         self,
-        writer: SinkWriter,
+        writer: Writer,
         shard: SinkShard,
         decode: Decode,
         flush_us: int,
@@ -88,9 +89,9 @@ class SinkOperator:
         self._writer = writer
         self._shard = shard
         self._at_once = at_once
-        self._aside = shard.publish if getattr(writer, "publishes_aside", False) and not at_once else None
+        self._aside = shard.publish if writer.publishes_aside and not at_once else None
         self._decode = decode
-        self._in_columns: bool = getattr(writer, "takes_columns", False)
+        self._in_columns = writer.takes_columns
         self._flush_us = flush_us
         self._cut_records = cut_records
         self._waiting_since = MAX_TIME
@@ -99,15 +100,17 @@ class SinkOperator:
         self._retry_at = MAX_TIME
         self._durable = 0
         self._resting = False
-        self.latencies_ms: list[float] = []
+        self._latencies_ms: list[float] = []
         self._next_number = self._recover(shard.store)
 
     def appetite(self, waiting: int, now: int, watermark: int) -> int:
-        self._waiting_since = min(self._waiting_since, now)
         if self._aside is not None and len(self._pending) >= _ON_THEIR_WAY:
             return 0
         full = waiting >= self._cut_records or watermark == MAX_TIME or self._resting
-        return self._cut_records if full or now >= self._waiting_since + self._flush_us else 0
+        return self._cut_records if full or now >= min(self._waiting_since, now) + self._flush_us else 0
+
+    def records_wait(self, now: int) -> None:
+        self._waiting_since = min(self._waiting_since, now)
 
     def wakes_at(self, now: int) -> int:
         if self._resting and self._published:
@@ -118,9 +121,6 @@ class SinkOperator:
     def sources_ended(self) -> None:
         """What comes now is the last; nothing fills its cut up."""
         self._flush_us = min(self._flush_us, LAST_FLUSH_US)
-
-    def due_at(self) -> int:
-        return MAX_TIME
 
     def run(self, bundle: Bundle) -> None:
         self._waiting_since = MAX_TIME
@@ -155,6 +155,10 @@ class SinkOperator:
             return Hold()
         first = self._pending[0]
         return Hold(min(cut.min_timestamp for cut in self._pending), f"cut {first.number}, not yet published")
+
+    def take_latencies(self) -> list[float]:
+        taken, self._latencies_ms = self._latencies_ms, []
+        return taken
 
     def rest(self, wanted: bool, now: int) -> None:
         """While it is wanted, no record waits for its cut to fill up, and receipts go once their cuts are visible."""
@@ -208,7 +212,7 @@ class SinkOperator:
         """A cut is visible, or is to be tried again."""
         if error is None:
             cut.visible = True
-            self.latencies_ms += [(now - born) / 1000 for born in cut.born]
+            self._latencies_ms += [(now - born) / 1000 for born in cut.born]
         elif isinstance(error, UnavailableError):
             cut.asked = False
             self._retry_at = now + _RETRY_US

@@ -17,8 +17,9 @@ from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.panes import as_retraction
 from millwheel.errors import UnavailableError
 from millwheel.ports import StateStore
-from millwheel.sinks.base import Cut, LostError, SinkRecord, SinkWriter
+from millwheel.sinks.base import Cut, LostError, SinkRecord, Writer
 from millwheel.workers.bundle.bundle import Bundle, Hold
+from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.sinks.sink import LAST_FLUSH_US
 from millwheel.workers.state.overlay import Overlay
@@ -77,11 +78,11 @@ class _Pending:
     unseen: _Unseen
 
 
-class UpsertOperator:
+class UpsertOperator(Operator):
     """The operator of a ``sink.*`` shard whose sink ``keeps_latest``."""
 
     def __init__(
-        self, writer: SinkWriter, token: int, store: StateStore, decode: Decode, table: Table, flush_us: int
+        self, writer: Writer, token: int, store: StateStore, decode: Decode, table: Table, flush_us: int
     ) -> None:
         self._writer = writer
         self._table = table
@@ -93,15 +94,12 @@ class UpsertOperator:
         self._retry_at = MAX_TIME
         self._durable = 0
         self._resting = False
-        self.latencies_ms: list[float] = []
+        self._latencies_ms: list[float] = []
         self._writer.sweep([])
         known = store.get(CUTS)
         self._next_number = 0 if known is None else int.from_bytes(known, "big")
         written = known is not None or any(True for _ in store.scan(ROW))
         self._unseen = _Unseen(min(table.watermark, MAX_TIME - 1), _AT_ONCE) if written else _Unseen()
-
-    def appetite(self, waiting: int, now: int, watermark: int) -> int:
-        return waiting
 
     def wakes_at(self, now: int) -> int:
         if self._pending is not None:
@@ -141,6 +139,10 @@ class UpsertOperator:
         if self._pending is not None:
             waiting = min(waiting, self._pending.unseen.min_timestamp)
         return Hold() if waiting == MAX_TIME else Hold(waiting, "rows that are not visible yet")
+
+    def take_latencies(self) -> list[float]:
+        taken, self._latencies_ms = self._latencies_ms, []
+        return taken
 
     def rest(self, wanted: bool, now: int) -> None:
         """While it is wanted, rows become visible at once."""
@@ -182,7 +184,7 @@ class UpsertOperator:
             self._retry_at = now + _RETRY_US
         else:
             self._pending = None
-            self.latencies_ms += [(now - born) / 1000 for born in pending.unseen.born or []]
+            self._latencies_ms += [(now - born) / 1000 for born in pending.unseen.born or []]
 
 
 def read_row(data: bytes) -> SinkRecord:

@@ -16,6 +16,7 @@ from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import LINE, Bundle, Hold
 from millwheel.workers.bundle.carried import carried
+from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.sources.end import SourceEnd
 from millwheel.workers.sources.silence import Silence
@@ -25,7 +26,7 @@ _LOOK_EVERY_US = 250_000
 """So often it is seen that nothing came."""
 
 
-class InjectionOperator:
+class InjectionOperator(Operator):
     """The operator of a ``source.*`` shard of kind ``injection``."""
 
     def __init__(
@@ -64,9 +65,6 @@ class InjectionOperator:
         if self.paused or self._spec.idle_after_us is None:
             return MAX_TIME
         return self._silence.looked_at + _LOOK_EVERY_US
-
-    def due_at(self) -> int:
-        return MAX_TIME
 
     def run(self, bundle: Bundle) -> None:
         floor = max(self.hold(bundle.now).at, MIN_TIME)
@@ -116,9 +114,6 @@ class InjectionOperator:
         bundle.outputs.produce(self._spec.name, key, value, stamps[0])
         return ""
 
-    def durable(self, number: int, now: int) -> None:
-        pass
-
     def rest(self, wanted: bool, now: int) -> None:
         """Take nothing while it is wanted."""
         self._end.resting = wanted
@@ -134,6 +129,3 @@ class InjectionOperator:
             return Hold(IDLE_TIME if self._silence.idle else MIN_TIME, "nothing injected yet")
         watermark = self._max_timestamp - self._spec.max_delay_us + self._silence.progress_us
         return Hold(watermark, f"injection, newest record at {self._max_timestamp}")
-
-    def close(self) -> None:
-        pass

@@ -76,7 +76,7 @@ class Part:
         return max(self.max_timestamp - max_delay_us, MIN_TIME) if self.max_timestamp > MIN_TIME else MIN_TIME
 
     def notes(self) -> list[tuple[int, bytes]]:
-        """What a new reader is told, see :class:`millwheel.sources.base.ResumingReader`."""
+        """What a new reader is told, see :class:`millwheel.sources.base.Reader`."""
         later = sorted((at, note) for at, note in self.decided.items() if at >= self.position)
         return [(self.position, self.note), *later]
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME, SECOND
 from millwheel.errors import ExhaustedError
 from millwheel.ports import StateStore
+from millwheel.sources.adapted import as_reader
 from millwheel.sources.base import Partition, Reader
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.sources.partition import Part, open_part
@@ -17,8 +18,8 @@ from millwheel.workers.sources.silence import Silence
 
 log = logging.getLogger(__name__)
 
-_LIST_US, _LIST_EACH_US = SECOND, 200
-"""How often partitions are listed: so much for each of them, so that listing takes a small share of a core."""
+_LIST_EACH_US = 200
+"""Listings lie so far apart for each partition, so that listing takes a small share of a core."""
 _ASLEEP_AFTER_US = 10 * SECOND
 _UNSEEN = 500
 """So many partitions of an unbounded source are opened before all that they hold is read."""
@@ -45,7 +46,7 @@ class Partitions:
         self._parts = parts
         self._store = store
         self._ended = ended
-        self._list_us: int = getattr(parts.source, "list_us", _LIST_US)
+        self._list_us = parts.source.list_us
         self._listed_at = 0
         self._listed = 0
         self.awake: dict[str, Part] = {}
@@ -143,9 +144,8 @@ class Partitions:
             opened = [other for other in self.awake.values() if other.reader is not None]
             if not self._bounded and len(opened) >= _OPEN:
                 min(opened, key=lambda other: other.silence.heard_at).close()
-            part.reader = self._parts.source.open(part.partition)
-            if (resume := getattr(part.reader, "resume", None)) is not None:
-                resume(part.notes())
+            part.reader = as_reader(self._parts.source.open(part.partition))
+            part.reader.resume(part.notes())
         return part.reader
 
     def exhausted(self, part: Part, error: ExhaustedError, now: int) -> None:

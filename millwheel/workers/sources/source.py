@@ -17,6 +17,7 @@ from millwheel.ports import StateStore
 from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import FrameChunk, Reader
 from millwheel.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
+from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.outbox import Chunk
 from millwheel.workers.shard.productions import earliest_of
 from millwheel.workers.sources.end import SourceEnd
@@ -30,14 +31,14 @@ _SILENCE_PER_PAUSE, _LONGEST_PAUSE = 100, 5
 """Who has been silent for so many pauses is looked at after another one, but at least every so many polls' time."""
 
 
-class SourceOperator:
+class SourceOperator(Operator):
     """The operator of a ``source.*`` shard."""
 
     def __init__(self, parts: SourceParts, store: StateStore, now: int) -> None:
         self._parts = parts
         self._store = store
         self._spec = parts.stream
-        self._poll_us: int = getattr(parts.source, "poll_us", 50_000)
+        self._poll_us = parts.source.poll_us
         self._settled_at = 0
         self._durable = 0
         self._end = SourceEnd(store)
@@ -55,9 +56,6 @@ class SourceOperator:
         if self._lists():
             polls.append(self._partitions.lists_at())
         return min(polls)
-
-    def due_at(self) -> int:
-        return MAX_TIME
 
     def run(self, bundle: Bundle) -> None:
         bundle.positions_only = True
@@ -173,10 +171,9 @@ class SourceOperator:
     def _read_frame(self, part: Part, reader: Reader, bundle: Bundle) -> bool:
         """Read columns; False when there are none to be had, or they need a look at each record."""
         needs = self._parts.needs
-        read_frame = getattr(reader, "read_frame", None)
-        if needs is None or read_frame is None or part.judged:
+        if needs is None or part.judged:
             return False
-        read: FrameChunk | None = read_frame(part.position, part.size.bytes)
+        read = reader.read_frame(part.position, part.size.bytes)
         if read is None:
             return False
         if self._heard_nothing(part, read, bundle):

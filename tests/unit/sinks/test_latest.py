@@ -14,7 +14,7 @@ import pytest
 
 from millwheel.adapters.spaces.files import Files
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.sinks.base import Cut, LostError, SinkRecord, SinkWriter
+from millwheel.sinks.base import Cut, LostError, SinkRecord, Writer
 from millwheel.sinks.files import build_files
 from millwheel.sinks.marker import HIDDEN
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, fail_when, kill_at
@@ -25,7 +25,7 @@ SHARD = "sink.table-0"
 OPTIONS = {"path": FOLDER, "mode": "upsert"}
 
 
-def writer_on(files: Files, token: int) -> SinkWriter:
+def writer_on(files: Files, token: int) -> Writer:
     return build_files(OPTIONS, "/", files).open(SHARD, token)
 
 
@@ -93,7 +93,7 @@ def test_a_zombie_that_publishes_between_any_two_calls_of_its_successor_changes_
         zombie = writer_on(disk, 1)
         receipt = zombie.prepare(cut(0, "old"))
 
-        def act(zombie: SinkWriter = zombie, receipt: bytes = receipt) -> None:
+        def act(zombie: Writer = zombie, receipt: bytes = receipt) -> None:
             with contextlib.suppress(LostError):
                 zombie.publish(receipt)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
 
+import millwheel.sinks
 from millwheel.core.pipeline.spec import SinkSpec
+from millwheel.errors import SetupError
 from millwheel.sinks import build_sink, known_sinks
+from millwheel.sinks.base import Sink
 
 
 def test_the_built_in_sinks_are_known() -> None:
@@ -42,3 +46,17 @@ def test_a_sink_says_how_long_and_how_much_it_collects() -> None:
 def test_options_that_cannot_work_are_refused_with_the_fix(kind: str, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         build_sink(SinkSpec("alerts", kind, options), "/")
+
+
+def test_a_third_partys_sink_may_have_the_methods_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Old:
+        def check(self, identity: str) -> None: ...
+        def open(self, shard: str, token: int) -> None: ...
+
+    point = EntryPoint("queue", "somewhere:Old", "millwheel.sinks")
+    monkeypatch.setattr(millwheel.sinks, "entry_points", lambda group, name="queue": [point])
+    monkeypatch.setattr(EntryPoint, "load", lambda self: lambda options, folder: Old())
+    assert isinstance(build_sink(SinkSpec("alerts", "queue", {}), "/"), Sink)
+    monkeypatch.setattr(EntryPoint, "load", lambda self: lambda options, folder: None)
+    with pytest.raises(SetupError, match="NoneType has no check and no open"):
+        build_sink(SinkSpec("alerts", "queue", {}), "/")

@@ -11,6 +11,7 @@ import millwheel.sources
 from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.errors import SetupError
 from millwheel.sources import build_source, known_sources
+from millwheel.sources.base import Partition, Source
 
 
 def install(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
@@ -20,8 +21,20 @@ def install(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     )
 
 
-def queue(options: dict[str, Any], folder: str) -> Any:
-    return ("a queue", options, folder)
+class Queue(Source):
+    bounded = False
+
+    def __init__(self, *given: Any) -> None:
+        self.given = given
+
+    def partitions(self) -> list[Partition]:
+        return []
+
+    def open(self, partition: Partition) -> Any: ...
+
+
+def queue(options: dict[str, Any], folder: str) -> Queue:
+    return Queue("a queue", options, folder)
 
 
 def test_the_built_in_sources_are_known() -> None:
@@ -32,7 +45,16 @@ def test_a_third_partys_source_is_built_by_its_factory(monkeypatch: pytest.Monke
     install(monkeypatch, f"{__name__}:queue")
     monkeypatch.setattr(EntryPoint, "load", lambda self: queue)
     assert "queue" in known_sources()
-    assert build_source(SourceSpec("queue", {"url": "x"}), "/folder") == ("a queue", {"url": "x"}, "/folder")
+    built = build_source(SourceSpec("queue", {"url": "x"}), "/folder")
+    assert isinstance(built, Queue)
+    assert built.given == ("a queue", {"url": "x"}, "/folder")
+
+
+def test_a_third_partys_source_that_is_none_is_a_setup_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, f"{__name__}:queue")
+    monkeypatch.setattr(EntryPoint, "load", lambda self: lambda options, folder: "a queue")
+    with pytest.raises(SetupError, match=r"builtins\.str has no bounded"):
+        build_source(SourceSpec("queue"), "/")
 
 
 def test_a_third_partys_source_that_cannot_be_loaded_is_a_setup_error(monkeypatch: pytest.MonkeyPatch) -> None:

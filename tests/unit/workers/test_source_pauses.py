@@ -7,7 +7,7 @@ from typing import Any
 
 from millwheel.core.model.times import SECOND, idle_progress
 from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
-from millwheel.sources.base import Chunk, Partition
+from millwheel.sources.base import Chunk, Partition, Reader, Source
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.timestamps import Timestamps
 from millwheel.workers.sources.parts import SourceParts
@@ -20,7 +20,7 @@ from tests.sim.mistakes import replaced
 POLL_US = 20_000
 
 
-class Silent:
+class Silent(Source, Reader):
     """A followed file that nobody writes to; it remembers how often it was read."""
 
     bounded = False
@@ -29,6 +29,9 @@ class Silent:
     def __init__(self) -> None:
         self.reads = 0
 
+    def partitions(self) -> list[Partition]:
+        return []
+
     def open(self, partition: Partition) -> Silent:
         return self
 
@@ -36,10 +39,8 @@ class Silent:
         self.reads += 1
         return Chunk([], [], position)
 
-    def close(self) -> None: ...
 
-
-class Growing:
+class Growing(Source):
     """Partitions of which each has so many records by now, one a second."""
 
     bounded = False
@@ -48,19 +49,20 @@ class Growing:
     def __init__(self, written: dict[str, int]) -> None:
         self.written = written
 
+    def partitions(self) -> list[Partition]:
+        return []
+
     def open(self, partition: Partition) -> GrowingReader:
         return GrowingReader(self, partition.name)
 
 
-class GrowingReader:
+class GrowingReader(Reader):
     def __init__(self, source: Growing, name: str) -> None:
         self._source, self._name = source, name
 
     def read(self, position: int, max_records: int) -> Chunk:
         places = list(range(position + 1, self._source.written[self._name] + 1))
         return Chunk(places, [{"ts": place * SECOND} for place in places], places[-1] if places else position)
-
-    def close(self) -> None: ...
 
 
 class NoConsumers:

@@ -10,6 +10,8 @@ from millwheel.core.formats.store_layout import ENDED
 from millwheel.errors import FencedError
 from millwheel.savepoints.orders import Answer, Order, Phase, Standing, encode
 from millwheel.workers import events as ev
+from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.host.background import Copying
 from millwheel.workers.loop.savepoint import SavepointPart
 from millwheel.workers.shard.productions import ShardIdentity
@@ -38,7 +40,7 @@ class Port:
 
 
 @dataclass
-class Operator:
+class Resting(Operator):
     resting: list[bool] = field(default_factory=list)
     finished: bool = False
 
@@ -47,6 +49,9 @@ class Operator:
 
     def finish(self) -> None:
         self.finished = True
+
+    def run(self, bundle: Bundle) -> None:
+        pass
 
 
 @dataclass
@@ -57,7 +62,7 @@ class Shard:
     restless: int = 0
     is_settled: bool = True
     wants: bool = True
-    operator: Operator = field(default_factory=Operator)
+    operator: Resting = field(default_factory=Resting)
     checkpoints: list[str] = field(default_factory=list)
 
     @property

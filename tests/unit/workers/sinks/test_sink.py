@@ -8,7 +8,7 @@ from millwheel.core.formats.store_layout import RECEIPT
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import CorruptionError, UnavailableError
-from millwheel.sinks.base import Cut
+from millwheel.sinks.base import Cut, Writer
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.sinks.sink import Publication, SinkOperator, SinkShard
@@ -16,7 +16,7 @@ from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 
 
-class Writer:
+class Recording(Writer):
     """Keeps what is published; fails as often as it is told."""
 
     publishes_aside = True
@@ -42,7 +42,7 @@ class Bench:
     """One sink shard. ``asked`` are publications that wait for their thread."""
 
     def __init__(self, aside: bool, at_once: bool = False) -> None:
-        self.writer, self.store, self.number = Writer(), SimStore({}), 0
+        self.writer, self.store, self.number = Recording(), SimStore({}), 0
         self.asked: list[Publication] = []
         shard = SinkShard("sink.out-0", 1, self.store, self.asked.append if aside else None)
         self.operator = SinkOperator(self.writer, shard, lambda stream, values: values, 0, 10, at_once)
@@ -164,9 +164,11 @@ def test_damage_ends_the_worker(aside: bool) -> None:
 
 def test_records_wait_for_their_cut_to_fill_up_but_hardly_once_the_sources_have_ended() -> None:
     operator = SinkOperator(
-        Writer(), SinkShard("sink.out-0", 1, SimStore({})), lambda stream, values: values, 10**6, 10
+        Recording(), SinkShard("sink.out-0", 1, SimStore({})), lambda stream, values: values, 10**6, 10
     )
     assert operator.appetite(5, 1_000, 0) == 0
+    assert operator.wakes_at(1_000) == MAX_TIME, "a question starts no clock"
+    operator.records_wait(1_000)
     assert operator.wakes_at(1_000) == 1_001_000
     assert operator.appetite(10, 1_000, 0) == 10
     operator.sources_ended()

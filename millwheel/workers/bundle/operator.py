@@ -1,0 +1,118 @@
+"""The contract of an operator: what a shard runs. Callbacks, window aggregations, sources and sinks are operators.
+
+One thread, that of the worker's loop, makes all calls but one (see :class:`~millwheel.workers.bundle.hangs.Watched`).
+For each operator the shard calls, in this order:
+
+1. the questions :meth:`Operator.appetite`, :meth:`Operator.wakes_at`, :meth:`Operator.due_at` and
+   :meth:`Operator.hold`: several times per step, with no effect. They must be cheap, and must not change anything;
+2. :meth:`Operator.run`: once per bundle. Whatever it changes goes into one commit;
+3. :meth:`Operator.durable`: once that commit is durable. Up to four bundles may run before it is called;
+4. :meth:`Operator.close`, also after a failed ``run``.
+
+A worker may die between any two of them. The next owner opens the store as of the last durable commit, so an operator
+keeps nothing in memory that its store does not hold or the same input cannot make again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from millwheel.core.model.times import MAX_TIME
+from millwheel.workers.bundle.bundle import Bundle, Hold
+from millwheel.workers.bundle.hangs import Watched
+
+
+class Operator(ABC):
+    """What runs in a shard: user code, a window aggregation, a source, a sink.
+
+    Only :meth:`run` must be written. Every other capability has the default of an operator that takes all records at
+    once, waits for nothing and holds nothing.
+    """
+
+    speaks_at_floor: bool = False
+    """True when its processing-time timers emit at the shard's floor. The shard then publishes no watermark beyond a
+    floor that is not durable: the next owner would emit behind it."""
+
+    @property
+    def paused(self) -> bool:
+        """True while arrivals stay in the inbox and need not be worked off before a savepoint: nobody was told that
+        they were taken."""
+        return False
+
+    # --- questions: they change nothing ------------------------------------------------------------------
+
+    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+        """How many of the ``waiting`` records (at least 1) to take now; 0 leaves all of them in the inbox.
+        ``now`` is the wall clock, ``watermark`` that of the input, both in µs."""
+        return waiting
+
+    def wakes_at(self, now: int) -> int:
+        """When it needs a bundle without arrivals or due timers: wall clock, µs. MAX_TIME means never. A time that has
+        passed means at once, and a bundle that leaves it there makes the loop spin."""
+        return MAX_TIME
+
+    def due_at(self) -> int:
+        """It needs a bundle once the input watermark (µs) has passed this; MAX_TIME means never."""
+        return MAX_TIME
+
+    def hold(self, now: int) -> Hold:
+        """What, besides inbox, timers and productions, keeps the output watermark.
+
+        A hold may rise between commits only as far as every later owner would let it rise, too. One that is too high
+        lets consumers close windows whose records are still to come: they become late and are dropped."""
+        return Hold()
+
+    def unrest(self) -> int:
+        """How much work is unfinished that only this operator knows of, for example cuts that are not visible yet. A
+        savepoint waits until it is 0."""
+        return 0
+
+    def watched(self) -> Watched | None:
+        """The calls of user code for the watchdog; None when it calls none that could hang."""
+        return None
+
+    # --- commands ----------------------------------------------------------------------------------------
+
+    def records_wait(self, now: int) -> None:
+        """Records lie in the inbox at ``now`` (wall clock, µs). Called before :meth:`appetite`, at every look, as long
+        as it is so. An operator that collects records starts its clock here."""
+        return
+
+    @abstractmethod
+    def run(self, bundle: Bundle) -> None:
+        """Work through arrivals and due timers.
+
+        Everything that must survive goes into ``bundle``: state into its overlay, results into its outputs. Raises only
+        for errors that concern the whole shard: they end the worker, and the next owner gets the same input. An error
+        that concerns one record becomes a dead letter. Nothing may become visible outside here: the commit may never
+        become durable."""
+
+    def durable(self, number: int, now: int) -> None:
+        """Commit ``number`` of this shard is durable, and with it all before it: effects outside may be released."""
+        return
+
+    def take_latencies(self) -> list[float]:
+        """The end-to-end latencies (ms) measured since the last call, which are reported once. Sinks have them."""
+        return []
+
+    def sources_ended(self) -> None:
+        """Nothing but what is on its way will come: do not wait for more to fill a cut. May be called repeatedly."""
+        return
+
+    def rest(self, wanted: bool, now: int) -> None:
+        """While ``wanted``, begin nothing new and finish what has begun, so that a savepoint finds nothing on its way.
+        Called with every order, and when a shard opens: often with the value that it has already."""
+        return
+
+    def catch_up(self, wanted: bool) -> None:
+        """While ``wanted``, a rest begins only once everything was read again that an earlier owner can have read. A
+        savepoint without that could lack records that some consumers have and others do not."""
+        return
+
+    def finish(self) -> None:
+        """Take nothing more, for ever. A source makes that part of its state; then no later owner reads on."""
+        return
+
+    def close(self) -> None:
+        """Release files and connections."""
+        return

@@ -1,0 +1,65 @@
+"""Each module with logic has its test where one looks for it: ``millwheel/a/b.py`` in ``tests/unit/a/test_b.py``.
+
+``without_mirror.txt`` lists the modules that are tested only through others so far. It may only become shorter.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests import rooms
+
+UNIT = Path(__file__).resolve().parent
+WITHOUT = UNIT / "without_mirror.txt"
+
+
+def has_logic(tree: ast.AST) -> bool:
+    """Whether a function does more than to return a constant: declarations, contracts and events have none."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return any(not _says_nothing(statement) for function in functions for statement in function.body)
+
+
+def _says_nothing(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Return):
+        return statement.value is None or isinstance(statement.value, ast.Constant)
+    return isinstance(statement, ast.Pass) or (
+        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    )
+
+
+def unmirrored() -> set[str]:
+    """Modules with logic and without a test file of their own. A package's and a command's entry have none."""
+    found = set()
+    for path in rooms.modules().values():
+        place = path.relative_to(rooms.PACKAGE)
+        mirror = UNIT / place.parent / f"test_{place.name}"
+        entry = path.name in ("__init__.py", "__main__.py")
+        if not entry and not mirror.exists() and has_logic(ast.parse(path.read_text(encoding="utf-8"))):
+            found.add(place.as_posix())
+    return found
+
+
+def test_each_module_with_logic_has_its_test_where_one_looks_for_it() -> None:
+    missing = sorted(unmirrored() - set(WITHOUT.read_text().split()))
+    assert not missing, f"write tests/unit/ROOM/test_MODULE.py for {', '.join(missing)}"
+
+
+def test_the_list_of_modules_without_a_test_of_their_own_becomes_shorter() -> None:
+    done = sorted(set(WITHOUT.read_text().split()) - unmirrored())
+    assert not done, f"take out of {WITHOUT.name}, since they have a test now or are gone: {', '.join(done)}"
+
+
+@pytest.mark.parametrize(
+    ("code", "logic"),
+    [
+        ("def f():\n    return 1", False),
+        ("class A:\n    def f(self): ...", False),
+        ("def f(x):\n    return x + 1", True),
+        ("def f(x):\n    'Why.'\n    if x: return 1", True),
+    ],
+)
+def test_what_only_declares_has_no_logic(code: str, logic: bool) -> None:
+    assert has_logic(ast.parse(code)) == logic

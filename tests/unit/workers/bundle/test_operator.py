@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from millwheel.core.model.times import MAX_TIME
+from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.bundle.operator import Operator
+
+
+class Plain(Operator):
+    def run(self, bundle: Bundle) -> None: ...
+
+
+def test_an_operator_that_only_runs_takes_everything_and_waits_for_nothing() -> None:
+    operator = Plain()
+    assert operator.appetite(7, 0, 0) == 7
+    assert (operator.wakes_at(0), operator.due_at(), operator.hold(0).at) == (MAX_TIME, MAX_TIME, MAX_TIME)
+    assert (operator.unrest(), operator.paused, operator.speaks_at_floor) == (0, False, False)
+    assert operator.watched() is None
+
+
+def test_latencies_of_an_operator_that_measures_none_are_nobody_elses() -> None:
+    Plain().take_latencies().append(1.0)
+    assert Plain().take_latencies() == []
+
+
+def test_every_command_may_be_given_to_an_operator_that_heeds_none() -> None:
+    operator = Plain()
+    operator.records_wait(0)
+    operator.durable(1, 0)
+    operator.rest(True, 0)
+    operator.catch_up(True)
+    operator.finish()
+    operator.sources_ended()
+    operator.close()
+    assert (operator.unrest(), operator.wakes_at(0)) == (0, MAX_TIME)
+
+
+def test_an_operator_must_say_how_it_runs() -> None:
+    with pytest.raises(TypeError, match=r"abstract method '?run"):
+        Operator()  # type: ignore[abstract]
