@@ -1,4 +1,4 @@
-"""``millwheel chaos``: run a pipeline in peace and under faults, compare, and report."""
+"""``millwheel chaos``: run a pipeline undisturbed and under faults, compare, and report."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OUTAGE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ChaosSettings:
-    """What the command line asks for."""
+    """The settings of the command line."""
 
     pipeline: str
     params: Mapping[str, str]
@@ -52,7 +52,7 @@ class ChaosSettings:
 
 
 def parse_targets(text: str, launcher: LauncherKind, partition: bool = False) -> tuple[Target, ...]:
-    """``workers,master`` as targets. SetupError naming what is none."""
+    """``workers,master`` as targets. SetupError naming a word that is no target."""
     known = {target.value: target for target in Target}
     found = []
     for word in filter(None, (part.strip() for part in text.split(","))):
@@ -94,10 +94,10 @@ def _both_runs(settings: ChaosSettings, console: Console) -> int:
     compared(specs[CALM], specs[CHAOS])
     folder = Path(settings.folder)
     if folder.exists() and any(folder.iterdir()):
-        raise SetupError(f"{folder} is not empty, and both runs begin anew; remove it, or give another --folder")
-    console.print(f"{specs[CALM].name}: a run in peace")
+        raise SetupError(f"{folder} is not empty, and both runs need new roots; remove it, or give another --folder")
+    console.print(f"{specs[CALM].name}: the undisturbed run")
     calm = _fault_injector(settings, CALM, console).run(None, lambda: True, 0, settings.limit_s)
-    console.print(f"{specs[CALM].name}: {calm.seconds:.1f} s in peace; now with faults (seed {settings.plan.seed})")
+    console.print(f"{specs[CALM].name}: {calm.seconds:.1f} s undisturbed; now with faults (seed {settings.plan.seed})")
     disturbed = _disturbed_run(settings, result_folders(specs[CHAOS]), console)
     differences = compared(specs[CALM], specs[CHAOS])
     _report(calm, disturbed, differences, console)
@@ -129,7 +129,7 @@ def _disturbed_run(settings: ChaosSettings, results: Sequence[Path], console: Co
 
 
 def _namespaces(settings: ChaosSettings, stack: ExitStack, console: Console) -> Namespaces | None:
-    """Namespaces for the workers; None, after a sentence, where there can be none."""
+    """Namespaces for the workers; None, after a message, where there can be none."""
     if settings.launcher is LauncherKind.SPARK:
         why = "the executors of one Spark share a network; use --launcher processes"
     else:
@@ -165,7 +165,7 @@ def _command(settings: ChaosSettings, run: str, root: Path, namespaces: Namespac
 
 
 def _session(root: Path) -> Coordination:
-    """A session with the ZooKeeper of the run that is going on; it rides out what is done to the server."""
+    """A session with the ZooKeeper of the run that is going on; it survives faults of the server."""
     run = attach(root.absolute())
     return open_coordination(
         run.zookeeper, run.pipeline, lost_after_s=_OUTAGE_S, connect_timeout_s=1.0, security=run.security
@@ -174,11 +174,11 @@ def _session(root: Path) -> Coordination:
 
 def _report(calm: Outcome, disturbed: Outcome, differences: Sequence[Difference], console: Console) -> None:
     if not disturbed.struck:
-        console.print("The run was over before any fault: give it more input, or a shorter --every.")
+        console.print("The run ended before any fault: give it more input, or a shorter --every.")
     else:
         console.print(recovery_table(disturbed))
     faults = sum(struck.blows for struck in disturbed.struck.values())
-    console.print(f"{calm.seconds:.1f} s in peace, {disturbed.seconds:.1f} s with {faults} faults")
+    console.print(f"{calm.seconds:.1f} s undisturbed, {disturbed.seconds:.1f} s with {faults} faults")
     for each in differences:
         verdict = "the same" if not each.lost and not each.surplus else f"{each.lost} missing, {each.surplus} extra"
         console.print(f"{each.stream}: {each.rows} rows, {verdict}")

@@ -1,4 +1,4 @@
-"""``millwheel explain-upgrade``: what becomes of the state of one pipeline under another."""
+"""``millwheel explain-upgrade``: whether the state of one pipeline fits another."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from millwheel.spec.parameters import stand_ins
 from millwheel.spec.pipelines import read_document
 
 _CONCLUSIONS = {
-    Verdict.FREE: "The same root can go on with it: stop the run, and run the new pipeline on it.",
-    Verdict.SAVEPOINT: "It takes a savepoint: `millwheel stop --savepoint FOLDER`, then `millwheel run` with "
+    Verdict.FREE: "The same root can continue with it: stop the run, and run the new pipeline on it.",
+    Verdict.SAVEPOINT: "A savepoint is needed: `millwheel stop --savepoint FOLDER`, then `millwheel run` with "
     "--from-savepoint FOLDER and a new --root.",
-    Verdict.REFUSED: "It cannot go on with this state as long as anything is refused.",
+    Verdict.REFUSED: "The new pipeline cannot continue with this state while anything is refused.",
 }
 
 
@@ -35,7 +35,7 @@ def explain_upgrade(old: str, new: str, params: Mapping[str, str], console: Cons
     if changes:
         console.print(_table(changes))
     else:
-        console.print("Nothing has changed that concerns state. What the code does may have changed.", markup=False)
+        console.print("No change concerns state. The behaviour of the code may have changed.", markup=False)
     console.print(_CONCLUSIONS[verdict], markup=False, highlight=False, soft_wrap=True)
     return int(verdict is Verdict.REFUSED)
 
@@ -63,7 +63,7 @@ def _blueprint(place: str, params: Mapping[str, str]) -> Blueprint:
 
 
 def _of_file(pipeline: str, params: Mapping[str, str]) -> Blueprint:
-    """Parameters without a value stand for themselves, so they count as the same in both."""
+    """Parameters without a value keep their names as values, so they count as equal in both."""
     unset = stand_ins(read_document(pipeline).top, lambda name: f"${{{name}}}")
     given = resolve_params(pipeline, params, os.environ, os.getcwd())
     return blueprint_of(with_defaults(load_pipeline(pipeline, {**unset, **given}), ""))

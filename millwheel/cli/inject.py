@@ -47,8 +47,8 @@ def check_stream(root: str, stream: str) -> str:
     for ``stream`` from outside."""
     ids = {s.name: s.id for s in load_shipped(root).streams if s.source is not None and s.source.kind == _KIND}
     if stream not in ids:
-        names = f"it takes {', '.join(ids)}" if ids else "none of its streams has `source: {injection: {}}`"
-        raise SetupError(f"The pipeline takes no records for {stream!r} from outside: {names}")
+        names = f"it accepts {', '.join(ids)}" if ids else "none of its streams has `source: {injection: {}}`"
+        raise SetupError(f"The pipeline accepts no injected records for {stream!r}: {names}")
     return ids[stream]
 
 
@@ -67,4 +67,4 @@ def _follow(coordination: Coordination, stream: str) -> Look:
 
 
 def _words(done: Taken) -> str:
-    return f"{done.accepted:,} records taken, {done.duplicates:,} were known already, {done.rejected:,} dead-lettered"
+    return f"{done.accepted:,} records accepted, {done.duplicates:,} duplicates, {done.rejected:,} dead-lettered"

@@ -1,4 +1,4 @@
-"""``millwheel letters`` and ``millwheel replay``: what could not be used, and another try of it."""
+"""``millwheel letters`` and ``millwheel replay``: records that could not be used, and how to try them again."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def letters(place: str, computation: str, reason: str, as_json: bool, console: C
 
 
 def replay(place: str, computation: str, reason: str, limit: int | None, console: Console) -> None:
-    """Ask for another try of dead letters, and say what becomes of it."""
+    """Ask for another try of dead letters, and print when it will happen."""
     root = find_root(place)
     found = _chosen(root, computation, reason)
     count = ask(root, _orders(place, root), found, limit)
     never = sum(not letter.again for letter in found)
-    left = f" {never:,} cannot be: timers, windows, and what was too large." if never else ""
+    left = f" {never:,} cannot be replayed: timers, windows, and results that were too large." if never else ""
     when = "now" if is_driven(root) else "when the pipeline is run on this root again"
     word = "letter is" if count == 1 else "letters are"
     console.print(f"{count:,} dead {word} tried again, {when}.{left}", markup=False, highlight=False, soft_wrap=True)
@@ -52,7 +52,7 @@ def replay(place: str, computation: str, reason: str, limit: int | None, console
 
 def _chosen(root: Path, computation: str, reason: str) -> list[Letter]:
     if read_run(root) is None:
-        raise SetupError(f"{root} is not the root of a run: give the folder that `millwheel run` was given as --root")
+        raise SetupError(f"{root} is not the root of a run: use the --root of its `millwheel run`")
     folder = letters_folder(load_shipped(str(root)), root)
     return [letter for letter in read_letters(folder) if letter.matches(computation, reason)]
 

@@ -35,7 +35,7 @@ class Ending(Enum):
 
 
 def savepoint(place: str, root_place: str, patience_s: float, console: Console) -> None:
-    """Take a savepoint of the run on a root, which goes on."""
+    """Take a savepoint of the run on a root; the run continues."""
     root = find_root(root_place)
     run = attach(root)
     wanted = _wanted(place, root, run, False, patience_s)
@@ -43,7 +43,7 @@ def savepoint(place: str, root_place: str, patience_s: float, console: Console) 
         with taken(wanted, coordination, status.update) as record:
             pass
     _say(console, _words(record, wanted.place))
-    _say(console, "The pipeline goes on.")
+    _say(console, "The pipeline continues.")
 
 
 def stop(root_place: str, ending: Ending, place: str, limit_s: float, console: Console) -> None:
@@ -58,7 +58,7 @@ def stop(root_place: str, ending: Ending, place: str, limit_s: float, console: C
                 _ask_to_stop(run, coordination)
                 _await_end(root, limit_s)
                 note_saved(root, record, wanted.place)
-        _say(console, f"Stopped. Go on with: millwheel run PIPELINE --root NEW --from-savepoint {wanted.place}")
+        _say(console, f"Stopped. To continue: millwheel run PIPELINE --root NEW --from-savepoint {wanted.place}")
         return
     if ending is Ending.DRAINED:
         spec = load_shipped(str(root))
@@ -91,7 +91,7 @@ def _await_end(root: Path, limit_s: float) -> None:
     while is_driven(root):
         if time.monotonic() > end:
             raise UnavailableError(
-                f"The run on {root} has not ended within {limit_s:.0f} s; `millwheel status` says what it waits for. "
+                f"The run on {root} has not ended within {limit_s:.0f} s; `millwheel status` shows what it waits for. "
                 "Run the same command again, perhaps with a longer --timeout"
             )
         time.sleep(_LOOK_S)
@@ -104,7 +104,7 @@ def _report_drained(root: Path, console: Console) -> None:
             f"The run on {root} has ended before it was drained. Start it again with the same `millwheel run` "
             "command, then drain it again"
         )
-    _say(console, "Drained: what was read has gone all the way, and every window has spoken.")
+    _say(console, "Drained: every record read has been processed to the end, and every window has fired.")
     for line in summary_lines(msgspec.convert(done, Summary)):
         _say(console, line)
 

@@ -14,7 +14,7 @@ _POLL_S = 0.1
 
 
 def scale(place: str, workers: int, limit_s: float, console: Console) -> None:
-    """Ask the driver for another number of workers, and wait until it is so.
+    """Ask the driver for another number of workers, and wait until the change has been made or refused.
 
     Raises SetupError, with the driver's words, when it cannot be, and UnavailableError when it takes too long.
     """
@@ -26,8 +26,8 @@ def scale(place: str, workers: int, limit_s: float, console: Console) -> None:
         while (found := answer(root)) is None or found.workers != workers:
             if time.monotonic() > deadline_s:
                 raise UnavailableError(
-                    f"There are not {workers} workers after {limit_s:.0f} s; the run is still at it. "
-                    "`millwheel status` says who owns what, and on Spark a worker needs a free core"
+                    f"There are not {workers} workers after {limit_s:.0f} s; the run keeps trying. "
+                    "`millwheel status` shows the owners, and on Spark a worker needs a free core"
                 )
             if not is_driven(root):
                 raise UnavailableError(f"The run ended before there were {workers} workers")

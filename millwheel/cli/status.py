@@ -1,4 +1,4 @@
-"""``millwheel status``: where a run stands, and what holds it."""
+"""``millwheel status``: the watermarks of a run, what holds them, and the owners of shards."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _graph(root: Path) -> Graph:
 
 
 def _view(leaders: Mapping[str, str], security: Security | None) -> ClusterView:
-    """What the leading injector says. Raises UnavailableError when there is none."""
+    """The answer of the leading injector. Raises UnavailableError when there is none."""
     for address in leaders.values():
         return cluster_view(fetch_status(address, security=security))
     raise UnavailableError("No injector leads at the moment; ask again in a second")
@@ -73,7 +73,7 @@ def _nodes_table(graph: Graph, view: ClusterView) -> Table:
 
 
 def _failures(view: ClusterView) -> list[str]:
-    """What failed: dead letters by reason, and how recent calls went where some did."""
+    """Failures: dead letters by reason, and the share of recent calls that failed."""
     dead = reason_texts({name: kinds_in(node.counters) for name, node in view.nodes.items()})
     recent = [
         f"{call.judged}: {tally.failed:,} of its last {tally.tried:,} calls failed ({call.what})"
@@ -106,7 +106,7 @@ def range_words(keys: KeyRange) -> str:
 
 
 def watermark_words(watermark_us: int) -> str:
-    """A watermark as a person reads it: a time, or what its extremes mean."""
+    """A watermark in readable form: a time, or the meaning of its extremes."""
     if watermark_us == MIN_TIME:
         return "nothing yet"
     if watermark_us == MAX_TIME:

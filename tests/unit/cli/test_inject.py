@@ -29,5 +29,5 @@ def test_only_injection_sources_take_records_from_outside(tmp_path: Path) -> Non
     ship(file, {}, root, load_pipeline(file))
     check_stream(str(root), "clicks")
     for stream in ("files", "nothing"):
-        with pytest.raises(SetupError, match=f"no records for '{stream}' from outside: it takes clicks"):
+        with pytest.raises(SetupError, match=f"no injected records for '{stream}': it accepts clicks"):
             check_stream(str(root), stream)
