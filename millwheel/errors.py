@@ -17,6 +17,8 @@ A type exists only where a caller acts differently.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 __all__ = [
     "BrokenError",
     "ConflictError",
@@ -30,6 +32,7 @@ __all__ = [
     "SetupError",
     "UnavailableError",
     "invariant",
+    "unreachable",
 ]
 
 
@@ -95,3 +98,8 @@ def invariant(condition: bool, text: str) -> None:
     """Raise :class:`InvariantError` with ``text`` unless ``condition`` holds (also under ``-O``)."""
     if not condition:
         raise InvariantError(text)
+
+
+def unreachable(value: NoReturn) -> NoReturn:
+    """For the last case of a ``match``: mypy finds the kinds that the others leave out."""
+    raise InvariantError(f"nothing is known about {value!r}")

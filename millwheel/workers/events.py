@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.model.failures import Call, Tally
@@ -219,4 +218,30 @@ class StopAsked:
     """Finish what is in flight and leave."""
 
 
-Event = Any
+Event = (
+    DeliveryCame
+    | AckCame
+    | RefusalCame
+    | PeerLost
+    | TableChanged
+    | WorkersChanged
+    | WatermarksRose
+    | TalliesTold
+    | ReplayOrdered
+    | ReplayDone
+    | TokenKnown
+    | GroupDurable
+    | JournalFailed
+    | ShardRecovered
+    | RecoveryFailed
+    | DamageFound
+    | SnapshotPublished
+    | WorkDone
+    | SnapshotFailed
+    | Injected
+    | MasterAttached
+    | SessionLost
+    | OrdersChanged
+    | ShardSaved
+    | StopAsked
+)

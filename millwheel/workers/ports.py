@@ -29,7 +29,16 @@ class Transport(Protocol):
         """Hand over everything queued since the last call, in as few messages as possible."""
 
 
-class GroupCommits(Protocol):
+class Segments(Protocol):
+    """The segments of the journal."""
+
+    def segments(self) -> Sequence[int]:
+        """Existing segments, oldest first."""
+
+    def delete_segment(self, segment: int) -> None: ...
+
+
+class GroupCommits(Segments, Protocol):
     """The journal behind a queue: GroupDurable or JournalFailed for each group, in order."""
 
     def submit(self, entries: Sequence[bytes]) -> None: ...
@@ -37,11 +46,6 @@ class GroupCommits(Protocol):
     def write_now(self, entries: Sequence[bytes]) -> int | None:
         """Write a group while the caller waits, and return its segment; None, and nothing is done, when that is not
         worth the waiting. Only for a caller whose earlier groups are all answered. Raises what the journal raises."""
-
-    def segments(self) -> Sequence[int]:
-        """Existing segments, oldest first."""
-
-    def delete_segment(self, segment: int) -> None: ...
 
 
 class Recoveries(Protocol):

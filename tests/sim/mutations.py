@@ -27,9 +27,11 @@ from millwheel.workers import events as ev
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.delivery import inbox
 from millwheel.workers.delivery.outbox import Outbox
+from millwheel.workers.effects import Ack
 from millwheel.workers.loop import snapshots
 from millwheel.workers.loop.commits import CommitGroups
 from millwheel.workers.loop.runtime import WorkerRuntime
+from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.operators import callbacks
 from millwheel.workers.recovery import recovery
 from millwheel.workers.shard import seen_ids, shard
@@ -71,30 +73,30 @@ __all__ = [
 @mistake(within=10)
 def ack_before_commit() -> Context:
     """Deliveries are acked when they arrive."""
-    right = WorkerRuntime._on_delivery
+    right = Traffic.delivery
 
-    def wrong(self: WorkerRuntime, event: ev.DeliveryCame, now: int) -> None:
-        self._ports.transport.ack(event.route, event.channel, event.target, event.epoch, event.index)
-        right(self, event, now)
+    def wrong(self: Traffic, event: ev.DeliveryCame) -> None:
+        self._out.acks.append(Ack(event.route, event.channel, event.target, event.epoch, event.index, 0))
+        right(self, event)
 
-    return replaced(WorkerRuntime, "_on_delivery", wrong)
+    return replaced(Traffic, "delivery", wrong)
 
 
 @mistake(within=10)
 def lanes_of_a_shard_answered_as_one() -> Context:
     """Of all that a shard applied in a group of commits, only the last delivery is acked, whatever lane it came by."""
-    right = WorkerRuntime._ack
+    right = Traffic.answer
 
-    def wrong(self: WorkerRuntime, applied: Any) -> None:
-        right(self, {target: (target, arrival) for target, arrival in applied}.values())
+    def wrong(self: Traffic, applied: Any) -> None:
+        right(self, {each[0]: each for each in applied}.values())
 
-    return replaced(WorkerRuntime, "_ack", wrong)
+    return replaced(Traffic, "answer", wrong)
 
 
 @mistake(within=10)
 def productions_sent_before_commit() -> Context:
     """Productions leave when they are made."""
-    return replaced(WorkerRuntime, "_may_have_early", lambda self, target: True)
+    return replaced(Traffic, "_may_have_early", lambda self, target: True)
 
 
 @mistake(within=60, faults="kill kill-in-a-call power")
@@ -103,8 +105,8 @@ def commits_written_in_any_order() -> Context:
     right = CommitGroups.submit
     calls = itertools.count()
 
-    def wrong(self: CommitGroups, shards: Any, now: int, at_once: bool = False) -> None:
-        right(self, shards[next(calls) % 2 :: 2], now, at_once)
+    def wrong(self: CommitGroups, shards: Any, now: int, at_once: bool = False) -> Any:
+        return right(self, shards[next(calls) % 2 :: 2], now, at_once)
 
     return replaced(CommitGroups, "submit", wrong)
 
@@ -443,4 +445,4 @@ def rows_forgotten_by_a_commit() -> Context:
 @mistake(within=10, faults="kill kill-again slow-disk sync power", workload="shown")
 def uncommitted_rows_shown() -> Context:
     """A sink that shows at once gets what is not durable yet."""
-    return replaced(WorkerRuntime, "_may_have_early", lambda self, target: target in self._served)
+    return replaced(Traffic, "_may_have_early", lambda self, target: target in self._served)

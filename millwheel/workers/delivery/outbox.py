@@ -43,7 +43,8 @@ class Chunk:
 
     ``number`` is unique within the channel and rises; for a ``stored`` (checkpointed) chunk it is its place in
     the store. ``read`` marks what a source read, which is never stored. ``stored_form`` is what a weak
-    production is checkpointed as when a consumer takes too long. While it is ``held`` its commit is not durable.
+    production is checkpointed as when a consumer takes too long. ``commit`` is the one it rests on, if it may not be
+    sent before; while it is ``held`` that is not durable.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Chunk:
     read: bool = False
     finished: bool = False
     held: bool = False
+    commit: int = 0
     stored_form: bytes = b""
     open_parts: int = 0
     weight: int = 0
@@ -70,7 +72,8 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """An effect: hand this delivery to the worker that owns ``target``."""
+    """An effect: hand this delivery to the worker that owns ``target``. ``rests_on`` is the sender's commit without
+    which it must not leave the worker (0: none)."""
 
     channel: str
     node: str
@@ -78,6 +81,7 @@ class Send:
     epoch: int
     index: int
     batch: AnyBatch
+    rests_on: int = 0
 
 
 @dataclass(slots=True)
@@ -144,7 +148,9 @@ class Outbox:
                 part = lane.waiting.popleft()
                 lane.unacked.append((lane.next_index, part))
                 lane.unacked_weight += part.batch.weight
-                yield Send(lane.channel, lane.node, lane.target, lane.epoch, lane.next_index, part.batch)
+                yield Send(
+                    lane.channel, lane.node, lane.target, lane.epoch, lane.next_index, part.batch, part.chunk.commit
+                )
                 lane.next_index += 1
 
     def ack(self, channel: str, target: str, epoch: int, index: int) -> None:

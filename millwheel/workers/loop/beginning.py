@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from millwheel.core.model.times import MAX_TIME, SECOND
-from millwheel.workers.loop.served import Served
+from millwheel.workers.loop.served import Life, Served
 
 LONGEST_US = SECOND
 """Sources do not wait longer for the other shards of their worker."""
@@ -22,9 +22,9 @@ class Beginning:
 
     def due(self, served: Iterable[Served], opening: bool, now: int) -> list[Served]:
         """The shards that begin now. ``opening`` tells that stores are still being opened."""
-        idle = [one for one in served if not one.live]
-        ready = [one for one in idle if one.token_known]
-        others = opening or any(not one.token_known and not one.reads for one in idle)
+        every = list(served)
+        ready = [one for one in every if one.life is Life.KNOWN]
+        others = opening or any(one.life is Life.OPENED and not one.reads for one in every)
         if not others or now >= self.until:
             self.until = MAX_TIME
             return ready

@@ -1,4 +1,5 @@
-"""Commits on their way to the journal: one group for all shards of a step, completed in the order of submission."""
+"""Commits on their way to the journal: one group for all shards of a step, completed in the order of submission. Pure:
+whoever asks for a group writes it."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from millwheel.core.model.times import MAX_TIME
+from millwheel.workers.effects import Group
 from millwheel.workers.loop.snapshots import SnapshotPolicy
-from millwheel.workers.ports import GroupCommits
 from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
 
@@ -19,13 +20,10 @@ Complete = Callable[[list[PendingCommit], int], None]
 
 
 class CommitGroups:
-    """Groups that were handed to the journal and wait to be durable. ``complete`` is told of each, in order. ``due_at``
+    """Groups that are with the journal and wait to be durable. ``complete`` is told of each, in order. ``due_at``
     is the wall clock at which there is something to hand over."""
 
-    def __init__(
-        self, journal: GroupCommits, snapshots: SnapshotPolicy, complete: Complete, longest_us: int = LONGEST_US
-    ) -> None:
-        self._journal = journal
+    def __init__(self, snapshots: SnapshotPolicy, complete: Complete, longest_us: int = LONGEST_US) -> None:
         self._snapshots = snapshots
         self._complete = complete
         self._longest_us = longest_us
@@ -36,45 +34,45 @@ class CommitGroups:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def submit(self, shards: Sequence[Shard], now: int, at_once: bool = False) -> None:
-        """Hand over what the shards have made, once any of it is due, or ``at_once``. With nothing on its way before
-        it, a small group that somebody waits for may be durable when this returns."""
+    def submit(self, shards: Sequence[Shard], now: int, at_once: bool = False) -> Group | None:
+        """The group to write: what the shards have made, once any of it is due, or ``at_once``. It counts as on its way
+        from now on."""
         self._worked_us = 0
-        due = _due_at(shards)
+        due, group = _due_at(shards), None
         if due <= now or at_once:
-            self._submit(shards, now, inline=not due)
+            group = self._submit(shards, now, inline=not due)
             due = _due_at(shards)
         self.due_at = due
+        return group
 
-    def submit_after(self, took_us: int, shards: Callable[[], Sequence[Shard]], now: int) -> None:
+    def submit_after(self, took_us: int, shards: Callable[[], Sequence[Shard]], now: int) -> Group | None:
         """A bundle took so long. In a long step, what all shards have made so far is handed over in the middle: it is
         written while the next shards run their bundles, and is not lost if the process is killed before they have.
 
         All shards, because a bundle rests on those before it, whichever shard took them: a group holds them all, or the
         groups before it do."""
         self._worked_us += took_us
-        if self._worked_us >= self._longest_us:
-            self.submit(shards(), now)
+        return self.submit(shards(), now) if self._worked_us >= self._longest_us else None
 
-    def _submit(self, shards: Sequence[Shard], now: int, inline: bool) -> None:
+    def _submit(self, shards: Sequence[Shard], now: int, inline: bool) -> Group | None:
         group: list[PendingCommit] = []
         entries: list[bytes] = []
+        last: dict[str, int] = {}
         for shard in shards:
             for pending, entry in shard.commits.submittable(now):
                 group.append(pending)
+                last[shard.identity.shard] = pending.number
                 if entry:
                     entries.append(entry)
                     self._snapshots.journaled(shard, len(entry))
         if entries:
-            segment = self._journal.write_now(entries) if inline and not self._waiting else None
+            alone = not self._waiting
             self._waiting.append((True, group))
-            if segment is None:
-                self._journal.submit(entries)
-            else:
-                self.durable(segment, now)
-        elif group:
+            return Group(entries, group, last, inline and alone)
+        if group:
             self._waiting.append((False, group))
             self._settle_unwritten(now)
+        return None
 
     def durable(self, segment: int, now: int) -> None:
         """The oldest group that was written is durable."""

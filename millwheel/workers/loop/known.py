@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from millwheel.core.model.lease import Lease
@@ -26,9 +26,15 @@ class KnownEntries:
     def __init__(self) -> None:
         self._entries: dict[str, ShardEntry] = {}
         self._of_node: dict[str, frozenset[str]] = {}
+        self._versions: dict[str, int] = {}
+        self.addresses: Mapping[str, str] = {}
+        """Of every live worker, by incarnation."""
 
-    def take(self, table: RangeTable) -> News:
-        """Follow a newer version of a table."""
+    def take(self, table: RangeTable) -> News | None:
+        """Follow a newer version of a table; None when this one is not newer."""
+        if table.version <= self._versions.get(table.computation, -1):
+            return None
+        self._versions[table.computation] = table.version
         before = self._of_node.get(table.computation, frozenset())
         names = frozenset(entry.shard for entry in table.shards)
         self._of_node[table.computation] = names
@@ -36,6 +42,10 @@ class KnownEntries:
         buried = tuple(replace(self._entries.pop(gone), owner="") for gone in sorted(before - names))
         self._entries.update({entry.shard: entry for entry in table.shards})
         return News(changed, before - names, names - before, buried)
+
+    def owned_at(self, address: str) -> set[str]:
+        """The shards of the worker with this address."""
+        return {entry.shard for entry in self._entries.values() if self.addresses.get(entry.owner) == address}
 
     def get(self, shard: str) -> ShardEntry | None:
         """The entry of a shard, None when no table has it."""

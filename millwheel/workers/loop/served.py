@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import groupby
 
 from millwheel.core.model.keys import key_hash
@@ -12,6 +13,7 @@ from millwheel.core.model.lease import Lease
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.model.watermark import Watermarks
 from millwheel.core.pipeline.graph import Graph
+from millwheel.errors import InvariantError
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.ports import ShardWork
 from millwheel.workers.shard.shard import Shard
@@ -43,34 +45,132 @@ class InjectRoute:
 
 
 @dataclass(slots=True)
+class WorkDone:
+    """What a shard has done in this worker, and where a few of its recent keys lie."""
+
+    records: int = 0
+    busy_us: int = 0
+    sample: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
+
+    def count(self, arrivals: Sequence[Arrival]) -> None:
+        """Records were processed: count them, and remember where a few of their keys lie."""
+        records = sum(len(arrival.batch) for arrival in arrivals)
+        self.records += records
+        every = max(_ONE_OF, records // _OF_A_TURN)
+        place = self.records % every
+        if place >= records:
+            return
+        for arrival in arrivals:
+            keys = arrival.batch.keys
+            while place < len(keys):
+                self.sample.append(key_hash(keys[place]))
+                place += every
+            place -= len(keys)
+
+
+class Life(Enum):
+    """Where a shard is between its opening here and its leaving. Only a LIVE one works, sends, and takes deliveries."""
+
+    OPENED = "opened"  # its store is open
+    KNOWN = "known"  # the injector knows its token: nobody believes an earlier owner any more
+    LIVE = "live"
+    LEAVING = "leaving"  # a move is planned
+    RELEASED = "released"  # the master was told that it may go
+
+
+class Change(Enum):
+    """What happens to it."""
+
+    TOKEN_KNOWN = "its token is known"
+    BEGINS = "it begins"
+    MUST_LEAVE = "it must leave"
+    IS_RELEASED = "the master is told that it may go"
+    NEW_MASTER = "a master attaches, who was told nothing"
+
+
+TRANSITIONS: dict[Life, dict[Change, Life]] = {
+    Life.OPENED: {
+        Change.TOKEN_KNOWN: Life.KNOWN,
+        Change.MUST_LEAVE: Life.LEAVING,
+        Change.NEW_MASTER: Life.OPENED,
+    },
+    Life.KNOWN: {
+        Change.TOKEN_KNOWN: Life.KNOWN,
+        Change.BEGINS: Life.LIVE,
+        Change.MUST_LEAVE: Life.LEAVING,
+        Change.NEW_MASTER: Life.KNOWN,
+    },
+    Life.LIVE: {
+        Change.TOKEN_KNOWN: Life.LIVE,
+        Change.MUST_LEAVE: Life.LEAVING,
+        Change.NEW_MASTER: Life.LIVE,
+    },
+    # There is no way back to LIVE: the master may have a successor in mind, and a commit made after the release would
+    # be missing in what it was told (the simulator's checker TablesAreSound).
+    Life.LEAVING: {
+        Change.TOKEN_KNOWN: Life.LEAVING,
+        Change.MUST_LEAVE: Life.LEAVING,
+        Change.IS_RELEASED: Life.RELEASED,
+        Change.NEW_MASTER: Life.LEAVING,
+    },
+    Life.RELEASED: {
+        Change.TOKEN_KNOWN: Life.RELEASED,
+        Change.MUST_LEAVE: Life.RELEASED,
+        Change.NEW_MASTER: Life.LEAVING,
+    },
+}
+
+_LIVE = Life.LIVE
+
+
+@dataclass(slots=True)
 class Served:
-    """A shard in this worker. It is ``live`` when it may act; ``leaving`` when a move is planned; ``ended`` when it was
+    """A shard in this worker. It has ``ended`` when it was
     told that all sources before it, the ``roots``, have been read to their end. ``depth``: so far below them.
     It is ``stirred`` when something happened to it since it had nothing to do; otherwise it need not be looked at
-    before ``wakes_at`` (wall clock). ``heard`` is what was published of its feeders in the life of this worker."""
+    before ``wakes_at`` (wall clock). ``heard`` is what was published of its feeders in the life of this worker.
+    ``stalled`` are lanes that wait until they are tried again, and when (wall clock)."""
 
     shard: Shard
     node: str
     roots: frozenset[str] = frozenset()
     depth: int = 0
+    life: Life = Life.OPENED
     ended: bool = False
-    token_known: bool = False
-    live: bool = False
     stirred: bool = True
     wakes_at: int = 0
-    leaving: bool = False
-    released: bool = False
     reported: tuple[int, ...] = (MIN_TIME, -1)
     heard: int = MIN_TIME
-    records: int = 0
-    busy_us: int = 0
     stalled: dict[tuple[str, str], int] = field(default_factory=dict)
-    sample: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
+    done: WorkDone = field(default_factory=WorkDone)
+
+    def change(self, change: Change) -> None:
+        """Something happens to its life. Raises InvariantError for what cannot happen to it now."""
+        after = TRANSITIONS[self.life].get(change)
+        if after is None:
+            raise InvariantError(f"{self.shard.identity.shard} is {self.life.value}, and {change.value}")
+        self.life = after
 
     @property
     def lease(self) -> Lease:
         """What fences off the shard's former owners."""
         return self.shard.identity.lease
+
+    @property
+    def works(self) -> bool:
+        """True when it may act."""
+        return self.life is _LIVE
+
+    @property
+    def leaving(self) -> bool:
+        """True when it is to go to another worker."""
+        return self.life in (Life.LEAVING, Life.RELEASED)
+
+    def begin(self) -> None:
+        """It may act from now on."""
+        self.change(Change.BEGINS)
+        self.stirred = True
+        self.shard.start()
 
     @property
     def reads(self) -> bool:
@@ -88,25 +188,10 @@ class Served:
             not self.reads or self.shard.commits.waiting is not None or self.shard.watermark(now).at != self.reported[0]
         )
 
-    def count(self, arrivals: Sequence[Arrival]) -> None:
-        """Records were processed: count them, and remember where a few of their keys lie."""
-        records = sum(len(arrival.batch) for arrival in arrivals)
-        self.records += records
-        every = max(_ONE_OF, records // _OF_A_TURN)
-        place = self.records % every
-        if place >= records:
-            return
-        for arrival in arrivals:
-            keys = arrival.batch.keys
-            while place < len(keys):
-                self.sample.append(key_hash(keys[place]))
-                place += every
-            place -= len(keys)
-
     def work(self) -> ShardWork:
         """What has been done here."""
         identity = self.shard.identity
-        return ShardWork(identity.shard, identity.token, self.records, self.busy_us, tuple(self.sample))
+        return ShardWork(identity.shard, identity.token, self.done.records, self.done.busy_us, tuple(self.done.sample))
 
     def follow(self, watermarks: Watermarks, graph: Graph) -> bool:
         """Tell the shard of what was published; True when its input has come further."""

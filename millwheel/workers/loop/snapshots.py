@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.range_table import Ancestor
 from millwheel.core.model.times import SECOND
-from millwheel.workers.ports import GroupCommits, SnapshotQueue
+from millwheel.workers.ports import Segments, SnapshotQueue
 from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
 
@@ -50,7 +50,7 @@ class _Shard:
 class SnapshotPolicy:
     """Decides for all shards of a worker; one checkpoint is on its way at a time."""
 
-    def __init__(self, queue: SnapshotQueue, journal: GroupCommits, pace: SnapshotPace | None = None) -> None:
+    def __init__(self, queue: SnapshotQueue, journal: Segments, pace: SnapshotPace | None = None) -> None:
         self._pace = pace or SnapshotPace()
         self._queue = queue
         self._journal = journal

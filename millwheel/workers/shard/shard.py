@@ -162,6 +162,7 @@ class Shard:
             # Held productions go to shards of this worker alone: sent to another one, they would be applied there
             # although a crash here may unmake them (mutation productions_sent_before_commit).
             pending.chunk.held = not pending.weak
+            pending.chunk.commit = 0 if pending.weak else pending.number
             self.outbox.release(pending.chunk, self._route)
         weight = sum(arrival.batch.weight for arrival in bundle.arrivals)
         self.admission.bundle.learn(weight, 0 if made is None else made.weight)
@@ -175,6 +176,7 @@ class Shard:
         if pending.chunk is not None:
             pending.chunk.held = False
         for chunk in pending.reads:
+            chunk.commit = pending.number
             self.outbox.release(chunk, self._route)
         self.operator.durable(pending.number, now)
         return pending.arrivals

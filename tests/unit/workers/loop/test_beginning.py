@@ -5,7 +5,7 @@ from typing import Any, cast
 from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.loop.beginning import LONGEST_US, Beginning
-from millwheel.workers.loop.served import Served
+from millwheel.workers.loop.served import Change, Life, Served
 
 SOURCES = frozenset({"source.hits"})
 
@@ -20,7 +20,7 @@ class Shard:
 
 def served(node: str, known: bool = True, at: int = 0) -> Served:
     roots = frozenset[str]() if node.startswith("source.") else SOURCES
-    return Served(cast("Any", Shard(at)), node, roots, token_known=known)
+    return Served(cast("Any", Shard(at)), node, roots, life=Life.KNOWN if known else Life.OPENED)
 
 
 def test_a_shard_begins_when_its_token_is_known() -> None:
@@ -30,7 +30,7 @@ def test_a_shard_begins_when_its_token_is_known() -> None:
 
 def test_what_has_begun_does_not_begin_again() -> None:
     one = served("counts")
-    one.live = True
+    one.change(Change.BEGINS)
     assert Beginning().due([one], False, 5) == []
 
 

@@ -6,19 +6,36 @@ from millwheel.core.model.ranges import tile
 from millwheel.workers.loop.known import KnownEntries
 
 
-def table(*rows: tuple[str, str, int]) -> RangeTable:
+def table(version: int, *rows: tuple[str, str, int]) -> RangeTable:
     pieces = tile(len(rows))
-    return RangeTable("n", tuple(ShardEntry(s, p, o, t) for (s, o, t), p in zip(rows, pieces, strict=True)))
+    return RangeTable("n", tuple(ShardEntry(s, p, o, t) for (s, o, t), p in zip(rows, pieces, strict=True)), version)
 
 
 def test_news_are_what_the_last_table_did_not_say() -> None:
     known = KnownEntries()
-    first = known.take(table(("n-0", "w1", 1), ("n-1", "w1", 1)))
+    first = known.take(table(0, ("n-0", "w1", 1), ("n-1", "w1", 1)))
+    assert first is not None
     assert (first.changed, first.gone, first.fresh) == ({"n-0", "n-1"}, frozenset(), {"n-0", "n-1"})
-    news = known.take(table(("n-0", "w1", 1), ("n-2", "w1", 2), ("n-3", "w2", 2)))
+    news = known.take(table(1, ("n-0", "w1", 1), ("n-2", "w1", 2), ("n-3", "w2", 2)))
+    assert news is not None
     assert (news.changed, news.gone, news.fresh) == ({"n-2", "n-3"}, {"n-1"}, {"n-2", "n-3"})
     assert [(entry.shard, entry.owner, entry.token) for entry in news.buried] == [("n-1", "", 1)]
     assert known.get("n-1") is None
     assert (known.lease("n-1"), known.lease("n-3")) == (None, Lease(2))
-    moved = known.take(table(("n-0", "w2", 2), ("n-2", "w1", 2), ("n-3", "w2", 2)))
+    moved = known.take(table(2, ("n-0", "w2", 2), ("n-2", "w1", 2), ("n-3", "w2", 2)))
+    assert moved is not None
     assert (moved.changed, moved.gone) == ({"n-0"}, frozenset())
+
+
+def test_a_table_that_is_not_newer_says_nothing() -> None:
+    known = KnownEntries()
+    known.take(table(3, ("n-0", "w1", 1)))
+    assert known.take(table(3, ("n-0", "w2", 2))) is None
+    assert known.lease("n-0") == Lease(1)
+
+
+def test_the_shards_of_an_address_are_those_of_the_worker_there() -> None:
+    known = KnownEntries()
+    known.take(table(0, ("n-0", "w1", 1), ("n-1", "w2", 1)))
+    known.addresses = {"w1": "here", "w2": "there"}
+    assert known.owned_at("there") == {"n-1"}

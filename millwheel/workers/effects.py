@@ -1,0 +1,299 @@
+"""What a worker's loop wants done outside, as data: one :class:`Ready` for each stretch of a step, in the manner of
+etcd's raft. What must be durable before what is sent can be read here.
+
+- ``sends`` and ``acks`` may leave now: each names the commit that it rests on, and that commit is durable. (0: it rests
+  on none. Reads can be read again, and weak productions are sent before their commit.)
+- ``group`` is to be written, all of it or nothing. What only its durability allows is in ``group.then``: the loop makes
+  it the ``acks`` and ``sends`` of a later :class:`Ready`, once the journal has answered.
+- ``others`` wait for nothing.
+
+Whoever performs them checks the first two points (:mod:`millwheel.workers.performing`). A shard's store is no part of
+this: a commit is applied to it while the shard runs, since the next bundle reads what this one wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.model.watermark import ShardReport
+from millwheel.savepoints.orders import Answer, Order, Standing
+from millwheel.workers.delivery.inbox import Arrival
+from millwheel.workers.delivery.outbox import Chunk, Send
+from millwheel.workers.ports import Savepoints, Segments, ShardWork, SnapshotQueue
+
+
+class OnceDurable(Protocol):
+    """A commit on its way to the journal, and what only its durability allows: ``arrivals`` are acked, productions
+    (``chunk``) and ``reads`` that were judged by it leave the worker, and the operator publishes what it has pending
+    up to ``number``."""
+
+    number: int
+    arrivals: list[Arrival]
+    chunk: Chunk | None
+    reads: list[Chunk]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Commits for the journal, in the order in which they were made: a commit may rest on any before it. ``last`` is
+    the last number of each shard in it. ``inline``: somebody waits for it, and no group is before it."""
+
+    entries: Sequence[bytes]
+    then: Sequence[OnceDurable]
+    last: Mapping[str, int]
+    inline: bool
+
+
+class Ack(NamedTuple):
+    """An answer to where a delivery came from: all ``up_to`` this index is applied, in commits of ``target`` up
+    to ``rests_on``."""
+
+    route: object
+    channel: str
+    target: str
+    epoch: int
+    up_to: int
+    rests_on: int
+
+
+class Refusal(NamedTuple):
+    """A delivery cannot be taken: its lane must begin anew, after a look at the table if the shard has ``moved``."""
+
+    route: object
+    channel: str
+    target: str
+    epoch: int
+    moved: bool
+
+
+class Outgoing(NamedTuple):
+    """A delivery of one of our shards to another worker, whose shard has this ``token``."""
+
+    sender: str
+    address: str
+    token: int
+    send: Send
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """Open the store of a shard that is ours now; answered by ShardRecovered or RecoveryFailed."""
+
+    node: str
+    entry: ShardEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Follow a shard of another worker, as its standby."""
+
+    entry: ShardEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Unfollow:
+    """Follow it no longer."""
+
+    shard: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSnapshot:
+    """Publish a checkpoint, all of whose commits are durable."""
+
+    shard: str
+    token: int
+    last_commit: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSegment:
+    """Delete a segment of the journal: published snapshots hold all its commits."""
+
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tell the watermark service where shards stand."""
+
+    by_node: Mapping[str, Sequence[ShardReport]]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetReports:
+    """A shard left this worker: say nothing about it any more."""
+
+    shard: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Tell the master that the last commit of a leaving shard is durable, and in a snapshot."""
+
+    shard: str
+    token: int
+    last_commit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLoad:
+    """Tell the master what every shard has done."""
+
+    loads: Sequence[ShardWork]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOrder:
+    """Say how far this worker is with a savepoint."""
+
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawAnswers:
+    """The order of a savepoint is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCopy:
+    """Copy a checkpoint into a savepoint; answered by ShardSaved."""
+
+    order: Order
+    shard: str
+    standing: Standing
+    path: str
+
+
+Effect = (
+    Recover
+    | Follow
+    | Unfollow
+    | PublishSnapshot
+    | DeleteSegment
+    | Report
+    | ForgetReports
+    | Release
+    | ReportLoad
+    | AnswerOrder
+    | WithdrawAnswers
+    | SaveCopy
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """All that a stretch of a step wants done, in this order."""
+
+    sends: Sequence[Outgoing] = ()
+    acks: Sequence[Ack] = ()
+    refusals: Sequence[Refusal] = ()
+    others: Sequence[Effect] = ()
+    group: Group | None = None
+
+
+class Gathering:
+    """Where the parts of the loop put their effects until somebody performs them."""
+
+    def __init__(self) -> None:
+        self.sends: list[Outgoing] = []
+        self.acks: list[Ack] = []
+        self.refusals: list[Refusal] = []
+        self.others: list[Effect] = []
+
+    def take(self, group: Group | None = None) -> Ready | None:
+        """What was gathered since the last call; None when it is nothing."""
+        if not (group or self.sends or self.acks or self.refusals or self.others):
+            return None
+        ready = Ready(self.sends, self.acks, self.refusals, self.others, group)
+        self.sends, self.acks, self.refusals, self.others = [], [], [], []
+        return ready
+
+    # The parts of the loop see this as the narrow ports that they need.
+
+    def follow(self, entry: ShardEntry) -> None:
+        """See :class:`Follow`."""
+        self.others.append(Follow(entry))
+
+    def drop(self, shard: str) -> None:
+        """See :class:`Unfollow`."""
+        self.others.append(Unfollow(shard))
+
+    def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
+        """See :class:`Report`."""
+        self.others.append(Report(by_node))
+
+    def forget(self, shard: str) -> None:
+        """See :class:`ForgetReports`."""
+        self.others.append(ForgetReports(shard))
+
+    def released(self, shard: str, token: int, last_commit: int) -> None:
+        """See :class:`Release`."""
+        self.others.append(Release(shard, token, last_commit))
+
+    def load(self, loads: Sequence[ShardWork]) -> None:
+        """See :class:`ReportLoad`."""
+        self.others.append(ReportLoad(loads))
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredSnapshots:
+    """Snapshots are gathered; where a checkpoint goes is asked of the ``port``."""
+
+    out: Gathering
+    port: SnapshotQueue
+
+    def checkpoint_path(self, shard: str, token: int, number: int) -> str:
+        """As the port says."""
+        return self.port.checkpoint_path(shard, token, number)
+
+    def publish(self, shard: str, token: int, last_commit: int, path: str) -> None:
+        """See :class:`PublishSnapshot`."""
+        self.out.others.append(PublishSnapshot(shard, token, last_commit, path))
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredDeletions:
+    """Deletions of segments are gathered; which there are is asked of the ``port``. What is to be deleted counts as
+    gone: it must not be deleted again."""
+
+    out: Gathering
+    port: Segments
+    gone: set[int] = field(default_factory=set)
+
+    def segments(self) -> Sequence[int]:
+        """Existing segments, oldest first."""
+        return [segment for segment in self.port.segments() if segment not in self.gone]
+
+    def delete_segment(self, segment: int) -> None:
+        """See :class:`DeleteSegment`."""
+        self.gone.add(segment)
+        self.out.others.append(DeleteSegment(segment))
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredCopies:
+    """Answers and copies for savepoints are gathered; where a checkpoint goes is asked of the ``port``."""
+
+    out: Gathering
+    port: Savepoints
+
+    def checkpoint_path(self, order: Order, shard: str) -> str:
+        """As the port says."""
+        return self.port.checkpoint_path(order, shard)
+
+    def answer(self, answer: Answer) -> None:
+        """See :class:`AnswerOrder`."""
+        self.out.others.append(AnswerOrder(answer))
+
+    def withdraw(self) -> None:
+        """See :class:`WithdrawAnswers`."""
+        self.out.others.append(WithdrawAnswers())
+
+    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None:
+        """See :class:`SaveCopy`."""
+        self.out.others.append(SaveCopy(order, shard, standing, path))

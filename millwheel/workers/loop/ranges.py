@@ -1,0 +1,139 @@
+"""Which shards this worker serves, as the range tables say: they are opened, begin, leave, and are dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millwheel.core.model.lease import Lease
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.errors import FencedError
+from millwheel.workers import events as ev
+from millwheel.workers.delivery.routing import TableRouter
+from millwheel.workers.effects import Gathering, Recover
+from millwheel.workers.loop.beginning import Beginning
+from millwheel.workers.loop.known import KnownEntries
+from millwheel.workers.loop.served import Change, Life, Served, levels_of
+from millwheel.workers.loop.snapshots import SnapshotPolicy
+from millwheel.workers.loop.standing_by import StandingBy
+
+MakeServed = Callable[[ev.ShardRecovered], Served]
+
+
+class Ranges:
+    """Keeps ``served`` as the tables want it. ``levels`` are its shards from the sources down."""
+
+    def __init__(
+        self,
+        incarnation: str,
+        served: dict[str, Served],
+        known: KnownEntries,
+        snapshots: SnapshotPolicy,
+        out: Gathering,
+    ) -> None:
+        self._incarnation = incarnation
+        self._served = served
+        self._known = known
+        self._snapshots = snapshots
+        self._out = out
+        self._opening: dict[str, Lease] = {}
+        self._joined = False
+        self._standing_by = StandingBy(incarnation, out)
+        self.router = TableRouter()
+        self.beginning = Beginning()
+        self.levels: list[tuple[int, list[str]]] = []
+
+    def workers(self, event: ev.WorkersChanged) -> None:
+        """Other workers came and went. Raises FencedError when it is us who went."""
+        self._known.addresses = dict(event.addresses)
+        if self._incarnation in event.addresses:
+            self._joined = True
+        elif self._joined:
+            raise FencedError(f"{self._incarnation} is no member any more: the master has declared it dead")
+
+    def table(self, event: ev.TableChanged, opens: bool) -> None:
+        """Follow a table. Nothing is opened any more unless ``opens``. Raises FencedError when a shard was taken from
+        us."""
+        table = event.table
+        news = self._known.take(table)
+        if news is None:
+            return
+        self.router.update(table)
+        for entry in (*news.buried, *table.shards):
+            self._follow(table.computation, entry, opens)
+        self._standing_by.look(table.shards, news.buried)
+        for served in self._served.values():
+            served.stirred = True
+            served.shard.outbox.reroute(news.gone, news.fresh, self.router.route)
+            served.shard.outbox.restart_all(news.changed.__contains__)
+            for lane in [lane for lane in served.stalled if lane[1] in news.changed | news.gone]:
+                del served.stalled[lane]
+
+    def _follow(self, node: str, entry: ShardEntry, opens: bool) -> None:
+        served = self._served.get(entry.shard)
+        if entry.owner != self._incarnation:
+            if served is not None and not served.leaving:
+                raise FencedError(
+                    f"shard {entry.shard} belongs to {entry.owner or 'nobody'} under token {entry.token}, "
+                    f"taken from {self._incarnation} without a release: this incarnation was declared dead"
+                )
+            if served is not None:
+                self._drop(entry.shard)
+            return
+        if served is not None and served.lease.admits(entry.token):
+            if entry.must_leave(self._incarnation):
+                served.change(Change.MUST_LEAVE)
+            return
+        if served is not None:
+            self._drop(entry.shard)
+        if self._opening.get(entry.shard) != entry.lease and opens:
+            self._opening[entry.shard] = entry.lease
+            self._out.others.append(Recover(node, entry))
+
+    def _drop(self, shard: str) -> None:
+        served = self._served.pop(shard)
+        self.levels = levels_of(self._served)
+        self._out.forget(shard)
+        self._snapshots.forget(shard)
+        served.shard.close()
+
+    def recovered(self, event: ev.ShardRecovered, make: MakeServed) -> Served | None:
+        """A store is open: its shard is served from now on; None when the tables have moved on meanwhile."""
+        name, lease = event.entry.shard, event.entry.lease
+        if self._opening.get(name) != lease or self._known.lease(name) != lease:
+            event.store.close()
+            return None
+        del self._opening[name]
+        served = self._served[name] = make(event)
+        self.levels = levels_of(self._served)
+        return served
+
+    def look_at(self, event: ev.ShardRecovered, opens: bool) -> None:
+        """While a shard was opened, its entry may have changed."""
+        self._follow(event.node, self._known[event.entry.shard], opens)
+
+    def token_known(self, event: ev.TokenKnown) -> bool:
+        """Nobody believes an earlier owner of a shard any more. True when it is one of ours."""
+        served = self._served.get(event.shard)
+        if served is None or not served.lease.admits(event.token):
+            return False
+        served.change(Change.TOKEN_KNOWN)
+        return True
+
+    def go_live(self, now: int) -> None:
+        """Shards whose token the injector knows start to work."""
+        for served in self.beginning.due(self._served.values(), bool(self._opening), now):
+            served.begin()
+
+    def release_leaving(self) -> None:
+        """A planned move: once the last commit is durable and in a snapshot, the master may hand the shard on."""
+        for name, served in self._served.items():
+            shard = served.shard
+            # Released before, the next owner would open without that commit, and give its number to another one.
+            if served.life is Life.LEAVING and shard.settled() and self._snapshots.covers(shard):
+                served.change(Change.IS_RELEASED)
+                self._out.released(name, shard.identity.token, shard.made_number)
+
+    def master_attached(self) -> None:
+        """It was told nothing."""
+        for served in self._served.values():
+            served.change(Change.NEW_MASTER)

@@ -1,0 +1,145 @@
+"""Deliveries and answers: between shards of this worker by a call, to and from others as effects. Pure, but for what
+the shards do when something is put into their inboxes: nothing, before they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from millwheel.core.model.records import Batch
+from millwheel.workers import events as ev
+from millwheel.workers.bundle.replayed import ReplayRoute
+from millwheel.workers.delivery.inbox import Arrival, Verdict
+from millwheel.workers.delivery.outbox import Send
+from millwheel.workers.effects import Ack, Gathering, Outgoing, Refusal
+from millwheel.workers.loop.known import KnownEntries
+from millwheel.workers.loop.served import InjectRoute, LocalRoute, Served
+
+
+class Traffic:
+    """What the shards in ``served`` send and get. A lane that cannot be sent on is tried again after ``retry_us``."""
+
+    def __init__(
+        self, incarnation: str, served: dict[str, Served], known: KnownEntries, out: Gathering, retry_us: int
+    ) -> None:
+        self._incarnation = incarnation
+        self._served = served
+        self._known = known
+        self._out = out
+        self._retry_us = retry_us
+
+    # --- what came ---------------------------------------------------------------------------------------
+
+    def delivery(self, event: ev.DeliveryCame) -> None:
+        """A peer sent records: into the inbox with them, or back to where they came from."""
+        served = self._served.get(event.target)
+        # The sender may know a newer owner than us. What we took then, as a zombie, we would ack without effect.
+        if served is None or not served.works or served.lease.is_behind(event.target_token):
+            self._out.refusals.append(Refusal(event.route, event.channel, event.target, event.epoch, True))
+            return
+        served.stirred = True
+        verdict = served.shard.offer(event.channel, event.epoch, event.index, event.batch, event.route)
+        if verdict is Verdict.RESTART:
+            self._out.refusals.append(Refusal(event.route, event.channel, event.target, event.epoch, False))
+
+    def injected(self, event: ev.Injected, now: int) -> None:
+        """Records from outside."""
+        served = self._served.get(event.target)
+        if served is None or not served.works:
+            event.answer(True, 0, 0, 0)
+            return
+        ids = list(event.ids)
+        batch = Batch(event.stream, [], [now] * len(ids), ids, list(event.values), list(ids), now)
+        served.stirred = True
+        served.shard.inject(batch, InjectRoute(event.answer))
+
+    def acked(self, event: ev.AckCame) -> None:
+        """A consumer has applied what we sent."""
+        for served in self._senders(event.channel):
+            served.stirred = True
+            served.shard.outbox.ack(event.channel, event.target, event.epoch, event.index)
+
+    def refused(self, event: ev.RefusalCame, now: int) -> None:
+        """A consumer could not take it: begin the lane anew, at once or when the table may be known."""
+        for served in self._senders(event.channel):
+            if event.moved:
+                served.stalled.setdefault((event.channel, event.target), now + self._retry_us)
+            else:
+                served.shard.outbox.restart(event.channel, event.target, event.epoch)
+
+    def peer_lost(self, event: ev.PeerLost, now: int) -> None:
+        """What was sent over this connection may not have arrived."""
+        lost = self._known.owned_at(event.address)
+        for served in self._served.values():
+            for lane in served.shard.outbox.lanes_to(lost):
+                served.stalled.setdefault(lane, now + self._retry_us)
+
+    def _senders(self, channel: str) -> list[Served]:
+        direct = self._served.get(channel)
+        if direct is not None:
+            return [direct]
+        return [served for served in self._served.values() if served.shard.outbox.sends_on(channel)]
+
+    # --- what goes ---------------------------------------------------------------------------------------
+
+    def send_all(self, senders: Iterable[str], now: int) -> dict[str, None]:
+        """Send what these shards may send; the shards of this worker that got something."""
+        reached: dict[str, None] = {}
+        for name in senders:
+            served = self._served[name]
+            outbox = served.shard.outbox
+            if not outbox.has_ready or not served.works:
+                continue
+            for send in outbox.sends(self._may_have_early):
+                lane = (send.channel, send.target)
+                if lane in served.stalled:
+                    continue
+                if not self._send(name, send):
+                    served.stalled[lane] = now + self._retry_us
+                elif send.target in self._served:
+                    reached[send.target] = None
+        return reached
+
+    def _may_have_early(self, target: str) -> bool:
+        """A shard of this worker may work on what is not durable yet, unless it sends before it commits."""
+        served = self._served.get(target)
+        return served is not None and served.works and not served.shard.identity.weak
+
+    def _send(self, sender: str, send: Send) -> bool:
+        entry = self._known.get(send.target)
+        if entry is None or not entry.owner:
+            return False
+        if entry.owner == self._incarnation:
+            local = self._served.get(send.target)
+            if local is None or not local.works:
+                return False
+            local.stirred = True
+            taken = local.shard.offer(send.channel, send.epoch, send.index, send.batch, LocalRoute(sender))
+            return taken is not Verdict.RESTART
+        address = self._known.addresses.get(entry.owner)
+        if address is None:
+            return False
+        self._out.sends.append(Outgoing(sender, address, entry.token, send))
+        return True
+
+    def retry_lanes(self, now: int) -> None:
+        """Try again where that is due."""
+        for served in self._served.values():
+            if served.stalled:
+                served.retry(now)
+
+    def answer(self, applied: Iterable[tuple[str, int, Arrival]]) -> None:
+        """Answer what these shards have applied, by commits of these numbers, in order: for each lane it is enough to
+        name the last."""
+        last: dict[tuple[Any, str, str, int], tuple[int, int]] = {}
+        for target, number, arrival in applied:
+            if isinstance(arrival.route, InjectRoute):
+                arrival.route()
+            elif not isinstance(arrival.route, ReplayRoute):
+                last[arrival.route, arrival.channel, target, arrival.epoch] = arrival.index, number
+        for (route, channel, target, epoch), (index, number) in last.items():
+            if not isinstance(route, LocalRoute):
+                self._out.acks.append(Ack(route, channel, target, epoch, index, number))
+            elif (sender := self._served.get(route.sender)) is not None:
+                sender.stirred = True
+                sender.shard.outbox.ack(channel, target, epoch, index)

@@ -1,0 +1,89 @@
+"""Performs what the loop wants done: the one place that calls the worker's ports, and the check of the order of
+durability."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from millwheel.errors import invariant, unreachable
+from millwheel.workers import effects as ef
+from millwheel.workers.ports import WorkerPorts
+
+
+class Performing:
+    """Knows from the journal's answers, and from nothing else, which commits of each shard are durable: what the loop
+    believes is checked against it."""
+
+    def __init__(self, ports: WorkerPorts) -> None:
+        self._ports = ports
+        self._submitted: deque[ef.Group] = deque()
+        self._durable: dict[str, int] = {}
+
+    def perform(self, ready: ef.Ready) -> int | None:
+        """All of it, in order. The segment of the journal that holds the group, if it is durable already."""
+        transport = self._ports.transport
+        for refusal in ready.refusals:
+            transport.refuse(refusal.route, refusal.channel, refusal.target, refusal.epoch, refusal.moved)
+        for ack in ready.acks:
+            # Earlier, the sender would forget records whose commit a crash may take back (mutation ack_before_commit).
+            self._check(ack.target, ack.rests_on, "acks")
+            transport.ack(ack.route, ack.channel, ack.target, ack.epoch, ack.up_to)
+        for out in ready.sends:
+            # Earlier, other workers would apply what a crash may unmake (mutation productions_sent_before_commit).
+            self._check(out.sender, out.send.rests_on, "sends")
+            transport.send(out.address, out.token, out.send)
+        for effect in ready.others:
+            self._do(effect)
+        transport.flush()
+        return None if ready.group is None else self._write(ready.group)
+
+    def opened(self, shard: str, number: int) -> None:
+        """What a recovery found is durable."""
+        self._durable[shard] = number
+
+    def written(self) -> None:
+        """The journal has made the oldest submitted group durable."""
+        self._durable.update(self._submitted.popleft().last)
+
+    def _check(self, shard: str, number: int, what: str) -> None:
+        durable = self._durable.get(shard, 0) if number else 0
+        invariant(number <= durable, f"{shard} {what} what rests on its commit {number}, durable is {durable}")
+
+    def _write(self, group: ef.Group) -> int | None:
+        segment = self._ports.journal.write_now(group.entries) if group.inline else None
+        self._submitted.append(group)
+        if segment is None:
+            self._ports.journal.submit(group.entries)
+        else:
+            self.written()
+        return segment
+
+    def _do(self, effect: ef.Effect) -> None:
+        ports = self._ports
+        match effect:
+            case ef.Report():
+                ports.reports.report(effect.by_node)
+            case ef.ReportLoad():
+                ports.master.load(effect.loads)
+            case ef.PublishSnapshot():
+                ports.snapshots.publish(effect.shard, effect.token, effect.last_commit, effect.path)
+            case ef.DeleteSegment():
+                ports.journal.delete_segment(effect.segment)
+            case ef.Recover():
+                ports.recoveries.recover(effect.node, effect.entry)
+            case ef.Follow():
+                ports.followers.follow(effect.entry)
+            case ef.Unfollow():
+                ports.followers.drop(effect.shard)
+            case ef.ForgetReports():
+                ports.reports.forget(effect.shard)
+            case ef.Release():
+                ports.master.released(effect.shard, effect.token, effect.last_commit)
+            case ef.AnswerOrder():
+                ports.savepoints.answer(effect.answer)
+            case ef.WithdrawAnswers():
+                ports.savepoints.withdraw()
+            case ef.SaveCopy():
+                ports.savepoints.save(effect.order, effect.shard, effect.standing, effect.path)
+            case _:
+                unreachable(effect)
