@@ -24,7 +24,7 @@ from millwheel.core.windowing.contract import Effects, Times
 from millwheel.core.windows.panes import Pane, Retraction, as_retraction, retracted
 from millwheel.workers.bundle.attempts import Attempts, Subject
 from millwheel.workers.bundle.bundle import WINDOW, Bundle
-from millwheel.workers.bundle.hangs import Avoided, Doing, timer_mark
+from millwheel.workers.bundle.hangs import Avoided, Doing, Watched, timer_mark
 from millwheel.workers.operators.callback_context import CallbackContext
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
@@ -86,6 +86,9 @@ class WindowCallbackOperator(WindowedOperator):
         self._attempts.avoided.durable(number)
 
     # --- watching ----------------------------------------------------------------------------------------
+
+    def watched(self) -> Watched:
+        return self
 
     def avoid(self, avoided: Avoided) -> None:
         """See :class:`millwheel.workers.bundle.hangs.Watched`, as for the next three."""

@@ -5,6 +5,8 @@ import pytest
 from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.operator import Operator
+from millwheel.workers.operators.callbacks import CallbackOperator
+from millwheel.workers.operators.window_callback import WindowCallbackOperator
 
 
 class Plain(Operator):
@@ -39,3 +41,15 @@ def test_every_command_may_be_given_to_an_operator_that_heeds_none() -> None:
 def test_an_operator_must_say_how_it_runs() -> None:
     with pytest.raises(TypeError, match=r"abstract method '?run"):
         Operator()  # type: ignore[abstract]
+
+
+def _kinds(kind: type[Operator]) -> set[type[Operator]]:
+    return {kind}.union(*map(_kinds, kind.__subclasses__()))
+
+
+def test_every_operator_that_can_tell_what_it_does_is_watched() -> None:
+    """A base class declares ``watched``: whoever forgets to say it is an operator whose hanging calls nobody sees."""
+    assert issubclass(WindowCallbackOperator, Operator)
+    telling = {kind for kind in _kinds(Operator) if hasattr(kind, "doing")}
+    assert {CallbackOperator, WindowCallbackOperator} <= telling
+    assert [kind for kind in telling if kind.watched is Operator.watched] == []
