@@ -1,4 +1,4 @@
-"""Options of a source or a sink: checked once, into a frozen value, with errors that say what to write.
+"""Options of a source or a sink: checked once, into a frozen value, with errors that suggest a correction.
 
 A form is a frozen ``msgspec.Struct``; its ``__post_init__`` raises ValueError for values that make no sense.
 """

@@ -1,4 +1,4 @@
-"""The ports: what the runtime needs from the outside world, one protocol per outside thing.
+"""The ports: the runtime's view of the outside world, one protocol per outside system.
 
 Adapters implement them over real systems, the simulator over a seeded fake. Nothing in a port blocks
 longer than its docstring says.

@@ -1,4 +1,4 @@
-"""What secrets are, in the process that uses them, and in no text that leaves it.
+"""The values of secrets, in the process that uses them, and in no text that leaves it.
 
 A secret is looked for where it is used: by the driver and the workers when they make a source, a sink or a callback.
 Its value is the file of its name in the folder that ``MILLWHEEL_SECRETS`` names (``--secrets``), else the environment

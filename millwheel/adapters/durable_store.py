@@ -1,4 +1,4 @@
-"""From the address of a root to what it is on, and to the journals and snapshots there."""
+"""From the address of a root to its kind of storage, and to the journals and snapshots there."""
 
 from __future__ import annotations
 

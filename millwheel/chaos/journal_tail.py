@@ -1,4 +1,4 @@
-"""Follows the journal of a worker while it is written, as an onlooker: which shards have committed what.
+"""Follows the journal of a worker from outside while it is written: which shards have committed, and when.
 
 Works for both forms of journals in a folder. It takes no part in any protocol: what it cannot read yet it reads at its
 next look, and what was deleted meanwhile it does without.

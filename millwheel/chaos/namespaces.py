@@ -1,4 +1,4 @@
-"""Workers in network namespaces of their own, so that each can be cut off from all others and joined again.
+"""Workers in network namespaces of their own, so that each can be cut off from all others and reconnected.
 
     hub       the driver, ZooKeeper, master and injector, and the bridge that all workers are on
     w0, w1 …  one for each slot, with one end of a veth pair; the other end is on the bridge

@@ -1,5 +1,5 @@
-"""Watches a run from outside while faults hit it: ZooKeeper says who is there and who owns what, the journals say who
-has committed. All of it is only looked at."""
+"""Observes a run from outside while faults hit it: ZooKeeper shows members and owners, the journals show commits. It
+only reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long it took to recover from each fault, from what was seen of the cluster. Pure: "now" is an argument.
+"""The time to recover from each fault, from observations of the cluster. Pure: "now" is an argument.
 
 Three moments follow a fault, each counted from it, in seconds:
 

@@ -1,4 +1,4 @@
-"""What a run under faults has shown: a table for people, and plain values for JSON."""
+"""The result of a run under faults: a table for people, and plain values for JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run left in its file sinks, record by record, and how two runs differ."""
+"""The contents of a run's file sinks, record by record, and how two runs differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands and their options. What they do is imported when they are called: ``--help`` is quick."""
+"""The commands and their options. Their code is imported when they are called, which keeps ``--help`` fast."""
 
 from __future__ import annotations
 

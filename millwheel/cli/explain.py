@@ -1,4 +1,4 @@
-"""``millwheel explain``: what a pipeline is, drawn."""
+"""``millwheel explain``: draws a pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``millwheel ranges``: who owns which keys, and planned moves, splits and merges of shards."""
+"""``millwheel ranges``: owners of key ranges, and planned moves, splits and merges of shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``millwheel run`` inside a Spark application: what ``spark-submit`` runs. The master is the submission's."""
+"""``millwheel run`` inside a Spark application, for ``spark-submit``. The submission names the Spark master."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the embedded coordinator does about its events.
+"""Effects of the embedded coordinator.
 
 The order is a promise: what is stored must be durable before any message of the same step, or of a later one, is sent.
 """

@@ -1,4 +1,4 @@
-"""What happens to the embedded coordinator."""
+"""Events of the embedded coordinator."""
 
 from __future__ import annotations
 

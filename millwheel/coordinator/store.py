@@ -1,4 +1,4 @@
-"""What the embedded coordinator remembers: range tables and named values, in one SQLite file below the root."""
+"""The storage of the embedded coordinator: range tables and named values, in one SQLite file below the root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline as boxes and arrows: what every drawing of it shows."""
+"""A pipeline as boxes and arrows: the content of every drawing of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the calls of a fluent pipeline leave behind, until it is turned into the document that YAML would be.
+"""The record of the calls of a fluent pipeline, until it becomes the document that YAML would be.
 
 Nothing is judged here that the checks of YAML judge, too; only what would be lost on the way there is noted: a name
 given twice, an object of the wrong type.

@@ -1,4 +1,4 @@
-"""Pipelines of this process that no file defines (made in a test, in a shell), so that their code has names, too."""
+"""Pipelines of this process that no file defines (made in a test or a shell), so that their code has names, too."""
 
 from __future__ import annotations
 

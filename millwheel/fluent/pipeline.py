@@ -1,4 +1,4 @@
-"""The Pipeline of the fluent API: what a Python file assigns at its top level."""
+"""The Pipeline of the fluent API, which a Python file assigns at its top level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a call stands in the user's files, and Python values as the nodes that a YAML file would give."""
+"""The location of a call in the user's files, and Python values as the nodes that a YAML file would give."""
 
 from __future__ import annotations
 

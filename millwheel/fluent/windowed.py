@@ -1,4 +1,4 @@
-"""A stream in windows, until it is said what is computed of them."""
+"""A stream in windows, before its aggregation or callback is chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the watermark service does about its events."""
+"""Effects of the watermark service."""
 
 from __future__ import annotations
 

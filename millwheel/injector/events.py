@@ -1,4 +1,4 @@
-"""What happens to the watermark service."""
+"""Events of the watermark service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one connection has yet to be told. Only the newest matters, so a slow reader costs bounded memory."""
+"""The messages that a connection has yet to receive. Only the newest matters, so a slow reader costs bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shards of one range table in the order of their ranges, and what the watermark service knows of each."""
+"""The shards of one range table in the order of their ranges, with the watermark service's data on each."""
 
 from __future__ import annotations
 

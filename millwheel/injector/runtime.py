@@ -1,4 +1,4 @@
-"""The watermark service's loop as a step: take events, ask the pure machine, tell the connections.
+"""The watermark service's loop as a step: take events, ask the pure machine, answer the connections.
 
 It publishes at once when it was idle, and at most once per ``publish_every_us`` when reports keep coming, because
 one broadcast then serves many of them.

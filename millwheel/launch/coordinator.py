@@ -1,4 +1,4 @@
-"""What coordinates a run: a ZooKeeper that was named, one of our own, or the coordinator inside the driver."""
+"""The coordination of a run: a ZooKeeper that the user named, an embedded one, or the coordinator inside the driver."""
 
 from __future__ import annotations
 

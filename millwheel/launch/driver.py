@@ -1,4 +1,4 @@
-"""``millwheel run``: checks what can be checked, takes the root, runs, and says how it went."""
+"""``millwheel run``: checks everything that can be checked, takes the root, runs, and reports the result."""
 
 from __future__ import annotations
 

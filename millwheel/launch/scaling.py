@@ -1,4 +1,4 @@
-"""More or fewer workers while a run goes on.
+"""Changes the number of workers while a run goes on.
 
 Whoever wants another number writes it into the root, and the driver brings slots and processes there. A new slot is a
 new worker, which the master finds by itself. A worker that is too many is *drained*: it becomes a member of

@@ -1,4 +1,4 @@
-"""What a run is asked to do: the command line as a frozen value."""
+"""The settings of a run: the command line as a frozen value."""
 
 from __future__ import annotations
 

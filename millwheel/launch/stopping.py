@@ -1,4 +1,4 @@
-"""How a driver learns that somebody wants it to stop: a member of a role, for as long as whoever asks is there."""
+"""How a driver learns of a request to stop: a member of a role, present for as long as the asking process lives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver's loop while a run goes on: deaths, progress, what workers print, the end."""
+"""The driver's loop during a run: deaths, progress, workers' output, the end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the master does about its events. The order in which a death is handled is visible in them: a table
-that names a dead worker's successor is written only after the event that answers ``SealJournal``."""
+"""Effects of the master. They show the order in which a death is handled: a table that names a dead worker's successor
+is written only after the event that answers ``SealJournal``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to the master."""
+"""Events of the master."""
 
 from __future__ import annotations
 

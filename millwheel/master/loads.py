@@ -1,4 +1,5 @@
-"""What shards do, from the totals that their owners report: smoothed rates, and where their keys lie. Pure."""
+"""The load of shards, from the totals that their owners report: smoothed rates, and the distribution of their keys.
+Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who lives and who is dead, and what must be done about the dead. Pure, as ``state.py`` is.
+"""Living and dead workers, and the steps that a death requires. Pure, as ``state.py`` is.
 
 Dead is for ever: an incarnation is never used again, so a false alarm costs a restart of that worker and
 nothing else. A dead worker goes through seal, removal from the membership, and collection of its journal. Those who

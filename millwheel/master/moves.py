@@ -1,4 +1,4 @@
-"""Wanted moves, splits and merges, planned or asked for, until the stored table carries them. Pure, as ``state.py``
+"""Requested moves, splits and merges, planned or asked for, until the stored table carries them. Pure, as ``state.py``
 is."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One child process with its log files, and what its last words were."""
+"""One child process with its log files and its last words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the processes of a run say why they ended. The supervisor acts on these codes alone."""
+"""How the processes of a run report why they ended. The supervisor acts on these codes alone."""
 
 from __future__ import annotations
 

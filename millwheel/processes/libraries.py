@@ -1,4 +1,4 @@
-"""What the libraries of a worker may take of the machine: memory, and threads.
+"""The share of a machine that a worker's libraries may use: memory and threads.
 
 Fresh memory has its price: the system fills each page with zeros when it is first touched, and in a virtual machine it
 may have to ask the host for it. Columns of some megabytes that are given back after every bundle cost a worker more

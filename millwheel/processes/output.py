@@ -1,4 +1,4 @@
-"""What workers print (the stdout sink) reaches the driver's standard output, wherever the workers run.
+"""Carries workers' output (the stdout sink) to the driver's standard output, wherever the workers run.
 
 Workers append to ``logs/worker-<slot>.out`` on the shared root; what has been passed on is given back to the file
 system, so that a pipeline that prints for ever does not fill the disk.

@@ -1,1 +1,1 @@
-"""The root of a run: its lock, its lease, and what is shipped to it."""
+"""The root of a run: its lock, its lease, and the files shipped to it."""

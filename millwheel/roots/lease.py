@@ -1,4 +1,4 @@
-"""One driver at a time on a root in an object store, where no lock of a file system can say so.
+"""One driver at a time on a root in an object store, which has no file system lock.
 
 The object ``driver.json`` names who drives and is replaced every few seconds, each time only as it was read. Whoever
 wants the root watches it: as long as it changes, somebody drives; when it stands still for longer than any driver

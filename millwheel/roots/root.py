@@ -1,4 +1,4 @@
-"""The root of a run: whose it is, who may drive it, and what later runs find there."""
+"""The root of a run: its owner, its one driver, and the facts that later runs find there."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A root in an object store, as its driver holds it: what all processes share lies there, what concerns this machine
-alone (logs, the embedded ZooKeeper, local stores, dead letters) in a folder below ``.millwheel``."""
+"""A root in an object store, as its driver holds it. Shared data lies there; data of this machine alone (logs, the
+embedded ZooKeeper, local stores, dead letters) lies in a folder below ``.millwheel``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a root that is no folder holds for other processes and machines: the shipped pipeline, the lists of inputs, and
-which savepoint it began with, as one object, so that it changes as a whole."""
+"""What a root in an object store holds for other processes and machines: the shipped pipeline, the lists of inputs, and
+the savepoint it began with, in one object, so that it changes as a whole."""
 
 from __future__ import annotations
 

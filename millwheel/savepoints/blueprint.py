@@ -1,4 +1,4 @@
-"""What of a pipeline decides whether another one can go on with its state, as plain data that lies beside that state.
+"""The parts of a pipeline that decide whether another one can continue with its state, as plain data beside that state.
 
 The code itself cannot be compared, and need not be: what a callback does may change. What it remembers may not, beyond
 what its new types can read, so the declarations of state are part of it, with the JSON schemas of their types.

@@ -1,4 +1,4 @@
-"""Whether a pipeline can go on with the state of another one: a pure comparison of two blueprints, change by change.
+"""Whether a pipeline can continue with the state of another one: a pure comparison of two blueprints, change by change.
 
 One function, and one set of words, for ``millwheel explain-upgrade``, for a start from a savepoint, and for a start on
 a root that another form of the pipeline was run on.

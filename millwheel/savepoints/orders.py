@@ -1,4 +1,4 @@
-"""What the workers of a running pipeline are asked to do together, and what they answer.
+"""Orders to all workers of a running pipeline, and their answers.
 
 Orders and answers are members of two roles in the coordination service, so whoever gave an order and dies takes it
 back. Of all orders that stand the one with the highest number counts.

@@ -1,4 +1,4 @@
-"""What lies in the folder of a savepoint:
+"""The contents of a savepoint's folder:
 
 savepoint.json           what it is: written last, so a folder without it is none
 snapshots/<shard>/       the copies of the shards, in the form that snapshots have in a root

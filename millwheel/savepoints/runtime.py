@@ -1,4 +1,5 @@
-"""The shell of a savepoint in the making: orders out, answers and range tables in. Whoever takes one steps it."""
+"""The shell of a savepoint in the making: orders out, answers and range tables in. The process that takes one steps
+it."""
 
 from __future__ import annotations
 

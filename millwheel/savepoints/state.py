@@ -1,5 +1,5 @@
-"""Taking a savepoint, or ending the sources, as a pure machine: what is known goes in, the next order to the workers
-comes out.
+"""Taking a savepoint, or ending the sources, as a pure machine: observations go in, the next order to the workers comes
+out.
 
     REST   every shard has finished what was on its way
     HOLD   every shard stands still; where, and with nothing on its way (else: REST again)

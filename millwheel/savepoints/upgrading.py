@@ -1,5 +1,5 @@
-"""What a driver does about a pipeline that is not the one whose state it finds: it says what is different, and goes on
-only if that can be."""
+"""How a driver treats a state that another pipeline left: it reports the differences, and continues only if they are
+compatible."""
 
 from __future__ import annotations
 

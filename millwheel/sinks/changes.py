@@ -1,4 +1,4 @@
-"""What a sink does with retractions: refuse them, write each as a row of its own, or keep the latest rows only."""
+"""How a sink treats retractions: refuse them, write each as a row of its own, or keep the latest rows only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which root's results a folder holds: a hidden file in it says so, and no second root may write there."""
+"""The hidden file that names the root whose results a folder holds; no second root may write there."""
 
 from __future__ import annotations
 

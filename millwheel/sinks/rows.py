@@ -1,4 +1,4 @@
-"""Records as rows: what a file of results holds."""
+"""Records as rows of a result file."""
 
 from __future__ import annotations
 

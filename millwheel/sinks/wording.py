@@ -1,4 +1,4 @@
-"""What a failed system call means for results, and what to do about it."""
+"""The meaning of a failed system call for results, and the advice to the user."""
 
 from __future__ import annotations
 

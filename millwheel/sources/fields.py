@@ -1,4 +1,4 @@
-"""Declared field types: what a record must look like when its stream has ``fields:``."""
+"""Declared field types: the required form of a record whose stream has ``fields:``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Made-up records at a chosen rate, for load tests and first steps.
+"""Generates synthetic records at a chosen rate, for load tests and tutorials.
 
 A record is a function of (seed, partition, index), and its event time of (start, rate, index), so that a partition
 read again from a position gives the same records. The position of a record is its index plus one.

@@ -1,4 +1,4 @@
-"""Parameters as a person gives them on a command line: paths are relative to where that person stands."""
+"""Parameters as given on a command line: paths are relative to the current folder of the user."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The ``ship:`` part, and which files of its folder a pipeline takes along: the Python that it imports, and the files
-that it declares. Never roots, results, or what nobody named."""
+"""The ``ship:`` part: the files of its folder that a pipeline takes along, which are the Python that it imports and the
+files that it declares. Never roots, results, or undeclared files."""
 
 from __future__ import annotations
 

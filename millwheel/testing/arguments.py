@@ -1,4 +1,4 @@
-"""What a test passes to a harness, checked, with a sentence about what is wrong."""
+"""Checks the arguments that a test passes to a harness, and explains errors."""
 
 from __future__ import annotations
 

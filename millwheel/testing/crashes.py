@@ -1,4 +1,4 @@
-"""Whether a pipeline's results survive crashes: one run without any, then one for each place where a crash may come."""
+"""Whether a pipeline's results survive crashes: one run without any, then one for each point where a crash may come."""
 
 from __future__ import annotations
 

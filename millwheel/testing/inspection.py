@@ -1,4 +1,4 @@
-"""What a shard remembers of a key, read from its store."""
+"""A shard's state of a key, read from its store."""
 
 from __future__ import annotations
 

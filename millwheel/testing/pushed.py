@@ -1,4 +1,4 @@
-"""What a test pushes to a stream: a source that can be read again, so that a crash loses nothing of it.
+"""Records that a test pushes to a stream: a source that can be read again, so that a crash loses none of them.
 
 Each push and each word about the watermark has a place in a log, one log for each partition. So what is late follows
 from the log alone, however often it is read.

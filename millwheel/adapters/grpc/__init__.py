@@ -1,1 +1,1 @@
-"""Everything that speaks gRPC: channels, security, clients."""
+"""All gRPC code: channels, security, clients."""

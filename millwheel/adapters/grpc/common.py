@@ -1,4 +1,4 @@
-"""What every gRPC server and channel of this project has in common: limits, keep-alive, and errors in words."""
+"""Shared by every gRPC server and channel of this project: limits, keep-alive, and error messages."""
 
 from __future__ import annotations
 

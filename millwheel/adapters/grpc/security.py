@@ -1,4 +1,4 @@
-"""Who may talk: mutual TLS and one token per pipeline, for every server and channel of a run.
+"""Mutual TLS and one token per pipeline, for every server and channel of a run.
 
 A *security folder* holds what a process needs: ``ca.pem``, ``ROLE.pem`` and ``ROLE.key`` (a certificate that the CA
 signed, and its private key; ``process`` stands in for any role) and ``token``. Both sides must show a certificate of

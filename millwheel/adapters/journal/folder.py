@@ -1,4 +1,4 @@
-"""The folder of one journal: which names mean what, and its seal.
+"""The folder of one journal: the meaning of its names, and its seal.
 
     <incarnation>/00000001.log ...     segments (append form) or group commits (create form)
     <incarnation>/SEAL                 append form: no commit may be acked once it exists

@@ -1,4 +1,4 @@
-"""Reads an append-form journal from a place in the middle: as it grows, or the rest of a sealed one.
+"""Reads an append-form journal from a position in the middle: as it grows, or the rest of a sealed one.
 
 What a reader of a growing journal may believe: a group counts once another group or segment stands behind it.
 A writer goes on only after it has made a group durable and has then found no seal, so a sealer that comes later counts

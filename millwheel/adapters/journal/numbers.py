@@ -1,4 +1,4 @@
-"""Numbers of the create form: what has them, and how a sealer takes one that its writer cannot come past.
+"""Numbers of the create form: which objects have one, and how a sealer takes one that its writer cannot pass.
 
 The end of a journal is the number behind its newest group, once a seal has it. Three things make that less simple
 than to create it:

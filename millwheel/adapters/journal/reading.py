@@ -1,4 +1,4 @@
-"""Reads segments of the append form: the chain of headers, the valid groups, and what counts as damage."""
+"""Reads segments of the append form: the chain of headers, the valid groups, and the rules for damage."""
 
 from __future__ import annotations
 

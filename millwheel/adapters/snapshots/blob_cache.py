@@ -1,4 +1,4 @@
-"""Tables of snapshots that this machine has seen, by content: what was uploaded or downloaded is not downloaded again.
+"""Tables of snapshots that this machine has uploaded or downloaded, by content, so that none is downloaded again.
 
 The folder is shared by the workers of a machine and outlives each of them. Its entries are hard links, so they cost
 room only for what nobody has open any more. Losing any of it costs time only.

@@ -1,4 +1,4 @@
-"""How a manifest looks as bytes, and the names of what lies in a shard's snapshot folder.
+"""The byte format of a manifest, and the names of the files in a shard's snapshot folder.
 
     manifest-<number>.json                        a published snapshot, as JSON that carries its own checksum
     <token>-<commit>.<attempt>-<name>             a blob: the file ``name`` of the checkpoint that was published, or not

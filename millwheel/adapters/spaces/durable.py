@@ -1,5 +1,5 @@
-"""What the durable store builds from single file system calls: whole reads, and files that appear complete or not
-at all.
+"""Operations of the durable store on single file system calls: whole reads, and files that appear complete or not at
+all.
 
 A name is claimed with ``link``: it fails when the name exists, and the file it names was synced before, so nobody
 ever sees half of it. ``rename`` would silently replace, and an exclusive create can leave a torn file behind.

@@ -1,5 +1,5 @@
-"""What a root must be able to do for journals of the create form and for snapshots: names, whole contents, and the
-promise that a name is given once.
+"""What journals of the create form and snapshots require of a root: names, whole contents, and the promise that a name
+can be created only once.
 
 Keys are full addresses below ``root`` ("/shared/visits/journal/w1/00000001.log",
 "s3://bucket/visits/journal/w1/00000001.log"), so whatever is wrong can be named as a person finds it. Errors are

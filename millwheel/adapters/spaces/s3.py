@@ -1,5 +1,5 @@
-"""A root in an object store that speaks S3, by conditional writes: a name is given once (``If-None-Match: *``), and an
-object is replaced only as it was read (``If-Match``).
+"""A root in an object store that speaks S3, by conditional writes: a name can be created only once
+(``If-None-Match: *``), and an object is replaced only if it is unchanged since it was read (``If-Match``).
 
 The client retries what may be retried, for a bounded time. What it cannot decide is settled here: a create without
 an answer is read back, because nobody else writes what we write.

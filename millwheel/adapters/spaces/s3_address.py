@@ -1,4 +1,4 @@
-"""``s3://bucket/prefix`` as the address of a root, with what is not secret of how to get there.
+"""``s3://bucket/prefix`` as the address of a root, with the public part of its connection settings.
 
     s3://bucket/prefix                                        the endpoint and region of the environment
     s3://bucket/prefix?endpoint=http://host:9000&region=...   those of the address, for every process of the run

@@ -1,4 +1,4 @@
-"""The client of an S3 store: how long it tries, and what its errors mean."""
+"""The client of an S3 store: its retries, and the meaning of its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordination port over ZooKeeper. What lies where, below ``<chroot>/millwheel/<pipeline>``:
+"""The coordination port over ZooKeeper. The layout below ``<chroot>/millwheel/<pipeline>``:
 
 workers/<incarnation>, masters/<name>, …   members: ephemeral, JSON data
 masters-leader/<name>                      the elected member of a role

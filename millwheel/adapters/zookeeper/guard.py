@@ -1,4 +1,4 @@
-"""Who may read and write our part of ZooKeeper: an ACL of one user, and TLS to a server that offers it.
+"""Access to our part of ZooKeeper: an ACL of one user, and TLS to a server that offers it.
 
 Both are switched on by files of the security folder: ``zookeeper.auth`` holds ``user:password``; ``zookeeper-ca.pem``
 names the CA of the server, ``zookeeper.pem`` and ``zookeeper.key`` what we show to it, if it asks.

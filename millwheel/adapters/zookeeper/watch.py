@@ -1,4 +1,4 @@
-"""Watches over one ZooKeeper session: what changed is read, armed again and told on a thread of its own.
+"""Watches over one ZooKeeper session: a thread of their own reads each change, arms the watch again and reports it.
 
 A watch of ZooKeeper fires once and says only that something changed. A subscription is therefore a
 ``refresh`` that reads everything it is about, arms the watch with the same read, and calls back if what it

@@ -1,4 +1,4 @@
-"""count, sum, mean, variance, stddev: exact, so that neither order nor grouping of the records can be seen.
+"""count, sum, mean, variance, stddev: exact, so that results depend on neither order nor grouping of the records.
 
 Floats are summed without any rounding: an accumulator holds the exact sum as floats of falling size (as Python's
 ``math.fsum`` would round it, what that left over, and so on). Two ways to the same records give the same bits,

@@ -1,4 +1,4 @@
-"""Records of one stream as columns: what a bundle is when nothing has to look at a record by itself."""
+"""Records of one stream as columns: the form of a bundle when nothing has to look at single records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions over columns: the part of the language whose result is the same, value for value, as row by row."""
+"""Expressions over columns: the part of the language that gives the same results, value for value, as row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact sums of floats in columns: two 128-bit whole numbers, for what stands before and behind the point.
+"""Exact sums of floats in columns: two 128-bit integers, for the digits before and after the point.
 
 A float of ordinary size is a whole number of 2**-90. Sums of such numbers are exact in any order, and rounding them
 once at the end gives the bits that :mod:`millwheel.core.aggregates.numeric` gives record by record.

@@ -1,4 +1,5 @@
-"""The functions and operators of expressions. Each is total or raises what an expression turns into a RecordError."""
+"""The functions and operators of expressions. Each is total, or raises an error that an expression turns into a
+RecordError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the parsed nodes of an expression to nested closures. What has no entry in ``_MAKERS`` does not exist."""
+"""From the parsed nodes of an expression to nested closures. Nodes without an entry in ``_MAKERS`` are refused."""
 
 from __future__ import annotations
 

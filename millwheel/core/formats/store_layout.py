@@ -1,5 +1,5 @@
-"""Where things lie in a shard's store. One byte says what an entry is; per-key entries are ordered by hash,
-so that a split is a range of every family.
+"""The layout of a shard's store. One byte gives the kind of an entry; per-key entries are ordered by hash, so that a
+split is a range of every family.
 
     m                                   meta: commit number, next sequence number, counters
     c <channel>                         highest sequence number applied from a channel

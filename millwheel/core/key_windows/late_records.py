@@ -1,4 +1,4 @@
-"""What late records change about the steps that a key has already said (see core/key_windows/machine.py)."""
+"""How late records change steps that a key has already emitted (see core/key_windows/machine.py)."""
 
 from __future__ import annotations
 

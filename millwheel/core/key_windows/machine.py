@@ -1,4 +1,4 @@
-"""Key windows: a sliding window's result, computed and said only where it changes.
+"""Key windows: a sliding window's result, computed and emitted only where it changes.
 
 A native sliding window of size p and slide k costs p/k windows per record. But a key's result can only change where a
 record enters the window (a *left* key window) or leaves it (a *right* one): at most 2n times for n records. On the

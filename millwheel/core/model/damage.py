@@ -1,4 +1,4 @@
-"""Bytes that are not what they should be: one error for whatever a decoder says of them."""
+"""Damaged bytes: one error for everything that a decoder may report."""
 
 from __future__ import annotations
 

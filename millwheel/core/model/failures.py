@@ -1,4 +1,4 @@
-"""When calls that fail are too many, and what failures are called. Pure.
+"""When failing calls are too many, and the names of failures. Pure.
 
 A *policy* says how large a share of the calls of a node may fail. Shares are judged per *call*: what is tried
 ("record", "timer", "window", "line", "key of STREAM") and whose it is. Each shard keeps a tally of its recent calls;

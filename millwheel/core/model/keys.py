@@ -1,4 +1,4 @@
-"""Keys: which values may be one, their canonical bytes and their place in the hash space.
+"""Keys: the permitted values, their canonical bytes and their position in the hash space.
 
 A key is a str, an int, bytes, or a tuple of keys. Floats and booleans are refused, because Python
 holds ``1 == 1.0 == True`` and two keys that are equal in memory but differ on disk lose state.

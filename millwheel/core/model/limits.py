@@ -1,4 +1,4 @@
-"""Caps on what records, keys and state may weigh, and on how long a callback may take. Defaults that work."""
+"""Caps on the size of records, keys and state, and on the duration of a callback. The defaults work."""
 
 from __future__ import annotations
 

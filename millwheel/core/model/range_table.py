@@ -1,4 +1,4 @@
-"""The range table of a computation: who owns which key range, under which token, and what came before.
+"""The range table of a computation: the owner of each key range, its token, and its former owners.
 
 The master writes it by compare-and-set, workers and injector follow it. It is also what recovery obeys:
 a commit in a journal counts only if the lineage of its shard names that journal and that token.

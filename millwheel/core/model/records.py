@@ -1,4 +1,4 @@
-"""What flows: records, timers, and the batches they travel in."""
+"""The data that flows: records, timers, and the batches they travel in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Low watermarks as values: what a shard reports, what holds it, and what is known of the nodes that feed it."""
+"""Low watermarks as values: a shard's report, its hold, and the watermarks of the nodes that feed a node."""
 
 from __future__ import annotations
 

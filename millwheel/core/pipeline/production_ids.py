@@ -1,4 +1,4 @@
-"""The ids of weak productions, and the one place that makes them. Pure.
+"""The ids of weak productions, made in one place. Pure.
 
 A weak production leaves its worker before the commit that contains it. After a crash the step runs again, perhaps in
 other bundles, and consumers recognise by its id what they have applied already. So an id must be

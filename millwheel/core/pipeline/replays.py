@@ -1,4 +1,4 @@
-"""Dead letters on their way back: what was asked for, and what workers make of it. Pure.
+"""Dead letters on their way back: the request, and the plan that workers follow. Pure.
 
 Three objects lie in a root for each *replay*, under its number: the **request** (letters, as ``millwheel replay`` chose
 them), the **order** (records for nodes, as the driver made them with the code of the run), and a mark that all of it

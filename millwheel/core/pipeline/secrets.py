@@ -1,4 +1,4 @@
-"""A value with secrets in it, as it stands in a pipeline: the names of the secrets, never what they are."""
+"""A value with secrets in it, as it stands in a pipeline: the names of the secrets, never their values."""
 
 from __future__ import annotations
 

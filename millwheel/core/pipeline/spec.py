@@ -1,4 +1,4 @@
-"""A pipeline as a value: what YAML and the Python API both become. Frozen, complete, validated elsewhere.
+"""A pipeline as a value: the common result of YAML and the Python API. Frozen, complete, validated elsewhere.
 
 All times are microseconds. ``where`` fields say the place in the user's file ("pipeline.yaml:12") for
 errors found later than validation.

@@ -1,4 +1,4 @@
-"""Steps: what ``map``, ``flat_map`` and ``filter`` make of one record's value, one after the other.
+"""Steps: ``map``, ``flat_map`` and ``filter``, applied to one record's value one after the other.
 
 A step knows nothing of keys, time or state: a record's results have its key and its timestamp. A retraction goes the
 way of the record that it takes back, so that what comes out of it takes back what came out of that record.

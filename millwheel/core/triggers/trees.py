@@ -1,4 +1,4 @@
-"""The YAML form of triggers: a name, or a map with one name and what it needs.
+"""The YAML form of triggers: a name, or a map from one name to its arguments.
 
 trigger: {after_watermark: {early: {after_processing_time: 1m}, late: {after_count: 1}}}
 trigger: {repeat: {any: [{after_count: 100}, {after_processing_time: 10s}]}}

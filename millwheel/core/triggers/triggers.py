@@ -1,4 +1,4 @@
-"""Triggers: when a window speaks.
+"""Triggers, which decide when a window fires.
 
 A trigger is a frozen value; what it must remember about one window is *state*, plain data made by ``start`` and
 passed back in. ``None`` as state means finished: the trigger will never fire again in that window. The rules

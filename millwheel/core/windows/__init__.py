@@ -1,1 +1,1 @@
-"""Windows and panes: which stretches of event time there are, and what is emitted for them."""
+"""Windows and panes: stretches of event time, and the results emitted for them."""

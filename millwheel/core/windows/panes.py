@@ -1,4 +1,4 @@
-"""Panes: what a window says each time it fires, and retractions: taking back what it said."""
+"""Panes, the results a window emits when it fires, and retractions, which take results back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launcher is: it starts the worker of a slot somewhere, and says when that worker has ended."""
+"""The contract of a launcher: it starts the worker of a slot somewhere, and reports the end of that worker."""
 
 from __future__ import annotations
 

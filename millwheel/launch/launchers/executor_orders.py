@@ -1,4 +1,4 @@
-"""What a driver tells the tasks that hold its workers in executors, wherever they run: by files or objects on the root.
+"""A driver's orders to the tasks that hold its workers in executors, wherever they run: files or objects on the root.
 
 <root>/stop                         all workers stop
 <root>/stop-<slot>                  the worker of a slot is killed, if its process id is the one in the file

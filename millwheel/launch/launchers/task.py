@@ -1,4 +1,4 @@
-"""What runs inside a Spark task: it starts one worker as a child process and waits for it.
+"""The code inside a Spark task: it starts one worker as a child process and waits for it.
 
 A Spark task is forked from a daemon that has loaded pyspark, so it must not touch grpc, kazoo or rocksdict
 itself: the worker is executed afresh. The task is a thin parent: the worker dies with it (the kernel sees to

@@ -1,4 +1,4 @@
-"""The driver's side of the warm parent (``warm_parent.py``), whose children are what launchers start."""
+"""The driver's side of the warm parent (``warm_parent.py``), which forks the children that launchers start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a driver and its warm parent (``warm_parent.py``) tell each other: one message, one packet."""
+"""Messages between a driver and its warm parent (``warm_parent.py``): one message, one packet."""
 
 from __future__ import annotations
 

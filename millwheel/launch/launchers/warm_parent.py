@@ -1,5 +1,5 @@
-"""``python -m millwheel.launch.launchers.warm_parent``: the warm parent of workers. It has loaded all that a worker
-needs, and forks one when asked to, so that a worker that was killed is back within hundredths of a second.
+"""``python -m millwheel.launch.launchers.warm_parent``: the warm parent of workers. It has loaded every module that a
+worker needs and forks one on request, so that a killed worker is back within hundredths of a second.
 
 A fork copies one thread, and whatever the others hold stays locked for ever. So this process never has another one: it
 loads nothing that starts threads (Polars does, and is loaded late, see ``core/columns/lazy_polars.py``), and opens no

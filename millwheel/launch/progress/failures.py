@@ -1,4 +1,4 @@
-"""What of a run fails: told at once, and an end of the run where it is too much."""
+"""Failures of a run: reported at once, and the end of the run if there are too many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: one line that changes on a terminal, a line now and then elsewhere.
+"""The progress of a run for a person: one changing line on a terminal, a line now and then elsewhere.
 
 All of it goes to standard error; standard output belongs to the results (the stdout sink, the summary).
 """

@@ -1,4 +1,4 @@
-"""What a run has done, as numbers: a pure function of the durable counters that the injector collects."""
+"""The numbers of a run: a pure function of the durable counters that the injector collects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who should own what: first tilings, the best owner of an orphan, and the moves that even things out.
+"""Plans ownership: first tilings, the best owner of an orphan, and the moves that even out the load.
 
 A worker's burden is the number of its shards: first per node, because shards of one node do equal work, then
 in all. A plan counts a shard that moves as its next owner's already. Every move lowers the imbalance

@@ -1,4 +1,4 @@
-"""Who serves and who stands by. Pure, as ``state.py`` is.
+"""Seats and spares: which workers may own shards. Pure, as ``state.py`` is.
 
 There are as many *seats* as the run has workers, spares not counted. Whoever owns shards keeps its seat; a free seat
 goes to one that stands by. So a dead worker is followed by a spare, and when its process has been started again it owns

@@ -1,4 +1,4 @@
-"""Who follows which shard, so as to take it over without replay. Pure, as ``state.py`` is.
+"""Standbys: which worker follows which shard, to take it over without replay. Pure, as ``state.py`` is.
 
 A shard of a node that asks for it has one standby, another worker than its owner: a spare before one that serves, then
 one on another host, then the one that follows the fewest. A spare follows all shards of an owner or none of them,

@@ -1,4 +1,4 @@
-"""A file that grows, and that whoever rotates logs renames, replaces, truncates, compresses or deletes.
+"""A file that grows, and that log rotation may rename, replace, truncate, compress or delete.
 
 Positions count the bytes that were read under one name, whichever files they came from. Which file goes on at which
 position is no function of what the files hold, so it is a *decision*: the reader says it, and reads on once it is

@@ -1,4 +1,4 @@
-"""Whether a callback's class can do what the runtime will ask of it: be made, be called, and have its state stored.
+"""Whether a callback's class fits the runtime: it can be made and called, and its state can be stored.
 
 Here a mistake is one sentence before anything starts. In a running pipeline it would be the failure of every record.
 """

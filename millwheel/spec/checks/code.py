@@ -1,4 +1,4 @@
-"""What only Python can tell: whether the classes, functions, sources and sinks that are named exist and fit."""
+"""Checks that need Python: whether the named classes, functions, sources and sinks exist and fit."""
 
 from __future__ import annotations
 

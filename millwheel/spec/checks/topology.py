@@ -1,4 +1,4 @@
-"""What must hold between the parts: consumed streams that somebody produces, and no endless circles."""
+"""Checks across the parts: every consumed stream has a producer, and there are no endless cycles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``computations:`` part: what is done to which records."""
+"""The ``computations:`` part: which records are processed, and how."""
 
 from __future__ import annotations
 

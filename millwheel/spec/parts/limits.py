@@ -1,4 +1,4 @@
-"""The ``limits:`` part: what is accepted of records, keys and state, and how long a callback may take."""
+"""The ``limits:`` part: limits of records, keys and state, and of the duration of a callback."""
 
 from __future__ import annotations
 

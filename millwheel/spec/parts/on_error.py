@@ -1,4 +1,4 @@
-"""``on_error``: what failures of a source or a computation come to."""
+"""``on_error``: the consequences of failures in a source or a computation."""
 
 from __future__ import annotations
 

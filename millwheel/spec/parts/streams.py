@@ -1,4 +1,4 @@
-"""The ``streams:`` part: where records come from, and what a stream says about its records."""
+"""The ``streams:`` part: the sources of records, and the properties of each stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a YAML file into nodes, under limits. See nodes.py for what is accepted."""
+"""Reads a YAML file into nodes, under limits. nodes.py lists the accepted forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The YAML file as a tree in which every value knows its line and its path, for errors that say where.
+"""The YAML file as a tree in which every value knows its line and its path, so that errors can name them.
 
 ruamel.yaml scans and parses; the tree is built from its events here, without recursion and under limits, so that no
 file, however odd, can hang or crash the program. YAML 1.2: ``yes`` and ``on`` are texts. Only plain data: tags are

@@ -1,4 +1,4 @@
-"""All that is wrong with a pipeline file, collected, so that the user sees it at once."""
+"""Collects all errors of a pipeline file, so that the user sees them at once."""
 
 from __future__ import annotations
 

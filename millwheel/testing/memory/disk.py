@@ -1,4 +1,4 @@
-"""A disk in memory that knows what is written and what is synced, for the simulator and the contract tests.
+"""A disk in memory that distinguishes written from synced data, for the simulator and the contract tests.
 
 Directory operations are kept in order: after a power cut a directory holds what was synced and any number of the
 operations after that, the earliest first, as journaling file systems do. Of a file that was not synced any part of

@@ -1,5 +1,5 @@
-"""Local stores on a disk in memory, made of files the way RocksDB's are: what was written since the last checkpoint
-becomes a new file that never changes, and ``CURRENT`` names the files that count."""
+"""Local stores on a disk in memory, made of files as RocksDB's are: data written since the last checkpoint becomes a
+new file that never changes, and ``CURRENT`` names the valid files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Calls of user code that may fail: each is tried several times, what a failed try did is taken back, and what fails
-for good becomes a dead letter in the same commit."""
+"""Calls of user code that may fail: each is tried several times, the effects of a failed attempt are undone, and a
+final failure becomes a dead letter in the same commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callbacks that did not return: what is written down of them, and what they were about is not called again.
+"""Callbacks that did not return: a note is kept of each, and its call is not repeated.
 
 The note is durable before its worker ends, so whoever gets the shard next finds it. A record is known by its number in
 its channel (or by its id), a timer by key, tag and time, a window by key and bounds. What was processed has left the

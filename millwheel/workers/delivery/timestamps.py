@@ -1,4 +1,4 @@
-"""The timestamp of a record from outside, in µs, and what is wrong with it if it has none."""
+"""The timestamp of a record from outside, in µs, or the reason why it has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a callback may ask and do during a call, in one shard: the Context of the API."""
+"""The Context of the API: what a callback may read and do during a call, in one shard."""
 
 from __future__ import annotations
 

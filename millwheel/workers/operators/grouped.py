@@ -1,4 +1,4 @@
-"""Runs a declarative aggregation whose windows may speak several times: bundles in columns are grouped at once.
+"""Runs a declarative aggregation whose windows may fire several times: bundles in columns are grouped at once.
 
 The state of each key and window is that of the row form, touched once for all records of a bundle; triggers, panes and
 retractions are the window machine's. A bundle with anything that needs a look at one record goes by rows.

@@ -1,4 +1,4 @@
-"""Joins and enrichment as Computations, so that they have the windows, bundles, retries and dead letters of
+"""Joins and enrichment as Computations, so that they share the windows, bundles, retries and dead letters of
 callbacks."""
 
 from __future__ import annotations

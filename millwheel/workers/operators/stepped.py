@@ -1,4 +1,4 @@
-"""Steps as a Computation, so that they have the bundles, retries and dead letters of a callback."""
+"""Steps as a Computation, so that they share the bundles, retries and dead letters of callbacks."""
 
 from __future__ import annotations
 

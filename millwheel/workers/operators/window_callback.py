@@ -1,5 +1,5 @@
-"""Runs a computation with a window and a callback: the machine keeps whole records, and whenever a window speaks,
-the user's ``process_window`` is called with the records of the pane.
+"""Runs a computation with a window and a callback: the machine keeps whole records, and whenever a window fires, the
+user's ``process_window`` is called with the records of the pane.
 
 Its state, timers and productions belong to the same commit as what the windows remember. A record lies in the windows'
 state as ``[input, value]``: the number of the input that it came by, and the value as plain data, so that what a

@@ -1,4 +1,4 @@
-"""What the windows of a shard remember, by key and slot: a cache over the store, written through once for each call."""
+"""The state of a shard's windows, by key and slot: a cache over the store, written through once for each call."""
 
 from __future__ import annotations
 

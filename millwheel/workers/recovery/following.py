@@ -1,4 +1,4 @@
-"""Standbys: stores that follow the commits of shards which others own, so that these can be taken over without replay.
+"""Standbys: stores that follow the commits of other workers' shards, so that these can be taken over without replay.
 
     newest snapshot + journals of former owners      as a recovery makes it
     + what is certain of the owner's journal         as it grows, a round at a time

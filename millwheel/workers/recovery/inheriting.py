@@ -1,4 +1,4 @@
-"""What a shard gets from the shards whose range it took: all that was theirs in its range, exactly once.
+"""A shard's inheritance from the shards whose range it took: everything in its range, exactly once.
 
 A shard comes from its parents by a split or a merge. Its store is made of their last snapshots, by the rules below.
 They look at nothing but those snapshots and the ranges, so that every owner makes the same store until the shard has

@@ -1,4 +1,4 @@
-"""Sorts what a source read as columns: the fast way for input in which nothing is wrong.
+"""Sorts columns that a source has read: the fast path for input without problems.
 
 Every question of :class:`.sorting.Sorting` is asked of a whole column. When any record needs a closer
 look, the answer is None and the same input is read as rows.

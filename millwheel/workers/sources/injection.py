@@ -1,5 +1,5 @@
-"""A stream whose records are sent in from outside: each is deduplicated by its id and checkpointed before the
-client is told that it was taken."""
+"""A stream whose records are sent in from outside: each is deduplicated by its id and checkpointed before the client
+gets its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One partition of a source as its shard reads it, and what is stored of it."""
+"""One partition of a source as its shard reads it, and its stored state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which partitions a source shard looks at: what a look costs must not grow with those that say nothing any more."""
+"""Chooses the partitions that a source shard looks at: the cost of a look must not grow with partitions that are
+silent."""
 
 from __future__ import annotations
 

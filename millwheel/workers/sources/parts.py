@@ -1,4 +1,4 @@
-"""What a source shard is made of."""
+"""The parts of a source shard."""
 
 from __future__ import annotations
 

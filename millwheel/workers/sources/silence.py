@@ -1,4 +1,4 @@
-"""When a partition counts as silent: the one place that judges it."""
+"""Decides, alone, when a partition counts as silent."""
 
 from __future__ import annotations
 

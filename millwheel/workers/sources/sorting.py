@@ -1,4 +1,4 @@
-"""Sorts what a source read: records for the consumers, late ones, and dead letters."""
+"""Sorts the records that a source has read: for the consumers, late, or dead letters."""
 
 from __future__ import annotations
 

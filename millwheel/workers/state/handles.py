@@ -1,4 +1,4 @@
-"""What a callback has in the place of a declared state: a value, a list or a map of the current key.
+"""The objects that stand for declared states in a callback: a value, a list or a map of the current key.
 
 Values and entries of maps are cached as cells, since a shard has a single writer.
 

@@ -1,4 +1,4 @@
-"""The states of one computation in one shard, and the key they speak of: read through a cache, written once a bundle.
+"""The states of one computation in one shard, for the current key: read through a cache, written once a bundle.
 
 What a callback got and may have changed in place is encoded at the end of the bundle and written if its bytes differ
 from what was read.

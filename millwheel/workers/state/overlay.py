@@ -1,4 +1,4 @@
-"""What a bundle writes, before it is committed: a layer over the shard's store.
+"""The writes of a bundle before it is committed: a layer over the shard's store.
 
 Reads see the layer first. A savepoint lets one record's writes be taken back when its callback fails.
 """
