@@ -99,12 +99,11 @@ def step_text(step: StepSpec) -> str:
 
 def late_text(computation: ComputationSpec) -> str:
     """What becomes of late records; "" when they are dropped at once."""
-    policy, _, side = computation.late.partition(":")
-    lateness = computation.allowed_lateness_us
-    after = {"drop": "dropped", "refire": "fired on their own", "side": f"to {side}"}[policy]
+    side, lateness = computation.late_side, computation.allowed_lateness_us
+    after = f"to {side}" if side else {"drop": "dropped", "refire": "fired on their own"}[computation.late]
     if lateness:
         return f"late records taken for {duration_text(lateness)}, then {after}"
-    return "" if policy == "drop" else f"late records {after}"
+    return f"late records {after}" if computation.takes_late else ""
 
 
 def guarantee_text(computation: ComputationSpec) -> str:

@@ -70,5 +70,5 @@ def streams_of(spec: PipelineSpec) -> list[str]:
     names = [stream.name for stream in spec.streams if stream.source is not None]
     for computation in spec.computations:
         names += computation.outputs
-        names += [computation.late.partition(":")[2]] if computation.late.startswith("side:") else []
+        names += [computation.late_side] if computation.late_side else []
     return list(dict.fromkeys([*(name for name in names if name != DEAD_LETTERS), DEAD_LETTERS]))

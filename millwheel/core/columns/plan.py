@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from millwheel.core.columns.aggregates import ColumnAggregate, column_aggregate
 from millwheel.core.columns.arrays import assign_array, can_assign
-from millwheel.core.columns.batch import ColumnBatch, Int64s
+from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import dtype, pl
@@ -20,6 +19,7 @@ from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
 from millwheel.core.triggers.triggers import Default
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Windowing
+from millwheel.core.windows.lateness import still_open
 from millwheel.core.windows.panes import Accumulation, OutputTime
 from millwheel.core.windows.windows import Cumulative, Sliding, Window, WindowFunction
 
@@ -80,7 +80,7 @@ class ColumnPlan:
         if self.condition is not None:
             kept = batch.where(batch.frame.select(self.condition).to_series().to_numpy())
         assigned = assign_array(self.window, kept.timestamps)
-        open_rows = np.unique(assigned.rows[assigned.ends > watermark])
+        open_rows = np.unique(assigned.rows[still_open(assigned.ends, watermark)])
         return len(kept) - len(open_rows)
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -219,12 +219,3 @@ def is_clean(frame: pl.DataFrame, needs: Sequence[str], fields: Mapping[str, str
     checks = [pl.col(name).is_not_null().all().alias(name) for name in needs]
     checks += [pl.col(name).is_finite().all().alias(f"{name} finite") for name in needs if fields[name] == "float"]
     return not checks or all(frame.select(checks).row(0))
-
-
-def late_places(stamps: Int64s, running_max: int, delay: int) -> npt.NDArray[np.bool_]:
-    """True for records more than ``delay`` behind the highest timestamp before them (or ``running_max``)."""
-    late = np.empty(len(stamps), np.bool_)
-    late[:1] = stamps[:1] < running_max - delay
-    before = np.maximum.accumulate(stamps[:-1])
-    np.less(stamps[1:], np.maximum(before, running_max, out=before) - delay, out=late[1:])
-    return late

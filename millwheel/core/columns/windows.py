@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, ColumnPlan
 from millwheel.core.model.times import MAX_TIME
+from millwheel.core.windows.lateness import is_complete, still_open
 
 _FAN = 8
 
@@ -47,9 +48,9 @@ class ColumnWindows:
     def restore(self, number: int, level: int, groups: pl.DataFrame, watermark: int) -> None:
         """A columnar segment found in the store, in order of numbers; windows up to ``watermark`` have closed."""
         self._next_number = max(self._next_number, number + 1)
-        still_open = groups.filter(pl.col(END) > watermark)
-        if still_open.height:
-            self._segments.append(_segment(number, level, still_open))
+        kept = groups.filter(still_open(pl.col(END), watermark))
+        if kept.height:
+            self._segments.append(_segment(number, level, kept))
         else:
             self._changes.gone.append(number)
 
@@ -71,12 +72,12 @@ class ColumnWindows:
         """The windows that end at or before ``watermark``, which are open no longer, in the order of their ends; None
         when there is none."""
         closed = []
-        for segment in [segment for segment in self._segments if segment.first_end <= watermark]:
-            closed.append(segment.groups.filter(pl.col(END) <= watermark))
-            if segment.last_end <= watermark:
+        for segment in [segment for segment in self._segments if is_complete(segment.first_end, watermark)]:
+            closed.append(segment.groups.filter(~still_open(pl.col(END), watermark)))
+            if is_complete(segment.last_end, watermark):
                 self._remove(segment)
                 continue
-            segment.groups = segment.groups.filter(pl.col(END) > watermark)
+            segment.groups = segment.groups.filter(still_open(pl.col(END), watermark))
             segment.first_end = segment.groups[END].min()  # type: ignore[assignment]
         return in_order_of_time(self._plan.merge(closed)) if closed else None
 

@@ -42,6 +42,7 @@ from millwheel.core.windowing.contract import (
     Windowing,
     rejected,
 )
+from millwheel.core.windows.lateness import is_final, too_late
 from millwheel.core.windows.panes import Accumulation, Pane, Timing
 from millwheel.core.windows.windows import Sliding, Window, within_time
 from millwheel.errors import RecordError
@@ -80,8 +81,7 @@ class KeyWindowMachine:
                 continue
             point = self._enters(timestamp)
             if self._final(point + self._size - self._every, times.watermark):
-                reason = "the watermark has passed the end of its last window and the allowed lateness"
-                effects.late.append(LateRecord(key, value, timestamp, reason))
+                effects.late.append(LateRecord(key, value, timestamp, too_late("last window")))
             else:
                 groups.setdefault(point, []).append((prepared, timestamp))
         if groups:
@@ -250,7 +250,7 @@ class KeyWindowMachine:
 
     def _final(self, point: int, watermark: int) -> bool:
         """True when the window that ends there can change no more."""
-        return watermark > min(point - 1 + self._lateness, MAX_TIME - 1)
+        return is_final(point, watermark, self._lateness)
 
     def _trim(self, own: Steps, call: Call) -> None:
         """Forget what late records cannot change any more."""

@@ -30,6 +30,7 @@ from millwheel.core.windowing.contract import (
     Windowing,
     rejected,
 )
+from millwheel.core.windows.lateness import is_behind
 from millwheel.core.windows.panes import OutputTime, Pane, Timing
 from millwheel.core.windows.windows import Count, Window
 from millwheel.errors import RecordError
@@ -102,7 +103,7 @@ class CountMachine:
         own.earliest = min(own.earliest, timestamp) if own.count else timestamp
         own.latest = max(own.latest, timestamp) if own.count else timestamp
         own.count += 1
-        if self._output_time is OutputTime.EARLIEST and timestamp >= times.watermark:
+        if self._output_time is OutputTime.EARLIEST and not is_behind(timestamp, times.watermark):
             own.output_at = timestamp if own.output_at is None else min(own.output_at, timestamp)
         if own.count < self._count:
             return own

@@ -31,6 +31,7 @@ from millwheel.core.windowing.contract import (
     Windowing,
     rejected,
 )
+from millwheel.core.windows.lateness import is_complete, is_final, too_late
 from millwheel.core.windows.panes import Accumulation, Pane, Timing
 from millwheel.core.windows.windows import Cumulative, Window
 from millwheel.errors import RecordError
@@ -79,9 +80,8 @@ class CumulativeMachine:
                 continue
             if prepared is FILTERED:
                 continue
-            if self._final(base.end, times.watermark):
-                reason = "the watermark has passed the end of its period and the allowed lateness"
-                effects.late.append(LateRecord(key, value, timestamp, reason))
+            if is_final(base.end, times.watermark, self._lateness):
+                effects.late.append(LateRecord(key, value, timestamp, too_late("period")))
                 continue
             end = self._window.step(base, max(timestamp, times.watermark - self._lateness))
             groups.setdefault(base, {}).setdefault(end, []).append((prepared, timestamp))
@@ -93,7 +93,7 @@ class CumulativeMachine:
         watermark = call.times.watermark
         own = self._period(call.state.get(base), base, min(slices), watermark)
         self._advance(base, own, call)
-        late = {end: rows for end, rows in slices.items() if end <= watermark}
+        late = {end: rows for end, rows in slices.items() if is_complete(end, watermark)}
         ends = self._corrected(base, own, min(late), watermark) if late else []
         before = [self._until(own, end) if end in own.spoken else None for end in ends]
         for end, rows in slices.items():
@@ -151,10 +151,6 @@ class CumulativeMachine:
     def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         return []
 
-    def _final(self, end: int, watermark: int) -> bool:
-        """True when the window that ends there can change no more."""
-        return watermark > min(end - 1 + self._lateness, MAX_TIME - 1)
-
     def _advance(self, base: Window, own: Period, call: Call) -> None:
         """Speak for every window whose end the watermark has passed since last time."""
         running, added = None, 0
@@ -209,7 +205,7 @@ class CumulativeMachine:
 
     def _say(self, base: Window, end: int, own: Period, result: Any, timing: Timing, call: Call) -> None:
         count, on_time = own.spoken.get(end, (0, timing is Timing.ON_TIME))
-        last = self._final(end, call.times.watermark)
+        last = is_final(end, call.times.watermark, self._lateness)
         call.effects.panes.append(self._pane(base, end, result, timing, count, call.key, last=last))
         if not last:
             own.spoken = {**own.spoken, end: [count + 1, on_time]}
@@ -249,18 +245,18 @@ class CumulativeMachine:
     def _fold(self, own: Period, watermark: int) -> None:
         """What can change no more needs no slice of its own."""
         final = 0
-        while final < len(own.slices) and self._final(own.slices[final][0], watermark):
+        while final < len(own.slices) and is_final(own.slices[final][0], watermark, self._lateness):
             own.acc = self._aggregation.merge(own.acc, own.slices[final][1])
             final += 1
         if final:
             own.slices = own.slices[final:]
         if own.spoken:
-            own.spoken = {end: said for end, said in own.spoken.items() if not self._final(end, watermark)}
+            own.spoken = {end: said for end, said in own.spoken.items() if not is_final(end, watermark, self._lateness)}
 
     def _store(self, base: Window, own: Period, call: Call) -> None:
         watermark = call.times.watermark
         self._fold(own, watermark)
-        if self._final(base.end, watermark):
+        if is_final(base.end, watermark, self._lateness):
             if own.timer_at is not None:
                 call.effects.timers.append(TimerEffect(call.key, tag_of(base), Domain.EVENT, None))
             if call.state.get(base) is not None:

@@ -14,6 +14,7 @@ from millwheel.core.model.records import Domain
 from millwheel.core.windowing.calls import Call, Gone, Group, Taken, window_of
 from millwheel.core.windowing.contract import Effects, KeyState, Slot, Times
 from millwheel.core.windowing.state import CLOSED, as_state
+from millwheel.core.windows.lateness import too_late
 from millwheel.core.windows.panes import Retraction
 from millwheel.core.windows.windows import Window
 
@@ -66,7 +67,7 @@ class AlignedMachine(TriggeredMachine):
 
     def _why_late(self, call: Call, windows: Sequence[Window]) -> str:
         if all(self.expired(window, call.times.watermark) for window in windows):
-            return "the watermark has passed the end of its window and the allowed lateness"
+            return too_late()
         return "the trigger of its window has finished"
 
     def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:

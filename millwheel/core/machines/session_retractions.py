@@ -16,6 +16,7 @@ from millwheel.core.machines.sessions import Entry, Index, Merging, MergingMachi
 from millwheel.core.windowing.calls import Call, Gone, Taken
 from millwheel.core.windowing.contract import Windowing
 from millwheel.core.windowing.state import SPOKEN, WindowState
+from millwheel.core.windows.lateness import is_complete
 from millwheel.core.windows.windows import Window
 
 
@@ -95,7 +96,7 @@ class UnmergingMachine(MergingMachine):
         """From here on the window holds these records."""
         own.kept, own.count = records, len(records)
         own.acc = self._again(records)
-        if call.times.watermark >= window.end:
+        if is_complete(window.end, call.times.watermark):
             own.flags |= SPOKEN
 
 

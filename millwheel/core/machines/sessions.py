@@ -21,6 +21,7 @@ from millwheel.core.model.records import Domain
 from millwheel.core.windowing.calls import Call, Gone, Taken
 from millwheel.core.windowing.contract import Effects, KeyState, Slot, Times, Windowing
 from millwheel.core.windowing.state import CLOSED, SPOKEN, WindowState, as_state
+from millwheel.core.windows.lateness import is_complete, too_late
 from millwheel.core.windows.panes import OutputTime, Retraction
 from millwheel.core.windows.windows import Window
 
@@ -147,8 +148,7 @@ class MergingMachine(TriggeredMachine):
         prepared, windows = usable
         live = [window for window in windows if not self.expired(window, call.times.watermark)]
         if not live:
-            reason = "the watermark has passed the end of its window and the allowed lateness"
-            self._too_late(call, Retraction(value) if back else value, timestamp, windows, reason)
+            self._too_late(call, Retraction(value) if back else value, timestamp, windows, too_late())
         elif any(entry[3] and entry[0] <= timestamp < entry[1] for entry in index.entries):
             reason = "the trigger of its window has finished"
             self._too_late(call, Retraction(value) if back else value, timestamp, windows, reason)
@@ -207,7 +207,7 @@ class MergingMachine(TriggeredMachine):
             self._absorb(own, state)
             self._forget(part[2], state, call)
             index.entries.remove(part)
-        if call.times.watermark < window.end:
+        if not is_complete(window.end, call.times.watermark):
             own.flags &= ~SPOKEN
         entry[0], entry[1] = window
         call.state[entry[2]] = own

@@ -19,6 +19,7 @@ from millwheel.core.windowing.calls import Call, Gone, Group, Taken
 from millwheel.core.windowing.contract import LatePolicy, LateRecord, RejectedRecord, Slot, Windowing, rejected
 from millwheel.core.windowing.requests import Requests
 from millwheel.core.windowing.state import CLOSED, SPOKEN, WindowState, remember_pane, retract_pane
+from millwheel.core.windows.lateness import is_behind, is_complete, is_final
 from millwheel.core.windows.panes import Accumulation, OutputTime, Pane, Retraction, Timing, as_retraction
 from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
@@ -43,7 +44,7 @@ class TriggeredMachine:
 
     def expired(self, window: Window, watermark: int) -> bool:
         """True when the window's state is, or will be at once, collected."""
-        return watermark > self._requests.collect_at(window)
+        return is_final(window.end, watermark, self.windowing.allowed_lateness)
 
     def _prepare(self, call: Call, value: Any, timestamp: int) -> tuple[Prepared, Sequence[Window]] | None:
         """What the aggregation needs of a record, and its windows; None for one that is filtered or rejected."""
@@ -76,7 +77,7 @@ class TriggeredMachine:
             call.effects.panes.append(self._pane(own, window, call.key, Timing.LATE, False))
 
     def _born(self, window: Window, watermark: int) -> WindowState:
-        flags = SPOKEN if watermark >= window.end else 0
+        flags = SPOKEN if is_complete(window.end, watermark) else 0
         return WindowState(self.aggregation.create(), 0 if self._plain else self._trigger.start(), flags)
 
     def _take(self, own: WindowState, window: Window, taken: Taken, call: Call) -> None:
@@ -141,7 +142,7 @@ class TriggeredMachine:
 
     def _output_at(self, known: int | None, timestamps: Iterable[int | None], watermark: int) -> int | None:
         """The output time with more records. Those behind the watermark cannot hold it, so they do not count."""
-        times = [t for t in timestamps if t is not None and t >= watermark]
+        times = [t for t in timestamps if t is not None and not is_behind(t, watermark)]
         if known is not None:
             times.append(known)
         if not times:
@@ -153,7 +154,7 @@ class TriggeredMachine:
     def _settle(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
         """After any change: ask the trigger once, end the window if it is time, and see to timers and hold."""
         expired = self.expired(window, call.times.watermark)
-        complete = call.times.watermark >= window.end
+        complete = is_complete(window.end, call.times.watermark)
         if not own.flags & CLOSED:
             if complete if self._plain else self._trigger.ready(own.trigger, call.moment(window)):
                 self._fire(own, window, call, expired)
@@ -212,7 +213,7 @@ class TriggeredMachine:
         own.said = []
 
     def _timing(self, own: WindowState, window: Window, watermark: int) -> Timing:
-        if watermark < window.end:
+        if not is_complete(window.end, watermark):
             return Timing.EARLY
         return Timing.LATE if own.flags & SPOKEN else Timing.ON_TIME
 

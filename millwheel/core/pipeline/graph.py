@@ -108,7 +108,7 @@ def build_graph(spec: PipelineSpec) -> Graph:
             name = f"source.{stream.name}"
             nodes[name] = Node(name, NodeKind.SOURCE, (), (stream.name, DEAD_LETTERS), stream=stream)
     for comp in spec.computations:
-        side = comp.late.partition(":")[2]
+        side = comp.late_side
         outputs = (*comp.outputs, *((side,) if side else ()), DEAD_LETTERS)
         nodes[comp.name] = Node(comp.name, NodeKind.COMPUTATION, comp.inputs, outputs, computation=comp)
     for sink in spec.sinks:
@@ -148,7 +148,7 @@ def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
                 passed_on and (computation.steps or computation.branches)
             ):
                 found.update(computation.outputs)
-            side = computation.late.partition(":")[2]
+            side = computation.late_side
             if side and passed_on:
                 found.add(side)
     return frozenset(found)

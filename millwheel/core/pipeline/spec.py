@@ -14,6 +14,8 @@ from typing import Any
 from millwheel.core.model.failures import SHARE, OnError
 from millwheel.core.model.limits import DEFAULTS, Limits
 
+_SIDE = "side:"
+"""What ``late: side:STREAM`` begins with."""
 DEAD_LETTERS = "dead_letters"
 """The stream every pipeline has: records that could not be used, with the reason."""
 
@@ -221,6 +223,16 @@ class ComputationSpec:
     shards: int | None = None
     standby: int = 0
     where: str = ""
+
+    @property
+    def late_side(self) -> str:
+        """The stream that gets the late records, "" when none does."""
+        return self.late.removeprefix(_SIDE) if self.late.startswith(_SIDE) else ""
+
+    @property
+    def takes_late(self) -> bool:
+        """True when records that are late at the source may still change what it does."""
+        return self.allowed_lateness_us > 0 or self.late != "drop"
 
     @property
     def identified(self) -> bool:

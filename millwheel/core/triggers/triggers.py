@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millwheel.core.model.times import MAX_TIME, duration_us
+from millwheel.core.windows.lateness import is_complete
 from millwheel.core.windows.windows import Window
 
 State = Any
@@ -41,7 +42,7 @@ class Moment:
     @property
     def complete(self) -> bool:
         """True when the watermark says that every record of the window has come."""
-        return self.watermark >= self.window.end
+        return is_complete(self.window.end, self.watermark)
 
 
 class Trigger:

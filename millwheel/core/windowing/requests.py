@@ -12,6 +12,7 @@ from millwheel.core.triggers.triggers import Default
 from millwheel.core.windowing.calls import Call, tag_of
 from millwheel.core.windowing.contract import HoldEffect, Slot, TimerEffect, Times, Windowing
 from millwheel.core.windowing.state import SPOKEN, WindowState
+from millwheel.core.windows.lateness import final_at_us, is_behind, is_complete
 from millwheel.core.windows.windows import Window
 
 
@@ -26,11 +27,11 @@ class Requests:
 
     def collect_at(self, window: Window) -> int:
         """The state of a window is deleted once the watermark has passed this."""
-        return min(window.end - 1 + self._lateness, MAX_TIME - 1)
+        return final_at_us(window.end, self._lateness)
 
     def renew(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
         """Ask for what the window needs from here on."""
-        complete = call.times.watermark >= window.end
+        complete = is_complete(window.end, call.times.watermark)
         at = self.collect_at(window) if complete else window.end - 1
         if own.timer_at is None or own.timer_at > at:
             own.timer_at = at
@@ -71,7 +72,7 @@ class Requests:
         """Percentile watermarks that have not passed the end yet. Asked each time: there is no state for it."""
         for share in self._shares:
             passed = call.times.percentiles.get(share)
-            if passed is None or passed <= at:
+            if passed is None or not is_behind(at, passed):
                 call.effects.timers.append(TimerEffect(call.key, _share_tag(slot, share), Domain.EVENT, at, share))
 
     def _hold_at(self, own: WindowState, window: Window, complete: bool) -> int | None:

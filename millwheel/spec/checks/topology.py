@@ -74,7 +74,7 @@ def _produced(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
         stream.name: ("streams", stream.name) for stream in spec.streams if stream.source
     }
     for computation in spec.computations:
-        side = computation.late.partition(":")[2]
+        side = computation.late_side
         for stream in computation.outputs:
             field = ("branch", stream) if computation.branches else ("output",)
             found.setdefault(stream, ("computations", computation.name, *field))

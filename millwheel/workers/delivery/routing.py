@@ -155,7 +155,7 @@ def _wants_late(node: Node) -> bool:
     if node.sink is not None:
         return node.sink.takes_late
     computation = node.computation
-    return computation is not None and (computation.allowed_lateness_us > 0 or computation.late != "drop")
+    return computation is not None and computation.takes_late
 
 
 def _keyed(consumer: Consumer, batch: Batch, decoded: Sequence[Any], most: int) -> tuple[Batch, list[Keyless]]:

@@ -10,6 +10,7 @@ from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import LAST_TIME, MIN_TIME, instant
 from millwheel.core.pipeline.production_ids import Cause, production_id, remembered
+from millwheel.core.windows.lateness import is_behind
 from millwheel.core.windows.panes import Pane
 from millwheel.errors import RecordError
 from millwheel.workers.bundle.bundle import Bundle
@@ -100,7 +101,7 @@ class CallbackContext:
         if type(at) is not int or not MIN_TIME <= at <= LAST_TIME:
             at = instant(at)
         queue.set(self.key, tag, at, remembered(self._cause) if self.identified else b"")
-        if at < self.watermark and domain is Domain.EVENT:
+        if is_behind(at, self.watermark) and domain is Domain.EVENT:
             self.passed = self._state.unsettled = True
 
     def owns(self, tag: str) -> bool:

@@ -21,6 +21,7 @@ from millwheel.core.model.timers import Due
 from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_cause
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.steps import step_text
+from millwheel.core.windows.lateness import late_among
 from millwheel.workers.bundle.attempts import FATAL, Attempts, Subject
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.hangs import Avoided, Doing, Watched, record_mark, timer_mark
@@ -202,11 +203,10 @@ class CallbackOperator(Operator):
         come after it: so it is when they come one by one."""
         assert self._ordered is not None
         start = 0
-        for place, timestamp in enumerate(batch.timestamps):
-            if timestamp < bundle.watermark:
-                self._ordered.keep(batch, channel, bundle, range(start, place + 1))
-                self._fire_passed(bundle, fire)
-                start = place + 1
+        for place in late_among(batch.timestamps, bundle.watermark):
+            self._ordered.keep(batch, channel, bundle, range(start, place + 1))
+            self._fire_passed(bundle, fire)
+            start = place + 1
         self._ordered.keep(batch, channel, bundle, range(start, len(batch)))
 
     def _fire_due(self, bundle: Bundle, fire: Fire) -> None:

@@ -30,6 +30,7 @@ from millwheel.core.model.times import held_at
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import rejected
+from millwheel.core.windows.lateness import is_complete, open_windows, still_open
 from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
 from millwheel.ports import StateStore
@@ -121,9 +122,9 @@ class ColumnOperator(Operator):
         if not isinstance(batch, ColumnBatch):
             return self._plan.from_row_groups(self._row_groups(batch, bundle))
         groups = self._plan.group(batch)
-        if groups.height and groups[END].min() <= bundle.watermark:  # type: ignore[operator]
+        if groups.height and is_complete(groups[END].min(), bundle.watermark):  # type: ignore[arg-type]
             bundle.count("late", self._plan.count_late(batch, bundle.watermark))
-            groups = groups.filter(pl.col(END) > bundle.watermark)
+            groups = groups.filter(still_open(pl.col(END), bundle.watermark))
         return groups
 
     def _go_on_in_rows(self, bundle: Bundle) -> None:
@@ -163,7 +164,7 @@ class ColumnOperator(Operator):
                 continue
             if ready is FILTERED:
                 continue
-            windows = [window for window in self._plan.window.assign(timestamp) if window.end > bundle.watermark]
+            windows = open_windows(self._plan.window.assign(timestamp), bundle.watermark)
             for window in windows:
                 taken = prepared.setdefault((key, window), ([], []))
                 taken[0].append(ready)

@@ -15,6 +15,7 @@ from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
 from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Times
 from millwheel.core.windowing.state import CLOSED, as_state
+from millwheel.core.windows.lateness import is_complete
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
@@ -56,7 +57,7 @@ class GroupedOperator(WindowedOperator):
             groups = self._plan.group(joined(columns))
         except Unfit:
             return None
-        if groups.height and groups.select(pl.col(END).min()).item() <= bundle.watermark:
+        if groups.height and is_complete(groups.select(pl.col(END).min()).item(), bundle.watermark):
             return None
         found = list(self._plan.row_groups(groups))
         return None if any(self._closed(key, group) for key, group in found) else found

@@ -249,8 +249,7 @@ class WindowedOperator(Operator):
 
     def _late(self, late: LateRecord, cause: Cause, bundle: Bundle) -> None:
         bundle.count("late")
-        policy, _, side = self._spec.late.partition(":")
-        if policy == "side":
+        if side := self._spec.late_side:
             # Not the watermark that this shard has reported: a new owner does not know what its predecessor reported,
             # and consumers would get the record behind what was published, late once more.
             at = max(late.timestamp, bundle.passed)

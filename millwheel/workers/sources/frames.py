@@ -13,9 +13,9 @@ import numpy as np
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.columns.plan import is_clean, late_places
-from millwheel.core.model.times import MIN_TIME
+from millwheel.core.columns.plan import is_clean
 from millwheel.core.pipeline.spec import StreamSpec
+from millwheel.core.windows.lateness import late_places
 from millwheel.sources.base import FrameChunk
 from millwheel.workers.delivery.routing import Keyless
 from millwheel.workers.delivery.timestamps import LIMIT_US
@@ -66,8 +66,7 @@ def sort_frame(
         return None
     partition = pl.Series("key", [""], pl.String).new_from_index(0, len(read))
     batch = ColumnBatch(spec.name, read.positions, stamps, partition, read.frame, now)
-    before = max_timestamp if max_timestamp > MIN_TIME else int(stamps[0])
-    late = late_places(stamps, before, spec.max_delay_us)
+    late = late_places(stamps, max_timestamp, spec.max_delay_us)
     dropped = int(np.count_nonzero(late))
     if dropped:
         batch = batch.where(~late)

@@ -13,6 +13,7 @@ from millwheel.core.model.limits import DEFAULTS, Limits
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text
 from millwheel.core.pipeline.spec import StreamSpec
+from millwheel.core.windows.lateness import is_behind
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import LINE, Bundle, Hold
 from millwheel.workers.bundle.carried import carried
@@ -107,7 +108,7 @@ class InjectionOperator(Operator):
             return (
                 f"timestamp {stamps[0]} µs lies more than {duration_text(limit)} in the future (watermark.max_future)"
             )
-        if stamps[0] < floor and floor < IDLE_TIME:
+        if is_behind(stamps[0], floor) and floor < IDLE_TIME:
             bundle.count("late")
             return ""
         self._max_timestamp = max(self._max_timestamp, stamps[0])

@@ -15,7 +15,7 @@ from millwheel.core.formats.store_layout import (
     number_from8,
     pack,
 )
-from millwheel.core.model.times import MIN_TIME
+from millwheel.core.windows.lateness import watermark_after
 from millwheel.ports import StateStore
 from millwheel.sources.base import Partition, Reader
 from millwheel.workers.delivery.outbox import Chunk
@@ -73,7 +73,7 @@ class Part:
 
     def watermark(self, max_delay_us: int) -> int:
         """Nothing before this is expected."""
-        return max(self.max_timestamp - max_delay_us, MIN_TIME) if self.max_timestamp > MIN_TIME else MIN_TIME
+        return watermark_after(self.max_timestamp, max_delay_us)
 
     def notes(self) -> list[tuple[int, bytes]]:
         """What a new reader is told, see :class:`millwheel.sources.base.Reader`."""

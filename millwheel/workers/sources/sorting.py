@@ -14,6 +14,7 @@ from millwheel.core.model.failures import KINDS
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MIN_TIME, duration_text
 from millwheel.core.pipeline.spec import DEAD_LETTERS
+from millwheel.core.windows.lateness import late_places, none_late, watermark_after
 from millwheel.sources.base import Chunk as Read
 from millwheel.workers.bundle.bundle import LINE, Bundle, beginning, keys_of, kind_in, plain_letter
 from millwheel.workers.bundle.carried import carried
@@ -123,12 +124,9 @@ class Sorting:
         lowest, highest = extent(times)
         if not self._stated:
             self.max_timestamp = max(first, highest)
-        if lowest >= self.max_timestamp - delay:
+        if none_late(lowest, self.max_timestamp, delay):
             return set()
-        before = np.full(len(times), first, np.int64)
-        if not self._stated:
-            np.maximum(np.maximum.accumulate(times[:-1]), first, out=before[1:])
-        late = np.flatnonzero(times + delay < before)
+        late = np.flatnonzero(late_places(times, first, delay, self._stated))
         return set((late if good is None else good[late]).tolist())
 
     def _batch(self, partition: str, read: Read, stamps: Stamps, dropped: set[int]) -> Batch:
@@ -167,7 +165,7 @@ class Sorting:
                 if place not in bad:
                     highest = max(highest, int(stamps[place]))
                 place += 1
-            floors.append(max(highest - self._spec.max_delay_us, 0) if highest > MIN_TIME else 0)
+            floors.append(max(watermark_after(highest, self._spec.max_delay_us), 0))
         return floors
 
     def _dead_letters(self, timestamps: list[int]) -> dict[str, Batches]:

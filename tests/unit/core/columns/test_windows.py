@@ -25,7 +25,7 @@ from millwheel.core.columns.fixed_sums import (
     to_exact,
     whole_part,
 )
-from millwheel.core.columns.plan import KEY, ColumnPlan, column_plan, is_clean, late_places
+from millwheel.core.columns.plan import KEY, ColumnPlan, column_plan, is_clean
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec, windowing_from_spec
@@ -42,6 +42,7 @@ from millwheel.core.pipeline.spec import (
     WindowSpec,
 )
 from millwheel.core.windowing.contract import Effects, Times
+from millwheel.core.windows.lateness import late_places
 from millwheel.core.windows.panes import pane_row
 
 FIELDS = {"ad": "int", "kind": "str", "cost": "float", "size": "int"}
