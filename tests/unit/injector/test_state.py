@@ -149,6 +149,13 @@ def test_of_the_reports_that_wait_the_newest_of_the_highest_token_counts(halves:
     assert halves.publish() == {"n": 25}
 
 
+@pytest.mark.parametrize(("token", "known"), [(3, {"in": 7}), (4, {})])
+def test_totals_that_wait_are_those_of_the_same_owner_only(halves: Injector, token: int, known: dict[str, int]) -> None:
+    halves.rows([ShardReport("a", 3, 20, counters={"in": 7}), ShardReport("a", token, 25)])
+    halves.table(a=(LEFT, token), b=(RIGHT, 1))
+    assert halves.view().counters == known
+
+
 def test_a_value_that_waits_is_dropped_when_the_table_is_already_further(halves: Injector) -> None:
     halves.report(("a", 2, 40), ("b", 1, 99))
     halves.table(a=(LEFT, 3), b=(RIGHT, 1))

@@ -101,6 +101,13 @@ def test_what_left_or_is_older_is_not_reported() -> None:
     assert said(desk.take()) == ["counts counts-0/2 10"]
 
 
+def test_totals_of_the_owner_before_are_not_reported_as_those_of_the_next() -> None:
+    desk = ReportDesk()
+    desk.put("counts", [ShardReport("counts-0", 1, 10, counters={"in": 7})])
+    desk.put("counts", [ShardReport("counts-0", 2, 10)])
+    assert said(desk.take()) == ["counts counts-0/2 10"]
+
+
 def test_the_number_of_a_shard_that_left_is_given_again_with_a_name() -> None:
     desk = ReportDesk()
     desk.put("counts", [ShardReport("counts-0", 1, 10)])

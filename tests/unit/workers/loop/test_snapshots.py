@@ -244,6 +244,16 @@ def test_a_snapshot_under_an_older_token_covers_nothing_of_the_new_one(bench: Be
     assert not bench.policy.covers(bench.shards["t-0"])
 
 
+def test_a_failure_under_an_older_token_does_not_put_off_the_snapshot_of_the_new_one(bench: Bench) -> None:
+    bench.commit("t-0", 1)
+    bench.policy.forget("t-0")
+    bench.shards["t-0"].token = 2
+    bench.policy.opened(bench.shards["t-0"], 0)
+    bench.policy.failed("t-0", 1, AGE_US)
+    bench.step(AGE_US)
+    assert len(bench.outside.asked) == 1
+
+
 def test_a_shard_that_is_quiet_after_its_snapshot_gets_no_other(bench: Bench) -> None:
     bench.commit("t-0", 1)
     bench.publish_all(AGE_US)
