@@ -11,7 +11,7 @@ knows:
 | lower | a former owner, perhaps a zombie | refuse it; nothing it says is true any more |
 | higher | an owner of which the receiver has not heard yet | wait, or refuse: the receiver may be the zombie |
 
-Journals need no token: the seal fences them (ARCHITECTURE.md, Fencing). Tokens are compared nowhere but here.
+Journals need no token: the seal fences them (docs/design/fencing.md). Tokens are compared nowhere but here.
 """
 
 from __future__ import annotations
