@@ -24,8 +24,8 @@ from millwheel.sources.base import Chunk, Reject
 from millwheel.spec.loading import load_extractor, load_object
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.delivery.timestamps import Timestamps
-from millwheel.workers.sources.parts import SourceParts
 from millwheel.workers.sources.sorting import Sorting
+from millwheel.workers.sources.source_parts import SourceParts
 
 _LETTERS = 5_000
 """So many letters are in one request at most."""

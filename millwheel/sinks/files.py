@@ -34,11 +34,11 @@ from millwheel.options import one_of, read_options
 from millwheel.sinks.base import Cut, Sink, SinkRecord, Writer
 from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.csv_rows import CsvRows
+from millwheel.sinks.error_messages import in_words
 from millwheel.sinks.latest import LatestWriter, must_be_plain
 from millwheel.sinks.marker import HIDDEN, adopt, claim
 from millwheel.sinks.parquet_rows import ParquetRows
 from millwheel.sinks.rows import frame_of, json_lines, json_lines_of, rows_of
-from millwheel.sinks.wording import in_words
 
 _FORMATS = ("jsonl", "csv", "parquet")
 _EXAMPLES = {

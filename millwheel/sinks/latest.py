@@ -23,8 +23,8 @@ from millwheel.adapters.spaces.files import Files
 from millwheel.core.model.damage import checked
 from millwheel.core.model.lease import Lease
 from millwheel.sinks.base import Cut, LostError, SinkRecord, Writer
+from millwheel.sinks.error_messages import in_words
 from millwheel.sinks.marker import HIDDEN
-from millwheel.sinks.wording import in_words
 
 Encode = Callable[[Sequence[SinkRecord]], bytes]
 """Records -> the content of a file."""

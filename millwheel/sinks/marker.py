@@ -8,7 +8,7 @@ from uuid import uuid4
 from millwheel.adapters.spaces.durable import create_if_absent, make_dirs, read_whole, write_new
 from millwheel.adapters.spaces.files import Files
 from millwheel.errors import SetupError
-from millwheel.sinks.wording import in_words
+from millwheel.sinks.error_messages import in_words
 
 HIDDEN = ".millwheel"
 """The folder in an output folder that holds all that is not yet, or never, a result."""

@@ -16,9 +16,9 @@ import msgspec
 from millwheel.options import read_options
 from millwheel.sinks.base import Cut, Sink, Writer
 from millwheel.sinks.changes import Mode, change_rows, mode_of
+from millwheel.sinks.error_messages import in_words
 from millwheel.sinks.files import flush_us
 from millwheel.sinks.rows import json_lines, rows_of
-from millwheel.sinks.wording import in_words
 
 _EXAMPLES = {
     "with_key": "with_key: true",

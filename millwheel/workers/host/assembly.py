@@ -65,8 +65,8 @@ from millwheel.workers.shard.verdicts import Policies
 from millwheel.workers.sinks.sink import Publication, SinkOperator, SinkShard
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.workers.sources.injection import InjectionOperator
-from millwheel.workers.sources.parts import SourceParts
 from millwheel.workers.sources.source import SourceOperator
+from millwheel.workers.sources.source_parts import SourceParts
 
 _CACHE_ENTRIES = 100_000
 _WARM_ROWS = 60_000

@@ -40,7 +40,7 @@ from millwheel.spec.loading import load_object
 from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
-from millwheel.workers.operators.share_timers import ShareTimers
+from millwheel.workers.operators.percentile_timers import ShareTimers
 from millwheel.workers.operators.window_cells import WindowCells
 from millwheel.workers.state.overlay import Overlay
 

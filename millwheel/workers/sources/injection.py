@@ -16,11 +16,11 @@ from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.windows.lateness import is_behind
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import LINE, Bundle, Hold
-from millwheel.workers.bundle.carried import carried
 from millwheel.workers.bundle.operator import Operator
+from millwheel.workers.bundle.value_sizes import carried
 from millwheel.workers.delivery.timestamps import Timestamps
-from millwheel.workers.sources.end import SourceEnd
 from millwheel.workers.sources.silence import Silence
+from millwheel.workers.sources.source_end import SourceEnd
 
 _PLACE = POSITION + b"injection"
 _LOOK_EVERY_US = 250_000

@@ -14,8 +14,8 @@ from millwheel.sources.adapted import as_reader
 from millwheel.sources.base import Partition, Reader
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.sources.partition import Part, open_part
-from millwheel.workers.sources.parts import SourceParts
 from millwheel.workers.sources.silence import Silence
+from millwheel.workers.sources.source_parts import SourceParts
 
 log = logging.getLogger(__name__)
 

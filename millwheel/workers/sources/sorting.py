@@ -17,9 +17,9 @@ from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.core.windows.lateness import late_places, none_late, watermark_after
 from millwheel.sources.base import Chunk as Read
 from millwheel.workers.bundle.bundle import LINE, Bundle, beginning, keys_of, kind_in, plain_letter
-from millwheel.workers.bundle.carried import carried
+from millwheel.workers.bundle.value_sizes import carried
 from millwheel.workers.delivery.timestamps import Stamps, column_of, extent
-from millwheel.workers.sources.parts import SourceParts
+from millwheel.workers.sources.source_parts import SourceParts
 
 Batches = list[tuple[str, AnyBatch]]
 

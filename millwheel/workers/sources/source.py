@@ -20,12 +20,12 @@ from millwheel.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.outbox import Chunk
 from millwheel.workers.shard.productions import earliest_of
-from millwheel.workers.sources.end import SourceEnd
 from millwheel.workers.sources.frames import sort_frame
 from millwheel.workers.sources.partition import Outstanding, Part
 from millwheel.workers.sources.partitions import Partitions
-from millwheel.workers.sources.parts import SourceParts
 from millwheel.workers.sources.sorting import Sorted, Sorting
+from millwheel.workers.sources.source_end import SourceEnd
+from millwheel.workers.sources.source_parts import SourceParts
 
 _SILENCE_PER_PAUSE, _LONGEST_PAUSE = 100, 5
 """Who has been silent for so many pauses is looked at after another one, but at least every so many polls' time."""

@@ -10,9 +10,9 @@ from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
 from millwheel.sources.base import Chunk, Partition, Reader, Source
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.timestamps import Timestamps
-from millwheel.workers.sources.parts import SourceParts
 from millwheel.workers.sources.silence import Silence
 from millwheel.workers.sources.source import SourceOperator
+from millwheel.workers.sources.source_parts import SourceParts
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 from tests.sim.mistakes import replaced

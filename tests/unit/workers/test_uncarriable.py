@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from millwheel.workers.bundle.carried import carried
+from millwheel.workers.bundle.value_sizes import carried
 
 
 def test_plain_records_can_all_be_carried() -> None:

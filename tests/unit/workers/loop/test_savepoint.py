@@ -15,7 +15,7 @@ from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.host.background import Copying
 from millwheel.workers.loop.savepoint import SavepointPart
 from millwheel.workers.shard.productions import ShardIdentity
-from millwheel.workers.sources.end import SourceEnd
+from millwheel.workers.sources.source_end import SourceEnd
 
 
 @dataclass
