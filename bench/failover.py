@@ -33,7 +33,7 @@ from millwheel.chaos.processes import processes_of
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import MillwheelError
 from millwheel.launch.progress.polling import addresses
-from millwheel.launch.stragglers import Member, read_members
+from millwheel.launch.stragglers import JoinedWorker, read_members
 from millwheel.roots.root import read_run
 
 NODE = "visitors"
@@ -60,7 +60,7 @@ class View:
             raise SystemExit(f"{root} is no root of a run")
         self.session = open_coordination(run.zookeeper, "failover")
         self.standby = standby
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, JoinedWorker] = {}
         self.leaders: dict[str, Mapping[str, bytes]] = {}
         self.tables: dict[str, RangeTable] = {}
         self.session.watch_members("workers", self._workers)

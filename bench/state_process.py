@@ -40,7 +40,7 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
 )
 from millwheel.workers.delivery.routing import TableRouter
-from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.process import GC_THRESHOLDS
 from millwheel.workers.recovery.recovery import recover
 from millwheel.workers.shard.pending_commit import PendingCommit
@@ -74,7 +74,7 @@ class Work:
             (),
             root,
         )
-        outside = Outside(lambda *_: None, lambda *_: None, lambda name, folder: Keep)  # type: ignore[arg-type]
+        outside = Factories(lambda *_: None, lambda *_: None, lambda name, folder: Keep)  # type: ignore[arg-type]
         assembly = Assembly(spec, root, SystemClock(), outside)
         router = TableRouter()
         self.entry = ShardEntry(SHARD, tile(1)[0], WORKER, 1)

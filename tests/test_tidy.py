@@ -124,6 +124,16 @@ def called_name(call: ast.Call) -> str:
     return ""
 
 
+def test_public_class_names_are_unique() -> None:
+    """A class that a reader meets by its name alone is one class."""
+    homes: dict[str, list[str]] = {}
+    for path in sources():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(name_of(path))
+    assert not {name: found for name, found in homes.items() if len(found) > 1}
+
+
 def test_services_do_not_know_each_other() -> None:
     def stranger(path: Path, name: str) -> bool:
         own = path.relative_to(PACKAGE).parts[0]

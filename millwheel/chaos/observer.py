@@ -16,7 +16,7 @@ from millwheel.chaos.plan import Fault, Target
 from millwheel.chaos.recoveries import Recoveries, Recovery
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import MillwheelError
-from millwheel.launch.stragglers import Member, read_members
+from millwheel.launch.stragglers import JoinedWorker, read_members
 from millwheel.ports import Coordination
 
 LEADERS = {Target.MASTER: "masters-leader", Target.INJECTOR: "injector-leader"}
@@ -35,8 +35,8 @@ class Observer:
         self._session: Coordination | None = None
         self._try_at_s = 0.0
         self._news: queue.SimpleQueue[tuple[float, Seen]] = queue.SimpleQueue()
-        self._members: dict[str, Member] = {}
-        self._known: dict[str, Member] = {}
+        self._members: dict[str, JoinedWorker] = {}
+        self._known: dict[str, JoinedWorker] = {}
         self._tails: dict[str, JournalTail] = {}
         self.recoveries = Recoveries()
 
@@ -95,7 +95,7 @@ class Observer:
         found = read_members(members)
         self._post(lambda recoveries, at_s: self._workers(found, recoveries, at_s))
 
-    def _workers(self, found: dict[str, Member], recoveries: Recoveries, at_s: float) -> None:
+    def _workers(self, found: dict[str, JoinedWorker], recoveries: Recoveries, at_s: float) -> None:
         recoveries.gone(self._known.keys() - found.keys(), at_s)
         self._known.update(found)
         for name in found:

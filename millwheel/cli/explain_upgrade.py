@@ -12,7 +12,7 @@ from rich.table import Table
 from millwheel.errors import SetupError
 from millwheel.roots.shipped import with_defaults
 from millwheel.savepoints.blueprint import Blueprint, blueprint_of
-from millwheel.savepoints.compatibility import Change, Verdict, compare, worst
+from millwheel.savepoints.compatibility import Change, Compatibility, compare, worst
 from millwheel.savepoints.record import RECORD_FILE, read_record
 from millwheel.savepoints.upgrading import kept_blueprint
 from millwheel.spec import load_pipeline, resolve_params
@@ -20,10 +20,10 @@ from millwheel.spec.parameters import stand_ins
 from millwheel.spec.pipelines import read_document
 
 _CONCLUSIONS = {
-    Verdict.FREE: "The same root can continue with it: stop the run, and run the new pipeline on it.",
-    Verdict.SAVEPOINT: "A savepoint is needed: `millwheel stop --savepoint FOLDER`, then `millwheel run` with "
+    Compatibility.FREE: "The same root can continue with it: stop the run, and run the new pipeline on it.",
+    Compatibility.SAVEPOINT: "A savepoint is needed: `millwheel stop --savepoint FOLDER`, then `millwheel run` with "
     "--from-savepoint FOLDER and a new --root.",
-    Verdict.REFUSED: "The new pipeline cannot continue with this state while anything is refused.",
+    Compatibility.REFUSED: "The new pipeline cannot continue with this state while anything is refused.",
 }
 
 
@@ -37,7 +37,7 @@ def explain_upgrade(old: str, new: str, params: Mapping[str, str], console: Cons
     else:
         console.print("No change concerns state. The behaviour of the code may have changed.", markup=False)
     console.print(_CONCLUSIONS[verdict], markup=False, highlight=False, soft_wrap=True)
-    return int(verdict is Verdict.REFUSED)
+    return int(verdict is Compatibility.REFUSED)
 
 
 def _table(changes: list[Change]) -> Table:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from rich.console import Console
 
-from millwheel.adapters.grpc.injection_client import InjectionClient, Taken
+from millwheel.adapters.grpc.injection_client import InjectionClient, InjectionResult
 from millwheel.adapters.grpc.security import load_security
 from millwheel.errors import SetupError
 from millwheel.launch.injecting import DOUBLES_AGAIN, SAFE_AGAIN, Identified, Injecting, Look, line_batches
@@ -35,7 +35,7 @@ def inject(place: str, stream: str, file: str, field: str, name: str, console: C
         sending = Injecting(stream, client, _follow(coordination, stream), again=again)
         stack.callback(sending.close)
         status = stack.enter_context(console.status("injecting"))
-        done, identified = Taken(), Identified(field, name)
+        done, identified = InjectionResult(), Identified(field, name)
         for lines in line_batches(source):
             done += sending.send(identified.records(lines))
             status.update(_words(done))
@@ -66,5 +66,5 @@ def _follow(coordination: Coordination, stream: str) -> Look:
     return lambda: (coordination.tables().get(f"source.{stream}"), addresses(workers.now()))
 
 
-def _words(done: Taken) -> str:
+def _words(done: InjectionResult) -> str:
     return f"{done.accepted:,} records accepted, {done.duplicates:,} duplicates, {done.rejected:,} dead-lettered"

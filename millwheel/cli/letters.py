@@ -14,7 +14,7 @@ from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.s3_address import is_s3
 from millwheel.errors import SetupError
-from millwheel.letters.letters import Group, Letter, grouped, letters_folder, read_letters
+from millwheel.letters.letters import Letter, LetterGroup, grouped, letters_folder, read_letters
 from millwheel.letters.replays import ask, asked_for
 from millwheel.roots.attaching import find_root, is_driven
 from millwheel.roots.root import read_run
@@ -61,7 +61,7 @@ def _orders(place: str, root: Path) -> ReplayOrders:
     return ReplayOrders(open_space(place if is_s3(place) else str(root)))
 
 
-def _lines(group: Group) -> list[str]:
+def _lines(group: LetterGroup) -> list[str]:
     example = group.example
     replayed = f", {group.replayed:,} of them tried again" if group.replayed else ""
     word = "letter" if group.count == 1 else "letters"
@@ -78,7 +78,7 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
 
 
-def _plain(group: Group) -> dict[str, Any]:
+def _plain(group: LetterGroup) -> dict[str, Any]:
     return {
         "computation": group.computation,
         "kind": group.kind,

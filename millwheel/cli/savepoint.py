@@ -14,12 +14,12 @@ from rich.console import Console
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.progress.report import summary_lines
 from millwheel.launch.progress.summary import Summary
-from millwheel.launch.stopping import STOP, StopAsked
+from millwheel.launch.stopping import STOP, StopRequest
 from millwheel.ports import Coordination
 from millwheel.roots.attaching import attach, connected, find_root, is_driven
 from millwheel.roots.root import RunInfo, read_completed
 from millwheel.roots.shipped import load_shipped
-from millwheel.savepoints.record import Record
+from millwheel.savepoints.record import SavepointRecord
 from millwheel.savepoints.restoring import note_saved
 from millwheel.savepoints.taking import Savepoint, check_place, savepoint_folder, sources_ended, taken
 
@@ -80,7 +80,7 @@ def _wanted(place: str, root: Path, run: RunInfo, stay: bool, patience_s: float)
 
 
 def _ask_to_stop(run: RunInfo, coordination: Coordination) -> None:
-    asked = StopAsked(run.instance, run.driver_pid)
+    asked = StopRequest(run.instance, run.driver_pid)
     coordination.join(STOP, f"stop-{uuid4().hex[:12]}", msgspec.json.encode(asked))
 
 
@@ -109,7 +109,7 @@ def _report_drained(root: Path, console: Console) -> None:
         _say(console, line)
 
 
-def _words(record: Record, place: Path) -> str:
+def _words(record: SavepointRecord, place: Path) -> str:
     nodes = len({each.node for each in record.shards})
     size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
     return (

@@ -34,10 +34,10 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
-class Hang:
+class HangUp:
     """Close the connection of a session once it was told everything."""
 
     session: int
 
 
-Effect = StoreTable | StoreValue | Tell | Hang
+Effect = StoreTable | StoreValue | Tell | HangUp

@@ -164,7 +164,7 @@ class CoordinatorServer:
         for effect in effects:
             if isinstance(effect, do.Tell):
                 self._send(effect.session, encode(effect.message))
-            elif isinstance(effect, do.Hang):
+            elif isinstance(effect, do.HangUp):
                 self._close(effect.session)
 
     def _store(self, lasting: list[do.StoreTable | do.StoreValue], store: CoordinatorStore) -> None:

@@ -121,7 +121,7 @@ class CoordinatorState:
 
     def _expire(self, number: int) -> None:
         self._tell(number, Expired())
-        self._effects.append(do.Hang(number))
+        self._effects.append(do.HangUp(number))
         self._end(number)
 
     def _end(self, number: int) -> None:

@@ -31,7 +31,7 @@ class Size:
 
 
 @dataclass(slots=True)
-class Cell:
+class LayoutCell:
     """Something that takes room in a layer: a node, the label of an edge, or a point that an edge passes (``edge`` is
     its number). ``x`` and ``y`` are its centre."""
 
@@ -40,8 +40,8 @@ class Cell:
     edge: int | None = None
     x: float = 0.0
     y: float = 0.0
-    above: list[Cell] = field(default_factory=list, repr=False)
-    below: list[Cell] = field(default_factory=list, repr=False)
+    above: list[LayoutCell] = field(default_factory=list, repr=False)
+    below: list[LayoutCell] = field(default_factory=list, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Laid:
     """The layout: the cells of nodes by name; per edge the cells it runs through, from its source to its target, the
     one of its label, and whether it runs upwards."""
 
-    nodes: Mapping[str, Cell]
-    ways: Sequence[Sequence[Cell]]
-    labels: Sequence[Cell]
+    nodes: Mapping[str, LayoutCell]
+    ways: Sequence[Sequence[LayoutCell]]
+    labels: Sequence[LayoutCell]
     upward: Sequence[bool]
     size: Size
 
@@ -64,7 +64,7 @@ def lay_out(
     upward = _turned(nodes, edges)
     downward = [(b, a) if up else (a, b) for (a, b), up in zip(edges, upward, strict=True)]
     layer = _layers(list(nodes), downward)
-    cells = {name: Cell(size, 2 * layer[name]) for name, size in nodes.items()}
+    cells = {name: LayoutCell(size, 2 * layer[name]) for name, size in nodes.items()}
     ways, label_cells = [], []
     for number, (a, b) in enumerate(downward):
         way = _way(number, cells[a], cells[b], labels[number], label_at=cells[b].layer - 1)
@@ -119,13 +119,13 @@ def _layers(nodes: Sequence[str], edges: Sequence[tuple[str, str]]) -> dict[str,
     return layer
 
 
-def _way(number: int, start: Cell, end: Cell, label: Size, label_at: int) -> list[Cell]:
+def _way(number: int, start: LayoutCell, end: LayoutCell, label: Size, label_at: int) -> list[LayoutCell]:
     """The cells of an edge, linked to each other."""
     way = [start]
     for layer in range(start.layer + 1, end.layer):
-        way.append(Cell(label if layer == label_at else Size(2, 0), layer, number))
+        way.append(LayoutCell(label if layer == label_at else Size(2, 0), layer, number))
     if start is end:
-        way.append(Cell(label, label_at, number))
+        way.append(LayoutCell(label, label_at, number))
     way.append(end)
     for a, b in pairwise(way):
         if a.layer < b.layer:
@@ -134,8 +134,8 @@ def _way(number: int, start: Cell, end: Cell, label: Size, label_at: int) -> lis
     return way
 
 
-def _rows(cells: Sequence[Cell]) -> list[list[Cell]]:
-    rows: list[list[Cell]] = [[] for _ in range(max((cell.layer for cell in cells), default=0) + 2)]
+def _rows(cells: Sequence[LayoutCell]) -> list[list[LayoutCell]]:
+    rows: list[list[LayoutCell]] = [[] for _ in range(max((cell.layer for cell in cells), default=0) + 2)]
     for cell in cells:
         rows[cell.layer].append(cell)
     return rows
@@ -144,7 +144,7 @@ def _rows(cells: Sequence[Cell]) -> list[list[Cell]]:
 # --- order within layers ---------------------------------------------------------------------------------
 
 
-def _order(rows: list[list[Cell]]) -> None:
+def _order(rows: list[list[LayoutCell]]) -> None:
     """The order with the fewest crossings of those that are found from the order of the pipeline, and from others
     that are shuffled, always alike."""
     first = [list(row) for row in rows]
@@ -163,7 +163,7 @@ def _order(rows: list[list[Cell]]) -> None:
     rows[:] = best
 
 
-def _improve(rows: list[list[Cell]]) -> None:
+def _improve(rows: list[list[LayoutCell]]) -> None:
     """Sort every layer by the middle of its neighbours, down and up, exchange neighbours while that helps, and keep the
     order with the fewest crossings."""
     best, kept = _crossings(rows), [list(row) for row in rows]
@@ -180,12 +180,12 @@ def _improve(rows: list[list[Cell]]) -> None:
     rows[:] = kept
 
 
-def _sort(row: list[Cell], rows: list[list[Cell]], downwards: bool) -> None:
+def _sort(row: list[LayoutCell], rows: list[list[LayoutCell]], downwards: bool) -> None:
     if not row:
         return
     place = {id(cell): number for each in rows for number, cell in enumerate(each)}
 
-    def middle(cell: Cell) -> float:
+    def middle(cell: LayoutCell) -> float:
         neighbours = cell.above if downwards else cell.below
         if not neighbours:
             return float(place[id(cell)])
@@ -194,7 +194,7 @@ def _sort(row: list[Cell], rows: list[list[Cell]], downwards: bool) -> None:
     row.sort(key=middle)
 
 
-def _exchange(rows: list[list[Cell]]) -> None:
+def _exchange(rows: list[list[LayoutCell]]) -> None:
     """Exchange neighbours in a layer as long as that takes crossings away."""
     found, better = _crossings(rows), True
     while better and found:
@@ -209,7 +209,7 @@ def _exchange(rows: list[list[Cell]]) -> None:
                     row[left], row[left + 1] = row[left + 1], row[left]
 
 
-def _crossings(rows: list[list[Cell]]) -> int:
+def _crossings(rows: list[list[LayoutCell]]) -> int:
     found = 0
     for row, lower in pairwise(rows):
         place = {id(cell): number for number, cell in enumerate(lower)}
@@ -221,7 +221,7 @@ def _crossings(rows: list[list[Cell]]) -> int:
 # --- coordinates -----------------------------------------------------------------------------------------
 
 
-def _place(rows: list[list[Cell]], gap: float, margin: float) -> float:
+def _place(rows: list[list[LayoutCell]], gap: float, margin: float) -> float:
     """x of every cell; the width of all. Layer by layer the springs between neighbours come to rest, again and again,
     which only ever loosens them."""
     for row in rows:
@@ -239,7 +239,7 @@ def _place(rows: list[list[Cell]], gap: float, margin: float) -> float:
     return max((cell.x + cell.size.width / 2 for cell in cells), default=0.0) + margin
 
 
-def _wish(cell: Cell, near: Sequence[Cell]) -> tuple[float, float]:
+def _wish(cell: LayoutCell, near: Sequence[LayoutCell]) -> tuple[float, float]:
     """Where neighbours pull a cell, and how hard. A cell that nothing pulls stays, if nothing pushes."""
     pulls = [_spring(*((other, cell) if other.layer < cell.layer else (cell, other))) for other in near]
     if not pulls:
@@ -247,7 +247,7 @@ def _wish(cell: Cell, near: Sequence[Cell]) -> tuple[float, float]:
     return sum(pull * other.x for pull, other in zip(pulls, near, strict=True)) / sum(pulls), sum(pulls)
 
 
-def _spring(upper: Cell, lower: Cell) -> float:
+def _spring(upper: LayoutCell, lower: LayoutCell) -> float:
     """A label wants to stand above what its arrow leads to rather than below where it comes from; what an arrow passes
     wants to be passed straight."""
     if upper.edge is None:
@@ -255,7 +255,7 @@ def _spring(upper: Cell, lower: Cell) -> float:
     return _STRAIGHT if lower.edge is None else 2 * _STRAIGHT
 
 
-def _pack(row: list[Cell], wishes: list[tuple[float, float]], gap: float) -> None:
+def _pack(row: list[LayoutCell], wishes: list[tuple[float, float]], gap: float) -> None:
     """As near to the wishes as possible, in order, without overlap: the weighted least squares under these bounds, by
     pooling neighbours that push each other."""
     if not row:
@@ -276,7 +276,7 @@ def _pack(row: list[Cell], wishes: list[tuple[float, float]], gap: float) -> Non
         cell.x = start + offset
 
 
-def _stack(rows: list[list[Cell]], gap: float, margin: float) -> float:
+def _stack(rows: list[list[LayoutCell]], gap: float, margin: float) -> float:
     """y of every cell, the tops of a layer's nodes in line; the height of all."""
     top = margin
     for number, row in enumerate(rows):

@@ -11,7 +11,7 @@ from html import escape
 from itertools import pairwise
 from textwrap import wrap
 
-from millwheel.explain.layout import Cell, Laid, Size, lay_out
+from millwheel.explain.layout import Laid, LayoutCell, Size, lay_out
 from millwheel.explain.picture import Arrow, Box, BoxKind, Picture
 
 _FONT = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace"
@@ -81,11 +81,11 @@ def _line(laid: Laid, number: int) -> str:
     return f'<path d="{path}" fill="none" stroke="{_GREY}" stroke-width="1.6"{dashes} marker-end="url(#tip)"/>'
 
 
-def _top(cell: Cell) -> float:
+def _top(cell: LayoutCell) -> float:
     return cell.y - cell.size.height / 2
 
 
-def _bottom(cell: Cell) -> float:
+def _bottom(cell: LayoutCell) -> float:
     return cell.y + cell.size.height / 2
 
 
@@ -105,7 +105,7 @@ class _Card:
         height = 2 * _PAD + _TITLE + (4 + len(lines) * _LINE) + (_LINE if box.note else 0)
         return cls(box, tuple(lines), Size(max(widths) + 2 * _PAD + _STRIPE, height))
 
-    def drawn(self, cell: Cell) -> str:
+    def drawn(self, cell: LayoutCell) -> str:
         """The card at its place."""
         colour, box = _COLOURS[self.box.kind], self.box
         x, y = cell.x - self.size.width / 2, _top(cell)
@@ -148,7 +148,7 @@ class _Label:
         longest = max(len(arrow.stream), len(key))
         return cls(arrow.stream, key, Size(longest * _SMALL * _ADVANCE + 14, 36 if key else 20))
 
-    def drawn(self, cell: Cell) -> str:
+    def drawn(self, cell: LayoutCell) -> str:
         """The label at its place, over the line."""
         x, y = cell.x - self.size.width / 2, cell.y - self.size.height / 2
         rect = f'x="{_n(x)}" y="{_n(y)}" width="{_n(self.size.width)}" height="{_n(self.size.height)}" rx="5"'

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from millwheel.fluent.code import CodeShelf, own_name
 from millwheel.fluent.fusing import fused
-from millwheel.fluent.places import At, Code, Place, Writer, here
+from millwheel.fluent.places import At, Code, CodeLine, NodeWriter, here
 from millwheel.spec.python_files import Document
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems
 
 OnError = Literal["dead_letter", "stop"] | Mapping[str, Any]
@@ -28,7 +28,7 @@ class Input:
     that the producer gave."""
 
     stream: str
-    place: Place
+    place: CodeLine
     key: Any = None
 
 
@@ -61,14 +61,14 @@ class Draft:
     """A pipeline in the making."""
 
     name: str
-    place: Place
+    place: CodeLine
     streams: dict[str, At] = field(default_factory=dict)
     computations: dict[str, At] = field(default_factory=dict)
     sinks: dict[str, At] = field(default_factory=dict)
-    idle_windows: set[Place] = field(default_factory=set)
+    idle_windows: set[CodeLine] = field(default_factory=set)
     unnamed: set[str] = field(default_factory=set)
     code: CodeShelf = field(default_factory=CodeShelf)
-    problems: list[tuple[Place, str, str]] = field(default_factory=list)
+    problems: list[tuple[CodeLine, str, str]] = field(default_factory=list)
     limits: Mapping[str, int | str] = field(default_factory=dict)
     ship: Sequence[str] = ()
 
@@ -138,7 +138,7 @@ class Draft:
         for place in self.idle_windows:
             text = "this window does nothing; write .aggregate({'hits': agg.count()}) or .process(Class) after it"
             problems.add(place.seen_from(file), "", text)
-        writer = Writer(file, name_of, problems.add)
+        writer = NodeWriter(file, name_of, problems.add)
         parts: dict[str, Any] = {"pipeline": self.name}
         if self.limits:
             parts["limits"] = self.limits
@@ -150,5 +150,5 @@ class Draft:
             text = "the pipeline reads nothing; write for example read('hits', FileSource('hits.jsonl', 'jsonl'), …)"
             problems.add(self.place.seen_from(file), "streams", text)
         computations = fused(self.computations, self.unnamed, {*self.sinks, *self.streams})
-        top: Node = writer.node({**parts, "computations": computations, "sinks": self.sinks}, self.place)
+        top: YamlNode = writer.node({**parts, "computations": computations, "sinks": self.sinks}, self.place)
         return Document(top, problems)

@@ -33,7 +33,7 @@ def secret(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Source:
+class DeclaredSource:
     """Base of the sources. ``kind`` is the name under which the source is registered."""
 
     kind: ClassVar[str] = ""
@@ -44,7 +44,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class FileSource(Source):
+class FileSource(DeclaredSource):
     """Files, each read in order by one worker.
 
     ``path`` is a file, a glob, a folder, or a list of them. With ``follow`` the files are read on as they grow.
@@ -61,7 +61,7 @@ class FileSource(Source):
 
 
 @dataclass(frozen=True)
-class GeneratorSource(Source):
+class GeneratorSource(DeclaredSource):
     """Made-up records, ``rate`` per second (0: as fast as they are taken), ``count`` of them (None: without end).
 
     ``factory(index, partition number)`` makes a value; by default ``{"id", "key", "value", "ts"}``.
@@ -78,14 +78,14 @@ class GeneratorSource(Source):
 
 
 @dataclass(frozen=True)
-class InjectionSource(Source):
+class InjectionSource(DeclaredSource):
     """Records that are sent in from outside, by ``millwheel inject`` or over gRPC. Give the stream an ``id``."""
 
     kind: ClassVar[str] = "injection"
 
 
 @dataclass(frozen=True)
-class OtherSource(Source):
+class OtherSource(DeclaredSource):
     """A source that an installed package registered under ``name``, with its options."""
 
     name: str
@@ -96,7 +96,7 @@ class OtherSource(Source):
 
 
 @dataclass(frozen=True)
-class Sink:
+class DeclaredSink:
     """Base of the sinks. ``kind`` is the name under which the sink is registered."""
 
     kind: ClassVar[str] = ""
@@ -107,7 +107,7 @@ class Sink:
 
 
 @dataclass(frozen=True)
-class FileSink(Sink):
+class FileSink(DeclaredSink):
     """Part files in the folder ``path``: whole, committed and final, each record in them exactly once.
 
     A file is written once its first record has waited for ``flush``, or once there are ``cut_records``.
@@ -130,7 +130,7 @@ class FileSink(Sink):
 
 
 @dataclass(frozen=True)
-class StdoutSink(Sink):
+class StdoutSink(DeclaredSink):
     """JSON lines on standard output. They cannot be taken back: after a crash the last ones may come again. With
     ``at_once`` they are printed before they are committed: sooner, and more of them come again."""
 
@@ -144,7 +144,7 @@ class StdoutSink(Sink):
 
 
 @dataclass(frozen=True)
-class OtherSink(Sink):
+class OtherSink(DeclaredSink):
     """A sink that an installed package registered under ``name``, with its options."""
 
     name: str
@@ -154,11 +154,11 @@ class OtherSink(Sink):
         return dict(self.settings)
 
 
-def kind_of(end: Source | Sink) -> str:
+def kind_of(end: DeclaredSource | DeclaredSink) -> str:
     """The name of the kind in YAML."""
     return end.name if isinstance(end, (OtherSource, OtherSink)) else end.kind
 
 
-def _given(end: Source | Sink) -> dict[str, Any]:
+def _given(end: DeclaredSource | DeclaredSink) -> dict[str, Any]:
     values = {each.name: getattr(end, each.name) for each in fields(end)}
     return {name: value for name, value in values.items() if value is not None}

@@ -9,7 +9,7 @@ from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
 from millwheel.fluent import live
 from millwheel.fluent.code import CodeShelf
 from millwheel.fluent.draft import Draft, Input, OnError
-from millwheel.fluent.ends import Duration, Source, kind_of
+from millwheel.fluent.ends import DeclaredSource, Duration, kind_of
 from millwheel.fluent.places import here
 from millwheel.fluent.streams import Flow, KeyedStream, Stream, Unkeyed, merged
 from millwheel.spec.pipelines import check_document
@@ -57,7 +57,7 @@ class Pipeline:
     def read(
         self,
         stream: str,
-        source: Source,
+        source: DeclaredSource,
         *,
         timestamp: str | Callable[[Any], Any] | None = None,
         timestamp_unit: Literal["us", "ms", "s"] = "us",
@@ -81,7 +81,7 @@ class Pipeline:
         ``on_error``: what lines that cannot be used come to, as for computations.
         """
         found: dict[str, Any] = {}
-        if isinstance(source, Source):
+        if isinstance(source, DeclaredSource):
             found["source"] = {kind_of(source): self._source_options(stream, source)}
         else:
             text = f"must be a source such as FileSource('hits.jsonl', 'jsonl'), not a {type(source).__name__}"
@@ -139,7 +139,7 @@ class Pipeline:
     def _stream(self, name: str) -> Stream:
         return Stream(self._draft, (Input(name, here()),))
 
-    def _source_options(self, stream: str, source: Source) -> dict[str, Any]:
+    def _source_options(self, stream: str, source: DeclaredSource) -> dict[str, Any]:
         return {
             name: self._draft.keep(value, stream, name) if callable(value) else value
             for name, value in source.options().items()

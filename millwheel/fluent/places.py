@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from millwheel.core.model.times import duration_text
-from millwheel.spec.reading.nodes import Line, Node
+from millwheel.spec.reading.nodes import ForeignLine, YamlNode
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CodeLine:
     """A line of a file."""
 
     file: str
@@ -23,16 +23,16 @@ class Place:
 
     def seen_from(self, file: str) -> int:
         """The line; one in another file than ``file`` says in which."""
-        return self.line if Path(self.file).resolve() == Path(file).resolve() else Line(self.line, self.file)
+        return self.line if Path(self.file).resolve() == Path(file).resolve() else ForeignLine(self.line, self.file)
 
 
-def here() -> Place:
+def here() -> CodeLine:
     """The innermost line outside of this package that is being executed: the user's call."""
     frame = sys._getframe(1)
     package = os.path.dirname(os.path.dirname(sys._getframe(0).f_code.co_filename)) + os.sep
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno)
+    return CodeLine(frame.f_code.co_filename, frame.f_lineno)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class CodeKey:
 class At:
     """A value that was given in a place of its own."""
 
-    place: Place
+    place: CodeLine
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class NodeWriter:
     """Turns values into nodes. ``name_of`` gives the ``module:name`` by which workers find some code; ``file`` is the
     pipeline's own; ``complain(line, path, text)`` notes what cannot be written."""
 
@@ -68,7 +68,7 @@ class Writer:
     name_of: Callable[[Code], str]
     complain: Callable[[int, str, str], None]
 
-    def node(self, value: Any, place: Place, path: str = "") -> Node:
+    def node(self, value: Any, place: CodeLine, path: str = "") -> YamlNode:
         """The node of a value and of all that it holds."""
         while isinstance(value, At):
             place, value = value.place, value.value
@@ -76,14 +76,14 @@ class Writer:
             value = {self.name_of(value.code): value.value}
         line = place.seen_from(self.file)
         if isinstance(value, Mapping):
-            return self._map(value, place, Node({}, line, path))
+            return self._map(value, place, YamlNode({}, line, path))
         if isinstance(value, (list, tuple)):
-            found = Node([], line, path)
+            found = YamlNode([], line, path)
             found.value = [self.node(item, place, found.child_path(i)) for i, item in enumerate(value)]
             return found
         return self._scalar(value, line, path)
 
-    def _map(self, value: Mapping[Any, Any], place: Place, found: Node) -> Node:
+    def _map(self, value: Mapping[Any, Any], place: CodeLine, found: YamlNode) -> YamlNode:
         for name, item in value.items():
             if not isinstance(name, str):
                 self.complain(found.line, found.path, f"the name {name!r:.60} is no text; write it in quotes")
@@ -92,7 +92,7 @@ class Writer:
             found.key_lines[name] = found.value[name].line
         return found
 
-    def _scalar(self, value: Any, line: int, path: str) -> Node:
+    def _scalar(self, value: Any, line: int, path: str) -> YamlNode:
         if isinstance(value, Code):
             value = self.name_of(value)
         elif isinstance(value, timedelta):
@@ -102,12 +102,12 @@ class Writer:
         elif isinstance(value, os.PathLike):
             value = os.fspath(value)
         if isinstance(value, str):
-            return Node(value, line, path, value)
+            return YamlNode(value, line, path, value)
         if value is None or isinstance(value, (bool, int, float)):
             text = "" if value is None else str(value).lower() if isinstance(value, bool) else repr(value)
-            return Node(value, line, path, text, plain=True)
+            return YamlNode(value, line, path, text, plain=True)
         kind = type(value).__name__
         self.complain(
             line, path, f"a {kind} cannot stand here; give text, numbers, booleans, or lists and dicts of them"
         )
-        return Node(None, line, path)
+        return YamlNode(None, line, path)

@@ -20,7 +20,7 @@ from typing import Any, Literal, overload
 from millwheel.api import Computation
 from millwheel.core.windows.windows import WindowFunction
 from millwheel.fluent.draft import Dials, Draft, Input, OnError
-from millwheel.fluent.ends import Duration, Sink, kind_of
+from millwheel.fluent.ends import DeclaredSink, Duration, kind_of
 from millwheel.fluent.places import here
 from millwheel.fluent.windowed import Accumulation, Late, Opened, WindowedStream
 from millwheel.fluent.windowing import window_tree
@@ -350,9 +350,9 @@ class Stream(Unkeyed):
         """Its name in errors, in ``millwheel status`` and for ``ctx.produce``."""
         return self._inputs[0].stream
 
-    def write(self, sink: Sink) -> Stream:
+    def write(self, sink: DeclaredSink) -> Stream:
         """A way out of the pipeline. A stream has one at most. Returns the same stream."""
-        if isinstance(sink, Sink):
+        if isinstance(sink, DeclaredSink):
             self._draft.add_sink(self.name, kind_of(sink), sink.options())
         else:
             kind = type(sink).__name__

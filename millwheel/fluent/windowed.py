@@ -10,7 +10,7 @@ from millwheel.api import Computation
 from millwheel.core.triggers.triggers import Trigger
 from millwheel.fluent.agg import Aggregate
 from millwheel.fluent.draft import Dials, Draft, Input, OnError
-from millwheel.fluent.places import At, CodeKey, Place, here
+from millwheel.fluent.places import At, CodeKey, CodeLine, here
 from millwheel.fluent.windowing import trigger_tree, window_tree
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ class Opened:
     draft: Draft
     inputs: tuple[Input, ...]
     window: Any
-    place: Place
+    place: CodeLine
     stream: Callable[[str], Stream]
     fields: Mapping[str, Any]
     trigger: Any = None
-    trigger_place: Place | None = field(default=None)
+    trigger_place: CodeLine | None = field(default=None)
 
 
 class WindowedStream:

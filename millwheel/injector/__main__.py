@@ -24,7 +24,7 @@ _CONNECT_S = 60.0
 """The driver has seen that ZooKeeper is there; it may have died since, and take its time to come back."""
 
 
-class Ending:
+class Shutdown:
     """The one reason to end, given by whichever thread sees it first."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Ending:
         return self._code or 0
 
 
-def serve(coordination: Coordination, server: InjectorServer, ending: Ending) -> int:
+def serve(coordination: Coordination, server: InjectorServer, ending: Shutdown) -> int:
     """Stand by, lead when elected, and return the exit code once ``ending`` says so.
 
     A leader without session ends at once: it may have missed a new token, and a zombie would be believed.
@@ -75,7 +75,7 @@ def main(
 ) -> None:
     """Aggregate watermark reports of a pipeline and broadcast them."""
     die_with_parent()
-    ending = Ending()
+    ending = Shutdown()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.end(Exit.STOPPED))
     try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from millwheel.core.model.failures import Call, Tally
+from millwheel.core.model.failures import CallKind, Tally
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Greet:
     """Tell one new connection all published watermarks (µs, by node), be it none."""
 
     connection: int
@@ -27,7 +27,7 @@ class Broadcast:
 class Tallies:
     """Tell every connection (or one) how calls of nodes went, where some failed."""
 
-    tallies: Mapping[str, Mapping[Call, Tally]]
+    tallies: Mapping[str, Mapping[CallKind, Tally]]
     connection: int | None = None
 
 
@@ -39,4 +39,4 @@ class TokensKnown:
     tokens: Mapping[str, int]
 
 
-Effect = Picture | Broadcast | Tallies | TokensKnown
+Effect = Greet | Broadcast | Tallies | TokensKnown

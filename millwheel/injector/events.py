@@ -91,7 +91,7 @@ class Disconnected:
 
 
 @dataclass(frozen=True, slots=True)
-class TableChanged:
+class RangesChanged:
     """The range table of a node, in a version that may be old news."""
 
     table: RangeTable
@@ -134,5 +134,5 @@ class PublishDue:
     """The moment to broadcast what has risen. One moment serves all reports that came before it."""
 
 
-Event = Connected | Disconnected | TableChanged | ReportsArrived | NumbersReported | PublishDue
+Event = Connected | Disconnected | RangesChanged | ReportsArrived | NumbersReported | PublishDue
 """What happens to the watermark service."""

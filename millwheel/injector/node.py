@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from millwheel.core.model.failures import Call, Tally, has_failures, plain_counters, tallies_in
+from millwheel.core.model.failures import CallKind, Tally, has_failures, plain_counters, tallies_in
 from millwheel.core.model.lease import Lease, Leases
 from millwheel.core.model.percentiles import wanted
 from millwheel.core.model.range_table import RangeTable
@@ -199,11 +199,11 @@ class NodeState:
                     risen[share] = self.published_shares[share] = passed
         return risen
 
-    def tallies(self) -> dict[Call, Tally]:
+    def tallies(self) -> dict[CallKind, Tally]:
         """How calls went, over all shards, where some failed."""
         return tallies_in(self.totals()) if self.fails else {}
 
-    def publish_tallies(self) -> dict[Call, Tally] | None:
+    def publish_tallies(self) -> dict[CallKind, Tally] | None:
         """The tallies, if a report may have changed them since the last call."""
         if not self._tallies_changed:
             return None

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from millwheel.core.model.failures import Call, Tally
+from millwheel.core.model.failures import CallKind, Tally
 from millwheel.core.model.times import MAX_TIME
-from millwheel.injector.effects import Broadcast, Effect, Picture, Tallies, TokensKnown
+from millwheel.injector.effects import Broadcast, Effect, Greet, Tallies, TokensKnown
 from millwheel.injector.events import Connected, Disconnected, Event, PublishDue
 from millwheel.injector.state import InjectorState
 
 PUBLISH_EVERY_US = 2_000
 
 
-class Line(Protocol):
+class Subscriber(Protocol):
     """What one connection is told; nothing here waits for its reader."""
 
     def greet(self, watermarks: Mapping[str, int]) -> None:
@@ -27,7 +27,7 @@ class Line(Protocol):
     def watermarks(self, watermarks: Mapping[str, int]) -> None:
         """Watermarks that rose."""
 
-    def tallies(self, tallies: Mapping[str, Mapping[Call, Tally]]) -> None:
+    def tallies(self, tallies: Mapping[str, Mapping[CallKind, Tally]]) -> None:
         """How calls of nodes went."""
 
     def tokens(self, tokens: Mapping[str, int]) -> None:
@@ -43,11 +43,11 @@ class InjectorRuntime:
     def __init__(self, publish_every_us: int = PUBLISH_EVERY_US) -> None:
         self.state = InjectorState()
         self._publish_every_us = publish_every_us
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, Subscriber] = {}
         self._next_publish_us = 0
         self._dirty = False
 
-    def connect(self, connection: int, line: Line) -> Connected:
+    def connect(self, connection: int, line: Subscriber) -> Connected:
         """Serve a connection from the step on that is given the returned event."""
         self._lines[connection] = line
         return Connected(connection)
@@ -87,6 +87,6 @@ class InjectorRuntime:
                 case TokensKnown():
                     if (answered := self._lines.get(effect.connection)) is not None:
                         answered.tokens(effect.tokens)
-                case Picture():
+                case Greet():
                     if (opened := self._lines.get(effect.connection)) is not None:
                         opened.greet(effect.watermarks)

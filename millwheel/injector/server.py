@@ -19,8 +19,8 @@ from millwheel.adapters.grpc.security import Security
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import InvariantError
-from millwheel.injector.events import Disconnected, Event, TableChanged
-from millwheel.injector.outbox import Outbox
+from millwheel.injector.client_queue import ClientQueue
+from millwheel.injector.events import Disconnected, Event, RangesChanged
 from millwheel.injector.runtime import InjectorRuntime
 from millwheel.injector.wire import read_frame, write_status
 from millwheel.pb import injector_pb2 as pb
@@ -49,7 +49,7 @@ class Loop:
         """Hand events that came together, or a question, to the loop; never blocks."""
         self._queue.put(item)
 
-    def connect(self, connection: int, outbox: Outbox) -> None:
+    def connect(self, connection: int, outbox: ClientQueue) -> None:
         """Serve a connection from now on."""
         self.put([self._runtime.connect(connection, outbox)])
 
@@ -94,7 +94,7 @@ class _Service(InjectorServicer):
         self, request_iterator: Iterable[pb.ReportFrame], context: grpc.ServicerContext
     ) -> Iterator[pb.Broadcast]:
         self._refuse_standby(context)
-        connection, outbox = next(self._connections), Outbox()
+        connection, outbox = next(self._connections), ClientQueue()
         self._loop.connect(connection, outbox)
         if not context.add_callback(lambda: self._loop.disconnect(connection)):
             self._loop.disconnect(connection)  # it ended before we could ask to be told
@@ -110,7 +110,7 @@ class _Service(InjectorServicer):
         self._loop.put(answer)
         return answer.result(CALL_TIMEOUT_S)
 
-    def _read(self, connection: int, outbox: Outbox, frames: Iterable[pb.ReportFrame]) -> None:
+    def _read(self, connection: int, outbox: ClientQueue, frames: Iterable[pb.ReportFrame]) -> None:
         try:
             for frame in frames:
                 self._loop.put(list(read_frame(connection, frame)))
@@ -143,7 +143,7 @@ class InjectorServer:
 
     def table_changed(self, table: RangeTable) -> None:
         """A range table as the coordination adapter reports it; only enqueues."""
-        self._loop.put([TableChanged(table)])
+        self._loop.put([RangesChanged(table)])
 
     def lead(self, tables: Iterable[RangeTable]) -> None:
         """Serve from now on. ``tables`` are all of them, read after the election was won: without the tokens in

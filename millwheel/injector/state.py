@@ -15,15 +15,15 @@ from ddsketch import DDSketch
 
 from millwheel.core.model.percentiles import share_name
 from millwheel.core.model.times import MIN_TIME
-from millwheel.injector.effects import Broadcast, Effect, Picture, Tallies, TokensKnown
+from millwheel.injector.effects import Broadcast, Effect, Greet, Tallies, TokensKnown
 from millwheel.injector.events import (
     Connected,
     Disconnected,
     Event,
     NumbersReported,
     PublishDue,
+    RangesChanged,
     ReportsArrived,
-    TableChanged,
 )
 from millwheel.injector.node import NodeState
 
@@ -31,7 +31,7 @@ _NAMED_SILENT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
+class WatermarkView:
     """Where the watermark of a node stands and who holds it.
 
     ``watermark_us`` is MIN_TIME until something was published. ``silent`` counts the shards that have not
@@ -93,12 +93,12 @@ class InjectorState:
                 return [TokensKnown(event.connection, known)] if known else []
             case PublishDue():
                 return self._publish()
-            case TableChanged():
+            case RangesChanged():
                 answers = self._touch(event.table.computation).table_changed(event.table)
                 return [TokensKnown(connection, tokens) for connection, tokens in answers.items() if tokens]
             case Connected():
                 told = {name: node.tallies() for name, node in self._nodes.items() if node.fails}
-                effects: list[Effect] = [Picture(event.connection, self.published())]
+                effects: list[Effect] = [Greet(event.connection, self.published())]
                 return [*effects, Tallies(told, event.connection)] if told else effects
             case Disconnected():
                 for node in self._nodes.values():
@@ -129,16 +129,16 @@ class InjectorState:
             found.update({share_name(name, share): us for share, us in node.published_shares.items()})
         return found
 
-    def view(self) -> list[NodeView]:
+    def view(self) -> list[WatermarkView]:
         """The status of every node that has a table, by name."""
         return [_view(name, node) for name, node in sorted(self._nodes.items()) if node.version >= 0]
 
 
-def _view(name: str, node: NodeState) -> NodeView:
+def _view(name: str, node: NodeState) -> WatermarkView:
     index = node.index
     holder = int(index.values.argmin())
     silent = np.flatnonzero(~index.heard)
-    return NodeView(
+    return WatermarkView(
         node=name,
         watermark_us=MIN_TIME if node.published is None else node.published,
         complete=node.complete,

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
-from millwheel.core.model.failures import Call, Tally
+from millwheel.core.model.failures import CallKind, Tally
 from millwheel.injector.events import Event, Longs, NumbersReported, ReportColumns, ReportsArrived
-from millwheel.injector.state import InjectorState, NodeView
+from millwheel.injector.state import InjectorState, WatermarkView
 from millwheel.pb import injector_pb2 as pb
 
 _MAX_NUMBER = 1 << 22
@@ -51,7 +51,7 @@ def _changed(connection: int, reports: pb.Reports) -> NumbersReported:
     return NumbersReported(connection, reports.node, numbers, watermarks)
 
 
-def tally_messages(tallies: Mapping[str, Mapping[Call, Tally]]) -> list[pb.Tally]:
+def tally_messages(tallies: Mapping[str, Mapping[CallKind, Tally]]) -> list[pb.Tally]:
     """Tallies of nodes as they are broadcast."""
     return [
         pb.Tally(node=node, judged=call.judged, what=call.what, tried=tally.tried, failed=tally.failed)
@@ -67,7 +67,7 @@ def write_status(state: InjectorState) -> pb.StatusReply:
     )
 
 
-def _node_status(view: NodeView) -> pb.NodeStatus:
+def _node_status(view: WatermarkView) -> pb.NodeStatus:
     return pb.NodeStatus(
         node=view.node,
         watermark_us=view.watermark_us,

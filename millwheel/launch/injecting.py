@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import msgspec
 
-from millwheel.adapters.grpc.injection_client import Outside, Taken
+from millwheel.adapters.grpc.injection_client import InjectionResult, OutsideRecord
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.range_table import RangeTable, ShardEntry
@@ -33,7 +33,7 @@ _PARALLEL = 8
 class Client(Protocol):
     """What takes a batch to a worker; see :class:`millwheel.adapters.grpc.injection_client.InjectionClient`."""
 
-    def inject(self, address: str, stream: str, shard: str, records: Sequence[Outside]) -> Taken: ...
+    def inject(self, address: str, stream: str, shard: str, records: Sequence[OutsideRecord]) -> InjectionResult: ...
 
 
 Look = Callable[[], tuple[RangeTable | None, Mapping[str, str]]]
@@ -65,9 +65,9 @@ class Identified:
         self._name = name or uuid4().hex
         self._lines = 0
 
-    def records(self, lines: Iterable[bytes]) -> list[Outside]:
+    def records(self, lines: Iterable[bytes]) -> list[OutsideRecord]:
         """The next lines of the input as records."""
-        return [Outside(self._next_id(line), line) for line in lines]
+        return [OutsideRecord(self._next_id(line), line) for line in lines]
 
     def _next_id(self, line: bytes) -> str:
         self._lines += 1
@@ -105,9 +105,9 @@ class Injecting:
         self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="inject")
         self._table, self._addresses = look()
 
-    def send(self, records: Sequence[Outside]) -> Taken:
+    def send(self, records: Sequence[OutsideRecord]) -> InjectionResult:
         """All of ``records``, in order within a shard. Raises UnavailableError when nobody takes them in time."""
-        done = Taken()
+        done = InjectionResult()
         for start in range(0, len(records), BATCH_RECORDS):
             done += self._send_batch(records[start : start + BATCH_RECORDS])
         return done
@@ -116,8 +116,8 @@ class Injecting:
         """Send nothing more."""
         self._pool.shutdown()
 
-    def _send_batch(self, records: Sequence[Outside]) -> Taken:
-        done, left, deadline_s = Taken(), list(records), time.monotonic() + self._patience_s
+    def _send_batch(self, records: Sequence[OutsideRecord]) -> InjectionResult:
+        done, left, deadline_s = InjectionResult(), list(records), time.monotonic() + self._patience_s
         while True:
             answers = list(self._pool.map(self._send_part, self._route(left)))
             done = sum((taken for taken, _ in answers), done)
@@ -126,9 +126,9 @@ class Injecting:
                 return done
             self._wait(deadline_s, len(left))
 
-    def _route(self, records: Sequence[Outside]) -> list[tuple[ShardEntry | None, list[Outside]]]:
+    def _route(self, records: Sequence[OutsideRecord]) -> list[tuple[ShardEntry | None, list[OutsideRecord]]]:
         """Records by the shard that owns their id, each part in order."""
-        parts: dict[str, tuple[ShardEntry | None, list[Outside]]] = {}
+        parts: dict[str, tuple[ShardEntry | None, list[OutsideRecord]]] = {}
         for record in records:
             entry = self._owner(record.id)
             parts.setdefault(entry.shard if entry else "", (entry, []))[1].append(record)
@@ -139,13 +139,15 @@ class Injecting:
         shards = self._table.shards if self._table else ()
         return next((entry for entry in shards if place in entry.range), None)
 
-    def _send_part(self, part: tuple[ShardEntry | None, list[Outside]]) -> tuple[Taken, list[Outside]]:
+    def _send_part(
+        self, part: tuple[ShardEntry | None, list[OutsideRecord]]
+    ) -> tuple[InjectionResult, list[OutsideRecord]]:
         """What became of the records of one shard, message by message, and those that are to be sent again."""
         entry, records = part
         address = self._addresses.get(entry.owner) if entry else None
         if entry is None or address is None:
-            return Taken(), records
-        done, sent = Taken(), 0
+            return InjectionResult(), records
+        done, sent = InjectionResult(), 0
         for piece in _pieces(records):
             try:
                 taken = self._client.inject(address, self._stream, entry.shard, piece)
@@ -166,8 +168,8 @@ class Injecting:
         self._table, self._addresses = self._look()
 
 
-def _pieces(records: list[Outside]) -> Iterator[list[Outside]]:
-    piece: list[Outside] = []
+def _pieces(records: list[OutsideRecord]) -> Iterator[list[OutsideRecord]]:
+    piece: list[OutsideRecord] = []
     size = 0
     for record in records:
         if len(record.value) > BATCH_BYTES:

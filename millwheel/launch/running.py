@@ -37,7 +37,7 @@ from millwheel.launch.progress.summary import Summary, summarize
 from millwheel.launch.scaling import Scaling, forget
 from millwheel.launch.services import Services, ServiceTemplate
 from millwheel.launch.settings import LauncherKind, RunSettings
-from millwheel.launch.stopping import StopAsked, on_stop
+from millwheel.launch.stopping import StopRequest, on_stop
 from millwheel.launch.watch import Watch
 from millwheel.letters.replays import Replays
 from millwheel.ports import Coordination
@@ -165,7 +165,7 @@ class Running:
 
     def _start_watcher(self, zookeeper: str, stack: ExitStack, stop: Callable[[], None]) -> StatusWatcher:
         security = load_security(self._settings.security, "client")
-        mine = StopAsked(self._root.identity.instance, os.getpid())
+        mine = StopRequest(self._root.identity.instance, os.getpid())
         watcher = StatusWatcher(lambda: self._connect(zookeeper), security, on_stop(mine, stop))
         stack.callback(watcher.stop)
         watcher.start()

@@ -16,7 +16,7 @@ import msgspec
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.launch.launchers.base import Launcher
-from millwheel.launch.stragglers import Member
+from millwheel.launch.stragglers import JoinedWorker
 from millwheel.processes.supervisor import Supervisor
 from millwheel.roots.root import write_atomically
 
@@ -59,7 +59,7 @@ class Cluster(Protocol):
     """What the driver knows of the workers, and how it asks the master to empty some."""
 
     @property
-    def members(self) -> Mapping[str, Member]:
+    def members(self) -> Mapping[str, JoinedWorker]:
         """The workers that are members now, by incarnation."""
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from millwheel.processes.address import LOOPBACK, listen_on
 from millwheel.processes.child import Child, stop_all
-from millwheel.processes.supervisor import Ended
+from millwheel.processes.supervisor import ProcessEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Services:
         """Start (again) the process of that name."""
         self._children[name] = Child(command, self._logs / name)
 
-    def ended(self) -> list[Ended]:
+    def ended(self) -> list[ProcessEnded]:
         """Those that ended since the last call."""
         over = [(name, child, code) for name, child in self._children.items() if (code := child.poll()) is not None]
         for name, _, _ in over:
             del self._children[name]
-        return [Ended(name, code, child.lived_s(), child.last_words()) for name, child, code in over]
+        return [ProcessEnded(name, code, child.lived_s(), child.last_words()) for name, child, code in over]
 
     def pids(self) -> dict[str, int]:
         """The process ids of those that live."""

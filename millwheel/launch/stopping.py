@@ -13,20 +13,20 @@ STOP = "stop"
 """The role of those who ask."""
 
 
-class StopAsked(msgspec.Struct, frozen=True):
+class StopRequest(msgspec.Struct, frozen=True):
     """Which life of which driver is meant: one that is started a moment later is not."""
 
     instance: str
     driver_pid: int
 
 
-def on_stop(mine: StopAsked, stop: Callable[[], None]) -> Callable[[Mapping[str, bytes]], None]:
+def on_stop(mine: StopRequest, stop: Callable[[], None]) -> Callable[[Mapping[str, bytes]], None]:
     """What to do when the members of the role change: call ``stop`` if one of them means us."""
 
     def changed(members: Mapping[str, bytes]) -> None:
         for data in members.values():
             with suppress(*DAMAGE):
-                if msgspec.json.decode(data, type=StopAsked) == mine:
+                if msgspec.json.decode(data, type=StopRequest) == mine:
                     stop()
 
     return changed

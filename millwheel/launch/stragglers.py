@@ -15,32 +15,32 @@ GRACE_S = 10.0
 """How long a worker that is no member any more has to end by itself."""
 
 
-class Member(msgspec.Struct, frozen=True):
+class JoinedWorker(msgspec.Struct, frozen=True):
     """A worker as it joined: its slot, and its process on the machine where it runs."""
 
     slot: int
     pid: int
 
 
-def read_members(datas: Mapping[str, bytes]) -> dict[str, Member]:
+def read_members(datas: Mapping[str, bytes]) -> dict[str, JoinedWorker]:
     """Members by incarnation, as their data in ZooKeeper says."""
-    return {name: msgspec.json.decode(data, type=Member) for name, data in datas.items()}
+    return {name: msgspec.json.decode(data, type=JoinedWorker) for name, data in datas.items()}
 
 
 @dataclass(slots=True)
 class Stragglers:
     """Who has been gone for how long; pure, "now" is an argument."""
 
-    present: frozenset[Member] = frozenset()
-    over: set[Member] = field(default_factory=set)
-    gone_since_s: dict[Member, float] = field(default_factory=dict)
+    present: frozenset[JoinedWorker] = frozenset()
+    over: set[JoinedWorker] = field(default_factory=set)
+    gone_since_s: dict[JoinedWorker, float] = field(default_factory=dict)
 
     def ended(self, slot: int) -> None:
         """The process of a slot is known to have ended; whoever was a member from there needs no attention."""
         self.over.update(member for member in self.present if member.slot == slot)
         self.gone_since_s = {member: since for member, since in self.gone_since_s.items() if member.slot != slot}
 
-    def step(self, members: frozenset[Member], now_s: float) -> list[Member]:
+    def step(self, members: frozenset[JoinedWorker], now_s: float) -> list[JoinedWorker]:
         """Take note of who is a member now; those that should have ended by now, each once."""
         gone = self.present - members
         self.gone_since_s.update(dict.fromkeys(gone - self.over, now_s))

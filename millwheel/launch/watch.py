@@ -17,7 +17,7 @@ from millwheel.launch.progress.summary import ClusterView, total
 from millwheel.launch.services import Services
 from millwheel.launch.stragglers import Stragglers
 from millwheel.processes.output import OutputPump
-from millwheel.processes.supervisor import Ended, Supervisor
+from millwheel.processes.supervisor import ProcessEnded, Supervisor
 
 _STEP_S = 0.02
 _SHOW_INTERVAL_S = 0.25
@@ -81,7 +81,7 @@ class Watch:
     def _answer_deaths(self, launcher: Launcher, now_s: float) -> None:
         for gone in launcher.exits():
             self._stragglers.ended(gone.slot)
-            self._supervisor.ended(Ended(f"worker {gone.slot}", gone.code, gone.lived_s, gone.last_words), now_s)
+            self._supervisor.ended(ProcessEnded(f"worker {gone.slot}", gone.code, gone.lived_s, gone.last_words), now_s)
         for ended in self._services.ended():
             self._supervisor.ended(ended, now_s)
         self._supervisor.step(now_s)

@@ -12,7 +12,7 @@ import msgspec
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.failures import kind_of
-from millwheel.core.pipeline.replays import KEY, LINE, RECORD, Past, Wanted
+from millwheel.core.pipeline.replays import KEY, LINE, RECORD, Past, RequestedLetter
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
 from millwheel.errors import CorruptionError, SetupError
 
@@ -51,11 +51,11 @@ class Letter(msgspec.Struct):
             return KEY
         return LINE if self.what == LINE and self.computation.startswith("source.") else ""
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> RequestedLetter:
         """As a request asks for it."""
         key, value = msgspec.msgpack.decode(b64decode(self.raw)) if self.raw else (self.key, self.value)
         history = [*self.history, Past(self.reason, self.attempts, self.id)]
-        return Wanted(self.id, self.computation, self.stream, self.again, key, self.timestamp, value, history)
+        return RequestedLetter(self.id, self.computation, self.stream, self.again, key, self.timestamp, value, history)
 
     def matches(self, computation: str, reason: str) -> bool:
         """Whether it is one of a computation ("": of any), with ``reason`` in its reason or kind."""
@@ -65,7 +65,7 @@ class Letter(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LetterGroup:
     """Letters of one computation and kind: how many, how many of them were asked to be tried again, when the first and
     the last were written (s since 1970), and one of them."""
 
@@ -111,13 +111,13 @@ def read_letters(folder: Path) -> Iterator[Letter]:
             yield letter
 
 
-def grouped(letters: Iterable[Letter], asked: frozenset[str]) -> list[Group]:
+def grouped(letters: Iterable[Letter], asked: frozenset[str]) -> list[LetterGroup]:
     """Letters by computation and kind, the largest groups first. ``asked`` are those to be tried again, by id."""
     found: dict[tuple[str, str], list[Letter]] = {}
     for letter in letters:
         found.setdefault((letter.computation, letter.kind), []).append(letter)
     groups = [
-        Group(
+        LetterGroup(
             computation,
             kind,
             len(mine),

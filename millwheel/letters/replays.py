@@ -16,7 +16,7 @@ from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.pipeline.graph import Graph, build_graph
-from millwheel.core.pipeline.replays import KEY, RECORD, Again, Order, Request, Wanted, as_key
+from millwheel.core.pipeline.replays import KEY, RECORD, Again, ReplayOrder, Request, RequestedLetter, as_key
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.launch.progress.summary import ClusterView
 from millwheel.letters.letters import Letter
@@ -69,12 +69,12 @@ class Binding:
         self._graph = build_graph(spec)
         self._fanout = Fanout(self._graph, lambda key: load_extractor(key, spec.folder), most_key=spec.limits.key)
 
-    def order(self, request: Request) -> Order:
+    def order(self, request: Request) -> ReplayOrder:
         """What is to be done about a request."""
         found = [again for wanted in request.wanted for again in self._records(wanted)]
-        return Order(request.id, found)
+        return ReplayOrder(request.id, found)
 
-    def _records(self, wanted: Wanted) -> list[Again]:
+    def _records(self, wanted: RequestedLetter) -> list[Again]:
         if wanted.node not in self._graph.nodes:
             return []
         if wanted.what == RECORD:
@@ -83,10 +83,10 @@ class Binding:
             return self._keyed(wanted)
         return self._line(wanted)
 
-    def _again(self, wanted: Wanted, node: str, key: Any, at: int, value: Any, problem: str = "") -> Again:
+    def _again(self, wanted: RequestedLetter, node: str, key: Any, at: int, value: Any, problem: str = "") -> Again:
         return Again(wanted.letter, node, wanted.stream, key, at, value, wanted.history, problem)
 
-    def _keyed(self, wanted: Wanted) -> list[Again]:
+    def _keyed(self, wanted: RequestedLetter) -> list[Again]:
         """A record that had no key for one consumer."""
         at = wanted.timestamp or 0
         batch = Batch(wanted.stream, [1], [at], [wanted.letter], [wanted.value])
@@ -97,7 +97,7 @@ class Binding:
         problem = next((each.reason for each in keyless if each.node == wanted.node), "nobody consumes it any more")
         return [self._again(wanted, wanted.node, wanted.letter, at, wanted.value, problem)]
 
-    def _line(self, wanted: Wanted) -> list[Again]:
+    def _line(self, wanted: RequestedLetter) -> list[Again]:
         """A line of a source that was no record: for each consumer of its stream."""
         stream = self._spec.stream(wanted.stream)
         schema = load_object(stream.schema, self._spec.folder) if stream.schema else None
@@ -121,7 +121,7 @@ class Binding:
         ]
         return records + [self._unusable(wanted, letter) for letter in sorting.letters]
 
-    def _unusable(self, wanted: Wanted, letter: DeadLetter) -> Again:
+    def _unusable(self, wanted: RequestedLetter, letter: DeadLetter) -> Again:
         """What still cannot be used. A source takes no records, so a consumer of its stream tells."""
         consumers = self._graph.consumers.get(wanted.stream, ())
         if letter.computation in consumers:
@@ -164,7 +164,7 @@ class Replays:
     orders: ReplayOrders
     spec: PipelineSpec
     graph: Graph
-    open: dict[int, Order] = field(default_factory=dict)
+    open: dict[int, ReplayOrder] = field(default_factory=dict)
 
     def bind(self) -> None:
         """Make orders of what is asked for."""

@@ -55,7 +55,7 @@ class BalanceConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterLoad:
     """What balance looks at. ``least`` are the nodes whose shards can be split and merged, each with the number of
     shards that it has at least."""
 
@@ -80,7 +80,7 @@ class Cluster:
         return sum(self.busy(e.shard) for table in self.tables for e in table.shards if e.owner == worker)
 
 
-def next_step(cluster: Cluster, config: BalanceConfig) -> Step | None:
+def next_step(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
     """What to do next, None when all is well or not all loads are known."""
     entries = [entry for table in cluster.tables for entry in table.shards]
     if not cluster.workers or any(entry.shard not in cluster.loads for entry in entries):
@@ -88,7 +88,7 @@ def next_step(cluster: Cluster, config: BalanceConfig) -> Step | None:
     return _evened(cluster, config) or _merged(cluster, config)
 
 
-def _evened(cluster: Cluster, config: BalanceConfig) -> Step | None:
+def _evened(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
     burdens = sorted((cluster.burden(worker), worker) for worker in cluster.workers)
     (low, idlest), (high, busiest) = burdens[0], burdens[-1]
     scale = max(1.0, high)
@@ -124,7 +124,7 @@ def _evenness(edge: int, mine: Sequence[int]) -> int:
     return min(below, len(mine) - below)
 
 
-def _merged(cluster: Cluster, config: BalanceConfig) -> Merge | None:
+def _merged(cluster: ClusterLoad, config: BalanceConfig) -> Merge | None:
     """The idlest pair of neighbours that do next to nothing."""
     resting = {entry.shard for worker in cluster.workers for _, entry in cluster.served(worker)}
     found: list[tuple[float, Merge]] = []
@@ -146,7 +146,7 @@ class Balancer:
     _wanted: int = field(default=0)
     _next_us: int = field(default=0)
 
-    def look(self, cluster: Cluster, now_us: int) -> Step | None:
+    def look(self, cluster: ClusterLoad, now_us: int) -> Step | None:
         """The step to take now, if any. Call it as often as you like."""
         if now_us < self._next_us:
             return None

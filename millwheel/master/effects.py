@@ -17,7 +17,7 @@ class SealJournal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteTable:
+class WriteRangeTable:
     """Compare-and-set on the version inside; answer with TableChanged, WriteConflicted or WriteFailed."""
 
     table: RangeTable
@@ -60,4 +60,4 @@ class AnswerMove:
     refusal: str = ""
 
 
-Effect = SealJournal | WriteTable | RemoveMember | AttachWorker | DetachWorker | CollectJournal | AnswerMove
+Effect = SealJournal | WriteRangeTable | RemoveMember | AttachWorker | DetachWorker | CollectJournal | AnswerMove

@@ -40,7 +40,7 @@ class TablesLoaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableChanged:
+class TableSeen:
     """A table in a version that may be our own write, another master's, or old news."""
 
     table: RangeTable
@@ -159,7 +159,7 @@ class Tick:
 
 Event = (
     TablesLoaded
-    | TableChanged
+    | TableSeen
     | WriteConflicted
     | WriteFailed
     | MembersChanged

@@ -24,7 +24,7 @@ from millwheel.master.effects import (
     Effect,
     RemoveMember,
     SealJournal,
-    WriteTable,
+    WriteRangeTable,
 )
 from millwheel.master.events import (
     Event,
@@ -37,7 +37,7 @@ from millwheel.master.events import (
     ReshardRequested,
     SealFailed,
     SeatsChanged,
-    TableChanged,
+    TableSeen,
     TablesLoaded,
     Tick,
     WriteConflicted,
@@ -123,7 +123,7 @@ class MasterRuntime:
         self._ports.coordination.watch_members(LEAVING, self._leaving_changed)
         self._ports.coordination.watch_members(SEATS, self._seats_changed)
         self._ports.coordination.watch_members(WORKERS, self._workers_changed)
-        self._ports.coordination.watch_tables(lambda table: self._ports.post(TableChanged(table=table)))
+        self._ports.coordination.watch_tables(lambda table: self._ports.post(TableSeen(table=table)))
 
     def ask_move(self, node: str, shard: str, worker: str, answer: Callable[[str], None]) -> None:
         """Ask for a planned move, on the thread that steps. ``answer`` gets a refusal, or "" once the table
@@ -160,7 +160,7 @@ class MasterRuntime:
         match effect:
             case SealJournal():
                 return self._seal(effect)
-            case WriteTable():
+            case WriteRangeTable():
                 return self._write(effect.table)
             case RemoveMember():
                 self._remove(effect.incarnation)
@@ -197,7 +197,7 @@ class MasterRuntime:
             log.warning("The range table of %s was not written: %s", table.computation, error)
             return WriteFailed(node=table.computation)
         log.info("The range table of %s is written, version %d: %s.", table.computation, version, _owners(table))
-        return TableChanged(table=replace(table, version=version))
+        return TableSeen(table=replace(table, version=version))
 
     def _reread(self, node: str) -> Event:
         log.warning("Somebody else wrote the range table of %s; deciding again.", node)

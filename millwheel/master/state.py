@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import invariant
-from millwheel.master.balancing import BalanceConfig, Balancer, Cluster
-from millwheel.master.effects import Effect, WriteTable
+from millwheel.master.balancing import BalanceConfig, Balancer, ClusterLoad
+from millwheel.master.effects import Effect, WriteRangeTable
 from millwheel.master.events import (
     Event,
     JournalSealed,
@@ -31,7 +31,7 @@ from millwheel.master.events import (
     SealFailed,
     SeatsChanged,
     ShardReleased,
-    TableChanged,
+    TableSeen,
     TablesLoaded,
     Tick,
     WorkerUnreachable,
@@ -149,7 +149,7 @@ class MasterState:
                 self._loaded = True
                 for table in event.tables:
                     self._holdings.take(table)
-            case TableChanged():
+            case TableSeen():
                 self._holdings.take(event.table)
             case WriteConflicted():
                 self._holdings.lost(event.node, event.stored)
@@ -222,7 +222,7 @@ class MasterState:
             return True
         return self._now_us - self._takers_since_us >= self._config.grace_us
 
-    def _writes(self) -> Iterator[WriteTable]:
+    def _writes(self) -> Iterator[WriteRangeTable]:
         """Each table of the graph that should change and is not being written."""
         situation = Situation(
             takers=self._serving() if self._giving() else (),
@@ -238,7 +238,7 @@ class MasterState:
             wanted = None if demand.name in self._holdings.writing else self._wanted(demand, situation, census)
             if wanted is not None:
                 self._holdings.writing[demand.name] = wanted
-                yield WriteTable(table=wanted)
+                yield WriteRangeTable(table=wanted)
 
     def _wanted(self, demand: NodeDemand, situation: Situation, census: Census) -> RangeTable | None:
         """The table that should be stored next, None when the one that is stored will do."""
@@ -282,7 +282,7 @@ class MasterState:
             return
         tables = [self._holdings.stored[demand.name] for demand in self._config.nodes]
         self._book.forget_others({entry.shard for table in tables for entry in table.shards})
-        cluster = Cluster(tables, self._serving(), self._book.loads, self._least)
+        cluster = ClusterLoad(tables, self._serving(), self._book.loads, self._least)
         step = self._balancer.look(cluster, self._now_us)
         if isinstance(step, Move):
             self._moves.plan([step])

@@ -10,7 +10,7 @@ from millwheel.processes.restarts import GiveUp, RestartPolicy, exit_words
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessEnded:
     """One life of a process is over. ``code`` is as in :mod:`subprocess`."""
 
     name: str
@@ -47,7 +47,7 @@ class Supervisor:
         else:
             ended()
 
-    def ended(self, event: Ended, now_s: float) -> None:
+    def ended(self, event: ProcessEnded, now_s: float) -> None:
         """Take note of a death. Raises SetupError, with the last words, when a restart would not help."""
         if event.name in self._let_go:
             self._let_go.pop(event.name)()

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from millwheel.adapters.spaces.object_space import ReplacingSpace, Version
+from millwheel.adapters.spaces.object_space import ObjectVersion, ReplacingSpace
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import MillwheelError, SetupError
 
@@ -134,7 +134,7 @@ def _here() -> str:
         return ""
 
 
-def _watch(space: ReplacingSpace, key: str, found: Version, pace: LeasePace) -> None:
+def _watch(space: ReplacingSpace, key: str, found: ObjectVersion, pace: LeasePace) -> None:
     """Return when the version has stood still for long enough. Raises SetupError when it changes."""
     began_s = time.monotonic()
     while time.monotonic() - began_s < pace.silent_s:
@@ -144,14 +144,14 @@ def _watch(space: ReplacingSpace, key: str, found: Version, pace: LeasePace) -> 
             raise _driven(space, now, key)
 
 
-def _driven(space: ReplacingSpace, now: Version | None, key: str) -> SetupError:
+def _driven(space: ReplacingSpace, now: ObjectVersion | None, key: str) -> SetupError:
     who = _decoded(now, key).who if now is not None else "unknown"
     return SetupError(
         f"A run on the root {space.root} is going on already ({who}). Wait for it, stop it, or give another --root."
     )
 
 
-def _decoded(version: Version, key: str) -> _Holder:
+def _decoded(version: ObjectVersion, key: str) -> _Holder:
     try:
         return msgspec.json.decode(version.data, type=_Holder)
     except DAMAGE as error:

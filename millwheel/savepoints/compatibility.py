@@ -15,7 +15,7 @@ from millwheel.savepoints.blueprint import Blueprint, NodeBlueprint
 from millwheel.savepoints.schemas import unreadable
 
 
-class Verdict(Enum):
+class Compatibility(Enum):
     """What a change asks for. FREE: the same root may go on. SAVEPOINT: it takes a savepoint and a new root, because
     nothing may be on its way when it happens. REFUSED: the state does not fit."""
 
@@ -29,14 +29,14 @@ class Change:
     """One difference, at a node ("" for the pipeline), in a sentence."""
 
     node: str
-    verdict: Verdict
+    verdict: Compatibility
     sentence: str
 
     def __str__(self) -> str:
         return f"{self.node}: {self.sentence}" if self.node else self.sentence
 
 
-Found = Iterator[tuple[Verdict, str]]
+Found = Iterator[tuple[Compatibility, str]]
 _NEW_NAME = "give it another name, and it begins empty"
 
 
@@ -45,26 +45,28 @@ def compare(old: Blueprint, new: Blueprint) -> list[Change]:
     changes: list[Change] = []
     if old.pipeline != new.pipeline:
         text = f"the pipeline's name was {old.pipeline!r} and is {new.pipeline!r}; keep the name"
-        changes.append(Change("", Verdict.REFUSED, text))
+        changes.append(Change("", Compatibility.REFUSED, text))
     for name, node in new.nodes.items():
         before = old.nodes.get(name)
         if before is None:
-            changes.append(Change(name, Verdict.SAVEPOINT, _added(node)))
+            changes.append(Change(name, Compatibility.SAVEPOINT, _added(node)))
         elif before.form != node.form:
             text = f"it was of the form {before.form!r} and is {node.form!r}, which has other state; {_NEW_NAME}"
-            changes.append(Change(name, Verdict.REFUSED, text))
+            changes.append(Change(name, Compatibility.REFUSED, text))
         else:
             changes += [Change(name, *found) for found in _differences(before, node)]
     for name in old.nodes.keys() - new.nodes.keys():
-        changes.append(Change(name, Verdict.SAVEPOINT, _removed(old.nodes[name])))
+        changes.append(Change(name, Compatibility.SAVEPOINT, _removed(old.nodes[name])))
     order = {name: place for place, name in enumerate([*new.nodes, *old.nodes])}
     return sorted(changes, key=lambda change: order.get(change.node, -1))
 
 
-def worst(changes: list[Change]) -> Verdict:
+def worst(changes: list[Change]) -> Compatibility:
     """What all changes together ask for."""
     verdicts = {change.verdict for change in changes}
-    return next((each for each in (Verdict.REFUSED, Verdict.SAVEPOINT) if each in verdicts), Verdict.FREE)
+    return next(
+        (each for each in (Compatibility.REFUSED, Compatibility.SAVEPOINT) if each in verdicts), Compatibility.FREE
+    )
 
 
 def _added(node: NodeBlueprint) -> str:
@@ -103,7 +105,7 @@ _FREE_OPTIONS = {
 
 def _source_kind(before: str, after: str, node: NodeBlueprint) -> Found:
     yield (
-        Verdict.REFUSED,
+        Compatibility.REFUSED,
         f"its source was of kind {before!r} and is {after!r}, to which the positions mean nothing; give the stream "
         "another name, and it is read from its beginning",
     )
@@ -117,41 +119,44 @@ def _options(before: Any, after: Any, node: NodeBlueprint) -> Found:
     for name in _changed(before, after):
         told = f"option {name!r} was {before.get(name)!r} and is {after.get(name)!r}"
         if name in free:
-            yield Verdict.FREE, f"{told}: {free[name]}"
+            yield Compatibility.FREE, f"{told}: {free[name]}"
         else:
             fix = "give the stream another name, and it is read from its beginning"
-            yield Verdict.REFUSED, f"{told}, which decides what its positions mean; {fix}"
+            yield Compatibility.REFUSED, f"{told}, which decides what its positions mean; {fix}"
 
 
 def _sink_options(before: Any, after: Any, node: NodeBlueprint) -> Found:
     for name in _changed(before, after):
         told = f"option {name!r} was {before.get(name)!r} and is {after.get(name)!r}"
         if name in ("flush", "cut_records"):
-            yield Verdict.FREE, f"{told}: takes effect at once"
+            yield Compatibility.FREE, f"{told}: takes effect at once"
         elif name in ("mode", "by"):
             text = f"{told}: which rows stand is not known in the new form; start without state, on a new root"
-            yield Verdict.REFUSED, text
+            yield Compatibility.REFUSED, text
         else:
-            yield Verdict.SAVEPOINT, f"{told}: for what is written after the savepoint"
+            yield Compatibility.SAVEPOINT, f"{told}: for what is written after the savepoint"
 
 
 def _kind(before: str, after: str, node: NodeBlueprint) -> Found:
     if node.form == "source":
         yield from _source_kind(before, after, node)
     else:
-        yield Verdict.SAVEPOINT, f"its kind was {before!r} and is {after!r}: for what is written after the savepoint"
+        yield (
+            Compatibility.SAVEPOINT,
+            f"its kind was {before!r} and is {after!r}: for what is written after the savepoint",
+        )
 
 
 def _free(what: str) -> Callable[[Any, Any, NodeBlueprint], Found]:
     def rule(before: Any, after: Any, node: NodeBlueprint) -> Found:
-        yield Verdict.FREE, what
+        yield Compatibility.FREE, what
 
     return rule
 
 
 def _at_rest(what: str) -> Callable[[Any, Any, NodeBlueprint], Found]:
     def rule(before: Any, after: Any, node: NodeBlueprint) -> Found:
-        yield Verdict.SAVEPOINT, what
+        yield Compatibility.SAVEPOINT, what
 
     return rule
 
@@ -166,31 +171,31 @@ def _sink_key(before: str, after: str, node: NodeBlueprint) -> Found:
     told = f"its key was {before} and is {after}"
     if upsert:
         text = "the rows that stand are known by the old one; start without state, on a new root"
-        yield Verdict.REFUSED, f"{told}: {text}"
+        yield Compatibility.REFUSED, f"{told}: {text}"
     else:
-        yield Verdict.SAVEPOINT, f"{told}: for what is written after the savepoint"
+        yield Compatibility.SAVEPOINT, f"{told}: for what is written after the savepoint"
 
 
 def _keys(before: Mapping[str, str], after: Mapping[str, str], node: NodeBlueprint) -> Found:
     for stream in _changed(before, after):
         if stream not in before:
-            yield Verdict.SAVEPOINT, f"it takes the stream {stream!r} as well: what comes after the savepoint"
+            yield Compatibility.SAVEPOINT, f"it takes the stream {stream!r} as well: what comes after the savepoint"
         elif stream not in after:
-            yield Verdict.SAVEPOINT, f"it takes the stream {stream!r} no more"
+            yield Compatibility.SAVEPOINT, f"it takes the stream {stream!r} no more"
         else:
             told = f"the key it takes from {stream!r} was {before[stream]} and is {after[stream]}"
             if node.form in _KEYLESS:
-                yield Verdict.SAVEPOINT, f"{told}; it keeps nothing by key"
+                yield Compatibility.SAVEPOINT, f"{told}; it keeps nothing by key"
             else:
-                yield Verdict.REFUSED, f"{told}: what it remembers lies under the old keys; {_NEW_NAME}"
+                yield Compatibility.REFUSED, f"{told}: what it remembers lies under the old keys; {_NEW_NAME}"
 
 
 def _states(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeBlueprint) -> Found:
     for name in _changed(before, after):
         if name not in before:
-            yield Verdict.FREE, f"state {name!r} is new, and empty for every key"
+            yield Compatibility.FREE, f"state {name!r} is new, and empty for every key"
         elif name not in after:
-            yield Verdict.FREE, f"state {name!r} is gone: what it held is not read any more"
+            yield Compatibility.FREE, f"state {name!r} is gone: what it held is not read any more"
         else:
             yield from _state(name, before[name], after[name])
 
@@ -198,25 +203,25 @@ def _states(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeBluep
 def _state(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Found:
     fix = "give the state another name, and it begins empty"
     if before["kind"] != after["kind"]:
-        yield Verdict.REFUSED, f"state {name!r} was a {before['kind']} and is a {after['kind']}; {fix}"
+        yield Compatibility.REFUSED, f"state {name!r} was a {before['kind']} and is a {after['kind']}; {fix}"
         return
     old_ttl, new_ttl = before["ttl_us"], after["ttl_us"]
     if (old_ttl is None) != (new_ttl is None):
-        yield Verdict.REFUSED, f"state {name!r} {'got' if old_ttl is None else 'lost'} its time to live; {fix}"
+        yield Compatibility.REFUSED, f"state {name!r} {'got' if old_ttl is None else 'lost'} its time to live; {fix}"
     elif old_ttl != new_ttl:
-        yield Verdict.FREE, f"state {name!r} has another time to live, for what is written from now on"
+        yield Compatibility.FREE, f"state {name!r} has another time to live, for what is written from now on"
     if before["schema"] != after["schema"]:
         why = unreadable(before["schema"], after["schema"])
         if why:
-            yield Verdict.REFUSED, f"the type of state {name!r} cannot read what was written: {why}; or {fix}"
+            yield Compatibility.REFUSED, f"the type of state {name!r} cannot read what was written: {why}; or {fix}"
         else:
-            yield Verdict.FREE, f"the type of state {name!r} has changed, and reads what was written"
+            yield Compatibility.FREE, f"the type of state {name!r} has changed, and reads what was written"
 
 
 def _windows(what: str) -> Callable[[Any, Any, NodeBlueprint], Found]:
     def rule(before: Any, after: Any, node: NodeBlueprint) -> Found:
         names = ", ".join(_changed(before or {}, after or {}))
-        yield Verdict.REFUSED, f"{what} changed ({names}), and its open windows are of the old form; {_NEW_NAME}"
+        yield Compatibility.REFUSED, f"{what} changed ({names}), and its open windows are of the old form; {_NEW_NAME}"
 
     return rule
 
@@ -224,17 +229,20 @@ def _windows(what: str) -> Callable[[Any, Any, NodeBlueprint], Found]:
 def _productions(before: str, after: str, node: NodeBlueprint) -> Found:
     told = f"its productions were {before} and are {after}"
     if "window" in node.facets:
-        yield Verdict.REFUSED, f"{told}, which decides the form of open windows; {_NEW_NAME}"
+        yield Compatibility.REFUSED, f"{told}, which decides the form of open windows; {_NEW_NAME}"
     else:
-        yield Verdict.SAVEPOINT, told
+        yield Compatibility.SAVEPOINT, told
 
 
 def _outputs(before: list[str], after: list[str], node: NodeBlueprint) -> Found:
-    yield Verdict.SAVEPOINT, f"its outputs were {', '.join(before) or 'none'} and are {', '.join(after) or 'none'}"
+    yield (
+        Compatibility.SAVEPOINT,
+        f"its outputs were {', '.join(before) or 'none'} and are {', '.join(after) or 'none'}",
+    )
 
 
 def _shards(before: int | None, after: int | None, node: NodeBlueprint) -> Found:
-    yield Verdict.FREE, "it asks for another number of shards, which only a start without state gives"
+    yield Compatibility.FREE, "it asks for another number of shards, which only a start without state gives"
 
 
 _RULES: dict[str, Callable[[Any, Any, NodeBlueprint], Found]] = {
@@ -259,6 +267,11 @@ _RULES: dict[str, Callable[[Any, Any, NodeBlueprint], Found]] = {
     "speaking": _windows("when it speaks, or about what,"),
     "columns": _windows("the declared fields of what it takes"),
     "pairing": lambda before, after, node: iter(
-        [(Verdict.REFUSED, f"how it pairs or orders records has changed, and it remembers the old way; {_NEW_NAME}")]
+        [
+            (
+                Compatibility.REFUSED,
+                f"how it pairs or orders records has changed, and it remembers the old way; {_NEW_NAME}",
+            )
+        ]
     ),
 }

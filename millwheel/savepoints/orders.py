@@ -38,7 +38,7 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     unrest: int = 0
 
 
-class Order(msgspec.Struct, frozen=True, omit_defaults=True):
+class SavepointOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     """One order. ``savepoint`` names what it is for. ``place`` is the folder that the shards of ``cut`` are copied to;
     with ``stay`` nothing goes on afterwards, until the order is taken back. With ``catch_up`` a source rests only where
     no earlier owner of its shards can have read further."""
@@ -57,7 +57,7 @@ class Order(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.savepoint}-{self.number}"
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class OrderAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one worker says to one order: where shards stand that do what was asked for, or what went wrong."""
 
     savepoint: str
@@ -67,11 +67,11 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 encode = msgspec.json.Encoder().encode
-_decode_order = msgspec.json.Decoder(Order).decode
-_decode_answer = msgspec.json.Decoder(Answer).decode
+_decode_order = msgspec.json.Decoder(SavepointOrder).decode
+_decode_answer = msgspec.json.Decoder(OrderAnswer).decode
 
 
-def standing_order(members: Mapping[str, bytes]) -> Order | None:
+def standing_order(members: Mapping[str, bytes]) -> SavepointOrder | None:
     """The order that counts. An order to finish is never overtaken; else savepoints come one after the other.
 
     Raises CorruptionError when a member is no order.
@@ -87,7 +87,7 @@ def standing_order(members: Mapping[str, bytes]) -> Order | None:
     return max((order for order in orders if order.savepoint == first), key=lambda order: order.number)
 
 
-def answers_to(order: Order, members: Mapping[str, bytes]) -> list[Answer]:
+def answers_to(order: SavepointOrder, members: Mapping[str, bytes]) -> list[OrderAnswer]:
     """The answers to one order. Raises CorruptionError when a member is no answer."""
     try:
         answers = [_decode_answer(data) for data in members.values()]

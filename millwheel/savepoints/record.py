@@ -37,7 +37,7 @@ class SavedShard(msgspec.Struct, frozen=True):
     commit: int
 
 
-class Record(msgspec.Struct, frozen=True):
+class SavepointRecord(msgspec.Struct, frozen=True):
     """A savepoint. ``identity`` names the root it was taken of, ``last`` whether the run was stopped with it, so that
     the results that it wrote are those up to the savepoint and no others. ``held_ms`` is how long all stood still.
     ``named``: by node, the number in the name of the next shard that a split or merge makes; names are never reused,
@@ -76,7 +76,7 @@ def saved_shards(tables: Sequence[RangeTable], cut: Mapping[str, Standing]) -> l
     ]
 
 
-def first_tables(record: Record, nodes: Sequence[str]) -> list[RangeTable]:
+def first_tables(record: SavepointRecord, nodes: Sequence[str]) -> list[RangeTable]:
     """The range tables with which a new root begins: the same shards, which nobody owns."""
     found: list[RangeTable] = []
     for node in nodes:
@@ -89,18 +89,18 @@ def first_tables(record: Record, nodes: Sequence[str]) -> list[RangeTable]:
     return found
 
 
-def encode_record(record: Record) -> bytes:
+def encode_record(record: SavepointRecord) -> bytes:
     """JSON that carries its own checksum."""
     body = msgspec.json.encode(record)
     return msgspec.json.format(msgspec.json.encode(_Sealed(xxh3_128_hexdigest(body), msgspec.Raw(body))), indent=1)
 
 
-def read_record(folder: Path, name: str = RECORD_FILE) -> Record:
+def read_record(folder: Path, name: str = RECORD_FILE) -> SavepointRecord:
     """The savepoint in ``folder``. Raises SetupError, with a sentence, when there is none or it is damaged."""
     file = folder / name
     try:
         sealed = msgspec.json.decode(file.read_bytes(), type=_Sealed)
-        record = msgspec.json.decode(sealed.savepoint, type=Record)
+        record = msgspec.json.decode(sealed.savepoint, type=SavepointRecord)
         whole = xxh3_128_hexdigest(msgspec.json.encode(record)) == sealed.checksum and record.format == _FORMAT
         first_tables(record, [each.node for each in record.shards])
     except FileNotFoundError:

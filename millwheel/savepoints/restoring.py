@@ -20,7 +20,7 @@ from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import ConflictError, CorruptionError, SetupError
 from millwheel.ports import Coordination
 from millwheel.roots.root import write_atomically
-from millwheel.savepoints.record import RECORD_FILE, Record, SavedShard, first_tables, read_record
+from millwheel.savepoints.record import RECORD_FILE, SavedShard, SavepointRecord, first_tables, read_record
 
 _RESTORING, _RESTORED = "restoring", "restored.json"
 SAVED_FILE = "SAVED"
@@ -28,7 +28,7 @@ SAVED_FILE = "SAVED"
 _TABLES = "restored"
 
 
-def restored(root: Path) -> Record | None:
+def restored(root: Path) -> SavepointRecord | None:
     """The savepoint that a root began with. Raises SetupError when that was not finished."""
     if (root / _RESTORING).exists():
         raise SetupError(
@@ -38,7 +38,7 @@ def restored(root: Path) -> Record | None:
     return read_record(root, _RESTORED) if (root / _RESTORED).exists() else None
 
 
-def restore(record: Record, place: Path, root: Path, address: str, spec: PipelineSpec) -> None:
+def restore(record: SavepointRecord, place: Path, root: Path, address: str, spec: PipelineSpec) -> None:
     """Let a new root, with its folder and its address, begin with the shards that the pipeline still has. Raises
     SetupError when the savepoint is damaged."""
     write_atomically(root / _RESTORING, str(place).encode())
@@ -82,7 +82,7 @@ def write_tables(root: Path, coordination: Coordination, nodes: Sequence[str]) -
     coordination.put_if_absent(_TABLES, record.name.encode())
 
 
-def note_saved(root: Path, record: Record, place: Path) -> None:
+def note_saved(root: Path, record: SavepointRecord, place: Path) -> None:
     """The run on a root has ended with a savepoint, and goes on elsewhere."""
     write_atomically(root / SAVED_FILE, f"{record.name}\n{place}\n".encode())
 
@@ -98,7 +98,7 @@ def refuse_saved(root: Path) -> None:
         )
 
 
-def former_identity(record: Record) -> str:
+def former_identity(record: SavepointRecord) -> str:
     """Whose results a run from this savepoint may go on with: those of the root that was stopped with it and not
     started again; "" for nobody's."""
     root = Path(record.root)

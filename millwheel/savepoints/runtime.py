@@ -9,7 +9,7 @@ from contextlib import suppress
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import UnavailableError
 from millwheel.ports import Coordination
-from millwheel.savepoints.orders import ANSWERS, ORDERS, Order, answers_to, encode
+from millwheel.savepoints.orders import ANSWERS, ORDERS, SavepointOrder, answers_to, encode
 from millwheel.savepoints.state import Taking
 
 
@@ -43,7 +43,7 @@ class Taker:
         if self.taking.order is not None:
             self._take_back(self.taking.order)
 
-    def _take_back(self, order: Order) -> None:
+    def _take_back(self, order: SavepointOrder) -> None:
         with suppress(UnavailableError):  # an older order counts for nothing, and goes with the session
             self._coordination.leave(ORDERS, order.name)
 

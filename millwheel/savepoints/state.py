@@ -23,13 +23,13 @@ from dataclasses import dataclass, field
 
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import UnavailableError
-from millwheel.savepoints.orders import Answer, Order, Phase, Standing
+from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing
 
 _COPY_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SavepointRequest:
     """What is to be taken: a name that is never used again, the folder, the nodes of the pipeline, whether the pipeline
     is to stand still afterwards, how long (µs) to wait for it to come to rest. ``finish``: its sources are to end."""
 
@@ -45,8 +45,8 @@ class Wanted:
 class Taking:
     """One savepoint in the making. ``order`` is the last order given, ``cut`` the result once it is ``done``."""
 
-    wanted: Wanted
-    order: Order | None = None
+    wanted: SavepointRequest
+    order: SavepointOrder | None = None
     done: bool = False
     held_us: int = 0
     tables: tuple[RangeTable, ...] = ()
@@ -60,7 +60,9 @@ class Taking:
         """Where each shard stood."""
         return self.order.cut if self.done and self.order else {}
 
-    def step(self, now_us: int, tables: Mapping[str, RangeTable], answers: Sequence[Answer]) -> Order | None:
+    def step(
+        self, now_us: int, tables: Mapping[str, RangeTable], answers: Sequence[OrderAnswer]
+    ) -> SavepointOrder | None:
         """The next order, None while there is something to wait for. ``answers`` are those to :attr:`order`.
 
         Raises UnavailableError, with a sentence, when the pipeline does not come to rest or cannot be copied.
@@ -91,7 +93,7 @@ class Taking:
 
     def _after_save(
         self, now_us: int, tables: Mapping[str, RangeTable], said: Mapping[str, Standing], problem: str
-    ) -> Order | None:
+    ) -> SavepointOrder | None:
         assert self.order is not None
         cut = self.order.cut
         if not problem and all(said.get(shard) == standing for shard, standing in cut.items()):
@@ -137,11 +139,11 @@ class Taking:
             "`millwheel status` says what each waits for; try again later or with a longer --timeout"
         )
 
-    def _next(self, phase: Phase, now_us: int, cut: Mapping[str, Standing] | None = None) -> Order:
+    def _next(self, phase: Phase, now_us: int, cut: Mapping[str, Standing] | None = None) -> SavepointOrder:
         if phase is Phase.HOLD:
             self._held_since_us = now_us
         number = self.order.number + 1 if self.order else 1
         wanted = self.wanted
         place, cut = wanted.place, dict(cut or {})
-        self.order = Order(wanted.savepoint, number, phase, place, wanted.stay, wanted.finish, cut)
+        self.order = SavepointOrder(wanted.savepoint, number, phase, place, wanted.stay, wanted.finish, cut)
         return self.order

@@ -19,9 +19,9 @@ from millwheel.ports import Coordination
 from millwheel.roots.root import RunInfo, root_path, write_atomically
 from millwheel.savepoints.blueprint import blueprint_of
 from millwheel.savepoints.orders import Phase
-from millwheel.savepoints.record import KEPT_FOLDERS, RECORD_FILE, Record, encode_record, saved_shards
+from millwheel.savepoints.record import KEPT_FOLDERS, RECORD_FILE, SavepointRecord, encode_record, saved_shards
 from millwheel.savepoints.runtime import Taker
-from millwheel.savepoints.state import Taking, Wanted
+from millwheel.savepoints.state import SavepointRequest, Taking
 
 _STEP_S = 0.005
 _WORDS = {
@@ -64,18 +64,18 @@ def check_place(place: Path, root: Path) -> None:
 
 
 @contextmanager
-def taken(wanted: Savepoint, coordination: Coordination, told: Callable[[str], None]) -> Iterator[Record]:
+def taken(wanted: Savepoint, coordination: Coordination, told: Callable[[str], None]) -> Iterator[SavepointRecord]:
     """Take it; as long as the context lasts, a pipeline that is to stay stands still.
 
     Raises UnavailableError when it cannot be taken: the pipeline then goes on.
     """
     name = f"s{secrets.token_hex(6)}"
     nodes = tuple(build_graph(wanted.spec).nodes)
-    taking = Taking(Wanted(name, str(wanted.place), nodes, wanted.stay, int(wanted.patience_s * 1e6)))
+    taking = Taking(SavepointRequest(name, str(wanted.place), nodes, wanted.stay, int(wanted.patience_s * 1e6)))
     taker = Taker(taking, coordination)
     try:
         _step(taker, told)
-        record = Record(
+        record = SavepointRecord(
             name=name,
             identity=f"{wanted.run.pipeline}-{wanted.run.instance}",
             root=str(wanted.root),
@@ -101,7 +101,7 @@ def sources_ended(
     Raises UnavailableError when it does not come to rest: it then goes on.
     """
     nodes = tuple(build_graph(spec).nodes)
-    wanted = Wanted(f"f{secrets.token_hex(6)}", "", nodes, patience_us=int(patience_s * 1e6), finish=True)
+    wanted = SavepointRequest(f"f{secrets.token_hex(6)}", "", nodes, patience_us=int(patience_s * 1e6), finish=True)
     taker = Taker(Taking(wanted), coordination)
     try:
         _step(taker, told)
@@ -117,7 +117,7 @@ def _step(taker: Taker, told: Callable[[str], None]) -> None:
         time.sleep(_STEP_S)
 
 
-def _finish(wanted: Savepoint, record: Record) -> None:
+def _finish(wanted: Savepoint, record: SavepointRecord) -> None:
     """Everything but the shards, and last what makes it a savepoint."""
     try:
         for name in KEPT_FOLDERS:

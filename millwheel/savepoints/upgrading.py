@@ -13,7 +13,7 @@ from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import PipelineError, SetupError
 from millwheel.roots.shipping import BLUEPRINT_FILE
 from millwheel.savepoints.blueprint import Blueprint, blueprint_of
-from millwheel.savepoints.compatibility import Change, Verdict, compare, worst
+from millwheel.savepoints.compatibility import Change, Compatibility, compare, worst
 
 
 def blueprint_bytes(spec: PipelineSpec) -> bytes:
@@ -40,10 +40,10 @@ def check_same_root(root: Path, spec: PipelineSpec, told: Callable[[str], None])
         return None
     changes = compare(old, blueprint_of(spec))
     verdict = worst(changes)
-    if verdict is Verdict.FREE:
+    if verdict is Compatibility.FREE:
         return _tell(changes, told)
     heading = f"{spec.file or spec.name} differs from the pipeline that the root {root} was run with:"
-    if verdict is Verdict.REFUSED:
+    if verdict is Compatibility.REFUSED:
         fix = "Undo what is refused, or use a new root: then everything begins anew."
     else:
         fix = (
@@ -56,8 +56,8 @@ def check_same_root(root: Path, spec: PipelineSpec, told: Callable[[str], None])
 def check_savepoint(old: Blueprint, place: Path, spec: PipelineSpec, told: Callable[[str], None]) -> None:
     """Raises PipelineError unless the pipeline can go on from a savepoint; else what is different is told."""
     changes = compare(old, blueprint_of(spec))
-    if worst(changes) is Verdict.REFUSED:
-        refused = [change for change in changes if change.verdict is Verdict.REFUSED]
+    if worst(changes) is Compatibility.REFUSED:
+        refused = [change for change in changes if change.verdict is Compatibility.REFUSED]
         heading = f"{spec.file or spec.name} cannot go on from the savepoint {place}:"
         fix = "`millwheel explain-upgrade SAVEPOINT PIPELINE` shows all that is different."
         raise PipelineError("\n".join([heading, *_lines(refused), fix]))

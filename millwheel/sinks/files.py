@@ -55,7 +55,7 @@ _EXAMPLES = {
 }
 
 
-class FilesOptions(msgspec.Struct, frozen=True):
+class FilesSinkOptions(msgspec.Struct, frozen=True):
     """What may stand below ``files:`` in a sink. A file is written once its first record has waited for ``flush``,
     or once there are ``cut_records``. ``fields`` fixes the columns (of Parquet files also the types); without it they
     follow from the rows. ``mode`` is one of :class:`Mode`; ``by`` names the fields that identify a row of ``upsert``,
@@ -129,14 +129,14 @@ def flush_us(text: str | int) -> int:
 
 def build_files(options: Mapping[str, Any], folder: str, files: Files | None = None) -> FilesSink:
     """Raises ValueError, with a sentence, for options that cannot work."""
-    checked = read_options("the sink 'files'", options, FilesOptions, _EXAMPLES)
+    checked = read_options("the sink 'files'", options, FilesSinkOptions, _EXAMPLES)
     return FilesSink(checked, os.path.abspath(os.path.join(folder, checked.path)), files or PosixFiles())
 
 
 class FilesSink(Sink):
     """A folder of part files."""
 
-    def __init__(self, options: FilesOptions, folder: str, files: Files) -> None:
+    def __init__(self, options: FilesSinkOptions, folder: str, files: Files) -> None:
         self._options = options
         self._folder = folder
         self._files = files
@@ -164,7 +164,7 @@ class FilesSink(Sink):
 class Content:
     """What the files of one shard hold: records as rows, rows as bytes."""
 
-    def __init__(self, options: FilesOptions) -> None:
+    def __init__(self, options: FilesSinkOptions) -> None:
         self._options = options
         encoders: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
             "jsonl": json_lines,
@@ -186,7 +186,7 @@ class FilesWriter(Writer):
 
     publishes_aside = True
 
-    def __init__(self, options: FilesOptions, folder: str, shard: str, token: int, files: Files) -> None:
+    def __init__(self, options: FilesSinkOptions, folder: str, shard: str, token: int, files: Files) -> None:
         self._options = options
         self._folder = folder
         self._hidden = f"{folder}/{HIDDEN}"

@@ -48,12 +48,12 @@ class StdoutOptions(msgspec.Struct, frozen=True):
             )
 
 
-def build_stdout(options: Mapping[str, Any], out: TextIO | None = None) -> StdoutSink:
+def build_stdout(options: Mapping[str, Any], out: TextIO | None = None) -> StdoutLines:
     """Raises ValueError, with a sentence, for options that cannot work."""
-    return StdoutSink(read_options("the sink 'stdout'", options, StdoutOptions, _EXAMPLES), out)
+    return StdoutLines(read_options("the sink 'stdout'", options, StdoutOptions, _EXAMPLES), out)
 
 
-class StdoutSink(Sink, Writer):
+class StdoutLines(Sink, Writer):
     """Built by :func:`build_stdout`. It is its own writer: no shard has anything to keep."""
 
     cut_records = 1_000
@@ -68,7 +68,7 @@ class StdoutSink(Sink, Writer):
     def check(self, identity: str) -> None:
         """Standard output is always there."""
 
-    def open(self, shard: str, token: int) -> StdoutSink:
+    def open(self, shard: str, token: int) -> StdoutLines:
         return self
 
     def prepare(self, cut: Cut) -> bytes:

@@ -76,13 +76,13 @@ class GeneratorOptions(msgspec.Struct, frozen=True):
 
 def build_generator(
     options: Mapping[str, Any], folder: str, schema: type | None = None, clock: Callable[[], int] | None = None
-) -> GeneratorSource:
+) -> GeneratedRecords:
     """Raises ValueError, with a sentence, for options that cannot work. ``clock`` is a monotonic one, in µs."""
     read = read_options("generator", options, GeneratorOptions, _EXAMPLES)
-    return GeneratorSource(read, folder, schema, clock or (lambda: time.monotonic_ns() // 1000))
+    return GeneratedRecords(read, folder, schema, clock or (lambda: time.monotonic_ns() // 1000))
 
 
-class GeneratorSource(Source):
+class GeneratedRecords(Source):
     """Built by :func:`build_generator`."""
 
     poll_us = 1_000

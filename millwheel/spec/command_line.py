@@ -9,7 +9,7 @@ from pathlib import Path
 from millwheel.spec.parameters import mentioned_in, references
 from millwheel.spec.python_files import PipelineFile, load_document
 from millwheel.spec.reading.document import parse, read_text
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems
 
 _STARTS_PATH = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_-]*)")
@@ -24,7 +24,7 @@ def resolve_params(path: str, params: Mapping[str, str], environ: Mapping[str, s
     """
     given = PipelineFile.of(path)
     if given.is_python:
-        top: Node | None = load_document(given).top
+        top: YamlNode | None = load_document(given).top
         names = mentioned_in(top)
     else:
         text = read_text(path)
@@ -37,7 +37,7 @@ def resolve_params(path: str, params: Mapping[str, str], environ: Mapping[str, s
     return found
 
 
-def _path_parameters(node: Node, name: str = "") -> Iterator[str]:
+def _path_parameters(node: YamlNode, name: str = "") -> Iterator[str]:
     """Parameters that values of options called ``path`` begin with."""
     if isinstance(node.value, dict):
         for inner, child in node.value.items():

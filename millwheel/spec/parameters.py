@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from millwheel.core.pipeline.secrets import SECRET_NAME, Secret
 from millwheel.spec.reading.document import scalar
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems, did_you_mean
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
@@ -46,7 +46,7 @@ class Parameters:
         self._problems = problems
         self._used: set[str] = set()
 
-    def replace(self, node: Node) -> None:
+    def replace(self, node: YamlNode) -> None:
         """Replace in all scalars at and below ``node``; a problem for each reference without a value."""
         if isinstance(node.value, dict):
             for name, child in node.value.items():
@@ -65,7 +65,7 @@ class Parameters:
         """Parameters that were given by ``--set`` and that the file does not mention."""
         return sorted(set(self._params) - self._used)
 
-    def _replace_scalar(self, node: Node) -> None:
+    def _replace_scalar(self, node: YamlNode) -> None:
         if any((match.group(1) or "").strip().startswith(_SECRET) for match in _REFERENCE.finditer(node.text)):
             self._replace_around_secrets(node)
             return
@@ -80,7 +80,7 @@ class Parameters:
         typed = whole is not None and whole.group(1) is not None and not self._problems.concerns(node.path)
         node.value = scalar(text) if typed else text
 
-    def _replace_around_secrets(self, node: Node) -> None:
+    def _replace_around_secrets(self, node: YamlNode) -> None:
         """Secrets stay as they are written; a ``${`` that a parameter brought is no secret."""
         text = _REFERENCE.sub(lambda match: self._secret(match, node), node.text)
         place = _MAY_BE_SECRET.fullmatch(node.path)
@@ -94,7 +94,7 @@ class Parameters:
             text = ""
         node.text, node.given, node.value = text, True, Secret(text)
 
-    def _secret(self, match: re.Match[str], node: Node) -> str:
+    def _secret(self, match: re.Match[str], node: YamlNode) -> str:
         inside = (match.group(1) or "").strip()
         if not inside.startswith(_SECRET):
             return self._value(match, node).replace("${", "$${")
@@ -104,7 +104,7 @@ class Parameters:
             self._problems.add(node.line, node.path, text)
         return f"${{{_SECRET}{name}}}"
 
-    def _value(self, match: re.Match[str], node: Node) -> str:
+    def _value(self, match: re.Match[str], node: YamlNode) -> str:
         if match.group(0) == "$${":
             return "${"
         inside = _INSIDE.fullmatch(match.group(1)) if match.group(1) is not None else None
@@ -123,13 +123,13 @@ class Parameters:
             return ""
         return str(found)
 
-    def _unknown(self, name: str, node: Node) -> None:
+    def _unknown(self, name: str, node: YamlNode) -> None:
         meant = did_you_mean(name, self._params).replace("; did you mean", ", but there is").rstrip("?")
         fix = f"give one with --set {name}=VALUE, or write a default: ${{{name}:-default}}"
         self._problems.add(node.line, node.path, f"${{{name}}} has no value{meant}; {fix}")
 
 
-def stand_ins(top: Node, value: Callable[[str], str]) -> dict[str, str]:
+def stand_ins(top: YamlNode, value: Callable[[str], str]) -> dict[str, str]:
     """Values, made by ``value(name)``, for the parameters without one that only sources and sinks mention: for whoever
     does not use those."""
     streams = top.value.get("streams") if top.is_map else None
@@ -147,12 +147,12 @@ def stand_ins(top: Node, value: Callable[[str], str]) -> dict[str, str]:
     }
 
 
-def mentioned_in(node: Node | None) -> set[str]:
+def mentioned_in(node: YamlNode | None) -> set[str]:
     """The parameters in all texts at and below a node."""
     return set() if node is None else {name for text in _texts(node, ()) for name in references(text)}
 
 
-def _texts(node: Node, skipped: tuple[int, ...]) -> Iterator[str]:
+def _texts(node: YamlNode, skipped: tuple[int, ...]) -> Iterator[str]:
     """The texts at and below a node, but for what is skipped."""
     if id(node) in skipped:
         return

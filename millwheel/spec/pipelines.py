@@ -23,9 +23,9 @@ from millwheel.spec.parts.streams import read_stream
 from millwheel.spec.python_files import Document, PipelineFile, load_document
 from millwheel.spec.reading.document import parse, read_text
 from millwheel.spec.reading.kinds import Kind
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.reader import NodeReader
 from millwheel.spec.ship import check_ship, read_ship
 
 _log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ def check_document(
     check_code: bool = True,
 ) -> tuple[PipelineSpec, list[str]]:
     """What :func:`check_pipeline` does with what was read; changes the document."""
-    reader, top = Reader(document.problems), document.top
+    reader, top = NodeReader(document.problems), document.top
     parameters = Parameters(params or {}, os.environ if environ is None else environ, reader.problems)
     parameters.replace(top)
     folder = str(Path(document.problems.file).resolve().parent)
@@ -113,7 +113,7 @@ class _Parts:
     sinks: dict[str, Kind] = field(default_factory=dict)
 
 
-def _read(reader: Reader, top: Node, folder: str, origin: str, check_code: bool) -> _Parts:
+def _read(reader: NodeReader, top: YamlNode, folder: str, origin: str, check_code: bool) -> _Parts:
     fields = reader.fields(top, FIELDS, _EXAMPLE)
     name = ""
     if "pipeline" in fields:
@@ -141,19 +141,23 @@ def _read(reader: Reader, top: Node, folder: str, origin: str, check_code: bool)
     )
 
 
-def _streams(reader: Reader, node: Node | None, origin: str) -> Iterator[tuple[str, tuple[StreamSpec, Kind | None]]]:
+def _streams(
+    reader: NodeReader, node: YamlNode | None, origin: str
+) -> Iterator[tuple[str, tuple[StreamSpec, Kind | None]]]:
     for name, child in reader.entries(node, "{hits: {source: …, timestamp: ts}}").items():
         yield name, read_stream(reader, name, child, origin)
 
 
-def _sinks(reader: Reader, node: Node | None, origin: str) -> Iterator[tuple[str, tuple[SinkSpec, Kind]]]:
+def _sinks(reader: NodeReader, node: YamlNode | None, origin: str) -> Iterator[tuple[str, tuple[SinkSpec, Kind]]]:
     for name, child in reader.entries(node, "{alerts: {files: {path: …}}}").items():
         sink = read_sink(reader, name, child, origin)
         if sink is not None:
             yield name, sink
 
 
-def _computations(reader: Reader, node: Node | None, folder: str, check_code: bool) -> Iterator[ComputationSpec]:
+def _computations(
+    reader: NodeReader, node: YamlNode | None, folder: str, check_code: bool
+) -> Iterator[ComputationSpec]:
     def load(name: str) -> Any:
         return load_object(name, folder) if check_code else _unloaded
 
@@ -166,7 +170,7 @@ def _unloaded(**options: Any) -> Default:
     return Default()
 
 
-def _check(reader: Reader, top: Node, parts: _Parts, check_code: bool) -> None:
+def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -> None:
     spec = parts.spec
     check_streams(reader, spec, top, uncertain_names(reader, top))
     check_field_types(reader, spec, top)

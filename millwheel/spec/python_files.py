@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import PipelineError
 from millwheel.spec.loading import import_file
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems, did_you_mean
 
 _PATH = re.compile(r"(?P<file>.*\.py)(?::(?P<variable>[^:/]*))?", re.DOTALL)
@@ -25,7 +25,7 @@ _PATH = re.compile(r"(?P<file>.*\.py)(?::(?P<variable>[^:/]*))?", re.DOTALL)
 class Document:
     """A pipeline as a tree, and what is wrong with it already."""
 
-    top: Node
+    top: YamlNode
     problems: Problems
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.spec.imports import files_below, imported_files, tree_of
 from millwheel.spec.loading import OBJECT_NAME
-from millwheel.spec.reading.nodes import Node
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.nodes import YamlNode
+from millwheel.spec.reading.reader import NodeReader
 
 _EXAMPLE = "[model.json, 'words/*.txt']"
 _LONGEST_NAME = 200
@@ -22,7 +22,7 @@ _OURS = frozenset({"pipeline.yaml", "params.json", "origin", "entry"})
 """Files that lie beside what is shipped."""
 
 
-def read_ship(reader: Reader, node: Node | None) -> tuple[str, ...]:
+def read_ship(reader: NodeReader, node: YamlNode | None) -> tuple[str, ...]:
     """Files and globs, relative to the pipeline's folder and inside of it."""
     if node is None:
         return ()
@@ -40,7 +40,7 @@ def read_ship(reader: Reader, node: Node | None) -> tuple[str, ...]:
     return tuple(text for _, text in found if text)
 
 
-def check_ship(reader: Reader, spec: PipelineSpec, top: Node) -> None:
+def check_ship(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
     """Problems of what is declared; a warning for each file that the code names and that is not sent."""
     node = top.value.get("ship") if top.is_map else None
     if node is not None:
@@ -52,7 +52,7 @@ def check_ship(reader: Reader, spec: PipelineSpec, top: Node) -> None:
         reader.problems.warn(line, "", f"{text}; if workers read it, declare it: ship: [{name}]")
 
 
-def _check_declared(reader: Reader, spec: PipelineSpec, node: Node) -> None:
+def _check_declared(reader: NodeReader, spec: PipelineSpec, node: YamlNode) -> None:
     for pattern in spec.ship if not reader.problems.concerns(node.path) else ():
         found = _matching(spec, (pattern,))
         if not found:

@@ -40,7 +40,7 @@ from millwheel.testing.memory.cluster import ClusterOptions, ManualClock, Memory
 from millwheel.testing.pushed import DEFAULT_PARTITION, PushedStream
 from millwheel.testing.rewiring import rewired, spec_of, streams_of
 from millwheel.testing.taps import Taps
-from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.operators.columns import ColumnOperator
 from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
@@ -84,7 +84,7 @@ class PipelineHarness:
         self._closed = False
         self._replayed: set[str] = set()
         clock = ManualClock(0 if now is None else check_time(now, "now"))
-        outside = Outside(self._source, self._taps.build, listed=self._partitions)
+        outside = Factories(self._source, self._taps.build, listed=self._partitions)
         assembly = Assembly(self.spec, "", clock, outside, ShardLimits(settle_us=0, company_us=0))
         options = ClusterOptions(shards, workers, crash_every=crash_every, crash_at=crash_at)
         taps = [node.name for node in assembly.graph.nodes.values() if node.kind is NodeKind.SINK]

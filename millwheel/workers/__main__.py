@@ -26,7 +26,7 @@ from millwheel.roots.shipped import load_shipped
 from millwheel.secret_values import FOLDER_VARIABLE, masking
 from millwheel.sinks import build_sink
 from millwheel.sources import build_source
-from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.process import WorkerProcess, WorkerSettings, WorkerStorage, clean_scratch
 
 _SESSION_TIMEOUT_S = 2.25
@@ -64,7 +64,7 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
     try:
         settings = replace(settings, security=load_security(security, "worker"))
         folder = fetched(root, f"{settings.scratch}/shipped")
-        assembly = Assembly(load_shipped(folder), folder, SystemClock(), Outside(build_source, build_sink))
+        assembly = Assembly(load_shipped(folder), folder, SystemClock(), Factories(build_source, build_sink))
         coordination = open_coordination(
             zookeeper,
             pipeline,

@@ -19,9 +19,9 @@ from typing import NamedTuple, Protocol
 
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import ShardReport
-from millwheel.savepoints.orders import Answer, Order, Standing
+from millwheel.savepoints.orders import OrderAnswer, SavepointOrder, Standing
 from millwheel.workers.delivery.inbox import Arrival
-from millwheel.workers.delivery.outbox import Chunk, Send
+from millwheel.workers.delivery.outbox import OutputChunk, Send
 from millwheel.workers.ports import Savepoints, Segments, ShardWork, SnapshotQueue
 
 
@@ -32,12 +32,12 @@ class OnceDurable(Protocol):
 
     number: int
     arrivals: list[Arrival]
-    chunk: Chunk | None
-    reads: list[Chunk]
+    chunk: OutputChunk | None
+    reads: list[OutputChunk]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CommitGroup:
     """Commits for the journal, in the order in which they were made: a commit may rest on any before it. ``last`` is
     the last number of each shard in it. ``inline``: somebody waits for it, and no group is before it."""
 
@@ -59,7 +59,7 @@ class Ack(NamedTuple):
     rests_on: int
 
 
-class Refusal(NamedTuple):
+class DeliveryRefusal(NamedTuple):
     """A delivery cannot be taken: its lane must begin anew, after a look at the table if the shard has ``moved``."""
 
     route: object
@@ -151,7 +151,7 @@ class ReportLoad:
 class AnswerOrder:
     """Say how far this worker is with a savepoint."""
 
-    answer: Answer
+    answer: OrderAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class WithdrawAnswers:
 class SaveCopy:
     """Copy a checkpoint into a savepoint; answered by ShardSaved."""
 
-    order: Order
+    order: SavepointOrder
     shard: str
     standing: Standing
     path: str
@@ -191,9 +191,9 @@ class Ready:
 
     sends: Sequence[Outgoing] = ()
     acks: Sequence[Ack] = ()
-    refusals: Sequence[Refusal] = ()
+    refusals: Sequence[DeliveryRefusal] = ()
     others: Sequence[Effect] = ()
-    group: Group | None = None
+    group: CommitGroup | None = None
 
 
 class Gathering:
@@ -202,10 +202,10 @@ class Gathering:
     def __init__(self) -> None:
         self.sends: list[Outgoing] = []
         self.acks: list[Ack] = []
-        self.refusals: list[Refusal] = []
+        self.refusals: list[DeliveryRefusal] = []
         self.others: list[Effect] = []
 
-    def take(self, group: Group | None = None) -> Ready | None:
+    def take(self, group: CommitGroup | None = None) -> Ready | None:
         """What was gathered since the last call; None when it is nothing."""
         if not (group or self.sends or self.acks or self.refusals or self.others):
             return None
@@ -282,11 +282,11 @@ class GatheredCopies:
     out: Gathering
     port: Savepoints
 
-    def checkpoint_path(self, order: Order, shard: str) -> str:
+    def checkpoint_path(self, order: SavepointOrder, shard: str) -> str:
         """As the port says."""
         return self.port.checkpoint_path(order, shard)
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: OrderAnswer) -> None:
         """See :class:`AnswerOrder`."""
         self.out.others.append(AnswerOrder(answer))
 
@@ -294,6 +294,6 @@ class GatheredCopies:
         """See :class:`WithdrawAnswers`."""
         self.out.others.append(WithdrawAnswers())
 
-    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None:
+    def save(self, order: SavepointOrder, shard: str, standing: Standing, path: str) -> None:
         """See :class:`SaveCopy`."""
         self.out.others.append(SaveCopy(order, shard, standing, path))

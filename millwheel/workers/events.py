@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millwheel.core.columns.batch import AnyBatch
-from millwheel.core.model.failures import Call, Tally
+from millwheel.core.model.failures import CallKind, Tally
 from millwheel.core.model.range_table import RangeTable, ShardEntry
-from millwheel.core.pipeline.replays import Order as ReplayOrder
+from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.ports import StateStore
-from millwheel.savepoints.orders import Order, Standing
+from millwheel.savepoints.orders import SavepointOrder, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class WatermarksRose:
 class TalliesTold:
     """How calls of nodes went, over all of their shards, where some failed."""
 
-    tallies: Mapping[str, Mapping[Call, Tally]]
+    tallies: Mapping[str, Mapping[CallKind, Tally]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class OrdersChanged:
 class ShardSaved:
     """The copy of a shard stands in a savepoint, or ``problem`` says why not."""
 
-    order: Order
+    order: SavepointOrder
     shard: str
     standing: Standing
     problem: str = ""

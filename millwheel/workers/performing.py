@@ -16,7 +16,7 @@ class Performing:
 
     def __init__(self, ports: WorkerPorts) -> None:
         self._ports = ports
-        self._submitted: deque[ef.Group] = deque()
+        self._submitted: deque[ef.CommitGroup] = deque()
         self._durable: dict[str, int] = {}
 
     def perform(self, ready: ef.Ready) -> int | None:
@@ -49,7 +49,7 @@ class Performing:
         durable = self._durable.get(shard, 0) if number else 0
         invariant(number <= durable, f"{shard} {what} what rests on its commit {number}, durable is {durable}")
 
-    def _write(self, group: ef.Group) -> int | None:
+    def _write(self, group: ef.CommitGroup) -> int | None:
         segment = self._ports.journal.write_now(group.entries) if group.inline else None
         self._submitted.append(group)
         if segment is None:

@@ -9,7 +9,7 @@ from typing import Protocol
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import ShardReport
 from millwheel.ports import Clock
-from millwheel.savepoints.orders import Answer, Order, Standing
+from millwheel.savepoints.orders import OrderAnswer, SavepointOrder, Standing
 from millwheel.workers.delivery.outbox import Send
 
 
@@ -48,7 +48,7 @@ class GroupCommits(Segments, Protocol):
         worth the waiting. Only for a caller whose earlier groups are all answered. Raises what the journal raises."""
 
 
-class Recoveries(Protocol):
+class ShardRecoveries(Protocol):
     """Opens stores in the background: ShardRecovered or RecoveryFailed."""
 
     def recover(self, node: str, entry: ShardEntry) -> None: ...
@@ -106,16 +106,16 @@ class MasterLine(Protocol):
 class Savepoints(Protocol):
     """Copies of shards outside the root, and the line to whoever ordered them."""
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: OrderAnswer) -> None:
         """Say how far we are with an order."""
 
     def withdraw(self) -> None:
         """Take back all answers: their order is over."""
 
-    def checkpoint_path(self, order: Order, shard: str) -> str:
+    def checkpoint_path(self, order: SavepointOrder, shard: str) -> str:
         """Where the loop writes the checkpoint of a shard."""
 
-    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None:
+    def save(self, order: SavepointOrder, shard: str, standing: Standing, path: str) -> None:
         """Copy a checkpoint to the place of the order, in the background: ShardSaved."""
 
 
@@ -126,7 +126,7 @@ class WorkerPorts:
     clock: Clock
     transport: Transport
     journal: GroupCommits
-    recoveries: Recoveries
+    recoveries: ShardRecoveries
     snapshots: SnapshotQueue
     reports: Reports
     master: MasterLine

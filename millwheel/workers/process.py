@@ -26,10 +26,10 @@ from millwheel.workers.host.background import (
     Copying,
     Desk,
     JournalThread,
+    PendingReplays,
     PublishThread,
     Recovering,
     RecoveryThread,
-    Replays,
     ReplayThread,
     SavepointThread,
     SnapshotThread,
@@ -77,7 +77,7 @@ class WorkerStorage:
     stores: StateStores
     savepoints: Callable[[str], Snapshots]
     notes: Notes
-    replays: Replays
+    replays: PendingReplays
 
 
 class WorkerProcess:

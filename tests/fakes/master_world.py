@@ -18,7 +18,7 @@ from millwheel.master.effects import (
     Effect,
     RemoveMember,
     SealJournal,
-    WriteTable,
+    WriteRangeTable,
 )
 from millwheel.master.events import (
     Event,
@@ -30,7 +30,7 @@ from millwheel.master.events import (
     MoveRequested,
     SealFailed,
     ShardReleased,
-    TableChanged,
+    TableSeen,
     TablesLoaded,
     Tick,
     WorkerUnreachable,
@@ -137,7 +137,7 @@ class World:
                 if journal.sealed is None:
                     journal.sealed = len(journal.entries)
                 master.inbox.append(JournalSealed(incarnation=name, end=journal.sealed))
-            case WriteTable(table=table):
+            case WriteRangeTable(table=table):
                 self._write(master, table)
             case RemoveMember(incarnation=name):
                 assert self.journals[name].sealed is not None
@@ -170,7 +170,7 @@ class World:
             self._check_step(stored, table)
         written = self.tables[table.computation] = replace(table, version=table.version + 1)
         for other in self.masters:
-            other.inbox.append(TableChanged(table=written))
+            other.inbox.append(TableSeen(table=written))
 
     def _check_step(self, before: RangeTable, after: RangeTable) -> None:
         """What must hold between two versions of a table; the tiling is checked by the table itself."""

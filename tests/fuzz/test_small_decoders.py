@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_128_hexdigest
 
-from millwheel.adapters.spaces.object_space import Version
+from millwheel.adapters.spaces.object_space import ObjectVersion
 from millwheel.core.formats.store_layout import Meta, Position, decode_meta, decode_position, encode_meta, pack
 from millwheel.core.model.damage import checked
 from millwheel.core.model.ranges import tile
@@ -24,14 +24,14 @@ from millwheel.roots.shipment import unpack as unpack_shipment
 from millwheel.roots.shipped import load_shipped
 from millwheel.roots.shipping import BLUEPRINT_FILE, PARAMS_FILE
 from millwheel.savepoints.blueprint import Blueprint
-from millwheel.savepoints.orders import Answer, Order, Phase, Standing, answers_to, encode, standing_order
-from millwheel.savepoints.record import RECORD_FILE, Record, SavedShard, encode_record, read_record
+from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing, answers_to, encode, standing_order
+from millwheel.savepoints.record import RECORD_FILE, SavedShard, SavepointRecord, encode_record, read_record
 from millwheel.savepoints.upgrading import kept_blueprint
 from millwheel.sinks.files import Receipt
 from millwheel.sinks.files import _unpack as unpack_receipt
 from millwheel.sinks.latest import Replacement
 from millwheel.sinks.latest import _unpack as unpack_replacement
-from millwheel.workers.delivery.high_water_marks import Marks, decode_marks, encode_marks
+from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_marks, encode_marks
 from millwheel.workers.shard.opening import _decode_pending
 from tests.fuzz.test_decoders import PLAIN, damaged, fuzz, value_or_corruption
 
@@ -39,8 +39,8 @@ HOSTILE = [
     *(b"", b"\x00", b"[" * 200_000, b"\x91" * 200_000, b'{"a":' * 100_000),
     *(b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xc1", b'"\xff"', b"{}", b"[]", b"null", b"\x90", b"\x80"),
 ]
-ORDER = Order("s1", 3, Phase.SAVE, "/saved", cut={"hits-0": Standing(2, 40)})
-MARKS = Marks(tuple((piece, number) for number, piece in enumerate(tile(3))))
+ORDER = SavepointOrder("s1", 3, Phase.SAVE, "/saved", cut={"hits-0": Standing(2, 40)})
+MARKS = HighWaterMarks(tuple((piece, number) for number, piece in enumerate(tile(3))))
 
 SMALL: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
     "meta": (decode_meta, encode_meta(Meta(7, 8, 9, {"records_in": 3}, 10, 11, 12))),
@@ -51,7 +51,7 @@ SMALL: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
     "receipt of a file": (unpack_receipt, pack(Receipt("part-0.tmp", "part-0.jsonl", 1, 3, 9, b"abc"))),
     "receipt of rows that stand": (unpack_replacement, pack(Replacement("a.tmp", "a.csv"))),
     "order": (lambda data: standing_order({"s1-3": data}), encode(ORDER)),
-    "answer": (lambda data: answers_to(ORDER, {"w0": data}), encode(Answer("s1", 3, ORDER.cut, "full"))),
+    "answer": (lambda data: answers_to(ORDER, {"w0": data}), encode(OrderAnswer("s1", 3, ORDER.cut, "full"))),
 }
 
 
@@ -110,7 +110,7 @@ def test_a_decoder_that_meets_a_bug_of_ours_does_not_hide_it() -> None:
 # --- files of roots and savepoints
 
 
-RECORD = Record(
+RECORD = SavepointRecord(
     "s", "i", "/root", "now", True, 3, Blueprint("p", {}), [SavedShard("n", "n-0", "0", "1" + "0" * 16, 1, 2)]
 )
 
@@ -142,7 +142,7 @@ FILES: dict[str, tuple[Callable[[Path, bytes], Any], bytes]] = {
         msgspec.msgpack.encode({"pipeline/a.yaml": b"x", "inputs/s.json": b"[]"}),
     ),
     "lease": (
-        lambda _, data: _decoded(Version(data, "1"), "driver.json"),
+        lambda _, data: _decoded(ObjectVersion(data, "1"), "driver.json"),
         b'{"who":"a","here":"b","pid":1,"life":"c","beat":2}',
     ),
 }  # fmt: skip

@@ -22,7 +22,7 @@ from millwheel.testing.pushed import PushedReader, PushedStream
 from millwheel.testing.rewiring import rewired
 from millwheel.testing.taps import Tap, Taps, TapWriter, plain
 from millwheel.workers.host import assembly as assembly_module
-from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.operators.callbacks import CallbackOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.search.removal import check_removed
@@ -175,7 +175,7 @@ class Bench(PipelineHarness):
         self._pushes: dict[str, list[Row]] = {}
         self._closed = False
         clock = ManualClock(case.now or 0)
-        outside = Outside(self._source, self._taps.build, listed=self._partitions)
+        outside = Factories(self._source, self._taps.build, listed=self._partitions)
         kind = _Assembly if way.columns else _RowsOnly
         limits = ShardLimits(bundle=way.bundle, timers=way.timers, settle_us=0, company_us=0)
         made = kind(self.spec, "", clock, outside, limits)

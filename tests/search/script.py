@@ -20,7 +20,7 @@ from millwheel.spec import pipelines
 from millwheel.spec.pipelines import check_document
 from millwheel.spec.python_files import Document
 from millwheel.spec.reading.document import parse
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems
 from tests.sim.replacing import replaced
 
@@ -108,14 +108,14 @@ def load_tree(tree: Mapping[str, Any]) -> PipelineSpec:
     return _checked(_node(tree, ""), Problems(str(FOLDER / "pipeline.yaml")))
 
 
-def _checked(top: Node, problems: Problems) -> PipelineSpec:
+def _checked(top: YamlNode, problems: Problems) -> PipelineSpec:
     with _quickly():
         spec, _ = check_document(Document(top, problems), {}, {})
     return spec
 
 
-def _node(value: Any, path: str) -> Node:
-    made = Node(value, 1, path)
+def _node(value: Any, path: str) -> YamlNode:
+    made = YamlNode(value, 1, path)
     if isinstance(value, Mapping):
         made.key_lines = dict.fromkeys(value, 1)
         made.value = {name: _node(inner, made.child_path(name)) for name, inner in value.items()}

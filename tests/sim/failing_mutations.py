@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millwheel.core.model.ranges import KeyRange
-from millwheel.core.pipeline.replays import Order
+from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.loop.replaying import Replaying
 from millwheel.workers.loop.served import Served
@@ -31,8 +31,8 @@ def every_owner_replays_all_of_an_order() -> Context:
     """The numbering of an order is another one for each owner of a shard."""
     right = Replaying._offer
 
-    def wrong(self: Replaying, order: Order, served: Served, keys: KeyRange) -> None:
-        right(self, Order(f"{order.id}{served.shard.identity.token}", order.records), served, keys)
+    def wrong(self: Replaying, order: ReplayOrder, served: Served, keys: KeyRange) -> None:
+        right(self, ReplayOrder(f"{order.id}{served.shard.identity.token}", order.records), served, keys)
 
     return replaced(Replaying, "_offer", wrong)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millwheel.core.model.failures import Call, Tally
+from millwheel.core.model.failures import CallKind, Tally
 from millwheel.errors import MillwheelError
-from millwheel.injector.events import TableChanged
+from millwheel.injector.events import RangesChanged
 from millwheel.injector.runtime import InjectorRuntime
 from millwheel.injector.wire import read_frame, tally_messages
 from millwheel.pb import injector_pb2 as pb
@@ -37,13 +37,13 @@ class SimInjector(Process):
         """As in :mod:`millwheel.injector.__main__`."""
         session = self.session
         session.on_lost(self._fenced)
-        session.watch_tables(lambda table: self._mailbox.put(TableChanged(table)))
+        session.watch_tables(lambda table: self._mailbox.put(RangesChanged(table)))
         try:
             session.elect("injector", self.name, msgspec.json.encode({"address": self.name}), lambda: self._won.put(1))
             self.spawn(self._loop)
             self._won.get()
             for table in session.tables().values():
-                self._mailbox.put(TableChanged(table))
+                self._mailbox.put(RangesChanged(table))
             self.leading = True
         except MillwheelError as ex:
             self.sim.trace(f"{self.name} ends: {ex}", self.name)
@@ -89,7 +89,7 @@ class _Line:
         self._world.checkers.watermarks.broadcast(dict(watermarks))
         self._tell(watermarks=[pb.Watermark(node=node, watermark_us=us) for node, us in watermarks.items()])
 
-    def tallies(self, tallies: Mapping[str, Mapping[Call, Tally]]) -> None:
+    def tallies(self, tallies: Mapping[str, Mapping[CallKind, Tally]]) -> None:
         self._tell(tallies=tally_messages(tallies))
 
     def tokens(self, tokens: Mapping[str, int]) -> None:

@@ -37,7 +37,7 @@ from millwheel.workers.recovery import recovery
 from millwheel.workers.shard import seen_ids, shard
 from millwheel.workers.shard.admission import Admission
 from millwheel.workers.shard.commit_building import CommitBuilding
-from millwheel.workers.shard.productions import Productions
+from millwheel.workers.shard.productions import ProductionBuilding
 from millwheel.workers.shard.seen_ids import SeenIds
 from millwheel.workers.shard.watermark import ShardWatermark
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
@@ -135,7 +135,9 @@ def gaps_accepted() -> Context:
     """A delivery is taken although an earlier one is missing."""
     right = inbox.Inbox.offer
 
-    def wrong(self: inbox.Inbox, channel: str, epoch: int, index: int, batch: Any, route: object) -> inbox.Verdict:
+    def wrong(
+        self: inbox.Inbox, channel: str, epoch: int, index: int, batch: Any, route: object
+    ) -> inbox.DeliveryOutcome:
         known = self._channels.setdefault(channel, inbox._Channel(accepted=0))
         if epoch >= known.epoch:
             known.epoch, known.next_index = epoch, index
@@ -165,9 +167,9 @@ def unnumbered_productions_not_settled() -> Context:
 @mistake(within=10, faults="none", first=11010)
 def weak_ids_without_their_maker() -> Context:
     """The id of a weak production says of what it was made, but not by whom."""
-    right, found = Productions.__init__, callbacks.record_causes
+    right, found = ProductionBuilding.__init__, callbacks.record_causes
 
-    def wrong(self: Productions, *given: Any) -> None:
+    def wrong(self: ProductionBuilding, *given: Any) -> None:
         right(self, *given)
         self._maker = b""
 
@@ -176,7 +178,7 @@ def weak_ids_without_their_maker() -> Context:
 
     @contextmanager
     def both() -> Iterator[None]:
-        with replaced(Productions, "__init__", wrong), replaced(callbacks, "record_causes", without_stream):
+        with replaced(ProductionBuilding, "__init__", wrong), replaced(callbacks, "record_causes", without_stream):
             yield
 
     return both()

@@ -15,7 +15,7 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import CorruptionError, MillwheelError
 from millwheel.savepoints.orders import Standing
 from millwheel.savepoints.runtime import Taker
-from millwheel.savepoints.state import Taking, Wanted
+from millwheel.savepoints.state import SavepointRequest, Taking
 from tests.sim.kernel import FOREVER, SECOND, Failure, Simulation
 from tests.sim.model import ShardModel
 from tests.sim.process import Process
@@ -59,7 +59,9 @@ class Savepoints:
             return
         self.number += 1
         stay = rng.random() < 0.2
-        wanted = Wanted(f"s{self.number}", f"/saved-{self.number}", tuple(world.graph.nodes), stay, 3 * SECOND)
+        wanted = SavepointRequest(
+            f"s{self.number}", f"/saved-{self.number}", tuple(world.graph.nodes), stay, 3 * SECOND
+        )
         taker = SavepointProcess(world, wanted)
         if rng.random() < 0.2:
             world.sim.later(rng.randint(1_000, SECOND), taker.end)
@@ -68,7 +70,7 @@ class Savepoints:
 class SavepointProcess(Process):
     """The process of whoever takes a savepoint."""
 
-    def __init__(self, world: World, wanted: Wanted) -> None:
+    def __init__(self, world: World, wanted: SavepointRequest) -> None:
         super().__init__(world.sim, f"s0-{world.sim.number()}")
         self.world, self.wanted = world, wanted
         self.session = world.zookeeper.connect(self)
@@ -107,7 +109,7 @@ class FinishProcess(Process):
             self.later(lives_us, self.end)
 
     def _main(self) -> None:
-        wanted = Wanted(self.name, "", tuple(self.world.graph.nodes), patience_us=3 * SECOND, finish=True)
+        wanted = SavepointRequest(self.name, "", tuple(self.world.graph.nodes), patience_us=3 * SECOND, finish=True)
         try:
             taker = Taker(Taking(wanted), self.session)
             while not taker.step(self.clock.monotonic_us()):

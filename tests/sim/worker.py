@@ -15,7 +15,7 @@ from millwheel.core.model.watermark import ShardReport, Watermarks
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError
 from millwheel.master import events as mev
 from millwheel.pb import injector_pb2 as pb
-from millwheel.savepoints.orders import ORDERS, Answer, Order, Standing
+from millwheel.savepoints.orders import ORDERS, OrderAnswer, SavepointOrder, Standing
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.host.assembly import Assembly
@@ -270,16 +270,16 @@ class SavepointTask:
         if worker.world.savepoints.wanted:
             worker.spawn(self._run)
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: OrderAnswer) -> None:
         self._queue.put(lambda: self._desk.say(answer))
 
     def withdraw(self) -> None:
         self._queue.put(self._desk.withdraw)
 
-    def checkpoint_path(self, order: Order, shard: str) -> str:
+    def checkpoint_path(self, order: SavepointOrder, shard: str) -> str:
         return f"{self._scratch}/savepoint-{order.name}-{shard}-{self._worker.sim.number()}"
 
-    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None:
+    def save(self, order: SavepointOrder, shard: str, standing: Standing, path: str) -> None:
         def work() -> None:
             self._copying.save(order, shard, standing, path, self._worker.post)
             self._worker.world.storage.drop_checkpoint(path)

@@ -17,7 +17,7 @@ _TIMEOUT_S = 35.0  # longer than the worker's own, whose answer says more
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class OutsideRecord:
     """A record from outside: its id, and its value as JSON."""
 
     id: str
@@ -25,7 +25,7 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class InjectionResult:
     """What became of a batch, durably. ``moved``: nothing was taken, the shard lives elsewhere."""
 
     moved: bool = False
@@ -33,8 +33,8 @@ class Taken:
     duplicates: int = 0
     rejected: int = 0
 
-    def __add__(self, other: Taken) -> Taken:
-        return Taken(
+    def __add__(self, other: InjectionResult) -> InjectionResult:
+        return InjectionResult(
             self.moved or other.moved,
             self.accepted + other.accepted,
             self.duplicates + other.duplicates,
@@ -49,7 +49,7 @@ class InjectionClient:
         self._security = security
         self._channels: dict[str, grpc.Channel] = {}
 
-    def inject(self, address: str, stream: str, shard: str, records: Sequence[Outside]) -> Taken:
+    def inject(self, address: str, stream: str, shard: str, records: Sequence[OutsideRecord]) -> InjectionResult:
         """Send one batch; returns once it is durable.
 
         Raises UnavailableError when the worker does not answer: the batch may have been taken or not, and is to be
@@ -65,7 +65,7 @@ class InjectionClient:
         except grpc.RpcError as error:
             details = error.details() if isinstance(error, grpc.Call) else error
             raise UnavailableError(f"the worker at {address} did not take the records: {details}") from error
-        return Taken(reply.moved, reply.accepted, reply.duplicates, reply.rejected)
+        return InjectionResult(reply.moved, reply.accepted, reply.duplicates, reply.rejected)
 
     def close(self) -> None:
         """Close all connections."""

@@ -17,7 +17,7 @@ import grpc
 from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_channel
 from millwheel.adapters.grpc.report_desk import ReportDesk
 from millwheel.adapters.grpc.security import Security
-from millwheel.core.model.failures import Call, Tally
+from millwheel.core.model.failures import CallKind, Tally
 from millwheel.core.model.watermark import ShardReport, Watermarks
 from millwheel.errors import UnavailableError
 from millwheel.pb import injector_pb2 as pb
@@ -102,11 +102,11 @@ class _Desk:
             return self._desk.take() if self._session == session else None
 
 
-def read_tallies(message: pb.Broadcast) -> dict[str, dict[Call, Tally]]:
+def read_tallies(message: pb.Broadcast) -> dict[str, dict[CallKind, Tally]]:
     """How calls of nodes went, as a message says it."""
-    found: dict[str, dict[Call, Tally]] = {}
+    found: dict[str, dict[CallKind, Tally]] = {}
     for each in message.tallies:
-        found.setdefault(each.node, {})[Call(each.judged, each.what)] = Tally(each.tried, each.failed)
+        found.setdefault(each.node, {})[CallKind(each.judged, each.what)] = Tally(each.tried, each.failed)
     return found
 
 
@@ -126,7 +126,7 @@ class InjectorClient:
         on_watermarks: Callable[[dict[str, int]], None],
         on_token_known: Callable[[str, int], None],
         security: Security | None = None,
-        on_tallies: Callable[[dict[str, dict[Call, Tally]]], None] = lambda tallies: None,
+        on_tallies: Callable[[dict[str, dict[CallKind, Tally]]], None] = lambda tallies: None,
     ) -> None:
         self._security = security
         self._find_address = find_address

@@ -73,7 +73,7 @@ class ObjectSpace(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class ObjectVersion:
     """The content of an object, and the tag by which it can be replaced."""
 
     data: bytes
@@ -83,7 +83,7 @@ class Version:
 class ReplacingSpace(ObjectSpace, Protocol):
     """An object space that can also replace an object only as it was read."""
 
-    def version(self, key: str) -> Version | None:
+    def version(self, key: str) -> ObjectVersion | None:
         """What is there now; None when there is nothing."""
 
     def replace(self, key: str, data: bytes, tag: str) -> str | None:

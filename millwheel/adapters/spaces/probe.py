@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from millwheel.adapters.spaces.durable import TEMPORARY, make_dirs, read_whole, write_new
 from millwheel.adapters.spaces.files import Files, PosixFiles, explained
-from millwheel.adapters.spaces.object_space import ReplacingSpace, Version
+from millwheel.adapters.spaces.object_space import ObjectVersion, ReplacingSpace
 from millwheel.errors import MillwheelError, SetupError
 
 NEED_BYTES = 256 << 20
@@ -97,7 +97,7 @@ def _check_conditions(space: ReplacingSpace, key: str) -> None:
         raise SetupError(f"the store of {space.root} does not show what was just written: choose one that does")
     if space.create(key, b"second") or space.get(key) != b"first":
         raise _ignores(space, "If-None-Match")
-    tag = (space.version(key) or Version(b"", "")).tag
+    tag = (space.version(key) or ObjectVersion(b"", "")).tag
     moved = space.replace(key, b"third", tag)
     if moved is None or space.replace(key, b"fourth", tag) is not None or space.get(key) != b"third":
         raise _ignores(space, "If-Match")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millwheel.adapters.spaces.files import explaining
 from millwheel.adapters.spaces.object_space import ObjectSpace
-from millwheel.core.pipeline.replays import Order, Request, decode, encode
+from millwheel.core.pipeline.replays import ReplayOrder, Request, decode, encode
 
 _REQUEST, _ORDER, _DONE = ".request", ".order", ".done"
 
@@ -30,15 +30,15 @@ class ReplayOrders:
         bound = self._numbers(_ORDER)
         return {n: decode(self._get(n, _REQUEST), Request) for n in self._numbers(_REQUEST) if n not in bound}
 
-    def bind(self, number: int, order: Order) -> None:
+    def bind(self, number: int, order: ReplayOrder) -> None:
         """A request has become an order. The first one stands."""
         self._create(number, _ORDER, encode(order))
 
-    def undone(self, known: frozenset[int] = frozenset()) -> dict[int, Order]:
+    def undone(self, known: frozenset[int] = frozenset()) -> dict[int, ReplayOrder]:
         """The orders that are not done, but for those that are ``known``."""
         done = self._numbers(_DONE)
         wanted = [number for number in self._numbers(_ORDER) if number not in done and number not in known]
-        return {number: decode(self._get(number, _ORDER), Order) for number in wanted}
+        return {number: decode(self._get(number, _ORDER), ReplayOrder) for number in wanted}
 
     def done(self) -> frozenset[int]:
         """The orders of which all has been applied."""

@@ -17,7 +17,7 @@ from typing import TypeVar
 import obstore
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-from millwheel.adapters.spaces.object_space import Version
+from millwheel.adapters.spaces.object_space import ObjectVersion
 from millwheel.adapters.spaces.s3_address import S3Address
 from millwheel.adapters.spaces.s3_client import S3Limits, connect, no_bucket, translated
 from millwheel.errors import MillwheelError, SetupError, UnavailableError
@@ -101,12 +101,12 @@ class S3Space:
         found = self.version(key)
         return found.tag if found is not None and found.data == data else None
 
-    def version(self, key: str) -> Version | None:
+    def version(self, key: str) -> ObjectVersion | None:
         """What is there now; None when there is nothing."""
 
-        def read() -> Version:
+        def read() -> ObjectVersion:
             got = obstore.get(self._store, self._path(key))
-            return Version(bytes(got.bytes()), got.meta["e_tag"] or "")
+            return ObjectVersion(bytes(got.bytes()), got.meta["e_tag"] or "")
 
         return self._if_there(key, read)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 
 from millwheel.adapters.zookeeper.guard import OPEN, ZooKeeperGuard
 from millwheel.adapters.zookeeper.session import ZooKeeperSession
-from millwheel.adapters.zookeeper.watch import Candidate, Members, Tables, WatchLoop
+from millwheel.adapters.zookeeper.watch import Candidate, Tables, WatchedMembers, WatchLoop
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import ConflictError, SetupError, invariant
 
@@ -65,7 +65,7 @@ class ZooKeeperCoordination:
 
     def watch_members(self, role: str, changed: Callable[[Mapping[str, bytes]], None]) -> None:
         """See the port."""
-        self._loop.add(Members(self._session, self._loop, self._folder(role), changed))
+        self._loop.add(WatchedMembers(self._session, self._loop, self._folder(role), changed))
 
     def elect(self, role: str, name: str, data: bytes, won: Callable[[], None]) -> None:
         """See the port."""

@@ -101,7 +101,7 @@ class WatchLoop:
             return subscription
 
 
-class Members:
+class WatchedMembers:
     """All children of one folder with their data."""
 
     def __init__(

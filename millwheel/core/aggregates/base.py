@@ -68,7 +68,7 @@ class Aggregator(Generic[Acc]):
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class AggregateFunction:
     """A built-in aggregate function: ``make(options)`` builds its aggregator, ``options`` are the settings it has."""
 
     make: Callable[[Mapping[str, Any]], Aggregator[Any]]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millwheel.core.aggregates.base import Aggregator, Function, check_fits, wrong
+from millwheel.core.aggregates.base import AggregateFunction, Aggregator, check_fits, wrong
 
 
 def _check_ordered(function: str, value: Any, name: str) -> Any:
@@ -185,11 +185,11 @@ def _top_k(options: Mapping[str, Any]) -> Aggregator[Any]:
 
 
 FUNCTIONS = {
-    "min": Function(lambda options: Extreme("min")),
-    "max": Function(lambda options: Extreme("max")),
-    "first": Function(lambda options: ByTime("first")),
-    "last": Function(lambda options: ByTime("last")),
-    "collect": Function(lambda options: Collect()),
-    "count_distinct": Function(lambda options: CountDistinct()),
-    "top_k": Function(_top_k, ("k",)),
+    "min": AggregateFunction(lambda options: Extreme("min")),
+    "max": AggregateFunction(lambda options: Extreme("max")),
+    "first": AggregateFunction(lambda options: ByTime("first")),
+    "last": AggregateFunction(lambda options: ByTime("last")),
+    "collect": AggregateFunction(lambda options: Collect()),
+    "count_distinct": AggregateFunction(lambda options: CountDistinct()),
+    "top_k": AggregateFunction(_top_k, ("k",)),
 }

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from millwheel.core.aggregates.base import Aggregator, Function, wrong
+from millwheel.core.aggregates.base import AggregateFunction, Aggregator, wrong
 from millwheel.errors import RecordError
 
 Exact = list[Any]
@@ -230,20 +230,20 @@ def _square(value: Any) -> tuple[Any, ...]:
     return (square, ((high * high - square) + 2.0 * high * low) + low * low)
 
 
-def _variance(function: str) -> Function:
+def _variance(function: str) -> AggregateFunction:
     def make(options: Mapping[str, Any]) -> Aggregator[Any]:
         population = options.get("population", False)
         if type(population) is not bool:
             raise ValueError(f"{function}: `population` must be true (divide by n) or false, not {population!r}")
         return Variance(function, not population)
 
-    return Function(make, ("population",))
+    return AggregateFunction(make, ("population",))
 
 
 FUNCTIONS = {
-    "count": Function(lambda options: CountRecords()),
-    "sum": Function(lambda options: Sum()),
-    "mean": Function(lambda options: Mean()),
+    "count": AggregateFunction(lambda options: CountRecords()),
+    "sum": AggregateFunction(lambda options: Sum()),
+    "mean": AggregateFunction(lambda options: Mean()),
     "variance": _variance("variance"),
     "stddev": _variance("stddev"),
 }

@@ -14,7 +14,7 @@ from typing import Any
 import datasketches
 from ddsketch.mapping import LogarithmicMapping
 
-from millwheel.core.aggregates.base import Aggregator, Function, wrong
+from millwheel.core.aggregates.base import AggregateFunction, Aggregator, wrong
 from millwheel.core.aggregates.numeric import check_number
 
 _LG_K = 12
@@ -169,7 +169,7 @@ def _quantiles(options: Mapping[str, Any]) -> Aggregator[Any]:
 
 
 FUNCTIONS = {
-    "approx_count_distinct": Function(_approx, ("lg_k",)),
-    "quantile": Function(_quantile, ("q", "accuracy")),
-    "quantiles": Function(_quantiles, ("q", "accuracy")),
+    "approx_count_distinct": AggregateFunction(_approx, ("lg_k",)),
+    "quantile": AggregateFunction(_quantile, ("q", "accuracy")),
+    "quantiles": AggregateFunction(_quantiles, ("q", "accuracy")),
 }

@@ -35,7 +35,7 @@ STOP = OnError(0.0, 1)
 """The first failure stops the run."""
 
 
-class Verdict(Enum):
+class FailureVerdict(Enum):
     """What a tally comes to under a policy."""
 
     FINE = "fine"
@@ -50,13 +50,13 @@ class Tally:
     tried: int = 0
     failed: int = 0
 
-    def verdict(self, policy: OnError) -> Verdict:
+    def verdict(self, policy: OnError) -> FailureVerdict:
         """How it goes."""
         if policy.stop_above >= 1 or not self.failed:
-            return Verdict.FINE
+            return FailureVerdict.FINE
         if self.tried < policy.of_at_least:
-            return Verdict.EARLY
-        return Verdict.BROKEN if self.failed > policy.stop_above * self.tried else Verdict.FINE
+            return FailureVerdict.EARLY
+        return FailureVerdict.BROKEN if self.failed > policy.stop_above * self.tried else FailureVerdict.FINE
 
     def at_least(self, other: Tally) -> Tally:
         """The larger of both figures. One of them may lack what the other has."""
@@ -64,7 +64,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallKind:
     """What is tried: ``what`` of the node ``judged``, whose policy counts."""
 
     judged: str
@@ -137,7 +137,9 @@ class First:
     sentence: str
 
 
-def as_counters(tried: Mapping[str, int], failed: Mapping[Call, int], firsts: Mapping[str, First]) -> dict[str, int]:
+def as_counters(
+    tried: Mapping[str, int], failed: Mapping[CallKind, int], firsts: Mapping[str, First]
+) -> dict[str, int]:
     """Tallies and first failures as counters, which sums of counters take along."""
     found = {_TRIED + what: count for what, count in tried.items()}
     found.update({f"{_FAILED}{call.judged}\0{call.what}": count for call, count in failed.items()})
@@ -155,13 +157,13 @@ def plain_counters(counters: Mapping[str, int]) -> dict[str, int]:
     return {name: count for name, count in counters.items() if not name.startswith("\0")}
 
 
-def tallies_in(counters: Mapping[str, int]) -> dict[Call, Tally]:
+def tallies_in(counters: Mapping[str, int]) -> dict[CallKind, Tally]:
     """The tallies among reported counters."""
-    found: dict[Call, Tally] = {}
+    found: dict[CallKind, Tally] = {}
     for name, count in counters.items():
         if name.startswith(_FAILED):
             judged, what = name[len(_FAILED) :].split("\0", 1)
-            found[Call(judged, what)] = Tally(max(counters.get(_TRIED + what, 0), count), count)
+            found[CallKind(judged, what)] = Tally(max(counters.get(_TRIED + what, 0), count), count)
     return found
 
 

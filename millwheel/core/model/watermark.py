@@ -13,16 +13,16 @@ from millwheel.core.model.times import MAX_TIME, MIN_TIME
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class WatermarkHold:
     """A time (µs) that the watermark may not pass, and in words what keeps it there."""
 
     watermark_us: int
     holder: str
 
 
-def lowest(holds: Iterable[Hold]) -> Hold:
+def lowest(holds: Iterable[WatermarkHold]) -> WatermarkHold:
     """The hold that counts; the first of equals, and the end of time when nothing holds."""
-    return min(holds, key=lambda hold: hold.watermark_us, default=Hold(MAX_TIME, ""))
+    return min(holds, key=lambda hold: hold.watermark_us, default=WatermarkHold(MAX_TIME, ""))
 
 
 @dataclass(frozen=True, slots=True)

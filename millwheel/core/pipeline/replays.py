@@ -31,7 +31,7 @@ class Past(msgspec.Struct, frozen=True):
     letter: str
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class RequestedLetter(msgspec.Struct, frozen=True):
     """A letter that is to be tried again. ``what`` failed of it (see RECORD, KEY, LINE)."""
 
     letter: str
@@ -48,7 +48,7 @@ class Request(msgspec.Struct, frozen=True):
     """Letters that are to be tried again. ``id`` is unique among all roots."""
 
     id: str
-    wanted: list[Wanted]
+    wanted: list[RequestedLetter]
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class Again(msgspec.Struct, frozen=True):
     blame: str = ""
 
 
-class Order(msgspec.Struct, frozen=True):
+class ReplayOrder(msgspec.Struct, frozen=True):
     """What a request has become. Its records are numbered from 1."""
 
     id: str
@@ -88,7 +88,7 @@ class _Sealed(msgspec.Struct, frozen=True):
     body: bytes
 
 
-def encode(what: Request | Order) -> bytes:
+def encode(what: Request | ReplayOrder) -> bytes:
     """As bytes with a checksum."""
     body = msgspec.msgpack.encode(what)
     return msgspec.msgpack.encode(_Sealed(xxh3_128_hexdigest(body), body))

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from millwheel.launch.launchers.base import WorkerExit, WorkerTemplate
-from millwheel.launch.launchers.warm_children import Birth, WarmParent
+from millwheel.launch.launchers.warm_children import Birth, WarmParentProcess
 from millwheel.processes.child import Child, Living, fresh_scratch, stop_all
 from millwheel.processes.libraries import worker_environment
 
@@ -19,7 +19,7 @@ class ProcessLauncher:
         self._template = template
         self._children: dict[int, Living] = {}
         self._environment = worker_environment()
-        self._warm: WarmParent | None = self._parent()
+        self._warm: WarmParentProcess | None = self._parent()
 
     def start(self, slot: int) -> None:
         """See :class:`millwheel.launch.launchers.base.Launcher`."""
@@ -63,7 +63,7 @@ class ProcessLauncher:
         if self._warm is not None:
             self._warm.close()
 
-    def _parent(self) -> WarmParent | None:
+    def _parent(self) -> WarmParentProcess | None:
         if not sys.platform.startswith("linux"):
             return None
-        return WarmParent(Path(self._template.logs) / "warm", self._environment)
+        return WarmParentProcess(Path(self._template.logs) / "warm", self._environment)

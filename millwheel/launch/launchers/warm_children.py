@@ -47,7 +47,7 @@ class Birth:
         return [sys.executable, "-m", self.module, *self.argv]
 
 
-class WarmParent:
+class WarmParentProcess:
     """A process that forks children for us. Used by one thread, which must outlive it."""
 
     def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
@@ -104,7 +104,7 @@ class WarmParent:
 class WarmChild:
     """A child of a warm parent. When the parent may not fork, or is gone before it has, the child is executed."""
 
-    def __init__(self, parent: WarmParent, number: int, birth: Birth) -> None:
+    def __init__(self, parent: WarmParentProcess, number: int, birth: Birth) -> None:
         self._parent = parent
         self._number = number
         self._birth = birth

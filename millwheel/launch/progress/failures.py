@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from millwheel.core.model.failures import Call, First, Tally, Verdict, share_text
+from millwheel.core.model.failures import CallKind, FailureVerdict, First, Tally, share_text
 from millwheel.core.pipeline.graph import Graph
 from millwheel.errors import BrokenError
 from millwheel.launch.progress.summary import ClusterView
@@ -25,7 +25,7 @@ class Failures:
         self._say = say
         self._told: Counter[str] = Counter()
         self._firsts: dict[tuple[str, str], First] = {}
-        self._since: dict[Call, float] = {}
+        self._since: dict[CallKind, float] = {}
 
     def look(self, view: ClusterView | None, now_s: float, at_the_end: bool = False) -> None:
         """Tell what is new. Raises BrokenError, with a sentence, when a node fails too often."""
@@ -47,13 +47,13 @@ class Failures:
         self._firsts[first.judged, first.kind] = first
         self._say(f"{first.judged} failed: {first.sentence}")
 
-    def _broken(self, view: ClusterView) -> Iterator[tuple[Call, Tally]]:
+    def _broken(self, view: ClusterView) -> Iterator[tuple[CallKind, Tally]]:
         for node in view.nodes.values():
             for call, tally in node.tallies.items():
-                if tally.verdict(self._graph.on_error(call.judged)) is Verdict.BROKEN:
+                if tally.verdict(self._graph.on_error(call.judged)) is FailureVerdict.BROKEN:
                     yield call, tally
 
-    def _sentence(self, call: Call, tally: Tally) -> str:
+    def _sentence(self, call: CallKind, tally: Tally) -> str:
         policy = self._graph.on_error(call.judged)
         noun = _NOUNS.get(call.what, f"records that need a {call.what}")
         limit = (

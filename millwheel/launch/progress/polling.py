@@ -14,7 +14,7 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import MillwheelError
 from millwheel.launch.progress.summary import ClusterView, NodeView
 from millwheel.launch.stopping import STOP
-from millwheel.launch.stragglers import Member, read_members
+from millwheel.launch.stragglers import JoinedWorker, read_members
 from millwheel.pb import injector_pb2
 from millwheel.ports import Coordination
 
@@ -47,7 +47,7 @@ class StatusWatcher:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True, name="status")
         self.latest: ClusterView | None = None
-        self.members: Mapping[str, Member] = {}
+        self.members: Mapping[str, JoinedWorker] = {}
         self._tables: dict[str, RangeTable] = {}
         self._draining: frozenset[str] = frozenset()
         self._seats: frozenset[str] = frozenset()
@@ -62,7 +62,7 @@ class StatusWatcher:
         self._thread.join()
 
     @property
-    def workers(self) -> frozenset[Member]:
+    def workers(self) -> frozenset[JoinedWorker]:
         """The workers that are members now."""
         return frozenset(self.members.values())
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from millwheel.core.model.failures import Call, First, Tally, kinds_in, replayed_in, without_kinds
+from millwheel.core.model.failures import CallKind, First, Tally, kinds_in, replayed_in, without_kinds
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.graph import Graph, NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS
@@ -26,7 +26,7 @@ class NodeView:
     complete: bool
     holder: str
     counters: Counters
-    tallies: Mapping[Call, Tally] = field(default_factory=dict)
+    tallies: Mapping[CallKind, Tally] = field(default_factory=dict)
     firsts: Sequence[First] = ()
 
 

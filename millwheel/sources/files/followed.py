@@ -18,7 +18,7 @@ import xxhash
 
 from millwheel.core.model.damage import checked
 from millwheel.errors import ExhaustedError, SetupError
-from millwheel.sources.files.inputs import NOTHING, Place, cannot_read, read_fully
+from millwheel.sources.files.inputs import NOTHING, InputPosition, cannot_read, read_fully
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class FollowedInput:
         later = marks[0].followers if marks[0] is not None else ()
         self._followers = deque(mark for mark in later if mark.who not in decided)
 
-    def locate(self, position: int) -> Place:
+    def locate(self, position: int) -> InputPosition:
         while self._next and position >= self._next[0].base:
             self._turn_to(self._next.popleft())
         if self._file is None:
@@ -90,7 +90,7 @@ class FollowedInput:
         offset = self._read_to = position - self._file.base
         if not self._unchanged(offset):
             return self._without_it(position) if self._next else self._truncated(position, offset)
-        return Place(self._file.base, offset, self._life)
+        return InputPosition(self._file.base, offset, self._life)
 
     def read_at(self, offset: int, size: int) -> bytes:
         if self._next and self._file is not None:
@@ -127,10 +127,10 @@ class FollowedInput:
 
     # --- decisions ---------------------------------------------------------------------------------------
 
-    def _begin(self, position: int) -> Place:
+    def _begin(self, position: int) -> InputPosition:
         """Nothing is known of a file: it is the first one, or the position is of the earlier form."""
         if self._next:
-            return Place(skip_to=self._next[0].base)
+            return InputPosition(skip_to=self._next[0].base)
         if not position:
             return self._place_of(self._decided(0))
         if (fd := self._open(self._path)) is None:
@@ -144,21 +144,21 @@ class FollowedInput:
         self._warn_of_loss(offset)
         return self._place_of(self._decided(base + GENERATION))
 
-    def _without_it(self, position: int) -> Place:
+    def _without_it(self, position: int) -> InputPosition:
         """The file that was read is not to be found: go on with the next, or with what has its name now."""
         assert self._file is not None
         self.close()
         self._is_gone = True
         if self._next:
             log.warning("a file that was %s is gone, with what had not been applied of it: that is lost", self._path)
-            return Place(skip_to=self._next[0].base)
+            return InputPosition(skip_to=self._next[0].base)
         found = self._decided(position + _LEAP)
         if found is not None:
             self._warn_of_loss(position - self._file.base)
             self._file = None
         return self._place_of(found)
 
-    def _truncated(self, position: int, offset: int) -> Place:
+    def _truncated(self, position: int, offset: int) -> InputPosition:
         """Go on at the start of the open file, once it holds something."""
         if not self._was_cut:
             self._was_cut = True
@@ -199,8 +199,8 @@ class FollowedInput:
         finally:
             os.close(fd)
 
-    def _place_of(self, begins: tuple[int, bytes] | None) -> Place:
-        return NOTHING if begins is None else Place(begins=begins)
+    def _place_of(self, begins: tuple[int, bytes] | None) -> InputPosition:
+        return NOTHING if begins is None else InputPosition(begins=begins)
 
     def _warn_of_loss(self, offset: int) -> None:
         log.warning(

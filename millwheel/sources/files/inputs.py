@@ -18,7 +18,7 @@ _BLOCK = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class InputPosition:
     """Bytes from ``offset`` on come next, and their positions are ``base`` + offset; those of another ``life`` are of
     another file. Or there are none before a decision about what ``begins`` is durable (position, note), before the
     reader has gone on at ``skip_to``, or, with ``nothing``, now."""
@@ -31,13 +31,13 @@ class Place:
     nothing: bool = False
 
 
-NOTHING = Place(nothing=True)
+NOTHING = InputPosition(nothing=True)
 
 
-class Input(Protocol):
+class PartitionInput(Protocol):
     """The bytes of one partition."""
 
-    def locate(self, position: int) -> Place:
+    def locate(self, position: int) -> InputPosition:
         """What comes after a position."""
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -52,7 +52,7 @@ class Input(Protocol):
     def close(self) -> None: ...
 
 
-def open_input(path: str) -> Input:
+def open_input(path: str) -> PartitionInput:
     """Raises SetupError when the file cannot be read, ExhaustedError when too many are open for now."""
     if compression := compression_of(path):
         return CompressedInput(path, compression)
@@ -84,13 +84,13 @@ class PlainInput:
         except OSError as ex:
             raise cannot_read(path, ex) from ex
 
-    def locate(self, position: int) -> Place:
+    def locate(self, position: int) -> InputPosition:
         if position > (size := os.fstat(self._fd).st_size):
             raise SetupError(
                 f"the input file {self._path} has {size} bytes, but {position} were read before: it was changed. "
                 "Restore it, start with a new root, or write follow: true for files that change"
             )
-        return Place(0, position)
+        return InputPosition(0, position)
 
     def read_at(self, offset: int, size: int) -> bytes:
         try:
@@ -117,8 +117,8 @@ class CompressedInput:
         self._damage = ""
         self._restart()
 
-    def locate(self, position: int) -> Place:
-        return Place(0, position)
+    def locate(self, position: int) -> InputPosition:
+        return InputPosition(0, position)
 
     def read_at(self, offset: int, size: int) -> bytes:
         if offset < self._start:

@@ -18,7 +18,7 @@ from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import RecordError
 from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.sources.files.followed import FollowedInput
-from millwheel.sources.files.inputs import Input
+from millwheel.sources.files.inputs import PartitionInput
 
 MAX_RAW_BYTES = 65_536
 """How much of a rejected line is kept."""
@@ -120,7 +120,7 @@ class LineReader(Reader):
 
     def __init__(
         self,
-        source: Input,
+        source: PartitionInput,
         form: LineFormat,
         max_line_bytes: int,
         followed: FollowedInput | None = None,

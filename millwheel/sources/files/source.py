@@ -42,7 +42,7 @@ _told_of_compressed: set[str] = set()
 """Folders: each is named once."""
 
 
-class FilesOptions(msgspec.Struct, frozen=True):
+class FilesSourceOptions(msgspec.Struct, frozen=True):
     """What may stand below ``files:``. ``path`` is a glob (``**`` descends into folders), a folder, or several."""
 
     path: str | list[str]
@@ -82,7 +82,9 @@ class FilesOptions(msgspec.Struct, frozen=True):
 def build_files(options: Mapping[str, Any], folder: str, schema: type | None, fields: Mapping[str, str]) -> FilesSource:
     """Raises ValueError, with a sentence, for options that cannot work."""
     FieldTypes(fields)
-    return FilesSource(read_options("the source 'files'", options, FilesOptions, _EXAMPLES), folder, schema, fields)
+    return FilesSource(
+        read_options("the source 'files'", options, FilesSourceOptions, _EXAMPLES), folder, schema, fields
+    )
 
 
 class FilesSource(Source):
@@ -90,7 +92,9 @@ class FilesSource(Source):
 
     poll_us = 20_000
 
-    def __init__(self, options: FilesOptions, folder: str, schema: type | None, fields: Mapping[str, str]) -> None:
+    def __init__(
+        self, options: FilesSourceOptions, folder: str, schema: type | None, fields: Mapping[str, str]
+    ) -> None:
         self._options = options
         self._globs = [os.path.abspath(os.path.join(folder, pattern)) for pattern in options.globs()]
         self._top = os.path.commonpath([_fixed_folder(pattern) for pattern in self._globs])

@@ -22,9 +22,9 @@ from millwheel.spec.loading import OBJECT_NAME, load_object
 from millwheel.spec.parts.joins import keyless
 from millwheel.spec.parts.steps import step_nodes
 from millwheel.spec.reading.kinds import Kind, blame
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import did_you_mean
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.reader import NodeReader
 
 _CANNOT_TAKE_BACK = (
     "records that take back earlier ones, and this sink would keep them as results; write mode: changelog (every "
@@ -36,7 +36,7 @@ _CANNOT_TAKE_BACK = (
 class CodeChecks:
     """Loads what the pipeline names and notes what does not fit."""
 
-    def __init__(self, reader: Reader, spec: PipelineSpec, top: Node) -> None:
+    def __init__(self, reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
         self._reader = reader
         self._spec = spec
         self._top = top
@@ -218,7 +218,7 @@ class CodeChecks:
     def _function(self, name: str, *place: str) -> None:
         self._function_at(find(self._top, *place), name)
 
-    def _function_at(self, node: Node, name: str = "") -> None:
+    def _function_at(self, node: YamlNode, name: str = "") -> None:
         found = self._load_at(node, name or node.text)
         if found is not None and not callable(found):
             text = f"{name or node.text} is a {type(found).__name__}, not a function of a record's value"
@@ -227,7 +227,7 @@ class CodeChecks:
     def _load(self, name: str, *place: str) -> Any:
         return self._load_at(find(self._top, *place), name)
 
-    def _load_at(self, node: Node, name: str) -> Any:
+    def _load_at(self, node: YamlNode, name: str) -> Any:
         try:
             return load_object(name, self._spec.folder)
         except PipelineError as ex:

@@ -9,13 +9,13 @@ from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
 from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec, PipelineSpec
 from millwheel.errors import RecordError
 from millwheel.spec.checks.topology import find
-from millwheel.spec.reading.nodes import Node
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.nodes import YamlNode
+from millwheel.spec.reading.reader import NodeReader
 
 _SAMPLES: Mapping[str, Any] = {"int": 1, "float": 1.5, "str": "text", "bool": True}
 
 
-def check_field_types(reader: Reader, spec: PipelineSpec, top: Node) -> None:
+def check_field_types(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
     """Note every aggregate whose argument is a field of a type that its function refuses."""
     for computation in spec.computations:
         for aggregate in computation.aggregates:

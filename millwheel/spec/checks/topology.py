@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import unknown
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.reader import NodeReader
 
 
-def check_streams(reader: Reader, spec: PipelineSpec, top: Node, uncertain: frozenset[str]) -> None:
+def check_streams(reader: NodeReader, spec: PipelineSpec, top: YamlNode, uncertain: frozenset[str]) -> None:
     """Every consumed stream must have a producer; one that nobody consumes is worth a warning.
 
     ``uncertain`` are names that may be streams once other problems are mended: nothing is said about them.
@@ -43,7 +43,7 @@ def check_streams(reader: Reader, spec: PipelineSpec, top: Node, uncertain: froz
         )
 
 
-def uncertain_names(reader: Reader, top: Node) -> frozenset[str]:
+def uncertain_names(reader: NodeReader, top: YamlNode) -> frozenset[str]:
     """All words of the parts that have problems, but for inputs and sinks: a stream may hide among them."""
     words: set[str] = set()
     for path in reader.problems.paths:
@@ -55,7 +55,7 @@ def uncertain_names(reader: Reader, top: Node) -> frozenset[str]:
     return frozenset(words)
 
 
-def _words(node: Node) -> Iterable[str]:
+def _words(node: YamlNode) -> Iterable[str]:
     if isinstance(node.value, dict):
         for name, child in node.value.items():
             yield name
@@ -83,7 +83,7 @@ def _produced(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
     return {**found, DEAD_LETTERS: ()}
 
 
-def _consumers(spec: PipelineSpec, top: Node) -> Iterable[tuple[str, Node]]:
+def _consumers(spec: PipelineSpec, top: YamlNode) -> Iterable[tuple[str, YamlNode]]:
     for computation in spec.computations:
         for given in computation.inputs:
             yield given.stream, find(top, "computations", computation.name, "input", given.stream)
@@ -91,7 +91,7 @@ def _consumers(spec: PipelineSpec, top: Node) -> Iterable[tuple[str, Node]]:
         yield sink.stream, find(top, "sinks", sink.stream)
 
 
-def check_cycles(reader: Reader, spec: PipelineSpec, top: Node, has_timer: Callable[[str], bool]) -> None:
+def check_cycles(reader: NodeReader, spec: PipelineSpec, top: YamlNode, has_timer: Callable[[str], bool]) -> None:
     """Every cycle must contain a callback with timers; one of several computations is worth a warning.
 
     Records may go round only through ``process_timer``: without one a record could chase itself at full speed for
@@ -166,7 +166,7 @@ def _path(name: str, start: str, came_from: Mapping[str, str]) -> list[str]:
     return way[::-1]
 
 
-def find(top: Node, *steps: str) -> Node:
+def find(top: YamlNode, *steps: str) -> YamlNode:
     """The node at a path, or the nearest one above it that exists."""
     node = top
     for step in steps:

@@ -17,9 +17,9 @@ from typing import Any
 from millwheel.core.aggregates.functions import FUNCTIONS, make_aggregator
 from millwheel.core.pipeline.spec import AggregateSpec, InputSpec, KeyKind
 from millwheel.spec.loading import OBJECT_NAME
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import unknown
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.reader import NodeReader
 
 _EXAMPLE = "{hits: count, bytes: {sum: size}}"
 WINDOW_FIELDS = ("window_start", "window_end")
@@ -33,7 +33,7 @@ def key_names(inputs: tuple[InputSpec, ...]) -> tuple[str, ...]:
     return ("key",)
 
 
-def check_keys(reader: Reader, fields: Mapping[str, Node], inputs: tuple[InputSpec, ...]) -> None:
+def check_keys(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> None:
     """The key lies in each result of a window or a join beside the bounds of the window, which would replace it. What
     a callback produces is its own."""
     if "window" not in fields or "callback" in fields:
@@ -48,7 +48,7 @@ def check_keys(reader: Reader, fields: Mapping[str, Node], inputs: tuple[InputSp
             )
 
 
-def read_aggregates(reader: Reader, node: Node | None, taken: tuple[str, ...]) -> tuple[AggregateSpec, ...]:
+def read_aggregates(reader: NodeReader, node: YamlNode | None, taken: tuple[str, ...]) -> tuple[AggregateSpec, ...]:
     """All aggregates. ``taken`` are names that the rows have already."""
     found = []
     for name, child in reader.entries(node, _EXAMPLE).items():
@@ -59,7 +59,7 @@ def read_aggregates(reader: Reader, node: Node | None, taken: tuple[str, ...]) -
     return tuple(found)
 
 
-def _check_name(reader: Reader, name: str, node: Node, taken: tuple[str, ...]) -> bool:
+def _check_name(reader: NodeReader, name: str, node: YamlNode, taken: tuple[str, ...]) -> bool:
     if not name.isidentifier():
         reader.bad(
             node,
@@ -72,7 +72,7 @@ def _check_name(reader: Reader, name: str, node: Node, taken: tuple[str, ...]) -
     return False
 
 
-def _aggregate(reader: Reader, name: str, node: Node) -> AggregateSpec | None:
+def _aggregate(reader: NodeReader, name: str, node: YamlNode) -> AggregateSpec | None:
     if isinstance(node.value, str):
         return _checked(reader, node, AggregateSpec(name, node.value))
     entries = reader.entries(node, "{sum: size}")
@@ -80,7 +80,7 @@ def _aggregate(reader: Reader, name: str, node: Node) -> AggregateSpec | None:
     if function is None:
         return None
     options = {option: child for option, child in entries.items() if option != function}
-    argument: Node | None = entries[function]
+    argument: YamlNode | None = entries[function]
     if argument is not None and isinstance(argument.value, dict):
         options.update(argument.value)
         argument = options.pop("of", None)
@@ -95,7 +95,7 @@ def _aggregate(reader: Reader, name: str, node: Node) -> AggregateSpec | None:
     return _checked(reader, node, spec)
 
 
-def _function(reader: Reader, node: Node, entries: Mapping[str, Node]) -> str | None:
+def _function(reader: NodeReader, node: YamlNode, entries: Mapping[str, YamlNode]) -> str | None:
     """The key that names the function: the others are its options, in any order."""
     functions = [name for name in entries if name in FUNCTIONS or OBJECT_NAME.fullmatch(name)]
     if len(functions) > 1:
@@ -111,13 +111,13 @@ def _function(reader: Reader, node: Node, entries: Mapping[str, Node]) -> str | 
     return None
 
 
-def _argument(reader: Reader, node: Node | None) -> str:
+def _argument(reader: NodeReader, node: YamlNode | None) -> str:
     if node is None or node.value is None:
         return ""
     return reader.expression(node, "size")
 
 
-def _checked(reader: Reader, node: Node, spec: AggregateSpec) -> AggregateSpec | None:
+def _checked(reader: NodeReader, node: YamlNode, spec: AggregateSpec) -> AggregateSpec | None:
     if OBJECT_NAME.fullmatch(spec.function):
         return spec
     if spec.function not in FUNCTIONS:

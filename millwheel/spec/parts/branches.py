@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millwheel.core.pipeline.spec import DEAD_LETTERS, BranchSpec, DeduplicateSpec
-from millwheel.spec.reading.nodes import Node
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.nodes import YamlNode
+from millwheel.spec.reading.reader import NodeReader
 
 OTHERWISE = "otherwise"
 FIELDS = ("deduplicate", "branch", "match")
@@ -19,7 +19,7 @@ _DEDUPLICATE = "{by: [client, path], within: 10m}"
 _BRANCH = "{errors: status >= 500, others: otherwise}"
 
 
-def read_deduplicate(reader: Reader, node: Node | None) -> DeduplicateSpec | None:
+def read_deduplicate(reader: NodeReader, node: YamlNode | None) -> DeduplicateSpec | None:
     """None when there is none, or it cannot be read."""
     if node is None:
         return None
@@ -33,7 +33,7 @@ def read_deduplicate(reader: Reader, node: Node | None) -> DeduplicateSpec | Non
     return DeduplicateSpec(within, tuple(names)) if within and all(names) else None
 
 
-def read_branches(reader: Reader, node: Node | None) -> tuple[BranchSpec, ...]:
+def read_branches(reader: NodeReader, node: YamlNode | None) -> tuple[BranchSpec, ...]:
     """The branches, in the order in which they are tried."""
     if node is None:
         return ()
@@ -55,14 +55,14 @@ def read_branches(reader: Reader, node: Node | None) -> tuple[BranchSpec, ...]:
     return tuple(found)
 
 
-def read_match(reader: Reader, fields: Mapping[str, Node]) -> bool:
+def read_match(reader: NodeReader, fields: Mapping[str, YamlNode]) -> bool:
     """True when a record takes every branch whose condition holds."""
     if "match" in fields and "branch" not in fields:
         reader.bad(fields["match"], "match is for computations with branch; leave it out")
     return reader.choice(fields.get("match"), ["first", "all"], "first") == "all"
 
 
-def read_order(reader: Reader, fields: Mapping[str, Node]) -> bool:
+def read_order(reader: NodeReader, fields: Mapping[str, YamlNode]) -> bool:
     """True when records come in the order of their timestamps."""
     if "order_by" in fields and "window" in fields:
         reader.bad(fields["order_by"], "a window does not depend on the order of its records; leave out order_by")

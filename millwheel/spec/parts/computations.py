@@ -25,8 +25,8 @@ from millwheel.spec.parts.on_error import read_on_error
 from millwheel.spec.parts.steps import FIELDS as STEP_FIELDS
 from millwheel.spec.parts.steps import read_steps
 from millwheel.spec.parts.windows import read_late, read_trigger, read_window
-from millwheel.spec.reading.nodes import Node
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.nodes import YamlNode
+from millwheel.spec.reading.reader import NodeReader
 
 _WINDOW_FIELDS = ("window", "aggregate", "where", "trigger", "accumulation", "allowed_lateness", "output_time", "late")
 _CALLBACK_FIELDS = ("callback", "options")
@@ -39,7 +39,7 @@ _TWO_COMPUTATIONS = "make two computations of it, one that consumes the output o
 _BY_RECORD = KeySpec(KeyKind.RECORD)
 
 
-def read_computation(reader: Reader, name: str, node: Node, load: Callable[[str], Any]) -> ComputationSpec:
+def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callable[[str], Any]) -> ComputationSpec:
     """A computation, as far as it can be read. ``load`` finds the classes of custom triggers."""
     reader.check_name(node, name, "computation")
     fields = reader.fields(node, FIELDS, _EXAMPLE)
@@ -80,7 +80,7 @@ def read_computation(reader: Reader, name: str, node: Node, load: Callable[[str]
     )
 
 
-def _check_form(reader: Reader, node: Node, fields: Mapping[str, Node]) -> None:
+def _check_form(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]) -> None:
     """A callback (with a window or without), steps, or a window; the fields of one are not for the others."""
     if "callback" in fields:
         _check_callback(reader, fields)
@@ -109,7 +109,7 @@ def _check_form(reader: Reader, node: Node, fields: Mapping[str, Node]) -> None:
             )
 
 
-def _check_callback(reader: Reader, fields: Mapping[str, Node]) -> None:
+def _check_callback(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
     windowed = "window" in fields
     for name in (*_OTHER_FORMS, *(() if windowed else _WINDOW_FIELDS)):
         if name in fields:
@@ -130,7 +130,7 @@ def _check_callback(reader: Reader, fields: Mapping[str, Node]) -> None:
         )
 
 
-def _check_steps(reader: Reader, node: Node, fields: Mapping[str, Node], steps: list[str]) -> None:
+def _check_steps(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], steps: list[str]) -> None:
     for name in _WINDOW_FIELDS:
         if name in fields:
             fix = f"leave out {steps[0]} and write its condition as where" if steps == ["filter"] else _TWO_COMPUTATIONS
@@ -150,7 +150,7 @@ def _check_steps(reader: Reader, node: Node, fields: Mapping[str, Node], steps: 
 # --- inputs and outputs ----------------------------------------------------------------------------------------
 
 
-def _inputs(reader: Reader, node: Node, fields: Mapping[str, Node]) -> tuple[InputSpec, ...]:
+def _inputs(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[InputSpec, ...]:
     given = fields.get("input")
     if given is None or not (given.value or given.is_scalar):
         if node.is_map:
@@ -166,7 +166,7 @@ def _inputs(reader: Reader, node: Node, fields: Mapping[str, Node]) -> tuple[Inp
     return tuple(InputSpec(stream, _BY_RECORD) for stream in dict.fromkeys(names) if stream)
 
 
-def _key_of(reader: Reader, node: Node) -> KeySpec:
+def _key_of(reader: NodeReader, node: YamlNode) -> KeySpec:
     if isinstance(node.value, str):
         reader.bad(node, f"must be a map; write {{key: {node.value[:60]}}} to take the key from there")
         return _BY_RECORD
@@ -188,7 +188,7 @@ def _key_of(reader: Reader, node: Node) -> KeySpec:
     return KeySpec(KeyKind.FUNCTION, (text,))
 
 
-def _outputs(reader: Reader, node: Node, fields: Mapping[str, Node]) -> tuple[str, ...]:
+def _outputs(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]) -> tuple[str, ...]:
     given = fields.get("output")
     if given is None:
         if "window" in fields and "callback" not in fields:

@@ -18,9 +18,9 @@ from millwheel.core.pipeline.spec import (
     PipelineSpec,
 )
 from millwheel.spec.parts.aggregates import WINDOW_FIELDS, key_names
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import unknown
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.reader import NodeReader
 
 FIELDS = ("join", "enrich")
 _TWO = "input: {orders: {key: product}, prices: {key: product}}"
@@ -29,7 +29,9 @@ _ANOTHER_AS = "choose another name, for example as: found"
 _NOT_FOR_JOIN = ("aggregate", "where", "trigger", "accumulation", "allowed_lateness", "output_time")
 
 
-def read_join(reader: Reader, node: Node, fields: Mapping[str, Node], inputs: Sequence[InputSpec]) -> JoinKind | None:
+def read_join(
+    reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]
+) -> JoinKind | None:
     """How two streams are joined in windows; None when they are not."""
     given = fields.get("join")
     if given is None:
@@ -49,7 +51,7 @@ def read_join(reader: Reader, node: Node, fields: Mapping[str, Node], inputs: Se
     return JoinKind(reader.choice(given, [kind.value for kind in JoinKind], "inner"))
 
 
-def read_enrich(reader: Reader, fields: Mapping[str, Node], inputs: Sequence[InputSpec]) -> EnrichSpec | None:
+def read_enrich(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]) -> EnrichSpec | None:
     """What a stream is enriched with; None when it is not, or it cannot be read."""
     given = fields.get("enrich")
     if given is None:
@@ -102,7 +104,7 @@ def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
     return next((stream for stream in inputs if stream in own), "")
 
 
-def _check_two(reader: Reader, node: Node, inputs: Sequence[InputSpec]) -> None:
+def _check_two(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]) -> None:
     if len(inputs) != 2:
         reader.bad(
             node, f"takes two inputs, and there {'is' if len(inputs) == 1 else 'are'} {len(inputs)}; write {_TWO}"
@@ -122,14 +124,14 @@ def _count(fields: int) -> str:
     return "one field" if fields == 1 else f"{fields} fields"
 
 
-def _check_window(reader: Reader, fields: Mapping[str, Node]) -> None:
+def _check_window(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
     window = fields.get("window")
     emit = None if window is None or not window.is_map else window.value.get("emit")
     if emit is not None and emit.value == "changes":
         reader.bad(emit, "a join needs the records of whole windows, and emit: changes keeps none; leave out emit")
 
 
-def _check_names(reader: Reader, node: Node, inputs: Sequence[InputSpec]) -> None:
+def _check_names(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]) -> None:
     """The records lie in a result beside the key and the ends of the window."""
     taken = [*key_names(tuple(inputs)), *WINDOW_FIELDS]
     for given in inputs:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from millwheel.core.model.limits import DEFAULTS, Limits, size_bytes, size_text
 from millwheel.core.model.times import SECOND
-from millwheel.spec.reading.nodes import Node
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.nodes import YamlNode
+from millwheel.spec.reading.reader import NodeReader
 
 FIELDS = ("record", "key", "state", "timers_per_key", "in_flight", "callback_timeout", "callback_hangs")
 _EXAMPLE = "{record: 1MB, callback_timeout: 2m}"
 
 
-def read_limits(reader: Reader, node: Node | None) -> Limits:
+def read_limits(reader: NodeReader, node: YamlNode | None) -> Limits:
     """The limits as written, with defaults for what is not."""
     if node is None:
         return DEFAULTS
@@ -27,14 +27,14 @@ def read_limits(reader: Reader, node: Node | None) -> Limits:
     )
 
 
-def _timeout(reader: Reader, node: Node | None) -> int | None:
+def _timeout(reader: NodeReader, node: YamlNode | None) -> int | None:
     """A duration that leaves room for a busy machine, or None for ``never``."""
     if node is None:
         return DEFAULTS.callback_us
     return None if node.text == "never" else reader.duration(node, DEFAULTS.callback_us or 0, least=2 * SECOND)
 
 
-def _size(reader: Reader, node: Node | None, default: int, least: int, most: int) -> int:
+def _size(reader: NodeReader, node: YamlNode | None, default: int, least: int, most: int) -> int:
     """A size within bounds. A number without a unit is refused: nobody can see what it counts."""
     if node is None:
         return default

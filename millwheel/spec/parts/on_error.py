@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from millwheel.core.model.failures import DEAD_LETTER, SHARE, STOP, OnError
-from millwheel.spec.reading.nodes import Node
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.nodes import YamlNode
+from millwheel.spec.reading.reader import NodeReader
 
 _WORDS = {"dead_letter": DEAD_LETTER, "stop": STOP}
 _EXAMPLE = "{stop_above: 10%, of_at_least: 100}"
 
 
-def read_on_error(reader: Reader, node: Node | None) -> OnError:
+def read_on_error(reader: NodeReader, node: YamlNode | None) -> OnError:
     """The policy of a node; the default when nothing is written."""
     default = SHARE
     if node is None:
@@ -27,7 +27,7 @@ def read_on_error(reader: Reader, node: Node | None) -> OnError:
     )
 
 
-def _share(reader: Reader, node: Node | None, default: float) -> float:
+def _share(reader: NodeReader, node: YamlNode | None, default: float) -> float:
     if node is None:
         return default
     digits = node.text[:-1].strip() if node.is_scalar and node.text.endswith("%") else ""

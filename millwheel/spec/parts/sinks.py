@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from millwheel.core.pipeline.spec import KeyKind, KeySpec, SinkSpec
 from millwheel.spec.reading.kinds import Kind, read_kind
-from millwheel.spec.reading.nodes import Node
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.nodes import YamlNode
+from millwheel.spec.reading.reader import NodeReader
 
 
-def read_sink(reader: Reader, stream: str, node: Node, origin: str) -> tuple[SinkSpec, Kind] | None:
+def read_sink(reader: NodeReader, stream: str, node: YamlNode, origin: str) -> tuple[SinkSpec, Kind] | None:
     """A sink and its kind; None, and a problem, when it cannot be read."""
     from millwheel.sinks import known_sinks
 

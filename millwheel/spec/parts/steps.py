@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 
 from millwheel.core.pipeline.spec import StepKind, StepSpec
 from millwheel.spec.loading import OBJECT_NAME
-from millwheel.spec.reading.nodes import Node
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.nodes import YamlNode
+from millwheel.spec.reading.reader import NodeReader
 
 KINDS = tuple(kind.value for kind in StepKind)
 FIELDS = ("steps", *KINDS)
@@ -26,7 +26,7 @@ _EXAMPLES = {
 }
 
 
-def read_steps(reader: Reader, fields: Mapping[str, Node]) -> tuple[StepSpec, ...]:
+def read_steps(reader: NodeReader, fields: Mapping[str, YamlNode]) -> tuple[StepSpec, ...]:
     """The steps among the fields of a computation, in their order."""
     if "steps" in fields:
         for name in (name for name in fields if name in KINDS):
@@ -37,7 +37,7 @@ def read_steps(reader: Reader, fields: Mapping[str, Node]) -> tuple[StepSpec, ..
     return tuple(step for step in found if step is not None)
 
 
-def step_nodes(node: Node) -> Iterator[Node]:
+def step_nodes(node: YamlNode) -> Iterator[YamlNode]:
     """What the steps of a computation do, one after the other, as it is written."""
     fields = node.value if isinstance(node.value, dict) else {}
     listed = fields["steps"].value if "steps" in fields else [node]
@@ -46,7 +46,7 @@ def step_nodes(node: Node) -> Iterator[Node]:
             yield from (child for name, child in item.value.items() if name in KINDS)
 
 
-def _items(reader: Reader, node: Node) -> list[Node]:
+def _items(reader: NodeReader, node: YamlNode) -> list[YamlNode]:
     if not node.is_list or not node.value:
         text = f"must be a list of steps, not {'an empty one' if node.is_list else node.kind()}"
         reader.bad(node, f"{text}; write for example [{{filter: status < 500}}, {{map: shapes:visit}}]")
@@ -54,14 +54,14 @@ def _items(reader: Reader, node: Node) -> list[Node]:
     return list(node.value)
 
 
-def _steps(reader: Reader, node: Node) -> list[StepSpec | None]:
+def _steps(reader: NodeReader, node: YamlNode) -> list[StepSpec | None]:
     fields = reader.fields(node, KINDS, "{filter: status < 500}")
     if not fields and not reader.problems.concerns(node.path):
         reader.bad(node, "names no step; write for example {filter: status < 500}")
     return [_step(reader, StepKind(name), child) for name, child in fields.items()]
 
 
-def _step(reader: Reader, kind: StepKind, node: Node) -> StepSpec | None:
+def _step(reader: NodeReader, kind: StepKind, node: YamlNode) -> StepSpec | None:
     if isinstance(node.value, dict):
         return _fields(reader, kind, node)
     if node.is_list:
@@ -73,7 +73,7 @@ def _step(reader: Reader, kind: StepKind, node: Node) -> StepSpec | None:
     return StepSpec(kind, expression=expression) if expression else None
 
 
-def _fields(reader: Reader, kind: StepKind, node: Node) -> StepSpec | None:
+def _fields(reader: NodeReader, kind: StepKind, node: YamlNode) -> StepSpec | None:
     if kind is not StepKind.MAP:
         reader.bad(node, f"must be a function or an expression, not a map; write for example {_EXAMPLES[kind]}")
         return None

@@ -8,8 +8,8 @@ from millwheel.core.pipeline.spec import DEAD_LETTERS, SourceSpec, StreamSpec
 from millwheel.spec.loading import OBJECT_NAME
 from millwheel.spec.parts.on_error import read_on_error
 from millwheel.spec.reading.kinds import Kind, read_kind
-from millwheel.spec.reading.nodes import Node
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.nodes import YamlNode
+from millwheel.spec.reading.reader import NodeReader
 
 FIELDS = ("source", "timestamp", "id", "watermark", "schema", "fields", "on_error")
 _ONLY_WITH_SOURCE = ("timestamp", "id", "watermark", "on_error")
@@ -20,7 +20,7 @@ _GENERATOR_TIMESTAMP = "ts"
 """Where the built-in generator puts its timestamps."""
 
 
-def read_stream(reader: Reader, name: str, node: Node, origin: str) -> tuple[StreamSpec, Kind | None]:
+def read_stream(reader: NodeReader, name: str, node: YamlNode, origin: str) -> tuple[StreamSpec, Kind | None]:
     """A stream, and the kind of its source."""
     fields = reader.fields(node, FIELDS, _EXAMPLE)
     _check_stream_name(reader, name, node)
@@ -48,7 +48,7 @@ def read_stream(reader: Reader, name: str, node: Node, origin: str) -> tuple[Str
     return spec, kind
 
 
-def _check_stream_name(reader: Reader, name: str, node: Node) -> None:
+def _check_stream_name(reader: NodeReader, name: str, node: YamlNode) -> None:
     if name == DEAD_LETTERS:
         reader.bad(
             node, f"{DEAD_LETTERS!r} exists in every pipeline; consume it or give it a sink, but do not declare it"
@@ -57,7 +57,7 @@ def _check_stream_name(reader: Reader, name: str, node: Node) -> None:
         reader.check_name(node, name, "stream")
 
 
-def _source(reader: Reader, fields: Mapping[str, Node], origin: str) -> Kind | None:
+def _source(reader: NodeReader, fields: Mapping[str, YamlNode], origin: str) -> Kind | None:
     if "source" not in fields:
         return None
     from millwheel.sources import known_sources
@@ -68,7 +68,7 @@ def _source(reader: Reader, fields: Mapping[str, Node], origin: str) -> Kind | N
     return kind
 
 
-def _refuse_without_source(reader: Reader, fields: Mapping[str, Node]) -> None:
+def _refuse_without_source(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
     for name in _ONLY_WITH_SOURCE:
         if name in fields:
             reader.bad(
@@ -77,7 +77,9 @@ def _refuse_without_source(reader: Reader, fields: Mapping[str, Node]) -> None:
             )
 
 
-def _timestamp(reader: Reader, node: Node, fields: Mapping[str, Node], kind: Kind | None) -> tuple[str, int]:
+def _timestamp(
+    reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], kind: Kind | None
+) -> tuple[str, int]:
     """(field or module:function, µs per unit)."""
     given = fields.get("timestamp")
     if given is None:
@@ -101,7 +103,7 @@ def _timestamp(reader: Reader, node: Node, fields: Mapping[str, Node], kind: Kin
     return text, _UNITS[unit]
 
 
-def _id(reader: Reader, node: Node | None) -> tuple[str, int]:
+def _id(reader: NodeReader, node: YamlNode | None) -> tuple[str, int]:
     """(field, horizon in µs)."""
     default = StreamSpec("").id_horizon_us
     if node is None or not node.is_map:
@@ -112,6 +114,6 @@ def _id(reader: Reader, node: Node | None) -> tuple[str, int]:
     return reader.text(inner.get("field"), "event_id"), reader.duration(inner.get("horizon"), default, 1)
 
 
-def _fields(reader: Reader, node: Node | None) -> dict[str, str]:
+def _fields(reader: NodeReader, node: YamlNode | None) -> dict[str, str]:
     entries = reader.entries(node, "{ad_id: int, cost: float}")
     return {name: reader.choice(child, _TYPES, "str") for name, child in entries.items()}

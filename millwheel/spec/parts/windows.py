@@ -8,9 +8,9 @@ from typing import Any
 from millwheel.core.machines.specs import window_from_spec
 from millwheel.core.pipeline.spec import WindowSpec
 from millwheel.core.triggers.trees import trigger_from_tree
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import did_you_mean, unknown
-from millwheel.spec.reading.reader import NAME, Reader
+from millwheel.spec.reading.reader import NAME, NodeReader
 
 _EXTRA: Mapping[str, tuple[str, ...]] = {
     "tumbling": ("offset", "time_zone"),
@@ -27,7 +27,7 @@ _EXAMPLE = "{tumbling: 1m}"
 _LATE = ("drop", "refire")
 
 
-def read_window(reader: Reader, node: Node) -> WindowSpec | None:
+def read_window(reader: NodeReader, node: YamlNode) -> WindowSpec | None:
     """The window as a spec that makes sense (custom ones are only named: their code is checked later)."""
     if isinstance(node.value, str) and node.value == "global":
         return WindowSpec("global")
@@ -47,7 +47,7 @@ def read_window(reader: Reader, node: Node) -> WindowSpec | None:
     return spec
 
 
-def _no_kind(reader: Reader, node: Node, entries: Mapping[str, Node], kinds: list[str]) -> None:
+def _no_kind(reader: NodeReader, node: YamlNode, entries: Mapping[str, YamlNode], kinds: list[str]) -> None:
     if kinds:
         reader.bad(node, f"names {len(kinds)} kinds of windows ({', '.join(kinds)}); keep one")
     elif entries:
@@ -57,7 +57,7 @@ def _no_kind(reader: Reader, node: Node, entries: Mapping[str, Node], kinds: lis
         reader.bad(node, f"is empty; write for example window: {_EXAMPLE}")
 
 
-def _options(reader: Reader, node: Node, kind: str, fields: Mapping[str, Node]) -> dict[str, Any]:
+def _options(reader: NodeReader, node: YamlNode, kind: str, fields: Mapping[str, YamlNode]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if kind not in fields:
         reader.bad(node, f"{kind} has no value; write for example window: {_EXAMPLE}")
@@ -84,7 +84,7 @@ def _options(reader: Reader, node: Node, kind: str, fields: Mapping[str, Node]) 
     return options
 
 
-def _custom(reader: Reader, fields: Mapping[str, Node]) -> dict[str, Any]:
+def _custom(reader: NodeReader, fields: Mapping[str, YamlNode]) -> dict[str, Any]:
     settings = reader.entries(fields.get("with"), "{gap: 5m}")
     return {
         **{name: child.data() for name, child in settings.items()},
@@ -92,7 +92,7 @@ def _custom(reader: Reader, fields: Mapping[str, Node]) -> dict[str, Any]:
     }
 
 
-def read_trigger(reader: Reader, node: Node | None, load: Callable[[str], Any]) -> Mapping[str, Any] | None:
+def read_trigger(reader: NodeReader, node: YamlNode | None, load: Callable[[str], Any]) -> Mapping[str, Any] | None:
     """The trigger as a plain tree that core/triggers/trees.py accepts; a bare name becomes a map."""
     if node is None:
         return None
@@ -108,7 +108,7 @@ def read_trigger(reader: Reader, node: Node | None, load: Callable[[str], Any]) 
     return {tree: None} if isinstance(tree, str) else tree
 
 
-def _placed(node: Node, text: str) -> tuple[Node, str]:
+def _placed(node: YamlNode, text: str) -> tuple[YamlNode, str]:
     """The node that ``trigger.any.0: …`` speaks of, and the rest of the sentence."""
     path, separator, rest = text.partition(": ")
     steps = path.split(".")
@@ -123,7 +123,7 @@ def _placed(node: Node, text: str) -> tuple[Node, str]:
     return node, rest
 
 
-def read_late(reader: Reader, node: Node | None) -> str:
+def read_late(reader: NodeReader, node: YamlNode | None) -> str:
     """``drop``, ``refire`` or ``side:STREAM``, also written ``{side: STREAM}``."""
     if node is None:
         return "drop"

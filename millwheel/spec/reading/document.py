@@ -22,7 +22,7 @@ from ruamel.yaml.events import (
 )
 
 from millwheel.errors import PipelineError
-from millwheel.spec.reading.nodes import MAX_BYTES, MAX_DEPTH, MAX_NODES, Node
+from millwheel.spec.reading.nodes import MAX_BYTES, MAX_DEPTH, MAX_NODES, YamlNode
 from millwheel.spec.reading.problems import Problems
 
 _INT = re.compile(r"[-+]?[0-9][0-9_]*")
@@ -74,7 +74,7 @@ def read_text(path: str) -> str:
         raise PipelineError(f"{path}:{line}: byte 0x{data[ex.start]:02x} is no UTF-8; save the file as UTF-8") from None
 
 
-def parse(text: str, problems: Problems) -> Node | None:
+def parse(text: str, problems: Problems) -> YamlNode | None:
     """The document as a tree; None, with a problem added, when it is malformed."""
     yaml: Any = YAML(typ="safe", pure=True)
     try:
@@ -108,10 +108,10 @@ class _Refused(Exception):
 class _Open:
     """A map or list that is being filled. ``key`` waits for its value; ``before`` counts the values before it."""
 
-    node: Node
+    node: YamlNode
     anchor: str | None
     before: int
-    key: Node | None = None
+    key: YamlNode | None = None
 
 
 class _Builder:
@@ -120,12 +120,12 @@ class _Builder:
     def __init__(self, problems: Problems) -> None:
         self._problems = problems
         self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Node, int]] = {}
-        self._root: Node | None = None
+        self._anchors: dict[str, tuple[YamlNode, int]] = {}
+        self._root: YamlNode | None = None
         self._count = 0
         self._documents = 0
 
-    def build(self, events: Iterator[Any]) -> Node:
+    def build(self, events: Iterator[Any]) -> YamlNode:
         for event in events:
             self._take(event)
         if self._root is None:
@@ -147,7 +147,7 @@ class _Builder:
             self._scalar(event, line)
         elif isinstance(event, (MappingStartEvent, SequenceStartEvent)):
             self._refuse_tag(event, line)
-            self._start(Node({} if isinstance(event, MappingStartEvent) else [], line), event.anchor)
+            self._start(YamlNode({} if isinstance(event, MappingStartEvent) else [], line), event.anchor)
 
     def _refuse_tag(self, event: Any, line: int) -> None:
         tag = str(event.tag) if event.tag is not None else ""
@@ -156,12 +156,12 @@ class _Builder:
 
     def _scalar(self, event: Any, line: int) -> None:
         plain = not event.style
-        node = Node(scalar(event.value) if plain else event.value, line, text=event.value, plain=plain)
+        node = YamlNode(scalar(event.value) if plain else event.value, line, text=event.value, plain=plain)
         self._attach(node, 1)
         if event.anchor is not None:
             self._anchors[event.anchor] = (node, 1)
 
-    def _start(self, node: Node, anchor: str | None) -> None:
+    def _start(self, node: YamlNode, anchor: str | None) -> None:
         before = self._count
         self._attach(node, 1)
         if len(self._open) >= MAX_DEPTH:
@@ -180,7 +180,7 @@ class _Builder:
         found, size = self._anchors[anchor]
         self._attach(replace(found, line=line), size)
 
-    def _attach(self, node: Node, size: int) -> None:
+    def _attach(self, node: YamlNode, size: int) -> None:
         self._count += size
         if self._count > MAX_NODES:
             raise _Refused(node.line, f"the file has more than {MAX_NODES} values (aliases repeat what they refer to)")
@@ -197,7 +197,7 @@ class _Builder:
             parent.key = None
 
 
-def _as_key(node: Node) -> Node:
+def _as_key(node: YamlNode) -> YamlNode:
     if not node.is_scalar:
         raise _Refused(
             node.line, 'a map or a list cannot be a name; if this is a ${parameter}, put it in quotes: "${name}"'
@@ -209,7 +209,7 @@ def _as_key(node: Node) -> Node:
     return node
 
 
-def _put(parent: Node, key: Node, node: Node) -> None:
+def _put(parent: YamlNode, key: YamlNode, node: YamlNode) -> None:
     if key.text in parent.value:
         parent.repeated.append((key.text, key.line))
         return
@@ -217,11 +217,11 @@ def _put(parent: Node, key: Node, node: Node) -> None:
     parent.key_lines[key.text] = key.line
 
 
-def _placed(node: Node, path: str, depth: int, problems: Problems) -> Node:
+def _placed(node: YamlNode, path: str, depth: int, problems: Problems) -> YamlNode:
     """A copy of the tree in which every node knows its path; aliases get copies of what they refer to."""
     if depth > MAX_DEPTH:
         raise _Refused(node.line, f"maps and lists are nested more than {MAX_DEPTH} deep")
-    copy = Node(node.value, node.line, path, node.text, node.plain, key_lines=node.key_lines)
+    copy = YamlNode(node.value, node.line, path, node.text, node.plain, key_lines=node.key_lines)
     if isinstance(node.value, dict):
         copy.value = {}
         for name, child in node.value.items():

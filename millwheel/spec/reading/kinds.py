@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import unknown
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.reader import NodeReader
 
 _PATH_OPTIONS = ("path",)
 """Options that name files, in every kind: text always, and made absolute."""
@@ -21,10 +21,10 @@ class Kind:
 
     name: str
     options: Mapping[str, Any]
-    node: Node
+    node: YamlNode
 
 
-def read_kind(reader: Reader, node: Node, what: str, known: Sequence[str], origin: str) -> Kind | None:
+def read_kind(reader: NodeReader, node: YamlNode, what: str, known: Sequence[str], origin: str) -> Kind | None:
     """The one kind below ``node``; None, and a problem, when there is not exactly one known one.
 
     ``origin`` is the folder that relative paths are relative to.
@@ -43,7 +43,7 @@ def read_kind(reader: Reader, node: Node, what: str, known: Sequence[str], origi
     return Kind(name, {option: _value(option, child, origin) for option, child in entries.items()}, options)
 
 
-def blame(reader: Reader, kind: Kind, error: Exception) -> None:
+def blame(reader: NodeReader, kind: Kind, error: Exception) -> None:
     """Note a factory's complaint at the option that it names, or at the kind."""
     text = str(error)
     entries = kind.node.value if isinstance(kind.node.value, dict) else {}
@@ -51,7 +51,7 @@ def blame(reader: Reader, kind: Kind, error: Exception) -> None:
     reader.bad(named[0] if named else kind.node, text)
 
 
-def _value(option: str, node: Node, origin: str) -> Any:
+def _value(option: str, node: YamlNode, origin: str) -> Any:
     if option not in _PATH_OPTIONS:
         return node.data()
     if isinstance(node.value, list):
@@ -59,7 +59,7 @@ def _value(option: str, node: Node, origin: str) -> Any:
     return _absolute(node, origin)
 
 
-def _absolute(node: Node, origin: str) -> Any:
+def _absolute(node: YamlNode, origin: str) -> Any:
     if not (isinstance(node.value, str) or (node.given and node.is_scalar)) or not node.text:
         return node.data()
     return node.text if "://" in node.text else str(Path(origin, node.text))

@@ -18,19 +18,19 @@ MAX_NODES = 20_000
 """Values in a file, those that aliases repeat included."""
 
 
-class Line(int):
+class ForeignLine(int):
     """A line of another file than the pipeline's own: a Python pipeline may be built by several."""
 
     file: str
 
-    def __new__(cls, line: int, file: str) -> Line:
+    def __new__(cls, line: int, file: str) -> ForeignLine:
         found = super().__new__(cls, line)
         found.file = file
         return found
 
 
 @dataclass(slots=True)
-class Node:
+class YamlNode:
     """One value: a scalar, a ``dict[str, Node]`` or a ``list[Node]``.
 
     ``text`` is a scalar as it was written; ``plain`` says that it had no quotes; ``given`` that it, or a part of it,

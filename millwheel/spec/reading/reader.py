@@ -14,7 +14,7 @@ from typing import TypeVar
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.model.times import duration_us
 from millwheel.spec.loading import OBJECT_NAME
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems, did_you_mean, unknown
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -25,28 +25,28 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class NodeReader:
     """Reads nodes of one file. ``problems`` collects what is wrong."""
 
     problems: Problems
 
-    def bad(self, node: Node, text: str) -> None:
+    def bad(self, node: YamlNode, text: str) -> None:
         """Note a problem at a node."""
         self.problems.add(node.line, node.path, text)
 
-    def missing(self, node: Node, field: str, text: str) -> None:
+    def missing(self, node: YamlNode, field: str, text: str) -> None:
         """Note that a map has no ``field``, unless it is there but misspelt, which was noted already."""
         there = [name for name in node.value if name != field] if isinstance(node.value, dict) else []
         if not get_close_matches(field, there, 1, 0.75):
             self.problems.add(node.line, node.child_path(field), f"is missing; {text}")
 
-    def where(self, node: Node) -> str:
+    def where(self, node: YamlNode) -> str:
         """The place of a node, for errors that come later."""
         return self.problems.place(node.line)
 
     # --- maps and lists ----------------------------------------------------------------------------------
 
-    def entries(self, node: Node | None, example: str) -> dict[str, Node]:
+    def entries(self, node: YamlNode | None, example: str) -> dict[str, YamlNode]:
         """A map whose names are the user's; nothing at all is an empty one."""
         if node is None or node.value is None:
             return {}
@@ -55,7 +55,7 @@ class Reader:
             return {}
         return node.value
 
-    def fields(self, node: Node | None, known: Sequence[str], example: str) -> dict[str, Node]:
+    def fields(self, node: YamlNode | None, known: Sequence[str], example: str) -> dict[str, YamlNode]:
         """A map with some of the ``known`` fields; unknown ones are problems, empty ones are as if absent."""
         found = self.entries(node, example)
         for name, child in found.items():
@@ -63,13 +63,13 @@ class Reader:
                 self.problems.add(child.line, child.path, unknown("field", name, known, "Fields here"))
         return {name: child for name, child in found.items() if name in known and child.value is not None}
 
-    def items(self, node: Node) -> list[Node]:
+    def items(self, node: YamlNode) -> list[YamlNode]:
         """A list, or one scalar that stands for a list of itself."""
         return node.value if isinstance(node.value, list) else [node]
 
     # --- scalars -----------------------------------------------------------------------------------------
 
-    def text(self, node: Node | None, example: str, default: str = "") -> str:
+    def text(self, node: YamlNode | None, example: str, default: str = "") -> str:
         """Text. Numbers and booleans without quotes are refused unless a parameter gave them."""
         if node is None:
             return default
@@ -80,7 +80,7 @@ class Reader:
         self.bad(node, f"must be text, not {node.kind()}; write for example {example}")
         return default
 
-    def number(self, node: Node | None, default: int | None, least: int, most: int) -> int | None:
+    def number(self, node: YamlNode | None, default: int | None, least: int, most: int) -> int | None:
         """A whole number within bounds."""
         if node is None:
             return default
@@ -90,7 +90,7 @@ class Reader:
             return default
         return value
 
-    def flag(self, node: Node | None, default: bool = False) -> bool:
+    def flag(self, node: YamlNode | None, default: bool = False) -> bool:
         """true or false."""
         if node is None:
             return default
@@ -99,7 +99,7 @@ class Reader:
             return default
         return node.value
 
-    def duration(self, node: Node | None, default: int, least: int = 0) -> int:
+    def duration(self, node: YamlNode | None, default: int, least: int = 0) -> int:
         """A duration in µs. A number without a unit is refused: nobody can see what it counts."""
         if node is None:
             return default
@@ -116,13 +116,13 @@ class Reader:
             return default
         return found
 
-    def duration_or_never(self, node: Node | None, default: int | None) -> int | None:
+    def duration_or_never(self, node: YamlNode | None, default: int | None) -> int | None:
         """A duration in µs, or None for ``never``."""
         if node is not None and node.text == "never":
             return None
         return self.duration(node, default or 0) if node is not None else default
 
-    def choice(self, node: Node | None, known: Iterable[str], default: str) -> str:
+    def choice(self, node: YamlNode | None, known: Iterable[str], default: str) -> str:
         """One of a few words."""
         if node is None:
             return default
@@ -133,12 +133,12 @@ class Reader:
         self.bad(node, f"must be one of {', '.join(names)}, not {node.kind()}{meant}")
         return default
 
-    def name(self, node: Node, what: str) -> str:
+    def name(self, node: YamlNode, what: str) -> str:
         """A name of a stream or a pipeline, given as a value; "" (and a problem) if it cannot be one."""
         text = self.text(node, f"my_{what}")
         return text if text and self.check_name(node, text, what) else ""
 
-    def check_name(self, node: Node, text: str, what: str) -> bool:
+    def check_name(self, node: YamlNode, text: str, what: str) -> bool:
         """True if ``text`` can be a name of a ``what``, else a problem."""
         if NAME.fullmatch(text):
             return True
@@ -150,7 +150,7 @@ class Reader:
         )
         return False
 
-    def object_name(self, node: Node | None, example: str) -> str:
+    def object_name(self, node: YamlNode | None, example: str) -> str:
         """``module:name``; "" (and a problem) for anything else."""
         text = self.text(node, example)
         if text and not OBJECT_NAME.fullmatch(text):
@@ -159,7 +159,7 @@ class Reader:
             return ""
         return text
 
-    def expression(self, node: Node | None, example: str) -> str:
+    def expression(self, node: YamlNode | None, example: str) -> str:
         """The text of an expression that compiles; numbers and booleans count as such."""
         if node is None:
             return ""
@@ -170,7 +170,7 @@ class Reader:
         )
         return text if text and self.attempt(node, lambda: compile_expression(text)) is not None else ""
 
-    def attempt(self, node: Node, make: Callable[[], T]) -> T | None:
+    def attempt(self, node: YamlNode, make: Callable[[], T]) -> T | None:
         """What ``make`` returns, or None and its ValueError (a sentence) as a problem at ``node``."""
         try:
             return make()

@@ -15,7 +15,7 @@ from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.watermark import ShardReport
 from millwheel.core.pipeline.graph import Graph
-from millwheel.core.pipeline.replays import Order
+from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.errors import MillwheelError
 from millwheel.injector import effects as ief
 from millwheel.injector import events as iev
@@ -85,7 +85,7 @@ class MemoryCluster:
         self._lives = 0
         self._workers: dict[str, MemoryWorker] = {}
         self._tables: dict[str, RangeTable] = {}
-        self._orders: list[Order] = []
+        self._orders: list[ReplayOrder] = []
         self._injector = InjectorState()
         self._start()
         self.settle()
@@ -135,7 +135,7 @@ class MemoryCluster:
         for worker in self._workers.values():
             worker.post(ev.WorkDone(shard.identity.shard, shard.identity.token, news))
 
-    def order(self, order: Order) -> None:
+    def order(self, order: ReplayOrder) -> None:
         """Dead letters are to be tried again."""
         self._orders.append(order)
         for worker in self._workers.values():
@@ -178,7 +178,7 @@ class MemoryCluster:
             self._workers[name] = MemoryWorker(self, name, self._lives * self.options.workers + slot)
         self._assign(dead or {})
         for table in self._tables.values():
-            self._inject(self._injector.handle(iev.TableChanged(table)))
+            self._inject(self._injector.handle(iev.RangesChanged(table)))
         members = ev.WorkersChanged({name: name for name in self._workers})
         for worker in self._workers.values():
             for order in self._orders:
@@ -225,7 +225,7 @@ class MemoryCluster:
                 case ief.Broadcast():
                     for worker in self._workers.values():
                         worker.post(ev.WatermarksRose(effect.watermarks))
-                case ief.Picture():
+                case ief.Greet():
                     self._connected(effect.connection).post(ev.WatermarksRose(effect.watermarks))
                 case ief.Tallies():
                     for worker in self._workers.values():

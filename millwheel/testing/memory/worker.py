@@ -15,7 +15,7 @@ from millwheel.core.formats.codec import decode_batch, encode_batch
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.model.watermark import ShardReport
-from millwheel.savepoints.orders import Answer, Order, Standing
+from millwheel.savepoints.orders import OrderAnswer, SavepointOrder, Standing
 from millwheel.testing.memory.storage import ROOT
 from millwheel.workers import events as ev
 from millwheel.workers.delivery.outbox import Send
@@ -35,14 +35,14 @@ Work = Callable[[], None]
 class _NoSavepoints:
     """A pipeline under test is never asked for a savepoint."""
 
-    def answer(self, answer: Answer) -> None: ...
+    def answer(self, answer: OrderAnswer) -> None: ...
 
     def withdraw(self) -> None: ...
 
-    def checkpoint_path(self, order: Order, shard: str) -> str:
+    def checkpoint_path(self, order: SavepointOrder, shard: str) -> str:
         return ""
 
-    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None: ...
+    def save(self, order: SavepointOrder, shard: str, standing: Standing, path: str) -> None: ...
 
 
 class _NoFollowers:

@@ -11,7 +11,7 @@ import msgspec
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.formats.codec import encode_value
-from millwheel.core.model.failures import KINDS, Call, First, kind_of, printable
+from millwheel.core.model.failures import KINDS, CallKind, First, kind_of, printable
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter, Domain
 from millwheel.core.model.timers import Due, TimerQueue
@@ -19,7 +19,7 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.secret_values import masked
 from millwheel.workers.delivery.inbox import Arrival
-from millwheel.workers.delivery.outbox import Chunk
+from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.state.overlay import Overlay
 
 _COUNTED = "\0counted"
@@ -120,14 +120,14 @@ class Bundle:
     timers: dict[Domain, TimerQueue]
     outputs: Outputs = field(default_factory=Outputs)
     counters: dict[str, int] = field(default_factory=dict)
-    chunks: list[Chunk] = field(default_factory=list)
+    chunks: list[OutputChunk] = field(default_factory=list)
     due: list[Due] = field(default_factory=list)
     most_timers: int = _MOST_TIMERS
     floor: int = 0
     commit_before_sending: bool = False
     positions_only: bool = False
     tried: dict[str, int] = field(default_factory=dict)
-    failures: dict[Call, int] = field(default_factory=dict)
+    failures: dict[CallKind, int] = field(default_factory=dict)
     firsts: dict[str, First] = field(default_factory=dict)
     replayed: dict[bytes, list[Any]] = field(default_factory=dict)
 
@@ -185,7 +185,7 @@ class Bundle:
 
     def fail(self, letter: DeadLetter, what: str) -> str:
         """Note that a call about ``what`` failed; the kind of the failure."""
-        call = Call(letter.computation, what)
+        call = CallKind(letter.computation, what)
         self.failures[call] = self.failures.get(call, 0) + 1
         kind = kind_in(letter)
         if kind not in self.firsts:

@@ -157,7 +157,7 @@ class Avoided:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LeasedShard:
     """Which shard, under which token."""
 
     node: str
@@ -174,7 +174,7 @@ class Hangs:
         self._after = after
         self._found: dict[tuple[str, int], dict[bytes, Hang]] = {}
         self._settled: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
-        self._watched: WeakValueDictionary[Place, Any] = WeakValueDictionary()
+        self._watched: WeakValueDictionary[LeasedShard, Any] = WeakValueDictionary()
 
     def learn(self, node: str, entry: ShardEntry) -> None:
         """Read what earlier owners wrote down, before the shard is opened (any thread)."""
@@ -189,9 +189,9 @@ class Hangs:
         found = self._found.pop((entry.shard, entry.token), {})
         if watched is not None:
             watched.avoid(Avoided(found, self._settled))
-            self._watched[Place(node, entry.shard, entry.token)] = watched
+            self._watched[LeasedShard(node, entry.shard, entry.token)] = watched
 
-    def watched(self) -> Iterator[tuple[Place, Watched]]:
+    def watched(self) -> Iterator[tuple[LeasedShard, Watched]]:
         """The operators of open shards."""
         return iter(list(self._watched.items()))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from millwheel.core.model.records import DeadLetter
-from millwheel.core.pipeline.replays import Again, Order, as_key
+from millwheel.core.pipeline.replays import Again, ReplayOrder, as_key
 from millwheel.workers.bundle.bundle import LINE, Bundle, keys_of
 
 
@@ -14,7 +14,7 @@ from millwheel.workers.bundle.bundle import LINE, Bundle, keys_of
 class ReplayRoute:
     """Where a record of an order came from; its ack goes nowhere. ``records`` are by number."""
 
-    order: Order
+    order: ReplayOrder
     records: Mapping[int, Again]
 
 

@@ -23,7 +23,7 @@ from millwheel.core.model.ranges import KeyRange
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class HighWaterMarks:
     """Marks by sub-range, which tile the range of the shard in ascending order."""
 
     pieces: tuple[tuple[KeyRange, int], ...]
@@ -38,11 +38,11 @@ class Marks:
         """Beyond this nothing has been applied."""
         return max(mark for _, mark in self.pieces)
 
-    def raised(self, seq: int) -> Marks | int:
+    def raised(self, seq: int) -> HighWaterMarks | int:
         """After a delivery that ends with ``seq``; a plain mark once they are all the same."""
         if seq >= self.highest:
             return seq
-        return Marks(tuple((piece, max(mark, seq)) for piece, mark in self.pieces))
+        return HighWaterMarks(tuple((piece, max(mark, seq)) for piece, mark in self.pieces))
 
     def fresh(self, batch: AnyBatch) -> AnyBatch:
         """The records of a numbered ``batch`` that were not applied before."""
@@ -62,7 +62,7 @@ class Marks:
         return seq > next((mark for piece, mark in self.pieces if place in piece), 0)
 
 
-def joined_marks(parts: Sequence[tuple[KeyRange, Marks | int]]) -> Marks | int:
+def joined_marks(parts: Sequence[tuple[KeyRange, HighWaterMarks | int]]) -> HighWaterMarks | int:
     """The marks of a shard whose range consists of these, each with what was applied there."""
     pieces: list[tuple[KeyRange, int]] = []
     for piece, known in parts:
@@ -73,46 +73,46 @@ def joined_marks(parts: Sequence[tuple[KeyRange, Marks | int]]) -> Marks | int:
         pieces += [(share, mark) for share, mark in shares if share is not None]
     pieces.sort(key=lambda pair: pair[0])
     marks = {mark for _, mark in pieces}
-    return pieces[0][1] if len(marks) == 1 else Marks(tuple(pieces))
+    return pieces[0][1] if len(marks) == 1 else HighWaterMarks(tuple(pieces))
 
 
-def encode_marks(known: Marks | int) -> bytes:
+def encode_marks(known: HighWaterMarks | int) -> bytes:
     """What is stored for a channel: a number, or a list of (first hash, last hash, number)."""
     if isinstance(known, int):
         return pack(known)
     return pack([(piece.lo, piece.hi - 1, mark) for piece, mark in known.pieces])
 
 
-def decode_marks(data: bytes) -> Marks | int:
+def decode_marks(data: bytes) -> HighWaterMarks | int:
     """The inverse of :func:`encode_marks`. Raises CorruptionError for other bytes."""
     return _decode_marks(data)
 
 
-def _marks_of(data: bytes) -> Marks | int:
+def _marks_of(data: bytes) -> HighWaterMarks | int:
     found = _decode_form(data)
     if isinstance(found, int):
         return found
     pieces = tuple((KeyRange(lo, last + 1), mark) for lo, last, mark in found)
     if not pieces or any(left.hi != right.lo for (left, _), (right, _) in pairwise(pieces)):
         raise ValueError("the sub-ranges do not follow each other")
-    return Marks(pieces)
+    return HighWaterMarks(pieces)
 
 
 _decode_form = msgspec.msgpack.Decoder(int | list[tuple[int, int, int]]).decode
 _decode_marks = checked(_marks_of, "the marks of a channel")
 
 
-class AppliedMarks:
+class AppliedHighWaterMarks:
     """What has been applied of each channel, as the next commit will say. Only marks that differ by sub-range have to
     be remembered for that."""
 
-    def __init__(self, marks: Mapping[str, Marks | int]) -> None:
-        self._uneven = {channel: known for channel, known in marks.items() if isinstance(known, Marks)}
+    def __init__(self, marks: Mapping[str, HighWaterMarks | int]) -> None:
+        self._uneven = {channel: known for channel, known in marks.items() if isinstance(known, HighWaterMarks)}
 
     def after(self, channel: str, last: int) -> bytes:
         """What is stored for a channel of which everything up to ``last`` has been applied."""
         known = self._uneven.pop(channel, None)
         raised = last if known is None else known.raised(last)
-        if isinstance(raised, Marks):
+        if isinstance(raised, HighWaterMarks):
             self._uneven[channel] = raised
         return encode_marks(raised)

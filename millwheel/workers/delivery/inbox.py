@@ -19,10 +19,10 @@ from enum import Enum
 
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.model.times import MAX_TIME
-from millwheel.workers.delivery.high_water_marks import Marks
+from millwheel.workers.delivery.high_water_marks import HighWaterMarks
 
 
-class Verdict(Enum):
+class DeliveryOutcome(Enum):
     """What became of a delivery."""
 
     TAKEN = "taken"
@@ -45,12 +45,12 @@ class Arrival:
 
 @dataclass(slots=True)
 class _Channel:
-    accepted: Marks | int
+    accepted: HighWaterMarks | int
     epoch: int = -1
     next_index: int = 0
 
 
-def taken(marks: Marks | int, batch: AnyBatch) -> tuple[AnyBatch, Marks | int]:
+def taken(marks: HighWaterMarks | int, batch: AnyBatch) -> tuple[AnyBatch, HighWaterMarks | int]:
     """What of a batch was not taken before, and the marks after it."""
     if isinstance(marks, int):
         batch = batch.after(marks)
@@ -63,27 +63,27 @@ def taken(marks: Marks | int, batch: AnyBatch) -> tuple[AnyBatch, Marks | int]:
 class Inbox:
     """All channels into one shard. ``marks`` are the highest applied numbers, as recovered from the store."""
 
-    def __init__(self, marks: Mapping[str, Marks | int]) -> None:
+    def __init__(self, marks: Mapping[str, HighWaterMarks | int]) -> None:
         self._channels = {name: _Channel(accepted=mark) for name, mark in marks.items()}
         self._waiting: deque[Arrival] = deque()
         self.records = 0
 
-    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, route: object) -> Verdict:
+    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, route: object) -> DeliveryOutcome:
         """Take a delivery in, cut off what was taken before, or say why not."""
         known = self._channels.setdefault(channel, _Channel(accepted=0))
         if epoch < known.epoch or (epoch == known.epoch and index < known.next_index):
-            return Verdict.STALE
+            return DeliveryOutcome.STALE
         if epoch > known.epoch:
             if index != 0:
-                return Verdict.RESTART
+                return DeliveryOutcome.RESTART
             known.epoch, known.next_index = epoch, 0
         if index != known.next_index:
-            return Verdict.RESTART
+            return DeliveryOutcome.RESTART
         known.next_index += 1
         batch, known.accepted = taken(known.accepted, batch)
         self._waiting.append(Arrival(channel, epoch, index, batch, route, batch.earliest))
         self.records += len(batch)
-        return Verdict.TAKEN
+        return DeliveryOutcome.TAKEN
 
     def push(self, arrival: Arrival) -> None:
         """Take in something that belongs to no channel (an injection)."""

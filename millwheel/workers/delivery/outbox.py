@@ -38,7 +38,7 @@ Route = Callable[[str, AnyBatch], list[tuple[str, AnyBatch]]]
 
 
 @dataclass(slots=True)
-class Chunk:
+class OutputChunk:
     """What one commit (or one read of a source partition) sends, as (consumer node, its records).
 
     ``number`` is unique within the channel and rises; for a ``stored`` (checkpointed) chunk it is its place in
@@ -66,7 +66,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class _Part:
-    chunk: Chunk
+    chunk: OutputChunk
     batch: AnyBatch
 
 
@@ -104,18 +104,18 @@ class Outbox:
         self._window = window
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._channels: set[str] = set()
-        self._open: dict[tuple[str, int], Chunk] = {}
-        self._done: list[Chunk] = []
-        self._unsettled: list[Chunk] = []
+        self._open: dict[tuple[str, int], OutputChunk] = {}
+        self._done: list[OutputChunk] = []
+        self._unsettled: list[OutputChunk] = []
         self._ready: dict[tuple[str, str], None] = {}
         self.pending_weight = 0
 
-    def add(self, chunk: Chunk) -> None:
+    def add(self, chunk: OutputChunk) -> None:
         """Hold a chunk (and the watermark) until :meth:`release` routes it and the consumers ack it."""
         self._open[chunk.channel, chunk.number] = chunk
         self.pending_weight += chunk.weight
 
-    def release(self, chunk: Chunk, route: Route) -> None:
+    def release(self, chunk: OutputChunk, route: Route) -> None:
         """Route a chunk, to be sent when it is not held. One that nobody consumes is done at once."""
         parts = [
             (node, target, _Part(chunk, piece))
@@ -191,7 +191,7 @@ class Outbox:
         Of each chunk they get all that falls into their ranges, in the order of numbers. Some of that was applied
         before the split or merge; their marks, which they have from those that are gone, cut it off.
         """
-        chunks: dict[tuple[str, int], Chunk] = {}
+        chunks: dict[tuple[str, int], OutputChunk] = {}
         nodes: set[str] = set()
         for place in [place for place in self._lanes if place[1] in gone]:
             lane = self._lanes.pop(place)
@@ -215,7 +215,7 @@ class Outbox:
         """(channel, target) of the lanes to any of these shards."""
         return [lane for lane in self._lanes if lane[1] in targets]
 
-    def take_done(self) -> list[Chunk]:
+    def take_done(self) -> list[OutputChunk]:
         """Chunks that every consumer has applied since the last call."""
         done, self._done = self._done, []
         self._unsettled.clear()
@@ -266,7 +266,7 @@ class Outbox:
             self._channels.add(channel)
         return lane
 
-    def _finish(self, chunk: Chunk) -> None:
+    def _finish(self, chunk: OutputChunk) -> None:
         del self._open[chunk.channel, chunk.number]
         self.pending_weight -= chunk.weight
         chunk.finished = True

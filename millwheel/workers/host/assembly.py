@@ -82,7 +82,7 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Factories:
     """Factories of sources and sinks, and the loader of user code. ``listed`` gives the partitions that a bounded
     source had when the run began (None: they lie in the root)."""
 
@@ -101,7 +101,7 @@ class Assembly:
     reaches out of the process."""
 
     def __init__(
-        self, spec: PipelineSpec, root: str, clock: Clock, outside: Outside, limits: ShardLimits | None = None
+        self, spec: PipelineSpec, root: str, clock: Clock, outside: Factories, limits: ShardLimits | None = None
     ) -> None:
         self._outside = outside
         self._hangs: Hangs | None = None

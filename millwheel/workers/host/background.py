@@ -14,10 +14,10 @@ from time import monotonic
 from typing import Protocol
 
 from millwheel.core.model.range_table import ShardEntry
-from millwheel.core.pipeline.replays import Order as ReplayOrder
+from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.errors import ConflictError, SetupError, UnavailableError
 from millwheel.ports import Coordination, Journals, JournalWriter, Snapshots, StateStores
-from millwheel.savepoints.orders import ANSWERS, Answer, Order, Standing, encode
+from millwheel.savepoints.orders import ANSWERS, OrderAnswer, SavepointOrder, Standing, encode
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.recovery.following import Standbys
@@ -236,7 +236,7 @@ class StandbyThread:
             self._asked.wait(self._pause_s)
 
 
-class Replays(Protocol):
+class PendingReplays(Protocol):
     """The orders to try dead letters again, in the root."""
 
     def undone(self, known: frozenset[int] = frozenset()) -> Mapping[int, ReplayOrder]:
@@ -249,7 +249,7 @@ class Replays(Protocol):
 class ReplayThread:
     """Looks for orders to try dead letters again, every ``pause_s``."""
 
-    def __init__(self, replays: Replays, pause_s: float, post: Post) -> None:
+    def __init__(self, replays: PendingReplays, pause_s: float, post: Post) -> None:
         self._replays = replays
         self._pause_s = pause_s
         self._post = post
@@ -302,7 +302,7 @@ class Desk:
     said: list[str] = field(default_factory=list)
     count: int = 0
 
-    def say(self, answer: Answer) -> None:
+    def say(self, answer: OrderAnswer) -> None:
         """Become a member that says it. Gives up after a few tries: then whoever waits gives up, too."""
         for _ in range(_ANSWER_TRIES):
             self.count += 1
@@ -327,7 +327,7 @@ class Copying:
     at: Callable[[str], Snapshots]
     guard: Callable[[], None]
 
-    def save(self, order: Order, shard: str, standing: Standing, path: str, post: Post) -> None:
+    def save(self, order: SavepointOrder, shard: str, standing: Standing, path: str, post: Post) -> None:
         """Copy one, and say how it went."""
         problem = ""
         try:
@@ -348,16 +348,16 @@ class SavepointThread:
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="savepoints", daemon=True).start()
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: OrderAnswer) -> None:
         self._queue.put(lambda: self._desk.say(answer))
 
     def withdraw(self) -> None:
         self._queue.put(self._desk.withdraw)
 
-    def checkpoint_path(self, order: Order, shard: str) -> str:
+    def checkpoint_path(self, order: SavepointOrder, shard: str) -> str:
         return str(self._scratch / f"savepoint-{order.name}-{shard}")
 
-    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None:
+    def save(self, order: SavepointOrder, shard: str, standing: Standing, path: str) -> None:
         def work() -> None:
             self._copying.save(order, shard, standing, path, self._post)
             shutil.rmtree(path, ignore_errors=True)

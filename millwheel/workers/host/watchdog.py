@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from millwheel.core.model.times import duration_text
-from millwheel.workers.bundle.hangs import Doing, Hang, Hangs, Place, Watched
+from millwheel.workers.bundle.hangs import Doing, Hang, Hangs, LeasedShard, Watched
 
 _log = logging.getLogger(__name__)
 _PERIOD_US = 1_000_000
@@ -27,7 +27,7 @@ _GRACE_S = 30.0
 _OURS = str(Path(__file__).resolve().parent.parent)
 
 
-class Watch:
+class HangCounter:
     """Counts how many looks in a row found the same call. Looks, not seconds: a process that was stopped, or got no
     processor, is not taken for one that hangs."""
 
@@ -36,7 +36,7 @@ class Watch:
         self._before: object = None
         self._count = 0
 
-    def look(self, watched: Iterable[tuple[Place, Watched]]) -> tuple[Place, Doing] | None:
+    def look(self, watched: Iterable[tuple[LeasedShard, Watched]]) -> tuple[LeasedShard, Doing] | None:
         """The call that has run for too long."""
         for place, operator in watched:
             if not operator.busy():
@@ -80,7 +80,7 @@ class Looks:
         self.words = duration_text(timeout_us)
         self.period_us = min(_PERIOD_US, timeout_us // 4)
         self.looks = math.ceil(timeout_us / self.period_us)
-        self._watch = Watch(self.looks)
+        self._watch = HangCounter(self.looks)
 
     def look(self, where: Callable[[], str]) -> Hang | None:
         """The call that has not returned in time, at the line ``where`` says. If there is none, notes that have served

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from millwheel.core.model.times import MAX_TIME
-from millwheel.workers.effects import Group
+from millwheel.workers.effects import CommitGroup
 from millwheel.workers.loop.snapshots import SnapshotPolicy
 from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
@@ -34,7 +34,7 @@ class CommitGroups:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def submit(self, shards: Sequence[Shard], now: int, at_once: bool = False) -> Group | None:
+    def submit(self, shards: Sequence[Shard], now: int, at_once: bool = False) -> CommitGroup | None:
         """The group to write: what the shards have made, once any of it is due, or ``at_once``. It counts as on its way
         from now on."""
         self._worked_us = 0
@@ -45,7 +45,7 @@ class CommitGroups:
         self.due_at = due
         return group
 
-    def submit_after(self, took_us: int, shards: Callable[[], Sequence[Shard]], now: int) -> Group | None:
+    def submit_after(self, took_us: int, shards: Callable[[], Sequence[Shard]], now: int) -> CommitGroup | None:
         """A bundle took so long. In a long step, what all shards have made so far is handed over in the middle: it is
         written while the next shards run their bundles, and is not lost if the process is killed before they have.
 
@@ -54,7 +54,7 @@ class CommitGroups:
         self._worked_us += took_us
         return self.submit(shards(), now) if self._worked_us >= self._longest_us else None
 
-    def _submit(self, shards: Sequence[Shard], now: int, inline: bool) -> Group | None:
+    def _submit(self, shards: Sequence[Shard], now: int, inline: bool) -> CommitGroup | None:
         group: list[PendingCommit] = []
         entries: list[bytes] = []
         last: dict[str, int] = {}
@@ -68,7 +68,7 @@ class CommitGroups:
         if entries:
             alone = not self._waiting
             self._waiting.append((True, group))
-            return Group(entries, group, last, inline and alone)
+            return CommitGroup(entries, group, last, inline and alone)
         if group:
             self._waiting.append((False, group))
             self._settle_unwritten(now)

@@ -12,7 +12,7 @@ from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.effects import Gathering, Recover
 from millwheel.workers.loop.beginning import Beginning
 from millwheel.workers.loop.known import KnownEntries
-from millwheel.workers.loop.served import Change, Life, Served, levels_of
+from millwheel.workers.loop.served import Life, LifeChange, Served, levels_of
 from millwheel.workers.loop.snapshots import SnapshotPolicy
 from millwheel.workers.loop.standing_by import StandingBy
 
@@ -81,7 +81,7 @@ class Ranges:
             return
         if served is not None and served.lease.admits(entry.token):
             if entry.must_leave(self._incarnation):
-                served.change(Change.MUST_LEAVE)
+                served.change(LifeChange.MUST_LEAVE)
             return
         if served is not None:
             self._drop(entry.shard)
@@ -116,7 +116,7 @@ class Ranges:
         served = self._served.get(event.shard)
         if served is None or not served.lease.admits(event.token):
             return False
-        served.change(Change.TOKEN_KNOWN)
+        served.change(LifeChange.TOKEN_KNOWN)
         return True
 
     def go_live(self, now: int) -> None:
@@ -130,10 +130,10 @@ class Ranges:
             shard = served.shard
             # Released before, the next owner would open without that commit, and give its number to another one.
             if served.life is Life.LEAVING and shard.settled() and self._snapshots.covers(shard):
-                served.change(Change.IS_RELEASED)
+                served.change(LifeChange.IS_RELEASED)
                 self._out.released(name, shard.identity.token, shard.made_number)
 
     def master_attached(self) -> None:
         """It was told nothing."""
         for served in self._served.values():
-            served.change(Change.NEW_MASTER)
+            served.change(LifeChange.NEW_MASTER)

@@ -19,7 +19,7 @@ from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.pipeline.replays import Again, Order, as_key
+from millwheel.core.pipeline.replays import Again, ReplayOrder, as_key
 from millwheel.workers.bundle.replayed import ReplayRoute
 from millwheel.workers.events import ReplayOrdered
 from millwheel.workers.loop.known import KnownEntries
@@ -34,7 +34,7 @@ class Replaying:
     """The orders that this worker knows of."""
 
     reporting: Reporting
-    orders: dict[str, Order] = field(default_factory=dict)
+    orders: dict[str, ReplayOrder] = field(default_factory=dict)
     at_start: set[str] = field(default_factory=set)
 
     def ordered(self, event: ReplayOrdered, every: Iterable[Served], entries: KnownEntries) -> None:
@@ -58,7 +58,7 @@ class Replaying:
         for order in self.orders.values():
             self._offer(order, served, entry.range)
 
-    def _offer(self, order: Order, served: Served, keys: KeyRange) -> None:
+    def _offer(self, order: ReplayOrder, served: Served, keys: KeyRange) -> None:
         """What has told that it is at the end takes nothing more in this run: those behind it may have ended."""
         if order.id not in self.at_start and served.heard == MAX_TIME:
             return

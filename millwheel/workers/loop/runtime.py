@@ -24,7 +24,7 @@ from millwheel.core.pipeline.graph import Graph
 from millwheel.errors import FencedError, SetupError, unreachable
 from millwheel.workers import events as ev
 from millwheel.workers.delivery.routing import TableRouter
-from millwheel.workers.effects import GatheredCopies, GatheredDeletions, GatheredSnapshots, Gathering, Group
+from millwheel.workers.effects import CommitGroup, GatheredCopies, GatheredDeletions, GatheredSnapshots, Gathering
 from millwheel.workers.loop.commits import CommitGroups
 from millwheel.workers.loop.known import KnownEntries
 from millwheel.workers.loop.pace import RuntimeLimits
@@ -158,7 +158,7 @@ class WorkerRuntime:
         if ready is not None:
             self._performing.perform(ready)
 
-    def _write(self, group: Group | None, now: int) -> None:
+    def _write(self, group: CommitGroup | None, now: int) -> None:
         if group is None:
             return
         ready = self._out.take(group)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from millwheel.core.model.lease import Lease
 from millwheel.errors import CorruptionError
-from millwheel.savepoints.orders import Answer, Order, Phase, Standing, standing_order
+from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing, standing_order
 from millwheel.workers import events as ev
 from millwheel.workers.loop.served import Served
 from millwheel.workers.ports import Savepoints
@@ -26,7 +26,7 @@ class _Doing:
     """How far this worker is with the order that stands. ``said`` are the shards that are answered for, under their
     tokens; ``copied`` those whose copies are on their way."""
 
-    order: Order
+    order: SavepointOrder
     said: dict[str, Lease] = field(default_factory=dict)
     copied: dict[str, Standing] = field(default_factory=dict)
 
@@ -121,7 +121,7 @@ class SavepointPart:
             if not self.holding:
                 self._go_on(served, now)
 
-    def _does(self, order: Order, shard: Shard) -> bool:
+    def _does(self, order: SavepointOrder, shard: Shard) -> bool:
         return shard.unrest() == 0 if order.phase is Phase.REST else shard.settled()
 
     def _copy(self, doing: _Doing, name: str, shard: Shard) -> None:
@@ -144,4 +144,4 @@ class SavepointPart:
     def _say(self, shards: dict[str, Standing], problem: str = "") -> None:
         assert self._doing is not None
         order = self._doing.order
-        self._port.answer(Answer(order.savepoint, order.number, shards, problem))
+        self._port.answer(OrderAnswer(order.savepoint, order.number, shards, problem))

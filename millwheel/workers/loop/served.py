@@ -45,7 +45,7 @@ class InjectRoute:
 
 
 @dataclass(slots=True)
-class WorkDone:
+class WorkMeter:
     """What a shard has done in this worker, and where a few of its recent keys lie."""
 
     records: int = 0
@@ -78,7 +78,7 @@ class Life(Enum):
     RELEASED = "released"  # the master was told that it may go
 
 
-class Change(Enum):
+class LifeChange(Enum):
     """What happens to it."""
 
     TOKEN_KNOWN = "its token is known"
@@ -88,35 +88,35 @@ class Change(Enum):
     NEW_MASTER = "a master attaches, who was told nothing"
 
 
-TRANSITIONS: dict[Life, dict[Change, Life]] = {
+TRANSITIONS: dict[Life, dict[LifeChange, Life]] = {
     Life.OPENED: {
-        Change.TOKEN_KNOWN: Life.KNOWN,
-        Change.MUST_LEAVE: Life.LEAVING,
-        Change.NEW_MASTER: Life.OPENED,
+        LifeChange.TOKEN_KNOWN: Life.KNOWN,
+        LifeChange.MUST_LEAVE: Life.LEAVING,
+        LifeChange.NEW_MASTER: Life.OPENED,
     },
     Life.KNOWN: {
-        Change.TOKEN_KNOWN: Life.KNOWN,
-        Change.BEGINS: Life.LIVE,
-        Change.MUST_LEAVE: Life.LEAVING,
-        Change.NEW_MASTER: Life.KNOWN,
+        LifeChange.TOKEN_KNOWN: Life.KNOWN,
+        LifeChange.BEGINS: Life.LIVE,
+        LifeChange.MUST_LEAVE: Life.LEAVING,
+        LifeChange.NEW_MASTER: Life.KNOWN,
     },
     Life.LIVE: {
-        Change.TOKEN_KNOWN: Life.LIVE,
-        Change.MUST_LEAVE: Life.LEAVING,
-        Change.NEW_MASTER: Life.LIVE,
+        LifeChange.TOKEN_KNOWN: Life.LIVE,
+        LifeChange.MUST_LEAVE: Life.LEAVING,
+        LifeChange.NEW_MASTER: Life.LIVE,
     },
     # There is no way back to LIVE: the master may have a successor in mind, and a commit made after the release would
     # be missing in what it was told (the simulator's checker TablesAreSound).
     Life.LEAVING: {
-        Change.TOKEN_KNOWN: Life.LEAVING,
-        Change.MUST_LEAVE: Life.LEAVING,
-        Change.IS_RELEASED: Life.RELEASED,
-        Change.NEW_MASTER: Life.LEAVING,
+        LifeChange.TOKEN_KNOWN: Life.LEAVING,
+        LifeChange.MUST_LEAVE: Life.LEAVING,
+        LifeChange.IS_RELEASED: Life.RELEASED,
+        LifeChange.NEW_MASTER: Life.LEAVING,
     },
     Life.RELEASED: {
-        Change.TOKEN_KNOWN: Life.RELEASED,
-        Change.MUST_LEAVE: Life.RELEASED,
-        Change.NEW_MASTER: Life.LEAVING,
+        LifeChange.TOKEN_KNOWN: Life.RELEASED,
+        LifeChange.MUST_LEAVE: Life.RELEASED,
+        LifeChange.NEW_MASTER: Life.LEAVING,
     },
 }
 
@@ -142,9 +142,9 @@ class Served:
     reported: tuple[int, ...] = (MIN_TIME, -1)
     heard: int = MIN_TIME
     stalled: dict[tuple[str, str], int] = field(default_factory=dict)
-    done: WorkDone = field(default_factory=WorkDone)
+    done: WorkMeter = field(default_factory=WorkMeter)
 
-    def change(self, change: Change) -> None:
+    def change(self, change: LifeChange) -> None:
         """Something happens to its life. Raises InvariantError for what cannot happen to it now."""
         after = TRANSITIONS[self.life].get(change)
         if after is None:
@@ -168,7 +168,7 @@ class Served:
 
     def begin(self) -> None:
         """It may act from now on."""
-        self.change(Change.BEGINS)
+        self.change(LifeChange.BEGINS)
         self.stirred = True
         self.shard.start()
 

@@ -9,9 +9,9 @@ from typing import Any
 from millwheel.core.model.records import Batch
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.replayed import ReplayRoute
-from millwheel.workers.delivery.inbox import Arrival, Verdict
+from millwheel.workers.delivery.inbox import Arrival, DeliveryOutcome
 from millwheel.workers.delivery.outbox import Send
-from millwheel.workers.effects import Ack, Gathering, Outgoing, Refusal
+from millwheel.workers.effects import Ack, DeliveryRefusal, Gathering, Outgoing
 from millwheel.workers.loop.known import KnownEntries
 from millwheel.workers.loop.served import InjectRoute, LocalRoute, Served
 
@@ -35,12 +35,12 @@ class Traffic:
         served = self._served.get(event.target)
         # The sender may know a newer owner than us. What we took then, as a zombie, we would ack without effect.
         if served is None or not served.works or served.lease.is_behind(event.target_token):
-            self._out.refusals.append(Refusal(event.route, event.channel, event.target, event.epoch, True))
+            self._out.refusals.append(DeliveryRefusal(event.route, event.channel, event.target, event.epoch, True))
             return
         served.stirred = True
         verdict = served.shard.offer(event.channel, event.epoch, event.index, event.batch, event.route)
-        if verdict is Verdict.RESTART:
-            self._out.refusals.append(Refusal(event.route, event.channel, event.target, event.epoch, False))
+        if verdict is DeliveryOutcome.RESTART:
+            self._out.refusals.append(DeliveryRefusal(event.route, event.channel, event.target, event.epoch, False))
 
     def injected(self, event: ev.Injected, now: int) -> None:
         """Records from outside."""
@@ -115,7 +115,7 @@ class Traffic:
                 return False
             local.stirred = True
             taken = local.shard.offer(send.channel, send.epoch, send.index, send.batch, LocalRoute(sender))
-            return taken is not Verdict.RESTART
+            return taken is not DeliveryOutcome.RESTART
         address = self._known.addresses.get(entry.owner)
         if address is None:
             return False

@@ -22,9 +22,9 @@ from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import Bundle, Hold
-from millwheel.workers.delivery.high_water_marks import AppliedMarks
+from millwheel.workers.delivery.high_water_marks import AppliedHighWaterMarks
 from millwheel.workers.delivery.inbox import Arrival
-from millwheel.workers.delivery.outbox import Chunk, Outbox
+from millwheel.workers.delivery.outbox import Outbox, OutputChunk
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.shard.in_flight import InFlight
 from millwheel.workers.shard.pending_commit import PendingCommit
@@ -49,7 +49,7 @@ class CommitBuilding:
     overlay: Overlay
     meta: Meta
     timers: dict[Domain, TimerQueue]
-    applied: AppliedMarks
+    applied: AppliedHighWaterMarks
     outbox: Outbox
     commits: InFlight
     time: ShardWatermark
@@ -122,7 +122,7 @@ class CommitBuilding:
         self.store.apply(puts, deletes)
         return Commit(self.identity.shard, self.identity.token, self.meta.number, puts, deletes)
 
-    def _changes_nothing(self, chunk: Chunk | None, bundle: Bundle, rises: bool) -> bool:
+    def _changes_nothing(self, chunk: OutputChunk | None, bundle: Bundle, rises: bool) -> bool:
         # Productions need a commit even where nothing is remembered: a weak one that is slow is checkpointed by it
         # (the search's mutation productions_need_no_commit).
         return chunk is None and not self.overlay and not bundle.counters and not rises

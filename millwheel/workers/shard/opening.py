@@ -22,8 +22,8 @@ from millwheel.core.model.keys import key_from_bytes
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.ports import StateStore
-from millwheel.workers.delivery.high_water_marks import Marks, decode_marks
-from millwheel.workers.delivery.outbox import Chunk
+from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_marks
+from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.shard.productions import earliest_of
 
@@ -36,7 +36,7 @@ def read_meta(store: StateStore) -> Meta:
     return Meta(counters={}) if data is None else decode_meta(data)
 
 
-def read_marks(store: StateStore) -> dict[str, Marks | int]:
+def read_marks(store: StateStore) -> dict[str, HighWaterMarks | int]:
     """Up to where its records have been applied, by channel."""
     return {place[1:].decode(): decode_marks(data) for place, data in store.scan(CHANNEL)}
 
@@ -61,7 +61,7 @@ def read_pending(store: StateStore) -> list[tuple[int, str, list[AnyBatch]]]:
     return found
 
 
-def read_productions(store: StateStore, fanout: Fanout) -> list[Chunk]:
+def read_productions(store: StateStore, fanout: Fanout) -> list[OutputChunk]:
     """The same productions, for their consumers."""
     chunks = []
     for number, channel, stored in read_pending(store):
@@ -72,5 +72,5 @@ def read_productions(store: StateStore, fanout: Fanout) -> list[Chunk]:
                 continue
             decoded = [decode_value(raw) for raw in batch.values]
             batches += fanout.split(batch, decoded)[0]
-        chunks.append(Chunk(number, channel, batches, earliest_of(batches)))
+        chunks.append(OutputChunk(number, channel, batches, earliest_of(batches)))
     return chunks

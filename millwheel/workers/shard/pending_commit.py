@@ -11,7 +11,7 @@ from millwheel.core.model.times import MIN_TIME
 from millwheel.errors import invariant
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.delivery.inbox import Arrival
-from millwheel.workers.delivery.outbox import Chunk
+from millwheel.workers.delivery.outbox import OutputChunk
 
 if TYPE_CHECKING:
     from millwheel.workers.shard.shard import Shard
@@ -28,14 +28,14 @@ class PendingCommit:
     number: int
     commit: Commit | None
     arrivals: list[Arrival]
-    chunk: Chunk | None
+    chunk: OutputChunk | None
     hold: Hold
     work_us: int = MIN_TIME
     weak: bool = False
     since: int = 0
     write_by: int = 0
     floor: int = MIN_TIME
-    reads: list[Chunk] = field(default_factory=list)
+    reads: list[OutputChunk] = field(default_factory=list)
 
     @property
     def straggles(self) -> bool:

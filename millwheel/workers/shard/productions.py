@@ -17,7 +17,7 @@ from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.workers.bundle.bundle import Bundle, Produced, beginning, keys_of
-from millwheel.workers.delivery.outbox import Chunk
+from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.delivery.routing import Fanout, Keyless
 from millwheel.workers.state.overlay import Overlay
 
@@ -49,7 +49,7 @@ class _Parts:
     stored: list[bytes]
 
 
-class Productions:
+class ProductionBuilding:
     """Checkpoints the productions of one shard. ``meta`` numbers records and chunks."""
 
     def __init__(self, identity: ShardIdentity, meta: Meta, overlay: Overlay, fanout: Fanout, limits: Limits) -> None:
@@ -60,7 +60,7 @@ class Productions:
         self._limits = limits
         self._maker: bytes = pack(identity.node)
 
-    def checkpoint(self, bundle: Bundle) -> Chunk | None:
+    def checkpoint(self, bundle: Bundle) -> OutputChunk | None:
         """Number what was produced and write it into the commit; None when nobody takes any of it."""
         if not bundle.outputs.count:
             return None
@@ -75,11 +75,11 @@ class Productions:
             self._take(DEAD_LETTERS, letters, bundle, born, parts)
         return self._chunk(parts) if parts.stored else None
 
-    def _chunk(self, parts: _Parts) -> Chunk:
+    def _chunk(self, parts: _Parts) -> OutputChunk:
         number = self._meta.next_chunk
         self._meta.next_chunk += 1
         shard, weak = self._identity.shard, self._identity.weak
-        chunk = Chunk(number, shard, parts.batches, earliest_of(parts.batches), stored=not weak)
+        chunk = OutputChunk(number, shard, parts.batches, earliest_of(parts.batches), stored=not weak)
         form = pack([shard, parts.stored])
         if weak:
             chunk.stored_form = form

@@ -26,8 +26,8 @@ from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.bundle.replayed import take_replayed
-from millwheel.workers.delivery.high_water_marks import AppliedMarks
-from millwheel.workers.delivery.inbox import Arrival, Inbox, Verdict
+from millwheel.workers.delivery.high_water_marks import AppliedHighWaterMarks
+from millwheel.workers.delivery.inbox import Arrival, DeliveryOutcome, Inbox
 from millwheel.workers.delivery.outbox import Outbox, Route
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.shard.admission import Admission
@@ -36,7 +36,7 @@ from millwheel.workers.shard.commit_building import CommitBuilding
 from millwheel.workers.shard.in_flight import InFlight
 from millwheel.workers.shard.opening import read_marks, read_meta, read_productions, read_timers
 from millwheel.workers.shard.pending_commit import PendingCommit
-from millwheel.workers.shard.productions import Productions, ShardIdentity
+from millwheel.workers.shard.productions import ProductionBuilding, ShardIdentity
 from millwheel.workers.shard.seen_ids import SeenIds
 from millwheel.workers.shard.step import Step
 from millwheel.workers.shard.verdicts import Policies, Verdicts
@@ -67,7 +67,7 @@ class Shard:
         self.input_shares: dict[float, int] = {}
         self._timers, marks = read_timers(store), read_marks(store)
         self._seen = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
-        self._productions = Productions(identity, self.meta, self.overlay, fanout, limits.given)
+        self._productions = ProductionBuilding(identity, self.meta, self.overlay, fanout, limits.given)
         self._inbox, self.outbox = Inbox(marks), Outbox(identity.token, limits.window)
         self.commits = InFlight(identity.shard, self.meta, limits.straggler_us)
         self.verdicts = Verdicts(policies)
@@ -98,7 +98,7 @@ class Shard:
             self.overlay,
             self.meta,
             self._timers,
-            AppliedMarks(marks),
+            AppliedHighWaterMarks(marks),
             self.outbox,
             self.commits,
             self.time,
@@ -106,7 +106,7 @@ class Shard:
 
     # --- receive -----------------------------------------------------------------------------------------
 
-    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, route: object) -> Verdict:
+    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, route: object) -> DeliveryOutcome:
         """A delivery arrived; it is applied by a later :meth:`run`."""
         return self._inbox.offer(channel, epoch, index, batch, route)
 

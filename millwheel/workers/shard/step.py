@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.delivery.inbox import Arrival
-from millwheel.workers.delivery.outbox import Chunk
+from millwheel.workers.delivery.outbox import OutputChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Step:
     arrivals: list[Arrival]
     hold: Hold
     work_us: int
-    chunk: Chunk | None
+    chunk: OutputChunk | None
 
     def kept(self) -> Hold:
         """What keeps the watermark while it is not committed: nothing that it has made is on its way yet."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from millwheel.core.model.failures import RECENT, Call, First, OnError, Tally, Verdict, as_counters
+from millwheel.core.model.failures import RECENT, CallKind, FailureVerdict, First, OnError, Tally, as_counters
 from millwheel.core.model.times import MAX_TIME, SECOND
 from millwheel.workers.bundle.bundle import Bundle
 
@@ -29,9 +29,9 @@ class Verdicts:
     def __init__(self, policies: Policies | None) -> None:
         self._policies = policies
         self._tried: dict[str, int] = {}
-        self._failed: dict[Call, int] = {}
+        self._failed: dict[CallKind, int] = {}
         self._firsts: dict[str, First] = {}
-        self._heard: Mapping[Call, Tally] = {}
+        self._heard: Mapping[CallKind, Tally] = {}
         self.version = 0
         """Changes with what :meth:`counters` says."""
 
@@ -58,7 +58,7 @@ class Verdicts:
                 if call.what == what:
                     self._failed[call] //= 2
 
-    def hear(self, sums: Mapping[Call, Tally]) -> None:
+    def hear(self, sums: Mapping[CallKind, Tally]) -> None:
         """The tallies of all shards of the node, as the watermark service knows them."""
         if not self._heard:
             self.version += 1  # from now on it counts how many calls of ours did not fail
@@ -71,20 +71,20 @@ class Verdicts:
         failed = {**dict.fromkeys(self._heard, 0), **self._failed}
         return as_counters(self._tried, failed, self._firsts)
 
-    def waits(self, calls: Iterable[Call], since: int, now: int) -> bool:
+    def waits(self, calls: Iterable[CallKind], since: int, now: int) -> bool:
         """Whether a step with failures of these calls, ready ``since``, must not be committed yet."""
         return any(self._waits(call, since, now) for call in calls)
 
-    def _waits(self, call: Call, since: int, now: int) -> bool:
+    def _waits(self, call: CallKind, since: int, now: int) -> bool:
         if self._policies is None:
             return False
         policy, own = self._policies(call.judged), self._own(call)
-        if own.verdict(policy) is Verdict.FINE:
+        if own.verdict(policy) is FailureVerdict.FINE:
             return False
         verdict = own.at_least(self._heard.get(call, own)).verdict(policy)
-        return verdict is Verdict.BROKEN or (verdict is Verdict.EARLY and now < since + EARLY_US)
+        return verdict is FailureVerdict.BROKEN or (verdict is FailureVerdict.EARLY and now < since + EARLY_US)
 
-    def _own(self, call: Call) -> Tally:
+    def _own(self, call: CallKind) -> Tally:
         failed = self._failed.get(call, 0)
         return Tally(max(self._tried.get(call.what, 0), failed), failed)
 

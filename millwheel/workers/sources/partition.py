@@ -18,7 +18,7 @@ from millwheel.core.formats.store_layout import (
 from millwheel.core.windows.lateness import watermark_after
 from millwheel.ports import StateStore
 from millwheel.sources.base import Partition, Reader
-from millwheel.workers.delivery.outbox import Chunk
+from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.sources.frames import ReadSize
 from millwheel.workers.sources.silence import Silence
 from millwheel.workers.state.overlay import Overlay
@@ -28,7 +28,7 @@ from millwheel.workers.state.overlay import Overlay
 class Outstanding:
     """A read that the consumers have not applied yet, and what it makes true once they have."""
 
-    chunks: list[Chunk]
+    chunks: list[OutputChunk]
     after: Position
     counters: dict[str, int]
 

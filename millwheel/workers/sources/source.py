@@ -18,7 +18,7 @@ from millwheel.sources.base import Chunk as Read
 from millwheel.sources.base import FrameChunk, Reader
 from millwheel.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
 from millwheel.workers.bundle.operator import Operator
-from millwheel.workers.delivery.outbox import Chunk
+from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.shard.productions import earliest_of
 from millwheel.workers.sources.frames import sort_frame
 from millwheel.workers.sources.partition import Outstanding, Part
@@ -207,8 +207,8 @@ class SourceOperator(Operator):
         part.outstanding.append(Outstanding(chunks, after, found.counters))
         bundle.chunks += chunks
 
-    def _chunk(self, part: Part, channel: str, batches: list[tuple[str, AnyBatch]]) -> Chunk:
-        chunk = Chunk(part.next_chunk, channel, batches, earliest_of(batches), stored=False, read=True)
+    def _chunk(self, part: Part, channel: str, batches: list[tuple[str, AnyBatch]]) -> OutputChunk:
+        chunk = OutputChunk(part.next_chunk, channel, batches, earliest_of(batches), stored=False, read=True)
         part.next_chunk += 1
         return chunk
 

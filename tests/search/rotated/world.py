@@ -26,7 +26,7 @@ from millwheel.core.pipeline.spec import (
 from millwheel.sources import build_source
 from millwheel.workers.delivery.inbox import Inbox
 from millwheel.workers.delivery.routing import TableRouter
-from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.shard.shard import Shard
 from tests.fakes.plain_storage import SimStore
@@ -63,7 +63,7 @@ class World:
         self._router = TableRouter()
         for node in (NODE, *CONSUMERS):
             self._router.update(RangeTable(node, (ShardEntry(node, tile(1)[0], "w", token=1),), version=1))
-        outside = Outside(lambda given, *_: build_source(given, str(path)), lambda *_: None, lambda *_: None)
+        outside = Factories(lambda given, *_: build_source(given, str(path)), lambda *_: None, lambda *_: None)
         self._assembly = Assembly(spec(), str(path), self, outside, limits)
 
     def now_us(self) -> int:

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from millwheel.core.model.failures import DEAD_LETTER, OnError
-from millwheel.core.pipeline.replays import Order
+from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.core.pipeline.spec import Delivery, KeyKind, KeySpec, PipelineSpec, Productions
 from millwheel.ports import Clock
-from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.sim.kernel import SECOND, START_US, Failure
 from tests.sim.outside import MemorySinks, MemorySource
@@ -50,7 +50,7 @@ class Workload:
     are the positions of rows."""
 
     hangs = False
-    replays: Sequence[Order] = ()
+    replays: Sequence[ReplayOrder] = ()
     stride = 1
 
     def __init__(self, seed: int, size: float) -> None:
@@ -108,7 +108,7 @@ class Workload:
             path = self._root / "inputs" / f"{stream}.json"
             if not path.exists():
                 path.write_bytes(msgspec.json.encode(source.partitions()))
-        outside = Outside(
+        outside = Factories(
             lambda spec, *_: sources[spec.options["stream"]], self.sinks.build, lambda name, folder: self.code[name]
         )
         assembly = Assembly(self._judged(self.spec()), str(self._root), clock, outside, self.limits)

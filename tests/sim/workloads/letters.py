@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from millwheel.api import Computation, ValueState
-from millwheel.core.pipeline.replays import Again, Order
+from millwheel.core.pipeline.replays import Again, ReplayOrder
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
@@ -53,7 +53,7 @@ class Letters(Workload):
         self.share = self.rng.choice([0.02, 0.3, 0.9])
         self.stride = Random(seed).choice([1, 1 << 55])
         self.again = self._again(Random(seed ^ 0xA6A1))
-        self.replays = [Order("sim", self.again)] if self.again else []
+        self.replays = [ReplayOrder("sim", self.again)] if self.again else []
         self.rows = {"events": {f"p{i}": self._partition(i) for i in range(self.rng.randint(1, 3))}}
 
     def _again(self, rng: Random) -> list[Again]:

@@ -12,7 +12,7 @@ from millwheel.ports import Clock
 from millwheel.sources.base import Chunk, Partition, Reject
 from millwheel.sources.fields import FieldTypes
 from millwheel.testing.rewiring import streams_of
-from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.host.assembly import Assembly, Factories
 from tests.search.compare import differences
 from tests.search.freedoms import Free, promised
 from tests.search.generate import case
@@ -67,7 +67,7 @@ class Searched(Workload):
             name: _Typed(rows, self._released, self.stride, FieldTypes(fields[name]))
             for name, rows in self.rows.items()
         }
-        outside = Outside(lambda given, *_: sources[given.options["stream"]], self.sinks.build)
+        outside = Factories(lambda given, *_: sources[given.options["stream"]], self.sinks.build)
         return Assembly(spec, str(self._root), clock, outside, self.limits)
 
     def check(self) -> None:

@@ -39,7 +39,7 @@ class Bench:
         for effect in effects:
             if isinstance(effect, do.Tell):
                 self.told.setdefault(effect.session, []).append(effect.message)
-            elif isinstance(effect, do.Hang):
+            elif isinstance(effect, do.HangUp):
                 self.hung_up.append(effect.session)
         return effects
 

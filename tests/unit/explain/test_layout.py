@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.explain.layout import Cell, Laid, Size, lay_out
+from millwheel.explain.layout import Laid, LayoutCell, Size, lay_out
 
 Edges = list[tuple[str, str]]
 GAP = Size(20, 15)
@@ -19,7 +19,7 @@ def laid(nodes: list[str], edges: Edges) -> Laid:
     return lay_out(sizes, edges, [Size(30 + 5 * (n % 4), 20) for n in range(len(edges))], GAP, 10)
 
 
-def overlap(a: Cell, b: Cell) -> bool:
+def overlap(a: LayoutCell, b: LayoutCell) -> bool:
     across = abs(a.x - b.x) < (a.size.width + b.size.width) / 2 - 0.01
     return across and abs(a.y - b.y) < (a.size.height + b.size.height) / 2 - 0.01
 

@@ -11,7 +11,7 @@ from millwheel.adapters.grpc.watermark_client import fetch_status
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import KeyRange, tile
 from millwheel.errors import UnavailableError
-from millwheel.injector.__main__ import Ending, serve
+from millwheel.injector.__main__ import Shutdown, serve
 from millwheel.injector.server import InjectorServer
 from millwheel.ports import Coordination
 from millwheel.processes.exits import Exit
@@ -26,7 +26,7 @@ class Process:
     def __init__(self, coordination: FakeCoordination) -> None:
         self.coordination = coordination
         self.server = InjectorServer()
-        self.ending = Ending()
+        self.ending = Shutdown()
         self.code: Future[int] = Future()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

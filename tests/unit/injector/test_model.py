@@ -25,9 +25,9 @@ from millwheel.injector.events import (
     Longs,
     NumbersReported,
     PublishDue,
+    RangesChanged,
     ReportColumns,
     ReportsArrived,
-    TableChanged,
 )
 from millwheel.injector.session_directory import SessionDirectory
 from millwheel.injector.state import InjectorState
@@ -120,7 +120,7 @@ class World:
         self.seen = max(self.seen, version)
         self.announced.update(self.tables[version])
         entries = tuple(owner.entry() for owner in self.tables[version])
-        self.handle(TableChanged(RangeTable("n", entries, version)))
+        self.handle(RangesChanged(RangeTable("n", entries, version)))
 
     def report(self) -> None:
         pool = self.current if self.random.random() < 0.7 else self.owners

@@ -17,11 +17,11 @@ from millwheel.injector.events import (
     Disconnected,
     NumbersReported,
     PublishDue,
+    RangesChanged,
     ReportColumns,
     ReportsArrived,
-    TableChanged,
 )
-from millwheel.injector.state import InjectorState, NodeView
+from millwheel.injector.state import InjectorState, WatermarkView
 
 HALF = SPACE // 2
 
@@ -40,7 +40,7 @@ class Injector:
         entries = tuple(
             ShardEntry(name, half, "w", token) for name, half, token in zip("ab", halves, (a, b), strict=True)
         )
-        return self._answers(TableChanged(RangeTable("n", entries, self._version)))
+        return self._answers(RangesChanged(RangeTable("n", entries, self._version)))
 
     def name(self, reports: Mapping[int, ShardReport], by: int = 1) -> Mapping[str, int]:
         columns = ReportColumns.of(list(reports.values()))
@@ -51,7 +51,7 @@ class Injector:
         numbers, values = np.array(list(watermarks), np.int64), np.array(list(watermarks.values()), np.int64)
         return self._answers(NumbersReported(by, "n", numbers, values)).get(by, {})
 
-    def _answers(self, event: TableChanged | ReportsArrived | NumbersReported) -> dict[int, Mapping[str, int]]:
+    def _answers(self, event: RangesChanged | ReportsArrived | NumbersReported) -> dict[int, Mapping[str, int]]:
         effects = self.state.handle(event)
         return {effect.connection: effect.tokens for effect in effects if isinstance(effect, TokensKnown)}
 
@@ -63,7 +63,7 @@ class Injector:
         return found
 
     @property
-    def view(self) -> NodeView:
+    def view(self) -> WatermarkView:
         return self.state.view()[0]
 
 
@@ -119,7 +119,7 @@ def test_a_number_of_an_unknown_node_counts_once_there_is_a_table() -> None:
     rows = ReportColumns.of([ShardReport("c", 1, 10)])
     injector.state.handle(ReportsArrived(1, "m", rows, (), np.array([0])))
     injector.state.handle(NumbersReported(1, "m", np.array([0]), np.array([20])))
-    injector.state.handle(TableChanged(RangeTable("m", (ShardEntry("c", KeyRange(0, SPACE), "w", 1),), 0)))
+    injector.state.handle(RangesChanged(RangeTable("m", (ShardEntry("c", KeyRange(0, SPACE), "w", 1),), 0)))
     injector.state.handle(NumbersReported(1, "m", np.array([0]), np.array([15])))
     assert injector.publish() == {"m": 20}
 

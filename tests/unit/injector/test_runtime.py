@@ -6,7 +6,7 @@ from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.model.watermark import ShardReport
-from millwheel.injector.events import Event, ReportColumns, ReportsArrived, TableChanged
+from millwheel.injector.events import Event, RangesChanged, ReportColumns, ReportsArrived
 from millwheel.injector.runtime import InjectorRuntime
 
 TABLE = RangeTable("counts", (ShardEntry("counts-0", KeyRange(0, 1 << 64), "w1", 3),), 0)
@@ -35,13 +35,13 @@ def report(watermark_us: int) -> Event:
 
 def test_a_connection_is_greeted_answered_and_told_what_rose() -> None:
     runtime, line = InjectorRuntime(), Line()
-    runtime.step([runtime.connect(1, line), TableChanged(TABLE), report(500)], 0)
+    runtime.step([runtime.connect(1, line), RangesChanged(TABLE), report(500)], 0)
     assert line.heard == [("greeted", {}), ("tokens", {"counts-0": 3}), ("risen", {"counts": 500})]
 
 
 def test_reports_that_keep_coming_are_published_together_and_none_is_forgotten() -> None:
     runtime, line = InjectorRuntime(publish_every_us=2_000), Line()
-    runtime.step([runtime.connect(1, line), TableChanged(TABLE), report(500)], 10_000)
+    runtime.step([runtime.connect(1, line), RangesChanged(TABLE), report(500)], 10_000)
     line.heard.clear()
     assert runtime.step([report(501)], 10_500) == 12_000
     assert runtime.step([report(502)], 11_000) == 12_000
@@ -54,5 +54,5 @@ def test_a_connection_that_ended_is_told_nothing_more() -> None:
     runtime, line = InjectorRuntime(), Line()
     runtime.step([runtime.connect(1, line)], 0)
     runtime.disconnect(1)
-    runtime.step([TableChanged(TABLE), report(500)], 10_000)
+    runtime.step([RangesChanged(TABLE), report(500)], 10_000)
     assert line.heard == [("greeted", {}), ("closed", {})]

@@ -8,9 +8,9 @@ from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import SPACE, KeyRange
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
 from millwheel.core.model.watermark import ShardReport
-from millwheel.injector.effects import Broadcast, Picture, TokensKnown
-from millwheel.injector.events import Connected, PublishDue, ReportColumns, ReportsArrived, TableChanged
-from millwheel.injector.state import InjectorState, NodeView
+from millwheel.injector.effects import Broadcast, Greet, TokensKnown
+from millwheel.injector.events import Connected, PublishDue, RangesChanged, ReportColumns, ReportsArrived
+from millwheel.injector.state import InjectorState, WatermarkView
 
 HALF = SPACE // 2
 ALL = (0, SPACE)
@@ -27,7 +27,7 @@ class Injector:
     def table(self, node: str = "n", **shards: tuple[tuple[int, int], int]) -> dict[int, Mapping[str, int]]:
         self._version += 1
         entries = tuple(ShardEntry(name, KeyRange(*edges), "w", token) for name, (edges, token) in shards.items())
-        return self.answers(self.state.handle(TableChanged(RangeTable(node, entries, self._version))))
+        return self.answers(self.state.handle(RangesChanged(RangeTable(node, entries, self._version))))
 
     def report(self, *reports: tuple[str, int, int], node: str = "n", by: int = 1) -> Mapping[str, int]:
         return self.rows([ShardReport(*report) for report in reports], node, by)
@@ -48,7 +48,7 @@ class Injector:
             return effect.watermarks
         return {}
 
-    def view(self, node: str = "n") -> NodeView:
+    def view(self, node: str = "n") -> WatermarkView:
         return next(view for view in self.state.view() if view.node == node)
 
 
@@ -177,7 +177,7 @@ def test_an_unknown_shard_under_a_token_that_the_table_has_passed_is_never_answe
 def test_an_older_version_of_a_table_changes_nothing(halves: Injector) -> None:
     halves.table(a=(LEFT, 2), b=(RIGHT, 2))
     old = RangeTable("n", (ShardEntry("a", KeyRange(*ALL), "w", 1),), 0)
-    halves.state.handle(TableChanged(old))
+    halves.state.handle(RangesChanged(old))
     halves.report(("a", 2, 20), ("b", 2, 20))
     assert halves.publish() == {"n": 20}
 
@@ -256,7 +256,7 @@ def test_the_same_shard_twice_in_one_message_counts_under_its_newest_token(injec
 
 
 def test_a_new_connection_gets_the_full_picture(halves: Injector) -> None:
-    assert halves.state.handle(Connected(7)) == [Picture(7, {"n": 10})]
+    assert halves.state.handle(Connected(7)) == [Greet(7, {"n": 10})]
 
 
 def test_counters_are_replaced_not_added_and_summed_over_the_shards(halves: Injector) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from millwheel.adapters.grpc.injection_client import Outside, Taken
+from millwheel.adapters.grpc.injection_client import InjectionResult, OutsideRecord
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
@@ -30,12 +30,12 @@ class World:
         shards = [ShardEntry(f"source.s-{i}", keys, self.owners[i], 1) for i, keys in enumerate(tile(4))]
         return RangeTable("source.s", tuple(shards)), {"w0": "host:0", "w1": "host:1"}
 
-    def inject(self, address: str, stream: str, shard: str, records: Sequence[Outside]) -> Taken:
+    def inject(self, address: str, stream: str, shard: str, records: Sequence[OutsideRecord]) -> InjectionResult:
         assert stream == "s"
         with self.lock:
             trouble = next(self.trouble, "")
             if trouble == "moved":
-                return Taken(moved=True)
+                return InjectionResult(moved=True)
             if trouble == "refused":
                 raise UnavailableError("gone")
             known = self.taken.setdefault(shard, [])
@@ -43,7 +43,7 @@ class World:
             known.extend(fresh)
             if trouble == "reply lost":
                 raise UnavailableError("gone")
-            return Taken(accepted=len(fresh), duplicates=len(records) - len(fresh))
+            return InjectionResult(accepted=len(fresh), duplicates=len(records) - len(fresh))
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World()
 
 
-def records(count: int) -> list[Outside]:
-    return [Outside(f"e{i}", b"{}") for i in range(count)]
+def records(count: int) -> list[OutsideRecord]:
+    return [OutsideRecord(f"e{i}", b"{}") for i in range(count)]
 
 
-def send(world: World, given: Sequence[Outside], patience_s: float = 30.0) -> Taken:
+def send(world: World, given: Sequence[OutsideRecord], patience_s: float = 30.0) -> InjectionResult:
     sending = Injecting("s", world, world.look, patience_s)
     try:
         return sending.send(given)
@@ -65,7 +65,7 @@ def send(world: World, given: Sequence[Outside], patience_s: float = 30.0) -> Ta
 
 
 def test_each_record_goes_to_the_owner_of_its_id_in_order(world: World) -> None:
-    assert send(world, records(5_000)) == Taken(accepted=5_000)
+    assert send(world, records(5_000)) == InjectionResult(accepted=5_000)
     ranges = dict(zip((f"source.s-{i}" for i in range(4)), tile(4), strict=True))
     for shard, ids in world.taken.items():
         assert all(key_hash(record_id) in ranges[shard] for record_id in ids)
@@ -95,9 +95,9 @@ def test_large_records_are_cut_into_messages_and_too_large_ones_refused(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(injecting, "BATCH_BYTES", 100)
-    assert send(world, [Outside(f"e{i}", b"x" * 60) for i in range(50)]).accepted == 50
+    assert send(world, [OutsideRecord(f"e{i}", b"x" * 60) for i in range(50)]).accepted == 50
     with pytest.raises(SetupError, match="too large"):
-        send(world, [Outside("e", b"x" * 101)])
+        send(world, [OutsideRecord("e", b"x" * 101)])
 
 
 def ids_of(identified: Identified, lines: Sequence[bytes]) -> list[str]:

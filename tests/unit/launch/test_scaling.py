@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from millwheel.launch.scaling import Scale, Scaling, answer, ask, forget
-from millwheel.launch.stragglers import Member
-from millwheel.processes.supervisor import Ended, Supervisor
+from millwheel.launch.stragglers import JoinedWorker
+from millwheel.processes.supervisor import ProcessEnded, Supervisor
 
 
 class World:
@@ -17,7 +17,7 @@ class World:
         self.root = root
         self.said: list[str] = []
         self.running: set[int] = set()
-        self.members: Mapping[str, Member] = {}
+        self.members: Mapping[str, JoinedWorker] = {}
         self.owners: frozenset[str] = frozenset()
         self.draining: frozenset[str] = frozenset()
         self.killed: list[tuple[int, int]] = []
@@ -33,12 +33,12 @@ class World:
         self.supervisor.keep(f"worker {slot}", lambda: self.running.add(slot))
 
     def join(self, *slots: int) -> None:
-        self.members = {**self.members, **{f"w{slot}-1": Member(slot, 100 + slot) for slot in slots}}
+        self.members = {**self.members, **{f"w{slot}-1": JoinedWorker(slot, 100 + slot) for slot in slots}}
 
     def die(self, slot: int) -> None:
         self.members = {name: member for name, member in self.members.items() if member.slot != slot}
         self.running.discard(slot)
-        self.supervisor.ended(Ended(f"worker {slot}", -9, 60.0), self.now_s)
+        self.supervisor.ended(ProcessEnded(f"worker {slot}", -9, 60.0), self.now_s)
         self.supervisor.step(self.now_s)
 
     def drain(self, incarnations: frozenset[str]) -> None:

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from millwheel.launch.stragglers import GRACE_S, Member, Stragglers, read_members
+from millwheel.launch.stragglers import GRACE_S, JoinedWorker, Stragglers, read_members
 
-A, B, A2 = Member(0, 100), Member(1, 200), Member(0, 101)
+A, B, A2 = JoinedWorker(0, 100), JoinedWorker(1, 200), JoinedWorker(0, 101)
 
 
 def test_members_are_read_from_what_they_joined_with() -> None:

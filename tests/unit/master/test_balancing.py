@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import SPACE, KeyRange, tile
 from millwheel.errors import InvariantError
-from millwheel.master.balancing import BalanceConfig, Balancer, Cluster, Step, best_edge, next_step
+from millwheel.master.balancing import BalanceConfig, Balancer, ClusterLoad, Step, best_edge, next_step
 from millwheel.master.events import ShardLoad
 from millwheel.master.loads import Load, LoadBook
 from millwheel.master.tables.planner import Move
@@ -40,14 +40,14 @@ class World:
         ]
         return World(keys, names, entries, shards)
 
-    def cluster(self, noise: random.Random | None = None) -> Cluster:
+    def cluster(self, noise: random.Random | None = None) -> ClusterLoad:
         loads = {}
         for entry in self.shards:
             mine = {key: load for key, load in self.keys.items() if key in entry.range}
             busy = sum(mine.values())
             sample = [key for key, load in mine.items() for _ in range(round(256 * load / busy))] if busy else []
             loads[entry.shard] = Load(busy * (noise.uniform(0.97, 1.03) if noise else 1.0), 0.0, sample)
-        return Cluster([RangeTable("n", tuple(self.shards))], self.workers, loads, {"n": self.least})
+        return ClusterLoad([RangeTable("n", tuple(self.shards))], self.workers, loads, {"n": self.least})
 
     def take(self, step: Step) -> None:
         self.steps.append(step)

@@ -16,7 +16,7 @@ from millwheel.master.effects import (
     Effect,
     RemoveMember,
     SealJournal,
-    WriteTable,
+    WriteRangeTable,
 )
 from millwheel.master.events import (
     JournalSealed,
@@ -28,7 +28,7 @@ from millwheel.master.events import (
     SealFailed,
     SeatsChanged,
     ShardReleased,
-    TableChanged,
+    TableSeen,
     TablesLoaded,
     Tick,
     WorkerUnreachable,
@@ -49,10 +49,10 @@ def members(*names: str, leaving: tuple[str, ...] = ()) -> MembersChanged:
     return MembersChanged(members=tuple(Member(incarnation=n, address=f"{n}:1", leaving=n in leaving) for n in names))
 
 
-def stored(effects: list[Effect]) -> TableChanged:
+def stored(effects: list[Effect]) -> TableSeen:
     """The event that answers the one write among ``effects``."""
-    (write,) = [effect for effect in effects if isinstance(effect, WriteTable)]
-    return TableChanged(table=replace(write.table, version=write.table.version + 1))
+    (write,) = [effect for effect in effects if isinstance(effect, WriteRangeTable)]
+    return TableSeen(table=replace(write.table, version=write.table.version + 1))
 
 
 def of(effects: list[Effect], kind: type[Effect]) -> list[Effect]:
@@ -77,7 +77,7 @@ def test_nothing_is_decided_before_tables_and_members_are_known() -> None:
     state = MasterState(config(1))
     assert state.handle(members("w1")) == []
     assert state.handle(Tick(now_us=9 * SECOND)) == []
-    assert [type(e) for e in state.handle(TablesLoaded(tables=()))] == [AttachWorker, WriteTable]
+    assert [type(e) for e in state.handle(TablesLoaded(tables=()))] == [AttachWorker, WriteRangeTable]
     state = MasterState(config(1))
     assert state.handle(TablesLoaded(tables=())) == []
 
@@ -104,12 +104,12 @@ def test_a_death_is_sealed_then_written_then_removed_then_collected() -> None:
     dead = state.handle(WorkerUnreachable(incarnation="w1", reason="refused"))
     assert dead == [DetachWorker(incarnation="w1"), SealJournal(incarnation="w1", reason="refused")]
     write = state.handle(JournalSealed(incarnation="w1", end=77))
-    assert [type(e) for e in write] == [WriteTable]
+    assert [type(e) for e in write] == [WriteRangeTable]
     table = stored(write).table
     assert owners(table) == ["w2", "w2"]
     assert table.shards[0].token == 2
     assert table.shards[0].lineage == (Ancestor("w1", 1, 77, -1),)
-    assert state.handle(TableChanged(table=table)) == [RemoveMember(incarnation="w1")]
+    assert state.handle(TableSeen(table=table)) == [RemoveMember(incarnation="w1")]
     assert state.handle(members("w2")) == []
     pruned = state.handle(ManifestSeen(shard="traffic-0", token=2, last_commit=5))
     assert state.handle(stored(pruned)) == [CollectJournal(incarnation="w1")]
@@ -132,7 +132,7 @@ def test_a_new_master_finishes_what_the_old_one_began() -> None:
     state.handle(TablesLoaded(tables=(table,)))
     effects = state.handle(members("w2"))
     assert of(effects, SealJournal)
-    assert not of(effects, WriteTable)
+    assert not of(effects, WriteRangeTable)
     write = state.handle(JournalSealed(incarnation="w1", end=77))
     assert owners(stored(write).table) == ["w2", "w2"]
 
@@ -153,7 +153,7 @@ def test_a_lost_write_is_decided_again_from_what_stands_there() -> None:
     state.handle(members("w2"))
     state.handle(JournalSealed(incarnation="w1", end=5))
     rival = replace(table, shards=tuple(e.assigned("w2") for e in table.shards), version=4)
-    assert not of(state.handle(WriteConflicted(node="traffic", stored=rival)), WriteTable)
+    assert not of(state.handle(WriteConflicted(node="traffic", stored=rival)), WriteRangeTable)
     assert state.tables == (rival,)
 
 
@@ -172,11 +172,11 @@ def test_a_write_or_seal_that_failed_waits_for_the_next_tick() -> None:
 def test_old_versions_of_a_table_are_old_news_and_tokens_never_go_back() -> None:
     state, table = served("w1", "w2")
     newer = replace(table, shards=tuple(e.assigned("w2") for e in table.shards), version=4)
-    state.handle(TableChanged(table=newer))
-    state.handle(TableChanged(table=table))
+    state.handle(TableSeen(table=newer))
+    state.handle(TableSeen(table=table))
     assert state.tables == (newer,)
     with pytest.raises(InvariantError, match="token of traffic-0 went back"):
-        state.handle(TableChanged(table=replace(table, version=5)))
+        state.handle(TableSeen(table=replace(table, version=5)))
 
 
 def test_a_worker_that_joins_gets_a_share_once_membership_has_settled() -> None:
@@ -272,7 +272,7 @@ def with_a_spare() -> tuple[MasterState, RangeTable]:
 def test_a_spare_owns_nothing_until_a_worker_dies_and_then_gets_all_that_was_its() -> None:
     state, table = with_a_spare()
     assert owners(table) == ["w1", "w1", "w2", "w2"]
-    assert of([*state.handle(Tick(now_us=9 * SECOND))], WriteTable) == []
+    assert of([*state.handle(Tick(now_us=9 * SECOND))], WriteRangeTable) == []
     state.handle(WorkerUnreachable(incarnation="w1", reason="killed"))
     after = stored(state.handle(JournalSealed(incarnation="w1", end=7)))
     assert owners(after.table) == ["w3", "w3", "w2", "w2"]
@@ -284,7 +284,7 @@ def test_a_worker_that_was_started_again_stands_by_and_nothing_moves_back() -> N
     state.handle(stored(state.handle(JournalSealed(incarnation="w1", end=7))))
     state.handle(members("w2", "w3", "w4"))
     for second in range(10, 20):
-        assert of(state.handle(Tick(now_us=second * SECOND)), WriteTable) == []
+        assert of(state.handle(Tick(now_us=second * SECOND)), WriteRangeTable) == []
 
 
 def test_with_no_spare_left_the_living_share_the_work_and_the_next_worker_gets_its_part() -> None:
@@ -295,19 +295,19 @@ def test_with_no_spare_left_the_living_share_the_work_and_the_next_worker_gets_i
     state.handle(JournalSealed(incarnation="w3", end=7))
     assert owners(table.table) == ["w2"] * 4
     state.handle(members("w2", "w4"))
-    (write,) = of(state.handle(Tick(now_us=30 * SECOND)), WriteTable)
-    assert isinstance(write, WriteTable)
+    (write,) = of(state.handle(Tick(now_us=30 * SECOND)), WriteRangeTable)
+    assert isinstance(write, WriteRangeTable)
     assert [entry.next_owner for entry in write.table.shards].count("w4") == 2
 
 
 def test_more_seats_let_a_spare_serve_and_fewer_empty_a_worker() -> None:
     state, _ = with_a_spare()
     state.handle(SeatsChanged(seats=3))
-    (more,) = of(state.handle(Tick(now_us=30 * SECOND)), WriteTable)
-    assert isinstance(more, WriteTable)
+    (more,) = of(state.handle(Tick(now_us=30 * SECOND)), WriteRangeTable)
+    assert isinstance(more, WriteRangeTable)
     assert "w3" in {entry.next_owner for entry in more.table.shards}
     state, _ = with_a_spare()
     state.handle(SeatsChanged(seats=1))
-    (fewer,) = of(state.handle(Tick(now_us=30 * SECOND)), WriteTable)
-    assert isinstance(fewer, WriteTable)
+    (fewer,) = of(state.handle(Tick(now_us=30 * SECOND)), WriteRangeTable)
+    assert isinstance(fewer, WriteRangeTable)
     assert [entry.next_owner for entry in fewer.table.shards] == ["", "", "w1", "w1"]

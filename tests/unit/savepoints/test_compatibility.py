@@ -27,9 +27,9 @@ from millwheel.core.pipeline.spec import (
 )
 from millwheel.savepoints import blueprint
 from millwheel.savepoints.blueprint import Blueprint, blueprint_of
-from millwheel.savepoints.compatibility import Verdict, compare, worst
+from millwheel.savepoints.compatibility import Compatibility, compare, worst
 
-FREE, SAVEPOINT, REFUSED = Verdict.FREE, Verdict.SAVEPOINT, Verdict.REFUSED
+FREE, SAVEPOINT, REFUSED = Compatibility.FREE, Compatibility.SAVEPOINT, Compatibility.REFUSED
 
 
 class Seen(msgspec.Struct):
@@ -133,7 +133,7 @@ def sink(place: int, **changes: Any) -> PipelineSpec:
 
 MORE = ComputationSpec("more", (InputSpec("visits", by("user")),), ("x",), steps=(StepSpec(StepKind.MAP, "code:f"),))
 
-CHANGES: dict[str, tuple[Callable[[], PipelineSpec], str, Verdict, str]] = {
+CHANGES: dict[str, tuple[Callable[[], PipelineSpec], str, Compatibility, str]] = {
     "name": (lambda: replace(SPEC, name="hits"), "", REFUSED, "the pipeline's name was 'visits' and is 'hits'"),
     "added": (
         lambda: replace(SPEC, computations=(*SPEC.computations, MORE)),

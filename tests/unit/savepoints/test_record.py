@@ -9,15 +9,22 @@ from millwheel.core.model.ranges import tile
 from millwheel.errors import SetupError
 from millwheel.savepoints.blueprint import Blueprint
 from millwheel.savepoints.orders import Standing
-from millwheel.savepoints.record import RECORD_FILE, Record, encode_record, first_tables, read_record, saved_shards
+from millwheel.savepoints.record import (
+    RECORD_FILE,
+    SavepointRecord,
+    encode_record,
+    first_tables,
+    read_record,
+    saved_shards,
+)
 
 LINEAGE = (Ancestor("w0", 3, -1, 7),)
 TABLE = RangeTable("a", tuple(ShardEntry(f"a-{n}", keys, "w1", 4, LINEAGE) for n, keys in enumerate(tile(2))), 8)
 CUT = {"a-0": Standing(4, 10), "a-1": Standing(4, 11)}
 
 
-def record() -> Record:
-    return Record("s1", "p-1", "/root", "now", True, 5, Blueprint("p", {}), saved_shards([TABLE], CUT))
+def record() -> SavepointRecord:
+    return SavepointRecord("s1", "p-1", "/root", "now", True, 5, Blueprint("p", {}), saved_shards([TABLE], CUT))
 
 
 def test_a_record_comes_back_and_gives_tables_that_nobody_owns_under_tokens_that_only_rise(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ import pytest
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.errors import CorruptionError, UnavailableError
-from millwheel.savepoints.orders import Answer, Order, Phase, Standing, answers_to, encode, standing_order
-from millwheel.savepoints.state import Taking, Wanted
+from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing, answers_to, encode, standing_order
+from millwheel.savepoints.state import SavepointRequest, Taking
 
 SECOND = 1_000_000
 
@@ -16,10 +16,10 @@ def tables(token: int = 1, owner: str = "w0") -> dict[str, RangeTable]:
     return {"a": RangeTable("a", tuple(entries), 1)}
 
 
-def said(order: Order | None, problem: str = "", **shards: Standing) -> list[Answer]:
+def said(order: SavepointOrder | None, problem: str = "", **shards: Standing) -> list[OrderAnswer]:
     assert order is not None
     named = {name.replace("_", "-"): standing for name, standing in shards.items()}
-    return [Answer(order.savepoint, order.number, named, problem)]
+    return [OrderAnswer(order.savepoint, order.number, named, problem)]
 
 
 def at_rest(token: int = 1) -> dict[str, Standing]:
@@ -27,7 +27,7 @@ def at_rest(token: int = 1) -> dict[str, Standing]:
 
 
 def taking(patience_us: int = 60 * SECOND) -> Taking:
-    return Taking(Wanted("s1", "/saved", ("a",), False, patience_us))
+    return Taking(SavepointRequest("s1", "/saved", ("a",), False, patience_us))
 
 
 def held() -> Taking:
@@ -62,7 +62,7 @@ def test_all_rest_then_all_hold_still_then_all_are_copied() -> None:
 
 
 def test_sources_end_where_all_stand_still_with_nothing_on_its_way() -> None:
-    made = Taking(Wanted("f1", "", ("a",), finish=True))
+    made = Taking(SavepointRequest("f1", "", ("a",), finish=True))
     rest = made.step(0, {}, [])
     assert rest is not None
     assert rest.catch_up
@@ -118,18 +118,22 @@ def test_a_pipeline_that_never_rests_is_let_go_and_who_was_at_work_is_said() -> 
 
 
 def test_the_last_order_of_the_first_savepoint_counts_and_none_before_the_order_to_finish() -> None:
-    orders = [Order("s2", 1, Phase.REST), Order("s1", 1, Phase.REST), Order("s1", 2, Phase.HOLD)]
+    orders = [
+        SavepointOrder("s2", 1, Phase.REST),
+        SavepointOrder("s1", 1, Phase.REST),
+        SavepointOrder("s1", 2, Phase.HOLD),
+    ]
     members = {order.name: encode(order) for order in orders}
     assert standing_order(members) == orders[2]
     assert standing_order({}) is None
-    finish = Order("z", 1, Phase.FINISH)
+    finish = SavepointOrder("z", 1, Phase.FINISH)
     assert standing_order({**members, finish.name: encode(finish)}) == finish
     with pytest.raises(CorruptionError):
         standing_order({"x": b"?"})
 
 
 def test_only_answers_to_the_order_itself_are_answers() -> None:
-    order = Order("s1", 2, Phase.HOLD)
-    mine = Answer("s1", 2, {"a-0": Standing(1, 4)})
-    members = {"1": encode(mine), "2": encode(Answer("s1", 1)), "3": encode(Answer("s2", 2))}
+    order = SavepointOrder("s1", 2, Phase.HOLD)
+    mine = OrderAnswer("s1", 2, {"a-0": Standing(1, 4)})
+    members = {"1": encode(mine), "2": encode(OrderAnswer("s1", 1)), "3": encode(OrderAnswer("s2", 2))}
     assert answers_to(order, members) == [mine]

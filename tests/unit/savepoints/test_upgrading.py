@@ -24,7 +24,7 @@ from millwheel.errors import PipelineError, SetupError
 from millwheel.savepoints import restoring
 from millwheel.savepoints.blueprint import blueprint_of
 from millwheel.savepoints.orders import Standing
-from millwheel.savepoints.record import RECORD_FILE, Record, encode_record, saved_shards
+from millwheel.savepoints.record import RECORD_FILE, SavepointRecord, encode_record, saved_shards
 from millwheel.savepoints.restoring import former_identity, note_saved, refuse_saved, restore, restored, write_tables
 from millwheel.savepoints.upgrading import blueprint_bytes, check_same_root, check_savepoint
 from tests.fakes.coordination import FakeZooKeeper
@@ -79,7 +79,7 @@ def test_a_savepoint_takes_what_migrates_and_refuses_the_rest(tmp_path: Path) ->
         check_savepoint(blueprint_of(SPEC), tmp_path, OTHER_FORMAT, said.append)
 
 
-def savepoint(place: Path, root: Path) -> Record:
+def savepoint(place: Path, root: Path) -> SavepointRecord:
     """A savepoint of one shard of ``short`` at commit 3, and one of a node that the new pipeline has not."""
     tables = [RangeTable(n, (ShardEntry(f"{n}-0", KeyRange(0, SPACE), "w1", 4),)) for n in ("short", "gone")]
     cut = {"short-0": Standing(4, 3), "gone-0": Standing(4, 5)}
@@ -90,7 +90,9 @@ def savepoint(place: Path, root: Path) -> Record:
         FileSnapshots(str(place)).publish(shard, 4, standing.commit, str(checkpoint), lambda: None)
     (place / "inputs").mkdir()
     (place / "inputs" / "visits.json").write_text("[]")
-    record = Record("s1", "visits-1", str(root), "today", True, 5, blueprint_of(SPEC), saved_shards(tables, cut))
+    record = SavepointRecord(
+        "s1", "visits-1", str(root), "today", True, 5, blueprint_of(SPEC), saved_shards(tables, cut)
+    )
     (place / RECORD_FILE).write_bytes(encode_record(record))
     return record
 
@@ -159,5 +161,5 @@ def test_a_root_that_was_stopped_with_a_savepoint_leaves_its_results_to_whoever_
     assert former_identity(record) == ""
 
 
-def replace_name(record: Record, name: str) -> Record:
-    return Record(name, record.identity, record.root, record.taken, True, 5, record.blueprint, record.shards)
+def replace_name(record: SavepointRecord, name: str) -> SavepointRecord:
+    return SavepointRecord(name, record.identity, record.root, record.taken, True, 5, record.blueprint, record.shards)

@@ -10,9 +10,9 @@ from millwheel.roots import root
 from millwheel.sinks import marker
 from millwheel.spec import check_pipeline
 from millwheel.spec.imports import OUTPUT_MARK, ROOT_MARK
-from millwheel.spec.reading.nodes import Node
+from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems
-from millwheel.spec.reading.reader import Reader
+from millwheel.spec.reading.reader import NodeReader
 from millwheel.spec.ship import check_ship, files_to_ship
 
 PIPELINE = """
@@ -82,7 +82,7 @@ def test_options_of_sinks_that_name_a_file_are_told_so_unless_it_is_where_they_w
     sink = SinkSpec("out", "database", {"ca": "ca.pem", "path": str(folder / "words.txt")}, "p.yaml:9")
     spec = PipelineSpec("p", (), (), (sink,), str(folder), str(folder / "p.yaml"))
     problems = Problems("p.yaml")
-    check_ship(Reader(problems), spec, Node({}, 1))
+    check_ship(NodeReader(problems), spec, YamlNode({}, 1))
     (warning,) = problems.warnings
     assert warning.startswith("p.yaml:9: database of out names ca.pem")
 

@@ -26,10 +26,10 @@ from millwheel.core.pipeline.spec import (
     SourceSpec,
     StreamSpec,
 )
-from millwheel.workers.delivery.inbox import Arrival, Verdict
+from millwheel.workers.delivery.inbox import Arrival, DeliveryOutcome
 from millwheel.workers.delivery.outbox import Send
 from millwheel.workers.delivery.routing import TableRouter
-from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
@@ -118,7 +118,7 @@ class ShardBench:
             spec or pipeline(work),
             "/nowhere",
             self.clock,
-            Outside(lambda *_: None, lambda *_: None, lambda name, folder: kind),  # type: ignore[arg-type,return-value]
+            Factories(lambda *_: None, lambda *_: None, lambda name, folder: kind),  # type: ignore[arg-type,return-value]
             limits,
         )
         self.router = TableRouter()
@@ -154,7 +154,9 @@ class ShardBench:
 
     # --- what comes in -----------------------------------------------------------------------------------
 
-    def deliver(self, *rows: tuple[str, Any, int], channel: str = "up", first: int = 1, ids: Any = None) -> Verdict:
+    def deliver(
+        self, *rows: tuple[str, Any, int], channel: str = "up", first: int = 1, ids: Any = None
+    ) -> DeliveryOutcome:
         """One delivery in an epoch of its own: rows of (key, value, timestamp), numbered from ``first``."""
         epoch = self.index[channel] = self.index.get(channel, 0) + 1
         values = [msgspec.Raw(encode_value(value)) for _, value, _ in rows]

@@ -9,7 +9,7 @@ from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
 from millwheel.errors import InvariantError
-from millwheel.savepoints.orders import Answer, Order, Phase, Standing
+from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing
 from millwheel.workers import effects as ef
 from millwheel.workers.delivery.outbox import Send
 from millwheel.workers.performing import Performing
@@ -41,8 +41,8 @@ def performing(outside: Recorder) -> Performing:
     return Performing(WorkerPorts(*(outside for _ in WorkerPorts.__dataclass_fields__)))  # type: ignore[arg-type]
 
 
-def group(last: int, inline: bool = False) -> ef.Group:
-    return ef.Group([b"entry"], [], {"n-0": last}, inline)
+def group(last: int, inline: bool = False) -> ef.CommitGroup:
+    return ef.CommitGroup([b"entry"], [], {"n-0": last}, inline)
 
 
 def ack(rests_on: int) -> ef.Ready:
@@ -96,7 +96,7 @@ def test_messages_leave_before_the_loop_waits_for_the_disk(performing: Performin
     assert outside.calls == ["send", "flush", "write_now", "submit"]
 
 
-ENTRY, ORDER, HERE = ShardEntry("n-0", tile(1)[0], "w0", 1), Order("s", 1, Phase.SAVE), Standing(1, 4)
+ENTRY, ORDER, HERE = ShardEntry("n-0", tile(1)[0], "w0", 1), SavepointOrder("s", 1, Phase.SAVE), Standing(1, 4)
 EFFECTS: list[tuple[ef.Effect, str]] = [
     (ef.Recover("n", ENTRY), "recover"),
     (ef.Follow(ENTRY), "follow"),
@@ -107,7 +107,7 @@ EFFECTS: list[tuple[ef.Effect, str]] = [
     (ef.ForgetReports("n-0"), "forget"),
     (ef.Release("n-0", 1, 4), "released"),
     (ef.ReportLoad(()), "load"),
-    (ef.AnswerOrder(Answer("s", 1, {})), "answer"),
+    (ef.AnswerOrder(OrderAnswer("s", 1, {})), "answer"),
     (ef.WithdrawAnswers(), "withdraw"),
     (ef.SaveCopy(ORDER, "n-0", HERE, "path"), "save"),
 ]

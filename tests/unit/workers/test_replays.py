@@ -14,7 +14,7 @@ import pytest
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.api import Computation, ValueState
-from millwheel.core.pipeline.replays import Order, Request
+from millwheel.core.pipeline.replays import ReplayOrder, Request
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     AggregateSpec,
@@ -247,7 +247,7 @@ def test_a_split_of_what_was_asked_for_never_counts_a_letter_twice(tmp_path: Pat
     assert sorted(orders.unbound()) == [1, 2]
     assert orders.pending()
     for number, request in orders.unbound().items():
-        orders.bind(number, Order(request.id, []))
+        orders.bind(number, ReplayOrder(request.id, []))
         assert not orders.undone(frozenset({number})).get(number)
         orders.finish(number)
     assert not orders.pending()
@@ -258,10 +258,10 @@ def test_a_worker_hears_of_an_order_once_and_of_its_end(tmp_path: Path) -> None:
     orders, heard = ReplayOrders(open_space(str(tmp_path))), Queue[Any]()
     ReplayThread(orders, 0.01, heard.put)
     orders.request(1, Request("a", []))
-    orders.bind(1, Order("a", []))
-    assert heard.get(timeout=10) == ReplayOrdered(Order("a", []), at_start=False)
+    orders.bind(1, ReplayOrder("a", []))
+    assert heard.get(timeout=10) == ReplayOrdered(ReplayOrder("a", []), at_start=False)
     orders.finish(1)
     assert heard.get(timeout=10) == ReplayDone("a")
-    orders.bind(2, Order("b", []))
-    assert heard.get(timeout=10) == ReplayOrdered(Order("b", []), at_start=False)
+    orders.bind(2, ReplayOrder("b", []))
+    assert heard.get(timeout=10) == ReplayOrdered(ReplayOrder("b", []), at_start=False)
     assert heard.empty()

@@ -13,7 +13,7 @@ from millwheel.adapters.clock import SystemClock
 from millwheel.sinks import build_sink
 from millwheel.sources import build_source
 from millwheel.spec.pipelines import load_pipeline
-from millwheel.workers.host.assembly import Assembly, Outside
+from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.loop.reporting import Reporting, ReportPace
 
 HEAD = """
@@ -49,7 +49,7 @@ def test_who_waits_for_time_is_told_often(tmp_path: Path, made_of: str) -> None:
     (tmp_path / "in.jsonl").write_text("")
     text = HEAD + "      it: {input: {lines: {key: user}}, " + made_of + ", output: out}\n"
     (tmp_path / "p.yaml").write_text(dedent(text))
-    assembly = Assembly(load_pipeline(tmp_path / "p.yaml"), "", SystemClock(), Outside(build_source, build_sink))
+    assembly = Assembly(load_pipeline(tmp_path / "p.yaml"), "", SystemClock(), Factories(build_source, build_sink))
     assert assembly.waits_for_time() is WAITS[made_of]
 
 

@@ -9,11 +9,11 @@ from millwheel.core.model.failures import (
     OTHER_KINDS,
     SHARE,
     STOP,
-    Call,
+    CallKind,
+    FailureVerdict,
     First,
     OnError,
     Tally,
-    Verdict,
     as_counters,
     counted,
     firsts_in,
@@ -28,17 +28,17 @@ from millwheel.core.model.failures import (
 @pytest.mark.parametrize(
     ("policy", "tried", "failed", "verdict"),
     [
-        (SHARE, 1_000, 100, Verdict.FINE),
-        (SHARE, 1_000, 101, Verdict.BROKEN),
-        (SHARE, 99, 99, Verdict.EARLY),
-        (SHARE, 5, 0, Verdict.FINE),
-        (STOP, 1_000_000, 1, Verdict.BROKEN),
-        (DEAD_LETTER, 1_000, 1_000, Verdict.FINE),
-        (OnError(0.5, 2), 2, 1, Verdict.FINE),
+        (SHARE, 1_000, 100, FailureVerdict.FINE),
+        (SHARE, 1_000, 101, FailureVerdict.BROKEN),
+        (SHARE, 99, 99, FailureVerdict.EARLY),
+        (SHARE, 5, 0, FailureVerdict.FINE),
+        (STOP, 1_000_000, 1, FailureVerdict.BROKEN),
+        (DEAD_LETTER, 1_000, 1_000, FailureVerdict.FINE),
+        (OnError(0.5, 2), 2, 1, FailureVerdict.FINE),
     ],
 )
 def test_a_node_is_broken_when_too_large_a_share_of_enough_calls_failed(
-    policy: OnError, tried: int, failed: int, verdict: Verdict
+    policy: OnError, tried: int, failed: int, verdict: FailureVerdict
 ) -> None:
     assert Tally(tried, failed).verdict(policy) is verdict
 
@@ -62,7 +62,7 @@ def test_a_shard_counts_few_kinds_by_name_and_all_of_them_in_sum() -> None:
 
 
 def test_what_a_shard_reports_among_its_counters_comes_out_again() -> None:
-    call, first = Call("visits", "key of hits"), First("visits", "TypeError at a.py:3", "visits failed\non 3")
+    call, first = CallKind("visits", "key of hits"), First("visits", "TypeError at a.py:3", "visits failed\non 3")
     counters = {"records_in": 5, **as_counters({"key of hits": 7}, {call: 2}, {"": first})}
     assert tallies_in(counters) == {call: Tally(7, 2)}
     assert firsts_in(counters) == [first]

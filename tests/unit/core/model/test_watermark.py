@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.model.watermark import Hold, Watermarks, lowest
+from millwheel.core.model.watermark import WatermarkHold, Watermarks, lowest
 
 
 def test_the_lowest_hold_counts_and_the_first_of_equals_names_the_holder() -> None:
-    holds = [Hold(7, "input"), Hold(5, "timer of k"), Hold(5, "production 3")]
-    assert lowest(holds) == Hold(5, "timer of k")
+    holds = [WatermarkHold(7, "input"), WatermarkHold(5, "timer of k"), WatermarkHold(5, "production 3")]
+    assert lowest(holds) == WatermarkHold(5, "timer of k")
 
 
 def test_nothing_that_holds_is_the_end_of_time() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from millwheel.core.model.failures import STOP, Call, First, OnError, Tally
+from millwheel.core.model.failures import STOP, CallKind, First, OnError, Tally
 from millwheel.errors import BrokenError
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.summary import ClusterView
@@ -15,7 +15,7 @@ FIRST = First("traffic", "TypeError at a.py:3 in f", "traffic failed: TypeError:
 
 def failing(tried: int, failed: int, what: str = "record") -> ClusterView:
     found = view()
-    node = replace(found.nodes["traffic"], tallies={Call("traffic", what): Tally(tried, failed)}, firsts=[FIRST])
+    node = replace(found.nodes["traffic"], tallies={CallKind("traffic", what): Tally(tried, failed)}, firsts=[FIRST])
     return ClusterView({**found.nodes, "traffic": node})
 
 

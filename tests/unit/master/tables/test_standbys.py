@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.master.effects import WriteTable
+from millwheel.master.effects import WriteRangeTable
 from millwheel.master.events import JournalSealed, WorkerUnreachable
 from millwheel.master.state import MasterConfig, MasterState
 from millwheel.master.tables.planner import NodeDemand
@@ -90,7 +90,7 @@ def followed() -> tuple[MasterState, RangeTable]:
     state.handle(Loaded(tables=()))
     event = stored(state.handle(members("w1", "w2", "w3")))
     state.handle(event)
-    assert of(state.handle(Tick(now_us=SECOND)), WriteTable) == []  # not before membership has settled
+    assert of(state.handle(Tick(now_us=SECOND)), WriteRangeTable) == []  # not before membership has settled
     event = stored(state.handle(Tick(now_us=4 * SECOND)))
     assert state.handle(event) == []
     return state, event.table
@@ -99,7 +99,7 @@ def followed() -> tuple[MasterState, RangeTable]:
 def test_each_shard_gets_a_standby_and_that_is_written_once() -> None:
     state, written = followed()
     assert all(entry.standby not in ("", entry.owner) for entry in written.shards)
-    assert of(state.handle(Tick(now_us=9 * SECOND)), WriteTable) == []
+    assert of(state.handle(Tick(now_us=9 * SECOND)), WriteRangeTable) == []
 
 
 def test_what_a_dead_worker_had_goes_to_its_standbys_and_gets_new_ones_later() -> None:

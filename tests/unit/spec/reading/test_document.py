@@ -10,7 +10,7 @@ import pytest
 
 from millwheel.errors import PipelineError
 from millwheel.spec.reading.document import parse, read_text, scalar
-from millwheel.spec.reading.nodes import MAX_BYTES, MAX_NODES, Node
+from millwheel.spec.reading.nodes import MAX_BYTES, MAX_NODES, YamlNode
 from millwheel.spec.reading.problems import Problems
 
 
@@ -21,7 +21,7 @@ def problem_of(text: str) -> str:
     return found
 
 
-def tree_of(text: str) -> Node:
+def tree_of(text: str) -> YamlNode:
     problems = Problems("f.yaml")
     tree = parse(text, problems)
     assert tree is not None

@@ -27,17 +27,17 @@ from millwheel.workers.bundle.hangs import (
     Doing,
     Hang,
     Hangs,
-    Place,
+    LeasedShard,
     decode_hang,
     encode_hang,
     record_mark,
     timer_mark,
 )
 from millwheel.workers.host import watchdog
-from millwheel.workers.host.watchdog import Standstill, Watch, user_line
+from millwheel.workers.host.watchdog import HangCounter, Standstill, user_line
 from tests.unit.workers.bench import NOW, ShardBench
 
-PLACE = Place("work", "work-0", 3)
+PLACE = LeasedShard("work", "work-0", 3)
 
 
 class Running:
@@ -65,13 +65,13 @@ def hang(mark: bytes, token: int = 1) -> Hang:
 
 
 def test_a_call_is_found_when_it_was_the_same_at_so_many_looks_in_a_row() -> None:
-    watch, operator = Watch(3), Running(1, 2, 2, 2, 3, 3, 3, 3)
+    watch, operator = HangCounter(3), Running(1, 2, 2, 2, 3, 3, 3, 3)
     found = [watch.look([(PLACE, operator)]) is not None for _ in range(8)]
     assert found == [False] * 7 + [True]
 
 
 def test_an_operator_that_rests_between_looks_is_none_that_hangs() -> None:
-    watch, operator = Watch(2), Running(1)
+    watch, operator = HangCounter(2), Running(1)
     for _ in range(5):
         operator.running = True
         assert watch.look([(PLACE, operator)]) is None
@@ -145,7 +145,7 @@ def test_notes_are_read_by_the_next_owner_counted_and_removed_when_they_have_ser
     hangs.write(hang(mark))
     found = avoided()
     assert list(found.hangs) == [mark]
-    assert dict(hangs.watched()) == {Place("work", "work-0", 3): operator}
+    assert dict(hangs.watched()) == {LeasedShard("work", "work-0", 3): operator}
     found.meet(mark, 1)
     found.durable(1)
     hangs.tidy()

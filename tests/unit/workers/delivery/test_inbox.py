@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
-from millwheel.workers.delivery.inbox import Arrival, Inbox, Verdict
+from millwheel.workers.delivery.inbox import Arrival, DeliveryOutcome, Inbox
 
 
 def batch(*seqs: int) -> Batch:
@@ -19,32 +19,32 @@ def taken(inbox: Inbox) -> list[list[int]]:
 
 def test_deliveries_of_an_epoch_are_taken_in_order() -> None:
     inbox = Inbox({})
-    assert inbox.offer("c", 5, 0, batch(1, 2), None) is Verdict.TAKEN
-    assert inbox.offer("c", 5, 1, batch(3), None) is Verdict.TAKEN
+    assert inbox.offer("c", 5, 0, batch(1, 2), None) is DeliveryOutcome.TAKEN
+    assert inbox.offer("c", 5, 1, batch(3), None) is DeliveryOutcome.TAKEN
     assert taken(inbox) == [[1, 2], [3]]
 
 
 def test_a_gap_asks_for_a_restart_and_takes_nothing() -> None:
     inbox = Inbox({})
     inbox.offer("c", 5, 0, batch(1), None)
-    assert inbox.offer("c", 5, 2, batch(3), None) is Verdict.RESTART
-    assert inbox.offer("c", 5, 1, batch(2), None) is Verdict.TAKEN
+    assert inbox.offer("c", 5, 2, batch(3), None) is DeliveryOutcome.RESTART
+    assert inbox.offer("c", 5, 1, batch(2), None) is DeliveryOutcome.TAKEN
     assert taken(inbox) == [[1], [2]]
 
 
 def test_an_epoch_must_be_heard_from_its_beginning() -> None:
     inbox = Inbox({"c": 3})
-    assert inbox.offer("c", 5, 1, batch(4), None) is Verdict.RESTART
+    assert inbox.offer("c", 5, 1, batch(4), None) is DeliveryOutcome.RESTART
     inbox.offer("c", 5, 0, batch(4), None)
-    assert inbox.offer("c", 6, 1, batch(5), None) is Verdict.RESTART
-    assert inbox.offer("c", 5, 1, batch(5), None) is Verdict.TAKEN
+    assert inbox.offer("c", 6, 1, batch(5), None) is DeliveryOutcome.RESTART
+    assert inbox.offer("c", 5, 1, batch(5), None) is DeliveryOutcome.TAKEN
 
 
 def test_what_was_taken_or_belongs_to_an_older_epoch_is_stale() -> None:
     inbox = Inbox({})
     inbox.offer("c", 5, 0, batch(1), None)
-    assert inbox.offer("c", 5, 0, batch(1), None) is Verdict.STALE
-    assert inbox.offer("c", 4, 1, batch(2), None) is Verdict.STALE
+    assert inbox.offer("c", 5, 0, batch(1), None) is DeliveryOutcome.STALE
+    assert inbox.offer("c", 4, 1, batch(2), None) is DeliveryOutcome.STALE
     assert taken(inbox) == [[1]]
 
 
@@ -58,7 +58,7 @@ def test_records_applied_before_are_cut_off_however_they_are_cut_again() -> None
 
 def test_a_delivery_without_fresh_records_is_still_acked() -> None:
     inbox = Inbox({"c": 9})
-    assert inbox.offer("c", 5, 0, batch(8, 9), "route") is Verdict.TAKEN
+    assert inbox.offer("c", 5, 0, batch(8, 9), "route") is DeliveryOutcome.TAKEN
     [arrival] = inbox.take(1)
     assert (arrival.epoch, arrival.index, arrival.route) == (5, 0, "route")
     assert inbox.records == 0

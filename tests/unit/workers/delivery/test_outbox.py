@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
-from millwheel.workers.delivery.inbox import Arrival, Inbox, Verdict
-from millwheel.workers.delivery.outbox import Chunk, Outbox, Send, joined_epoch, split_epoch
+from millwheel.workers.delivery.inbox import Arrival, DeliveryOutcome, Inbox
+from millwheel.workers.delivery.outbox import Outbox, OutputChunk, Send, joined_epoch, split_epoch
 
 TARGETS = ("t-0", "t-1")
 
@@ -19,8 +19,8 @@ def batch(seqs: list[int], keys: list[int] | None = None) -> Batch:
     return Batch("s", seqs, [100 + seq for seq in seqs], keys or [0] * len(seqs), list(seqs))
 
 
-def chunk(number: int, *seqs: int, channel: str = "c", **more: Any) -> Chunk:
-    return Chunk(number, channel, [("t", batch(list(seqs)))], 100 + seqs[0], **more)
+def chunk(number: int, *seqs: int, channel: str = "c", **more: Any) -> OutputChunk:
+    return OutputChunk(number, channel, [("t", batch(list(seqs)))], 100 + seqs[0], **more)
 
 
 def all_to_first(node: str, given: Batch) -> list[tuple[str, Batch]]:
@@ -38,7 +38,7 @@ def nobody(node: str, given: Batch) -> list[tuple[str, Batch]]:
     return []
 
 
-def released(outbox: Outbox, *chunks: Chunk) -> None:
+def released(outbox: Outbox, *chunks: OutputChunk) -> None:
     for one in chunks:
         outbox.add(one)
         outbox.release(one, all_to_first)
@@ -71,7 +71,7 @@ def test_however_often_an_owner_restarted_its_lanes_its_successors_deliveries_ar
         released(outbox, chunk(number, number))
         outbox.restart("c", "t-0")
         (send,) = outbox.sends()
-        assert inbox.offer(send.channel, send.epoch, send.index, send.batch, None) is Verdict.TAKEN
+        assert inbox.offer(send.channel, send.epoch, send.index, send.batch, None) is DeliveryOutcome.TAKEN
 
 
 def test_nothing_is_sent_before_it_is_released() -> None:
@@ -100,7 +100,7 @@ def test_what_is_held_goes_only_to_targets_that_may_have_it_early() -> None:
 
 def test_a_chunk_is_done_when_all_its_parts_are_acked() -> None:
     outbox = Outbox(1, 100)
-    one = Chunk(1, "c", [("t", batch([1, 2], [0, 1]))], 101)
+    one = OutputChunk(1, "c", [("t", batch([1, 2], [0, 1]))], 101)
     outbox.add(one)
     outbox.release(one, by_key)
     sends = list(outbox.sends())
@@ -181,7 +181,7 @@ def test_a_refusal_of_an_older_epoch_restarts_nothing() -> None:
 
 def test_only_the_lanes_that_are_wanted_restart() -> None:
     outbox = Outbox(1, 100)
-    one = Chunk(1, "c", [("t", batch([1, 2], [0, 1]))], 101)
+    one = OutputChunk(1, "c", [("t", batch([1, 2], [0, 1]))], 101)
     outbox.add(one)
     outbox.release(one, by_key)
     list(outbox.sends())
@@ -210,7 +210,7 @@ class Link:
     A production stays in ``stored`` until it is acked, and a mark in ``marks`` is what a consumer applied: these two
     survive. Everything else may vanish at any moment."""
 
-    def __init__(self, rng: random.Random, chunks: list[Chunk]) -> None:
+    def __init__(self, rng: random.Random, chunks: list[OutputChunk]) -> None:
         self.rng = rng
         self.stored = {one.number: one for one in chunks}
         self.applied: dict[str, list[int]] = {target: [] for target in TARGETS}
@@ -225,7 +225,7 @@ class Link:
         self.outbox = Outbox(self.token, self.rng.choice([1, 3, 100]))
         for number in sorted(self.stored):
             old = self.stored[number]
-            fresh = Chunk(number, "c", old.batches, old.min_timestamp)
+            fresh = OutputChunk(number, "c", old.batches, old.min_timestamp)
             self.outbox.add(fresh)
             self.outbox.release(fresh, by_key)
 
@@ -261,7 +261,7 @@ class Link:
     def arrive(self, message: Any) -> None:
         if isinstance(message, Send):
             verdict = self.inboxes[message.target].offer("c", message.epoch, message.index, message.batch, None)
-            if verdict is Verdict.RESTART:
+            if verdict is DeliveryOutcome.RESTART:
                 self.network.append(("restart", message.target, message.epoch))
             return
         kind, target, epoch, *index = message
@@ -297,7 +297,7 @@ def test_every_record_is_applied_once_and_in_order_whatever_happens(
     for number, keys in enumerate(produced, 1):
         seqs = list(range(seq + 1, seq + len(keys) + 1))
         seq = seqs[-1]
-        chunks.append(Chunk(number, "c", [("t", batch(seqs, keys))], 100 + seqs[0]))
+        chunks.append(OutputChunk(number, "c", [("t", batch(seqs, keys))], 100 + seqs[0]))
     link = Link(rng, chunks)
     for _ in range(80):
         link.step(faults=True)
@@ -314,7 +314,7 @@ def test_every_record_is_applied_once_and_in_order_whatever_happens(
 
 def test_an_unnumbered_checkpointed_production_holds_the_watermark_until_its_end_is_taken() -> None:
     outbox = Outbox(1, 100)
-    weak = Chunk(1, "c", [("t", Batch("s", [], [107], [0], [b"v"]))], 107, stored=True)
+    weak = OutputChunk(1, "c", [("t", Batch("s", [], [107], [0], [b"v"]))], 107, stored=True)
     released(outbox, weak)
     (send,) = outbox.sends()
     outbox.ack("c", "t-0", send.epoch, send.index)
@@ -326,9 +326,9 @@ def test_an_unnumbered_checkpointed_production_holds_the_watermark_until_its_end
 
 def test_what_a_shard_that_was_split_has_not_acked_goes_to_its_children() -> None:
     outbox = Outbox(1, 2)
-    first = Chunk(1, "c", [("t", batch([1, 2], [0, 1]))], 101)
-    second = Chunk(2, "c", [("t", batch([3, 4], [0, 1]))], 103)
-    third = Chunk(3, "c", [("t", batch([5, 6], [0, 1]))], 105)
+    first = OutputChunk(1, "c", [("t", batch([1, 2], [0, 1]))], 101)
+    second = OutputChunk(2, "c", [("t", batch([3, 4], [0, 1]))], 103)
+    third = OutputChunk(3, "c", [("t", batch([5, 6], [0, 1]))], 105)
     released(outbox, first, second, third)
     sent = list(outbox.sends())
     outbox.ack("c", "t-0", sent[0].epoch, 0)
@@ -348,7 +348,7 @@ def test_what_a_shard_that_was_split_has_not_acked_goes_to_its_children() -> Non
 
 def test_what_was_acked_by_one_of_two_that_are_merged_goes_to_the_heir_with_the_rest_of_its_chunk() -> None:
     outbox = Outbox(1, 50)
-    one = Chunk(1, "c", [("t", batch([1, 2, 3], [0, 1, 0]))], 101)
+    one = OutputChunk(1, "c", [("t", batch([1, 2, 3], [0, 1, 0]))], 101)
     outbox.add(one)
     outbox.release(one, by_key)
     sent = {send.target: send for send in outbox.sends()}

@@ -5,7 +5,7 @@ from typing import Any, cast
 from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.loop.beginning import LONGEST_US, Beginning
-from millwheel.workers.loop.served import Change, Life, Served
+from millwheel.workers.loop.served import Life, LifeChange, Served
 
 SOURCES = frozenset({"source.hits"})
 
@@ -30,7 +30,7 @@ def test_a_shard_begins_when_its_token_is_known() -> None:
 
 def test_what_has_begun_does_not_begin_again() -> None:
     one = served("counts")
-    one.change(Change.BEGINS)
+    one.change(LifeChange.BEGINS)
     assert Beginning().due([one], False, 5) == []
 
 

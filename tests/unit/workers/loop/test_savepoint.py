@@ -8,7 +8,7 @@ import pytest
 
 from millwheel.core.formats.store_layout import ENDED
 from millwheel.errors import FencedError
-from millwheel.savepoints.orders import Answer, Order, Phase, Standing, encode
+from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing, encode
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.operator import Operator
@@ -22,20 +22,20 @@ from millwheel.workers.sources.source_end import SourceEnd
 class Port:
     """What the worker said and copied."""
 
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[OrderAnswer] = field(default_factory=list)
     saves: list[tuple[str, Standing]] = field(default_factory=list)
     withdrawn: int = 0
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: OrderAnswer) -> None:
         self.answers.append(answer)
 
     def withdraw(self) -> None:
         self.withdrawn += 1
 
-    def checkpoint_path(self, order: Order, shard: str) -> str:
+    def checkpoint_path(self, order: SavepointOrder, shard: str) -> str:
         return f"/scratch/{shard}"
 
-    def save(self, order: Order, shard: str, standing: Standing, path: str) -> None:
+    def save(self, order: SavepointOrder, shard: str, standing: Standing, path: str) -> None:
         self.saves.append((shard, standing))
 
 
@@ -97,7 +97,7 @@ class Worker:
         self.part = SavepointPart(self.port)
         self.served: Mapping[str, Any] = {"a-0": type("Served", (), {"shard": self.shard})}
 
-    def order(self, *orders: Order) -> None:
+    def order(self, *orders: SavepointOrder) -> None:
         self.part.ordered({each.name: encode(each) for each in orders}, self.served, 100)
         self.part.step(self.served, 100)
 
@@ -109,11 +109,11 @@ class Worker:
         return not self.part.holding and self.part.runnable(self.shard, 0)  # type: ignore[arg-type]
 
 
-def save(commit: int = 4, stay: bool = False, **cut: Standing) -> Order:
-    return Order("s1", 3, Phase.SAVE, "/saved", stay, cut={"a-0": Standing(2, commit), **cut})
+def save(commit: int = 4, stay: bool = False, **cut: Standing) -> SavepointOrder:
+    return SavepointOrder("s1", 3, Phase.SAVE, "/saved", stay, cut={"a-0": Standing(2, commit), **cut})
 
 
-REST, HOLD = Order("s1", 1, Phase.REST), Order("s1", 2, Phase.HOLD)
+REST, HOLD = SavepointOrder("s1", 1, Phase.REST), SavepointOrder("s1", 2, Phase.HOLD)
 
 
 def test_at_rest_only_what_waits_is_worked_off_and_then_it_is_said() -> None:
@@ -179,7 +179,7 @@ def test_a_copy_for_an_order_that_is_over_is_not_spoken_of() -> None:
 
 def test_an_order_to_finish_reaches_shards_that_are_opened_later_even_when_it_is_taken_back() -> None:
     worker = Worker()
-    worker.order(Order("f", 1, Phase.FINISH))
+    worker.order(SavepointOrder("f", 1, Phase.FINISH))
     assert worker.shard.operator.finished
     assert worker.runs
     worker.order()

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from millwheel.errors import InvariantError
-from millwheel.workers.loop.served import TRANSITIONS, Change, Life, Served
+from millwheel.workers.loop.served import TRANSITIONS, Life, LifeChange, Served
 
 
 class Shard:
@@ -19,7 +19,7 @@ class Shard:
         self.starts += 1
 
 
-def served(*changes: Change) -> Served:
+def served(*changes: LifeChange) -> Served:
     one = Served(cast("Any", Shard()), "n")
     for change in changes:
         one.change(change)
@@ -27,12 +27,12 @@ def served(*changes: Change) -> Served:
 
 
 def test_a_shard_works_from_its_beginning_until_it_must_leave() -> None:
-    one = served(Change.TOKEN_KNOWN)
+    one = served(LifeChange.TOKEN_KNOWN)
     assert not one.works
     one.begin()
     assert one.works
     assert cast("Any", one.shard).starts == 1
-    one.change(Change.MUST_LEAVE)
+    one.change(LifeChange.MUST_LEAVE)
     assert (one.works, one.leaving) == (False, True)
 
 
@@ -42,16 +42,16 @@ def test_nobody_begins_under_a_token_that_the_injector_does_not_know() -> None:
 
 
 def test_what_must_leave_does_not_begin_and_is_released_once_per_master() -> None:
-    leaving = served(Change.TOKEN_KNOWN, Change.MUST_LEAVE)
+    leaving = served(LifeChange.TOKEN_KNOWN, LifeChange.MUST_LEAVE)
     with pytest.raises(InvariantError):
         leaving.begin()
-    leaving.change(Change.IS_RELEASED)
+    leaving.change(LifeChange.IS_RELEASED)
     with pytest.raises(InvariantError):
-        leaving.change(Change.IS_RELEASED)
-    leaving.change(Change.NEW_MASTER)
+        leaving.change(LifeChange.IS_RELEASED)
+    leaving.change(LifeChange.NEW_MASTER)
     assert leaving.life is Life.LEAVING, "the new master was not told"
 
 
 def test_the_table_says_of_every_life_what_may_come_at_any_time() -> None:
-    at_any_time = {Change.TOKEN_KNOWN, Change.MUST_LEAVE, Change.NEW_MASTER}
+    at_any_time = {LifeChange.TOKEN_KNOWN, LifeChange.MUST_LEAVE, LifeChange.NEW_MASTER}
     assert {life for life, changes in TRANSITIONS.items() if at_any_time <= changes.keys()} == set(Life)

@@ -12,7 +12,7 @@ from millwheel.core.model.ranges import tile
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import Delivery, Productions
 from millwheel.errors import InvariantError
-from millwheel.workers.delivery.inbox import Verdict
+from millwheel.workers.delivery.inbox import DeliveryOutcome
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.unit.workers.bench import NOW, Counting, Dial, ShardBench, Silent, computation, pipeline, values_of
 
@@ -307,7 +307,7 @@ def test_a_shard_stops_taking_records_while_too_many_productions_are_pending() -
 def test_a_gap_in_a_channel_is_refused() -> None:
     bench = ShardBench(Silent)
     bench.deliver(("a", 1, 5))
-    assert bench.shard.offer("up", 1, 5, bench.shard.run(NOW).arrivals[0].batch, None) is Verdict.RESTART  # type: ignore[union-attr]
+    assert bench.shard.offer("up", 1, 5, bench.shard.run(NOW).arrivals[0].batch, None) is DeliveryOutcome.RESTART  # type: ignore[union-attr]
 
 
 # --- productions after a recovery ---------------------------------------------------------------------------

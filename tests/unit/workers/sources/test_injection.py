@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.adapters.grpc.injection_client import Outside, Taken
+from millwheel.adapters.grpc.injection_client import InjectionResult, OutsideRecord
 from millwheel.core.formats.store_layout import SEEN
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, SECOND
@@ -50,15 +50,15 @@ class World:
     def look(self) -> tuple[RangeTable | None, Mapping[str, str]]:
         return self.cluster._tables["source.given"], {name: name for name in self.cluster._workers}
 
-    def inject(self, address: str, stream: str, shard: str, records: Sequence[Outside]) -> Taken:
+    def inject(self, address: str, stream: str, shard: str, records: Sequence[OutsideRecord]) -> InjectionResult:
         with self.lock:
             trouble = self.trouble()
             if trouble == "lost":
                 raise UnavailableError("lost on the way")
-            answers: list[Taken] = []
+            answers: list[InjectionResult] = []
 
             def answer(*figures: Any) -> None:
-                answers.append(Taken(*figures))
+                answers.append(InjectionResult(*figures))
 
             values, ids = [record.value for record in records], [record.id for record in records]
             if address not in self.cluster._workers:
@@ -71,7 +71,7 @@ class World:
                 raise UnavailableError("no answer")
             return answers[0]
 
-    def send(self, lines: Sequence[bytes], identified: Identified) -> Taken:
+    def send(self, lines: Sequence[bytes], identified: Identified) -> InjectionResult:
         sending = Injecting("given", self, self.look)
         try:
             return sending.send(identified.records(lines))
@@ -131,7 +131,7 @@ def new_ids_for_each_try() -> AbstractContextManager[None]:
 
     def again(self: Injecting, part: Any) -> Any:
         done, left = send(self, part)
-        return done, [Outside(f"{record.id}'", record.value) for record in left]
+        return done, [OutsideRecord(f"{record.id}'", record.value) for record in left]
 
     return replaced(Injecting, "_send_part", again)
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 
-from millwheel.core.model.failures import Call, Tally
+from millwheel.core.model.failures import CallKind, Tally
 from millwheel.injector.wire import tally_messages
 from millwheel.pb import injector_pb2 as pb
 
 
-class Outbox:
+class ClientQueue:
     """Filled by the service's loop, emptied by the thread that gRPC gives to the stream."""
 
     def __init__(self) -> None:
         self._ready = threading.Condition()
         self._watermarks: dict[str, int] = {}
         self._tokens: dict[str, int] = {}
-        self._tallies: dict[str, Mapping[Call, Tally]] = {}
+        self._tallies: dict[str, Mapping[CallKind, Tally]] = {}
         self._greet = False
         self._closed = False
 
@@ -34,7 +34,7 @@ class Outbox:
             self._watermarks.update(watermarks)
             self._ready.notify()
 
-    def tallies(self, tallies: Mapping[str, Mapping[Call, Tally]]) -> None:
+    def tallies(self, tallies: Mapping[str, Mapping[CallKind, Tally]]) -> None:
         """How calls of nodes went."""
         with self._ready:
             self._tallies.update(tallies)
