@@ -19,7 +19,7 @@ from millwheel.workers.ports import ShardWork
 from millwheel.workers.shard.shard import Shard
 
 _SAMPLE = 256
-_OF_A_TURN, _ONE_OF = 4, 8
+_OF_A_BUNDLE, _ONE_OF = 4, 8
 """So many keys are sampled of a bundle, at random as good as, and no more than one of eight. The last ones are told to
 the master."""
 
@@ -56,7 +56,7 @@ class WorkMeter:
         """Records were processed: count them, and remember where a few of their keys lie."""
         records = sum(len(arrival.batch) for arrival in arrivals)
         self.records += records
-        every = max(_ONE_OF, records // _OF_A_TURN)
+        every = max(_ONE_OF, records // _OF_A_BUNDLE)
         place = self.records % every
         if place >= records:
             return
