@@ -30,7 +30,7 @@ K = TypeVar("K")
 
 
 class Context(Protocol):
-    """What a callback may ask and do. Valid only during the call it was passed to."""
+    """The interface of a callback to the runtime. Valid only during the call it was passed to."""
 
     key: Any
     """The key being processed."""
@@ -50,36 +50,36 @@ class Context(Protocol):
         timer with the same tag of this key and domain. Those of one time fire in the order of their tags."""
 
     def cancel_timer(self, tag: str, domain: Domain = Domain.EVENT) -> None:
-        """Forget a timer; nothing happens when there is none."""
+        """Remove a timer; without such a timer nothing happens."""
 
     def count(self, name: str, by: int = 1) -> None:
-        """Add to a counter of this computation. It is part of the commit, so it is exact across crashes, and stands
-        in the summary of a run under the computation."""
+        """Add to a counter of this computation. It is part of the commit, so it is exact across crashes. The
+        summary of a run shows it under the computation."""
 
 
 class Computation:
-    """A node of the graph in the user's own Python. Options from YAML arrive as keyword arguments."""
+    """A node of the graph in user code. Options from YAML arrive as keyword arguments."""
 
     takes_retractions = False
     """``process_record`` undoes records that take back earlier ones (:func:`millwheel.as_retraction`). Without it such
     a stream is refused as input."""
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """One record of one key."""
+        """Process one record of one key."""
         raise TypeError(f"{type(self).__name__} has an input but no process_record(self, ctx, record) method")
 
     def process_window(self, ctx: Context, key: Any, window: Window, records: Sequence[Record]) -> None:
-        """A window of one key speaks, when the trigger says so: of a computation with ``window``, in place of
+        """Process a window of one key that fires, in a computation with ``window``. Called in place of
         ``process_record``.
 
-        ``records`` are those that are new since it last spoke (``accumulation: discarding``) or all so far
-        (``accumulating``), in order of arrival; none when the window only tells that it is complete. What is produced
-        has the timestamp of the pane unless it says otherwise.
+        ``records`` are those that are new since it last fired (``accumulation: discarding``) or all so far
+        (``accumulating``), in order of arrival; none when the window fires only because it is complete. Productions
+        have the timestamp of the pane unless they are given another.
         """
         raise TypeError(f"{type(self).__name__} has a window but no process_window(self, ctx, key, window, records)")
 
     def process_timer(self, ctx: Context, timer: Timer) -> None:
-        """A timer of one key that has come due."""
+        """Process a timer of one key that has come due."""
         raise TypeError(f"{type(self).__name__} sets timers but has no process_timer(self, ctx, timer) method")
 
 
@@ -155,7 +155,7 @@ def _unbound(state: State) -> Any:
 
 
 class ValueHandle(Protocol[T]):
-    """What ``self.<value state>`` is inside a callback."""
+    """The type of ``self.<value state>`` inside a callback."""
 
     def get(self) -> T: ...
     def set(self, value: T) -> None: ...
@@ -163,7 +163,7 @@ class ValueHandle(Protocol[T]):
 
 
 class ListHandle(Protocol[T]):
-    """What ``self.<list state>`` is inside a callback."""
+    """The type of ``self.<list state>`` inside a callback."""
 
     def append(self, item: T) -> None: ...
     def __iter__(self) -> Iterator[T]: ...
@@ -172,7 +172,7 @@ class ListHandle(Protocol[T]):
 
 
 class MapHandle(Protocol[K, T]):
-    """What ``self.<map state>`` is inside a callback."""
+    """The type of ``self.<map state>`` inside a callback."""
 
     def get(self, key: K, default: T | None = None) -> T | None: ...
     def __getitem__(self, key: K) -> T: ...

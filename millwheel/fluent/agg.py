@@ -48,12 +48,12 @@ class Aggregate:
 
 
 def count(of: str = "", *, where: str = "") -> Aggregate:
-    """How many records; with ``of``, how many that have it."""
+    """The number of records; with ``of``, of those that have this field."""
     return Aggregate("count", of, where)
 
 
 def sum(of: str, *, where: str = "") -> Aggregate:
-    """The exact sum, whatever the order."""
+    """The exact sum, independent of the order."""
     return Aggregate("sum", of, where)
 
 
@@ -103,22 +103,24 @@ def collect(of: str, *, where: str = "") -> Aggregate:
 
 
 def count_distinct(of: str, *, where: str = "") -> Aggregate:
-    """How many different values, exactly. Keeps them all."""
+    """The exact number of distinct values. Keeps them all."""
     return Aggregate("count_distinct", of, where)
 
 
 def approx_count_distinct(of: str, *, lg_k: int | None = None, where: str = "") -> Aggregate:
-    """About how many different values, in a few kB; ``lg_k`` (default 12) is the binary logarithm of the size."""
+    """The approximate number of distinct values, in a few kB; ``lg_k`` (default 12) is the binary logarithm of the
+    size."""
     return Aggregate("approx_count_distinct", of, where, {} if lg_k is None else {"lg_k": lg_k})
 
 
 def quantile(of: str, q: float, *, accuracy: float | None = None, where: str = "") -> Aggregate:
-    """About the value below which the share ``q`` lies (0.99), within a relative ``accuracy`` (default 0.01)."""
+    """The approximate value below which the share ``q`` of all values lies (0.99), within a relative ``accuracy``
+    (default 0.01)."""
     return Aggregate("quantile", of, where, {"q": q, **_accuracy(accuracy)})
 
 
 def quantiles(of: str, q: Sequence[float], *, accuracy: float | None = None, where: str = "") -> Aggregate:
-    """Several quantiles as a list, for the price of one."""
+    """Several quantiles as a list, at the cost of one."""
     return Aggregate("quantiles", of, where, {"q": list(q), **_accuracy(accuracy)})
 
 

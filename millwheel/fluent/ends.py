@@ -20,15 +20,15 @@ PathText = str | os.PathLike[str]
 def param(name: str, default: object = None) -> Any:
     """A parameter of the pipeline: the value of ``--set name=…``, else of the environment variable, else ``default``.
 
-    It is filled in when the pipeline is loaded, not when this is called, and may stand wherever a text, a number or
-    a duration is expected: ``read("hits", FileSource(param("input"), "jsonl"), …)``.
+    It is replaced by its value when the pipeline is loaded, not when this is called. It may stand wherever a text, a
+    number or a duration is expected: ``read("hits", FileSource(param("input"), "jsonl"), …)``.
     """
     return f"${{{name}}}" if default is None else f"${{{name}:-{default}}}"
 
 
 def secret(name: str) -> str:
-    """A secret of the pipeline, for options of sources, sinks and callbacks: looked up where it is used, by every
-    worker, and written nowhere. It may stand within a longer text: ``f"postgres://me:{secret('PG')}@db"``."""
+    """A secret of the pipeline, for options of sources, sinks and callbacks: every worker looks it up where it
+    is used, and it is never written. It may stand within a longer text: ``f"postgres://me:{secret('PG')}@db"``."""
     return f"${{secret:{name}}}"
 
 
@@ -47,7 +47,7 @@ class DeclaredSource:
 class FileSource(DeclaredSource):
     """Files, each read in order by one worker.
 
-    ``path`` is a file, a glob, a folder, or a list of them. With ``follow`` the files are read on as they grow.
+    ``path`` is a file, a glob, a folder, or a list of them. With ``follow`` reading continues as the files grow.
     ``delimiter`` and ``columns`` are for CSV. Lines longer than ``max_line_bytes`` go to the dead letters.
     """
 
@@ -62,7 +62,7 @@ class FileSource(DeclaredSource):
 
 @dataclass(frozen=True)
 class GeneratorSource(DeclaredSource):
-    """Made-up records, ``rate`` per second (0: as fast as they are taken), ``count`` of them (None: without end).
+    """Synthetic records, ``rate`` per second (0: as fast as possible), ``count`` of them (None: unbounded).
 
     ``factory(index, partition number)`` makes a value; by default ``{"id", "key", "value", "ts"}``.
     """
@@ -108,12 +108,12 @@ class DeclaredSink:
 
 @dataclass(frozen=True)
 class FileSink(DeclaredSink):
-    """Part files in the folder ``path``: whole, committed and final, each record in them exactly once.
+    """Part files in the folder ``path``: whole, committed and final. They hold each record exactly once.
 
     A file is written once its first record has waited for ``flush``, or once there are ``cut_records``.
     ``with_key`` and ``with_timestamp`` add those as fields. ``fields`` are names and types of Parquet and CSV columns.
-    ``mode``: ``append``; ``changelog``, with a field ``mark`` that is ``+`` or ``-``; ``upsert``, the rows that stand,
-    each known by the fields ``by``.
+    ``mode``: ``append``; ``changelog``, with a field ``mark`` that is ``+`` or ``-``; ``upsert``, the current rows,
+    identified by the fields ``by``.
     """
 
     kind: ClassVar[str] = "files"
@@ -131,8 +131,8 @@ class FileSink(DeclaredSink):
 
 @dataclass(frozen=True)
 class StdoutSink(DeclaredSink):
-    """JSON lines on standard output. They cannot be taken back: after a crash the last ones may come again. With
-    ``at_once`` they are printed before they are committed: sooner, and more of them come again."""
+    """JSON lines on standard output. They cannot be taken back: after a crash the last ones may be printed again.
+    With ``at_once`` they are printed before they are committed: sooner, and a crash repeats more of them."""
 
     kind: ClassVar[str] = "stdout"
     with_key: bool | None = None

@@ -27,10 +27,11 @@ class Pipeline:
     >>> by_page = hits.key_by("page").window(Tumbling("1m")).aggregate({"hits": agg.count()}, output="by_page")
     >>> _ = by_page.write(StdoutSink())
 
-    Saved as ``visits.py`` this is run by ``millwheel run visits.py``. Nothing is checked before it is loaded: then all
-    that is wrong is told at once, with the lines of the calls. What can be said is what YAML can say; docs/pipeline.md
-    describes it, docs/python-api.md how it is written here. ``limits`` are as in YAML, such as ``{"record": "1MB"}``;
-    docs/limits.md has them all. ``ship`` names the data files of the folder that workers need, or globs of them.
+    Save this as ``visits.py`` and run it with ``millwheel run visits.py``. Checks happen when the pipeline is loaded;
+    all errors are then reported together, with the lines of the calls. Pipelines in Python and in YAML can express the
+    same; docs/pipeline.md describes it, docs/python-api.md the form in Python. ``limits`` are as in YAML, such as
+    ``{"record": "1MB"}``; docs/limits.md has them all. ``ship`` names the data files of the folder that workers need,
+    or globs of them.
     """
 
     def __init__(
@@ -73,12 +74,12 @@ class Pipeline:
         """A stream from outside.
 
         ``timestamp``: the field with the time at which a record happened (a number of ``timestamp_unit`` since 1970
-        UTC, or ISO 8601), or a function of the value. ``id``: the field by which copies are known, which may be
-        ``id_horizon`` apart (1h). ``max_delay``: how far a record may lie behind the newest of its file (0s).
+        UTC, or ISO 8601), or a function of the value. ``id``: the field that identifies copies, which may be
+        up to ``id_horizon`` apart (1h). ``max_delay``: how far a record may lie behind the newest of its file (0s).
         ``idle_after``: a silent partition no longer holds the watermark (5s; ``"never"``). ``max_future``: records
         further ahead of the clock are dead letters (1d; ``"never"``). ``schema``: the class that records are decoded
-        into. ``fields``: types of some fields, ``{"cost": float}``, which makes reading and aggregating quicker.
-        ``on_error``: what lines that cannot be used come to, as for computations.
+        into. ``fields``: types of some fields, ``{"cost": float}``, which makes reading and aggregating faster.
+        ``on_error``: the treatment of unusable lines, as for computations.
         """
         found: dict[str, Any] = {}
         if isinstance(source, DeclaredSource):
@@ -126,7 +127,7 @@ class Pipeline:
     def spec(self, params: Mapping[str, str] | None = None) -> PipelineSpec:
         """The checked pipeline as a value, for tests and tools in this process; ``params`` are values of ``${name}``.
 
-        Raises PipelineError with everything that is wrong.
+        Raises PipelineError with all errors.
         """
         self._live = self._live or live.hold(self)
         file = self._draft.place.file

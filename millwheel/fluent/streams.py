@@ -32,7 +32,7 @@ Function = Callable[[Any], Any] | str
 
 
 class Flow:
-    """What can be done with one stream or several, keyed or not."""
+    """The operations on one stream or several, keyed or not."""
 
     def __init__(self, draft: Draft, inputs: Sequence[Input]) -> None:
         self._draft = draft
@@ -51,7 +51,7 @@ class Flow:
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
-        """Another value for each record: what ``function(value)`` returns.
+        """Replace each record's value by the result of ``function(value)``.
 
         A dict gives the fields of the new value, each as an expression: ``{"user": "user", "kb": "size / 1000"}``.
         """
@@ -71,7 +71,7 @@ class Flow:
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
-        """Any number of values for each record: ``function(value)`` returns a list or another iterable of them."""
+        """Replace each record by any number of values: ``function(value)`` returns an iterable of them."""
         dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
         return self._step("flat_map", function, name, output, dials)
 
@@ -88,7 +88,7 @@ class Flow:
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
-        """Only the records for which ``function(value)``, or an expression such as ``"status < 500"``, is true."""
+        """Keep only the records for which ``function(value)``, or an expression such as ``"status < 500"``, is true."""
         dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
         return self._step("filter", function, name, output, dials)
 
@@ -177,9 +177,9 @@ class Flow:
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
-        """The first of the records of a key that are equal in the fields ``by`` (none: in everything).
+        """Keep the first of the records of a key that are equal in the fields ``by`` (none: in all fields).
 
-        Equal ones are dropped, and counted, until the time of a record is ``within`` after the one passed on.
+        Equal records are dropped and counted, until one is ``within`` later than the record passed on.
         """
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_deduplicate")
         given = {"within": within, **({"by": list(by)} if by else {})}
@@ -203,8 +203,8 @@ class Flow:
     ) -> tuple[Stream, ...]:
         """A stream for each entry: ``errors, rest = hits.branch({"errors": "status >= 500", "rest": "otherwise"})``.
 
-        A record goes to the first whose condition holds (``match="all"``: to every one), and to the one with
-        ``"otherwise"`` if none does; without such a one it is dropped and counted.
+        A record goes to the first stream whose condition holds (``match="all"``: to every such stream). If none holds,
+        it goes to the stream with ``"otherwise"``; without one it is dropped and counted.
         """
         found = self._draft.name_for(name, "", f"{self._inputs[0].stream}_branch")
         fields: dict[str, Any] = {"branch": dict(conditions)}
@@ -229,7 +229,7 @@ class Flow:
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
-        """Every two records of a key and window, one of each stream, when the window closes.
+        """Pair the records of two streams that have the same key and window, when the window closes.
 
         A result has the fields of the key, ``window_start``, ``window_end`` (µs), and the two records, each under the
         name of its stream; None for one that has no partner (``how="left"``: of this stream; ``"outer"``: of either).
@@ -258,11 +258,11 @@ class Flow:
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
-        """Each record with what ``other`` last said of its key, as ``field`` (default: the name of ``other``).
+        """Add the latest value of ``other`` for the record's key, as ``field`` (default: the name of ``other``).
 
         ``as_of="timestamp"``: as of the record's own time; it waits until the watermark has passed it. ``"arrival"``:
-        as of now, without waiting. ``missing`` says what becomes of a record when nothing was said: the field is None,
-        or the record is dropped and counted, or it is a dead letter.
+        as of now, without waiting. ``missing`` decides about a record without such a value: the field is None,
+        or the record is dropped and counted, or it becomes a dead letter.
         """
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_enrich")
         given: dict[str, Any] = {"with": other._inputs[0].stream}
@@ -282,13 +282,14 @@ class Flow:
         output_time: Literal["end_of_window", "earliest", "latest"] | None = None,
         accumulation: Accumulation | None = None,
     ) -> WindowedStream:
-        """The records of each key that belong together: ``Tumbling("1m")``, ``Sessions("30m")``, an object of your
-        own with ``assign(timestamp)``, ….
+        """Group the records of each key: ``Tumbling("1m")``, ``Sessions("30m")``, your own object
+        with ``assign(timestamp)``, ….
 
-        A window takes late records for ``allowed_lateness`` longer; then they are dropped and counted, or ``late`` says
-        ``"refire"``, or ``"side:STREAM"`` for a stream of them (``pipeline.stream("STREAM")``). ``accumulation`` says
-        what a window that speaks again says: only what is new (``discarding``, the default), all so far
-        (``accumulating``), or all so far after taking back what it said before (``retracting``).
+        A window takes late records for ``allowed_lateness`` longer. After that they are dropped and counted, unless
+        ``late`` is ``"refire"``, or ``"side:STREAM"`` for a stream of them (``pipeline.stream("STREAM")``).
+        ``accumulation`` decides what a window emits when it fires again: only new records (``discarding``, the
+        default), all records so far (``accumulating``), or all so far after taking back its previous result
+        (``retracting``).
         """
         given = {
             "allowed_lateness": allowed_lateness,
@@ -323,7 +324,7 @@ class Unkeyed(Flow):
     def key_by(self, key: Any, *more: str) -> KeyedStream:
         """The same records by another key: a field, several fields (a tuple), or a function of the value.
 
-        A key is text, a whole number, bytes, or a tuple of them. This adds no computation: the next one takes the key.
+        A key is text, an integer, bytes, or a tuple of them. This adds no computation: the next one uses the key.
         """
         place = here()
         found = [key, *more] if more else key
@@ -351,7 +352,7 @@ class Stream(Unkeyed):
         return self._inputs[0].stream
 
     def write(self, sink: DeclaredSink) -> Stream:
-        """A way out of the pipeline. A stream has one at most. Returns the same stream."""
+        """Write the stream to a sink; a stream has at most one. Returns the same stream."""
         if isinstance(sink, DeclaredSink):
             self._draft.add_sink(self.name, kind_of(sink), sink.options())
         else:

@@ -35,14 +35,14 @@ class Opened:
 
 
 class WindowedStream:
-    """Records in windows. :meth:`aggregate` or :meth:`process` says what becomes of them, and makes the computation."""
+    """Records in windows. :meth:`aggregate` or :meth:`process` makes the computation."""
 
     def __init__(self, parts: Opened) -> None:
         self._parts = parts
 
     def trigger(self, trigger: Trigger, *, accumulation: Accumulation | None = None) -> WindowedStream:
-        """When windows speak: ``AfterWatermark(early=AfterCount(100))``, ``Repeat(…)``, …; without this, once, as the
-        watermark passes their end. ``accumulation`` as in ``window()``.
+        """Choose when windows fire: ``AfterWatermark(early=AfterCount(100))``, ``Repeat(…)``, …. By default they fire
+        once, as the watermark passes their end. ``accumulation`` as in ``window()``.
         """
         fields = dict(self._parts.fields)
         if accumulation is not None:
@@ -63,9 +63,10 @@ class WindowedStream:
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
-        """One record per key and pane, with the fields of the key, ``window_start``, ``window_end`` (µs) and these.
+        """One record per key and pane, with the fields of the key, ``window_start``, ``window_end`` (µs) and the
+        aggregates.
 
-        ``aggregates`` maps names of fields to what they hold: ``agg.count()``, ``agg.sum("size")``, or a function's
+        ``aggregates`` maps names of fields to aggregates: ``agg.count()``, ``agg.sum("size")``, or a function's
         name (``"count"``). Without them the field ``result`` is a list of the records. Records that do not satisfy the
         expression ``where`` are left out.
         """
@@ -129,7 +130,7 @@ class WindowedStream:
         standby: int | None = None,
     ) -> Stream | tuple[Stream, ...]:
         """Calls ``process_window`` of a class derived from :class:`millwheel.Computation` with the records of a window,
-        whenever it speaks. ``output`` and ``options`` are those of :meth:`KeyedStream.process`; records that do not
+        whenever it fires. ``output`` and ``options`` are those of :meth:`KeyedStream.process`; records that do not
         satisfy the expression ``where`` are left out.
         """
         parts = self._parts

@@ -30,7 +30,7 @@ def assert_survives_crashes(
 
     ``story`` is a function of a harness, or the records of each stream, which are pushed one by one before all input is
     finished. All streams must hold the same records, and all computations remember the same, or AssertionError says
-    where they differ. Only the order of records of different keys is free. ``options`` go to PipelineHarness.
+    where they differ. Only the order of records of different keys may differ. ``options`` go to PipelineHarness.
     """
     if every < 1:
         raise ValueError(f"every={every}: it must be at least 1")

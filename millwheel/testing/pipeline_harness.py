@@ -53,13 +53,13 @@ _DUPLICATES = "duplicates."
 class PipelineHarness:
     """Runs ``pipeline``: the path of a YAML file, a PipelineSpec, or a Pipeline of the Python API.
 
-    ``params`` are the values of its ``${parameters}``; those that only sources and sinks mention need none. Nodes have
-    ``shards`` shards each, spread over ``workers`` workers. With ``crash_every`` everything dies after so many units of
-    work, again and again, and with ``crash_at`` after that very unit: the results stay the same. With ``run_sources``
-    the sources of the file run, instead of being pushed to. ``now`` is what the wall clock shows at first; without it,
-    it shows 0 and no record lies too far in the future.
+    ``params`` are the values of its ``${parameters}``; parameters that only sources and sinks use need none. Nodes have
+    ``shards`` shards each, spread over ``workers`` workers. With ``crash_every`` everything dies after this many units
+    of work, again and again; with ``crash_at``, once, after that unit. The results stay the same. With ``run_sources``
+    the sources of the file run, and nothing can be pushed to them. ``now`` is the first time of the wall clock; without
+    it, the clock starts at 0 and no record lies too far in the future.
 
-    After each call everything that can happen has happened. Raises PipelineError when the pipeline is wrong.
+    Each call returns when nothing is left to do. Raises PipelineError for an invalid pipeline.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class PipelineHarness:
     # --- input -------------------------------------------------------------------------------------------
 
     def push(self, stream: str, value: Any, timestamp: int | None = None, key: str | None = None) -> None:
-        """One record, or a list of records that arrive together, for a stream with a source.
+        """Push one record, or a list of records that arrive together, to a stream with a source.
 
-        They go the way of all input: timestamp, types, id, late or not, keys of the consumers. ``timestamp`` (µs) is
+        They are treated like all input: timestamp, types, id, late or not, keys of the consumers. ``timestamp`` (µs) is
         written into the stream's timestamp field of records that do not have it. ``key`` is for consumers without
-        a key of their own: the name of the file, or partition, that the records come from.
+        a key of their own: the name of the file or partition of the records.
         """
         source = self._source_stream(stream, "pushed to")
         values = value if isinstance(value, list) else [value]
@@ -108,8 +108,8 @@ class PipelineHarness:
         self._look([source])
 
     def advance_watermark(self, t: int, stream: str | None = None, key: str | None = None) -> None:
-        """No record of ``stream`` (of all streams with a source) before ``t`` will be pushed, except late ones; with a
-        ``key``, none from there (see :meth:`push`): the stream waits for the others."""
+        """State that no record of ``stream`` (of all streams with a source) before ``t`` will follow, except late ones.
+        With a ``key``, this holds for that partition (see :meth:`push`); the stream waits for its other partitions."""
         check_time(t, "the watermark")
         partition = None if key is None else check_partition(key)
         streams = self._chosen(stream)
@@ -124,21 +124,21 @@ class PipelineHarness:
         self._look(streams)
 
     def finish(self, stream: str | None = None) -> None:
-        """The input has ended, as that of a bounded source does: every window closes, every timer fires."""
+        """End the input, like that of a bounded source: every window closes, every timer fires."""
         streams = self._chosen(stream)
         for each in streams:
             each.finish()
         self._look(streams)
 
     def advance_processing_time(self, t: int) -> None:
-        """The wall clock goes on to ``t``; timers fire one after the other as it passes them."""
+        """Move the wall clock to ``t``; timers fire one after the other as it passes them."""
         now = self._open().clock.now
         if check_time(t, "the clock") < now:
             raise ValueError(f"the clock is at {now} and cannot go back to {t}")
         self._cluster.advance_clock(t)
 
     def replay(self) -> int:
-        """Try the dead letters again that were not before, as ``millwheel replay`` does; how many they are."""
+        """Retry the dead letters that were not retried yet, as ``millwheel replay`` does. Returns their number."""
         known = len(self._replayed)
         values = [record.value for record in self.records(DEAD_LETTERS)]
         letters = [replayable(value, f"letter:{number}") for number, value in enumerate(values, 1)]
@@ -150,12 +150,12 @@ class PipelineHarness:
         return len(wanted)
 
     def crash(self) -> None:
-        """Kill everything and lose whatever is not durable; begin again from journals and snapshots."""
+        """Kill everything and lose whatever is not durable; start again from journals and snapshots."""
         self._open().crash()
         self._cluster.settle()
 
     def close(self) -> None:
-        """Release what the shards hold. The harness cannot be used afterwards; closing it again does nothing."""
+        """Release the resources of the shards. The harness cannot be used afterwards; closing it again does nothing."""
         if not self._closed:
             self._closed = True
             for shard in self._cluster.shards.values():
@@ -194,8 +194,8 @@ class PipelineHarness:
     # --- looking in --------------------------------------------------------------------------------------
 
     def state(self, computation: str, key: Key) -> dict[str, Any]:
-        """What a computation remembers of a key: each declared state by name, without what the watermark has outlived.
-        Of an aggregation, its slots: empty once all windows of the key are collected."""
+        """The state of a computation for a key: each declared state by name, without expired entries.
+        For an aggregation, its slots: empty once all windows of the key are collected."""
         spec = self._computation(computation)
         store = self._store(computation, key)
         if spec.callback:
@@ -212,18 +212,18 @@ class PipelineHarness:
         return operator.open_windows(check_key(key))
 
     def timers(self, computation: str, key: Key) -> list[tuple[Domain, str, int]]:
-        """The timers that are set for a key: (domain, tag, time), in the order of their times."""
+        """The timers of a key: (domain, tag, time), in the order of their times."""
         self._computation(computation)
         return timers_of(self._store(computation, key), check_key(key))
 
     def watermark(self, computation: str) -> int:
-        """Up to where the input of a computation is complete (µs)."""
+        """The time up to which the input of a computation is complete (µs)."""
         self._computation(computation)
         return min(shard.input_watermark for shard in self._open().shards_of(computation))
 
     @property
     def counters(self) -> dict[str, int]:
-        """What was counted in all, as in the summary of a run: ``records_in``, ``late``, ``dead_letters``, …"""
+        """All counters, as in the summary of a run: ``records_in``, ``late``, ``dead_letters``, …"""
         totals: Counter[str] = Counter()
         duplicates: Counter[str] = Counter()
         for node in self._open().graph.nodes:
@@ -237,19 +237,19 @@ class PipelineHarness:
         return dict(totals)
 
     def counters_of(self, computation: str) -> dict[str, int]:
-        """What one computation counted."""
+        """The counters of one computation."""
         self._computation(computation)
         self._open()
         return self._counted(computation)
 
     @property
     def now(self) -> int:
-        """What the wall clock shows (µs)."""
+        """The time of the wall clock (µs)."""
         return self._cluster.clock.now
 
     @property
     def units(self) -> int:
-        """Units of work done so far: what ``crash_at`` counts."""
+        """Units of work done so far, as ``crash_at`` counts them."""
         return self._cluster.units
 
     @property

@@ -40,7 +40,7 @@ Aggregate = Aggregator[Any] | str | Mapping[str, Any] | None
 
 
 class WindowHarness:
-    """A windowed grouping of which every step is visible.
+    """A windowed grouping whose every step is visible.
 
     ``aggregate`` None collects the values (``pane.values``); a function name ("sum") or an Aggregator reduces them;
     a mapping as in YAML, ``{"hits": "count", "bytes": {"sum": "size"}}``, gives named results of dict records.
@@ -90,12 +90,12 @@ class WindowHarness:
     # --- input --------------------------------------------------------------------------------------------
 
     def push(self, key: Key, value: Any, timestamp: int) -> None:
-        """One record, as a bundle of its own."""
+        """Push one record, as a bundle of its own."""
         self.push_bundle([(key, value, timestamp)])
 
     def push_bundle(self, records: Sequence[tuple[Key, Any, int]]) -> None:
-        """Records that arrive together: all are added, then each window's trigger is asked once. ``records`` are
-        (key, value, timestamp)."""
+        """Push records that arrive together: all are added, then each window's trigger is evaluated once. ``records``
+        are (key, value, timestamp)."""
         by_key: dict[Key, list[tuple[Any, int]]] = {}
         for key, value, timestamp in records:
             by_key.setdefault(check_key(key), []).append((value, check_time(timestamp, "timestamp")))
@@ -106,7 +106,7 @@ class WindowHarness:
         self._fire_due()
 
     def advance_watermark(self, t: int, share: float | None = None) -> None:
-        """No record before ``t`` will come, except late ones. Fires what that makes due.
+        """State that no record before ``t`` will follow, except late ones. Windows and timers that are due fire.
 
         With a ``share`` it is the watermark of that share of the input (see AfterPercentileWatermark).
         """
@@ -120,7 +120,7 @@ class WindowHarness:
         self._fire_due()
 
     def advance_processing_time(self, t: int) -> None:
-        """The wall clock now shows ``t`` (it starts at 0). Fires what that makes due."""
+        """Move the wall clock to ``t`` (it starts at 0). Windows and timers that are due fire."""
         if check_time(t, "the clock") < self.now:
             raise ValueError(f"the clock is at {self.now} and cannot go back to {t}")
         self.now = t
@@ -144,12 +144,12 @@ class WindowHarness:
         return self.machine.closed_windows(state, list(state))
 
     def state_of(self, key: Key) -> dict[Slot, Any]:
-        """A copy of everything remembered about a key; empty once all its windows are collected."""
+        """A copy of the state of a key; empty once all its windows are collected."""
         state = self._state(check_key(key))
         return {slot: msgspec.to_builtins(state.get(slot), builtin_types=(bytes,)) for slot in list(state)}
 
     def timers(self, key: Key) -> list[tuple[Domain, str, int]]:
-        """The timers that are set for a key."""
+        """The timers of a key."""
         found = [
             (domain, tag, at) for domain, queue in self._timers.items() for k, tag, at in queue.items() if k == key
         ]
@@ -157,7 +157,7 @@ class WindowHarness:
 
     @property
     def hold(self) -> int | None:
-        """What holds the output watermark, None if nothing does."""
+        """The time at which the output watermark is held, None if it is not."""
         return min(self.holds.values(), default=None)
 
     # --- inside -------------------------------------------------------------------------------------------
