@@ -192,6 +192,69 @@ def test_files_have_one_owner_and_a_readable_length() -> None:
     assert not {name: length for name, length in lengths.items() if length > MAX_LINES}
 
 
+MAX_METHODS, MAX_ATTRIBUTES = 25, 12
+LARGE_CLASSES = {
+    "AppendWriter": "one journal file is position, segment, seal and lock at once, and all change together",
+    "Assembly": "one plan of the pipeline, worked out once; every shard is made from all of it",
+    "Bundle": "a value: what an operator gets and fills in one bundle",
+    "CallbackContext": "a public interface: what a callback sees of its call; made once per shard, filled per call",
+    "CoordinatorServer": "sockets, sessions and the machine behind them, on one thread",
+    "DeadLetter": "a value: what is known of one failed call",
+    "FollowedInput": "the file protocol of one input that grows, is rotated and is truncated",
+    "InjectorClient": "one connection: both directions and its reconnecting",
+    "KeyedState": "caches of the hottest path, each looked at per record",
+    "LocalCoordination": "the whole port of coordination, and the thread that keeps the connection",
+    "MasterState": "the machine where all of the master's parts meet: one attribute for each",
+    "MemoryCluster": "stands for everything outside the workers in tests of users",
+    "MemoryDisk": "a file system: one method per system call",
+    "MemoryWorker": "all ports of a worker at once, for tests of users",
+    "Part": "a value: how far one partition of a source has been read",
+    "PipelineHarness": "a public interface: what users ask of a pipeline under test",
+    "Shard": "one attribute per owner of a part of the shard, and no state besides",
+    "SinkOperator": "what is prepared, published and visible of one sink are three positions with their times",
+    "StatusWatcher": "what the last and the present look at a run have seen",
+    "UpsertOperator": "as SinkOperator, and the table of rows",
+    "WindowHarness": "a public interface: what users ask of a window under test",
+    "WorkerRuntime": "one attribute per part of the loop, and hardly any state besides",
+    "ZooKeeperSession": "the whole port of coordination, over one session and its watches",
+}
+"""Classes beyond the limits, and why they are not divided."""
+
+
+def test_a_class_is_small_or_says_why_it_is_not() -> None:
+    large = {
+        node.name
+        for path in sources()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef) and not is_plain_value(node)
+        and (len(methods_of(node)) > MAX_METHODS or len(attributes_of(node)) > MAX_ATTRIBUTES)
+    }  # fmt: skip
+    assert large == LARGE_CLASSES.keys(), "divide a class by what it owns, or say here why not"
+
+
+def is_plain_value(node: ast.ClassDef) -> bool:
+    """A frozen dataclass or a Struct has as many fields as what it describes."""
+    frozen = any("frozen=True" in ast.unparse(decorator) for decorator in node.decorator_list)
+    return frozen or any("Struct" in ast.unparse(base) for base in node.bases)
+
+
+def methods_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
+    return [each for each in node.body if isinstance(each, ast.FunctionDef)]
+
+
+def attributes_of(node: ast.ClassDef) -> set[str]:
+    """Fields of a dataclass, and whatever methods assign to ``self``."""
+    names = {ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
+    for method in methods_of(node):
+        stored = (each for each in ast.walk(method) if isinstance(each, ast.Attribute))
+        names |= {
+            each.attr
+            for each in stored
+            if isinstance(each.ctx, ast.Store) and isinstance(each.value, ast.Name) and each.value.id == "self"
+        }
+    return names
+
+
 def test_rooms_import_each_other_in_one_direction() -> None:
     assert not rooms.circle()
 

@@ -47,6 +47,9 @@ class AppendForm:
         """Seal, then measure, then publish; whoever publishes first decides for everybody."""
         folder = self._on_files(folder)
         if (end := _published_end(folder)) is None:
+            # The seal first, its name durable, and only then the length. Measured before, a group could be written,
+            # synced and acked in between, and no later owner would read it (tests/contract/journals/test_sealing.py
+            # tries every interleaving; mutation owner_before_seal).
             seal = SegmentHeader(folder.incarnation, 0, 0, os.urandom(PUT_ID_BYTES), SegmentKind.SEAL)
             folder.create(SEAL, encode_header(seal))
             folder.create(SEALED_END, encode_sealed_end(folder.incarnation, _measured_end(folder)))
@@ -153,6 +156,9 @@ class AppendWriter:
             if self._offset >= self._segment_bytes:
                 self._roll_or_explain()
             self._append(encode_group(self._seed, self._group, entries))
+        # After the sync, never before: a sealer that came in between has measured a length without this group, and
+        # what is acked now would be lost (mutation seal_not_looked_for). Also without entries: an idle writer must
+        # learn that it was declared dead (mutation seal_not_noticed_when_idle).
         try:
             sealed = self._files.exists(self._seal)
         except OSError as ex:
@@ -164,7 +170,7 @@ class AppendWriter:
     def _append(self, group: bytes) -> None:
         try:
             write_all(self._files, self._fd, group, self._offset)
-            self._files.sync_data(self._fd)
+            self._files.sync_data(self._fd)  # before anybody is told (mutation group_not_synced)
         except OSError as ex:
             raise self._failed(ex, self._offset + len(group)) from ex
         self._offset += len(group)

@@ -42,6 +42,8 @@ class HighWaterMarks:
         """After a delivery that ends with ``seq``; a plain mark once they are all the same."""
         if seq >= self.highest:
             return seq
+        # Every mark rises, since a lane sends all keys in the order of numbers, and none goes back: what lies between
+        # would be applied twice (test_a_delivery_raises_every_mark_to_its_end_and_one_beyond_all_makes_them_one).
         return HighWaterMarks(tuple((piece, max(mark, seq)) for piece, mark in self.pieces))
 
     def fresh(self, batch: AnyBatch) -> AnyBatch:
@@ -52,6 +54,7 @@ class HighWaterMarks:
         if isinstance(batch, ColumnBatch):
             mask = [self._is_fresh(k, s) for k, s in zip(batch.keys.to_list(), batch.seqs.tolist(), strict=True)]
             return batch.where(np.array(mask, np.bool_))
+        # Between the lowest mark and the highest, only the key tells: both halves send under the same numbers.
         places = [i for i, (k, s) in enumerate(zip(batch.keys, batch.seqs, strict=True)) if self._is_fresh(k, s)]
         return batch.pick(places)
 
@@ -72,6 +75,8 @@ def joined_marks(parts: Sequence[tuple[KeyRange, HighWaterMarks | int]]) -> High
         shares = [(piece.overlap(inner), mark) for inner, mark in known.pieces]
         pieces += [(share, mark) for share, mark in shares if share is not None]
     pieces.sort(key=lambda pair: pair[0])
+    # The marks stay as they are, half by half. Their maximum would lose records of the one half, their minimum apply
+    # those of the other twice (mutation marks_of_a_merge_made_one, found within ten seeds under "merge reshard").
     marks = {mark for _, mark in pieces}
     return pieces[0][1] if len(marks) == 1 else HighWaterMarks(tuple(pieces))
 

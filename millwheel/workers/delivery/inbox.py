@@ -78,6 +78,8 @@ class Inbox:
                 return DeliveryOutcome.RESTART
             known.epoch, known.next_index = epoch, 0
         if index != known.next_index:
+            # To take it would raise the mark over the missing one, and its records would be cut off when they come
+            # (mutation gaps_accepted).
             return DeliveryOutcome.RESTART
         known.next_index += 1
         batch, known.accepted = taken(known.accepted, batch)

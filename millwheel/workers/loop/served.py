@@ -125,8 +125,8 @@ _LIVE = Life.LIVE
 
 @dataclass(slots=True)
 class Served:
-    """A shard in this worker. It has ``ended`` when it was
-    told that all sources before it, the ``roots``, have been read to their end. ``depth``: so far below them.
+    """A shard in this worker. It has ``ended`` when it was told that all sources before it, the ``roots``, have been
+    read to their end. ``depth``: so far below them.
     It is ``stirred`` when something happened to it since it had nothing to do; otherwise it need not be looked at
     before ``wakes_at`` (wall clock). ``heard`` is what was published of its feeders in the life of this worker.
     ``stalled`` are lanes that wait until they are tried again, and when (wall clock)."""
