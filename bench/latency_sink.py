@@ -1,7 +1,7 @@
 """A sink that notes when each result became visible: after its commit is durable, unless it shows them ``at_once``.
 
 Found by workers through the entry point in ``bench/plugins``. A line of its file is ``[seen, [[group, total, created],
-...]]``, times in seconds since 1970. The results themselves are the receipt, as with the stdout sink.
+...]]``, times in seconds since 1970. The results themselves are the committable, as with the stdout sink.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from millwheel.sinks.base import Cut, Sink, Writer
+from millwheel.sinks.base import Sink, SinkBatch, Writer
 
 
 def build(options: Mapping[str, Any], folder: str) -> LatencySink:
@@ -44,13 +44,13 @@ class LatencyWriter(Writer):
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
 
-    def prepare(self, cut: Cut) -> bytes:
-        return msgspec.json.encode([[r.value["group"], r.value["total"], r.value["created"]] for r in cut.records])
+    def prepare(self, batch: SinkBatch) -> bytes:
+        return msgspec.json.encode([[r.value["group"], r.value["total"], r.value["created"]] for r in batch.records])
 
-    def publish(self, receipt: bytes) -> None:
-        self._file.write(b"[%f,%b]\n" % (time.time(), receipt))
+    def publish(self, committable: bytes) -> None:
+        self._file.write(b"[%f,%b]\n" % (time.time(), committable))
 
-    def sweep(self, receipts: list[bytes]) -> None:
+    def sweep(self, committables: list[bytes]) -> None:
         """Nothing is left behind."""
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millwheel.plug_ins import require, take_over
-from millwheel.sinks.base import Cut, Sink, Writer
+from millwheel.sinks.base import Sink, SinkBatch, Writer
 
 _SINK_OPTIONS = ("flush_us", "cut_records", "takes_retractions", "keeps_latest", "shows_at_once", "adopt")
 
@@ -43,12 +43,12 @@ class _AdaptedWriter(Writer):
         self._made = made
         take_over(self, made, "takes_columns", "publishes_aside", "close")
 
-    def prepare(self, cut: Cut) -> bytes:
-        receipt: bytes = self._made.prepare(cut)
-        return receipt
+    def prepare(self, batch: SinkBatch) -> bytes:
+        committable: bytes = self._made.prepare(batch)
+        return committable
 
-    def publish(self, receipt: bytes) -> None:
-        self._made.publish(receipt)
+    def publish(self, committable: bytes) -> None:
+        self._made.publish(committable)
 
-    def sweep(self, receipts: list[bytes]) -> None:
-        self._made.sweep(receipts)
+    def sweep(self, committables: list[bytes]) -> None:
+        self._made.sweep(committables)

@@ -5,15 +5,15 @@ Third parties register a factory under the entry point group ``millwheel.sinks``
 
 Per shard of the sink the runtime calls, in this order and never concurrently:
 
-1. ``prepare(cut)``: write the records so that they survive a crash but no reader sees them; return a receipt.
-2. the runtime commits receipt and input marks in one journal entry;
-3. ``publish(receipt)``: make them visible. Called again after a crash with the same receipt, by this process
+1. ``prepare(batch)``: write the records so that they survive a crash but no reader sees them; return a committable.
+2. the runtime commits committable and input marks in one journal entry;
+3. ``publish(committable)``: make them visible. Called again after a crash with the same committable, by this process
    or by another one, possibly while a zombie calls it too: it must be idempotent.
 
-A cut that was prepared but never committed is never published; ``sweep`` may delete what it left behind.
+A batch that was prepared but never committed is never published; ``sweep`` may delete what it left behind.
 
 Receipts are part of commits, so a few hundred bytes are right and a megabyte is the limit of what is wise. A sink
-that has nowhere to hide data may put the data itself into the receipt. Then nothing is ever lost, but a
+that has nowhere to hide data may put the data itself into the committable. Then nothing is ever lost, but a
 crash between ``publish`` and the next commit publishes it twice: such a sink is at-least-once, and says so.
 
 Derive from :class:`Sink` and :class:`Writer`: a capability that a class does not define has the default of the base
@@ -41,8 +41,8 @@ class SinkRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """What is written together. ``number`` counts the cuts of a shard from 0, without gaps once committed.
+class SinkBatch:
+    """What is written together. ``number`` counts the batches of a shard from 0, without gaps once committed.
 
     ``attempt`` is unique to this try, ``<token>-<counter>``: two tries of the same number never share a file. The
     records are in ``records``; only for a writer with ``takes_columns`` they may be in ``columns`` instead.
@@ -54,44 +54,48 @@ class Cut:
     columns: Sequence[ColumnBatch] = ()
 
 
+Cut = SinkBatch
+"""The earlier name, for plug-ins that import it."""
+
+
 class LostError(UnavailableError):
-    """A prepared cut is gone: a retry of its publication cannot work, preparing it again can."""
+    """A prepared batch is gone: a retry of its publication cannot work, preparing it again can."""
 
 
 class Writer(ABC):
-    """Writes the cuts of one shard.
+    """Writes the batches of one shard.
 
-    The order of calls: :meth:`publish` for each cut that was committed before the shard was opened; :meth:`sweep`
-    once; then, for each cut, :meth:`prepare` and, once its commit is durable, :meth:`publish`; :meth:`close` at the
-    end. The next cut may be prepared before the one before is published.
+    The order of calls: :meth:`publish` for each batch that was committed before the shard was opened; :meth:`sweep`
+    once; then, for each batch, :meth:`prepare` and, once its commit is durable, :meth:`publish`; :meth:`close` at the
+    end. The next batch may be prepared before the one before is published.
     """
 
     takes_columns: bool = False
-    """True when :attr:`Cut.columns` may hold the records of a cut instead of :attr:`Cut.records`."""
+    """True when :attr:`SinkBatch.columns` may hold the records of a batch instead of :attr:`SinkBatch.records`."""
     publishes_aside: bool = False
     """True when :meth:`publish` may run on another thread than the rest, at the same time. Then the worker's loop never
     waits for it; otherwise a slow ``publish`` holds up all shards of the worker."""
 
     @abstractmethod
-    def prepare(self, cut: Cut) -> bytes:
-        """Write a cut so that it survives a crash and no reader sees it. Return its receipt, which is all that
+    def prepare(self, batch: SinkBatch) -> bytes:
+        """Write a batch so that it survives a crash and no reader sees it. Return its committable, which is all that
         :meth:`publish` gets.
 
-        To show anything here breaks exactly-once: a crash before the commit writes the same records again, in a cut
+        To show anything here breaks exactly-once: a crash before the commit writes the same records again, in a batch
         that is divided otherwise. An error ends the worker, and the next owner gets the records again."""
 
     @abstractmethod
-    def publish(self, receipt: bytes) -> None:
-        """Make a prepared cut visible.
+    def publish(self, committable: bytes) -> None:
+        """Make a prepared batch visible.
 
-        Called again with the same receipt after a crash, after an UnavailableError, and possibly by a zombie at the
+        Called again with the same committable after a crash, after an UnavailableError, and possibly by a zombie at the
         same time: it must be idempotent, also between processes. Raises UnavailableError when it should be tried again
         in 100 ms. Any other error ends the worker, and the next owner tries."""
 
     @abstractmethod
-    def sweep(self, receipts: list[bytes]) -> None:
+    def sweep(self, committables: list[bytes]) -> None:
         """Remove what older, uncommitted attempts of this shard left behind. Called once when the shard opens, after
-        ``publish`` of every committed receipt in ``receipts``.
+        ``publish`` of every committed committable in ``committables``.
 
         Attempts with a newer token than this writer's belong to a living successor: to remove them loses its results.
         For a sink that ``keeps_latest`` this is also the fence: afterwards nothing that an older owner prepared may be
@@ -113,20 +117,20 @@ class Sink(ABC):
     """
 
     flush_us: int = 1_000_000
-    """How long a record may wait for its cut to fill up, µs."""
+    """How long a record may wait for its batch to fill up, µs."""
     cut_records: int = 50_000
-    """A cut is written once it has so many records."""
+    """A batch is written once it has so many records."""
     takes_retractions: bool = False
     """The sink understands records that take back earlier ones (:func:`millwheel.as_retraction`). Without it a stream
     that carries such records is refused when the pipeline is checked."""
     keeps_latest: bool = False
-    """The sink shows the rows that stand. Each cut then holds all rows of the shard and replaces the cut before.
-    Publishing an older cut must never replace a newer one; ``publish`` raises :class:`LostError` when what was
+    """The sink shows the rows that stand. Each batch then holds all rows of the shard and replaces the batch before.
+    Publishing an older batch must never replace a newer one; ``publish`` raises :class:`LostError` when what was
     prepared is gone, and the rows are then prepared again."""
     shows_at_once: bool = False
-    """A cut is published before it is committed: earlier by a write of the journal. After a crash the records are
-    published again, in other cuts whose numbers may have been used before. So ``publish`` must keep what it has shown,
-    and no reader may count on seeing a record once."""
+    """A batch is published before it is committed: earlier by a write of the journal. After a crash the records are
+    published again, in other batches whose numbers may have been used before. So ``publish`` must keep what it has
+    shown, and no reader may count on seeing a record once."""
 
     @abstractmethod
     def check(self, identity: str) -> None:
@@ -142,4 +146,4 @@ class Sink(ABC):
     @abstractmethod
     def open(self, shard: str, token: int) -> Writer:
         """Return a writer for one shard (``shard`` is unique in the pipeline and safe in file names). The attempts of
-        its cuts begin with the lease ``token``. A writer with an older token may still be running elsewhere."""
+        its batches begin with the lease ``token``. A writer with an older token may still be running elsewhere."""

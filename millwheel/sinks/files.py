@@ -1,13 +1,13 @@
 """Files of results that a plain glob may read at any moment: every visible file is whole, committed, and final.
 
-A cut is written to the hidden folder ``.millwheel``, as ``part-<shard>-<number>-<attempt>.tmp``, and gets its visible
+A batch is written to the hidden folder ``.millwheel``, as ``part-<shard>-<number>-<attempt>.tmp``, and gets its visible
 name, ``part-<shard>-<number>.jsonl``, by a hard link once its commit is durable. A link cannot overwrite, so a zombie
-that publishes the same cut again changes nothing. The order is: link, make the name durable, remove the hidden
-name. So if the hidden file of a committed cut is gone, the visible one is there.
+that publishes the same batch again changes nothing. The order is: link, make the name durable, remove the hidden
+name. So if the hidden file of a committed batch is gone, the visible one is there.
 
-The content of a small cut lies in its receipt, thus in the journal, and is written only when it is published: that
-saves two waits for the disk before the commit. Every attempt to publish it has a hidden file of its own, so no zombie's
-half written file can get the visible name.
+The content of a small batch lies in its committable, thus in the journal, and is written only when it is published:
+that saves two waits for the disk before the commit. Every attempt to publish it has a hidden file of its own, so no
+zombie's half written file can get the visible name.
 
 The hidden files have a folder of their own because the ``*`` of DuckDB and Polars matches names that begin with a dot.
 """
@@ -31,7 +31,7 @@ from millwheel.core.model.lease import Lease
 from millwheel.core.model.times import duration_us
 from millwheel.errors import CorruptionError
 from millwheel.options import one_of, read_options
-from millwheel.sinks.base import Cut, Sink, SinkRecord, Writer
+from millwheel.sinks.base import Sink, SinkBatch, SinkRecord, Writer
 from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.csv_rows import CsvRows
 from millwheel.sinks.error_messages import in_words
@@ -94,7 +94,7 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True):
-    """What publishing a cut takes. ``checksum`` is the xxh3-64 of the ``size`` bytes of the file. ``data`` is the
+    """What publishing a batch takes. ``checksum`` is the xxh3-64 of the ``size`` bytes of the file. ``data`` is the
     content of a small one; that of a large one lies in the hidden file ``temp``."""
 
     temp: str
@@ -110,7 +110,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
 
 
 SMALL_BYTES = 64 * 1024
-"""A cut of at most so many bytes goes through the journal."""
+"""A batch of at most so many bytes goes through the journal."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = checked(msgspec.msgpack.Decoder(Receipt).decode, "the receipt of a cut")
@@ -182,7 +182,7 @@ class Content:
 
 
 class FilesWriter(Writer):
-    """Writes the cuts of one shard. ``publish`` may run on another thread than the rest."""
+    """Writes the batches of one shard. ``publish`` may run on another thread than the rest."""
 
     publishes_aside = True
 
@@ -197,10 +197,10 @@ class FilesWriter(Writer):
         self.takes_columns = options.format == "jsonl" and options.mode == Mode.APPEND
         self._written: set[str] = set()
 
-    def prepare(self, cut: Cut) -> bytes:
-        name = f"part-{self._shard}-{cut.number:08d}"
-        data, count = self._encoded(cut)
-        temp, final = f"{name}-{cut.attempt}.tmp", f"{name}.{self._options.format}"
+    def prepare(self, batch: SinkBatch) -> bytes:
+        name = f"part-{self._shard}-{batch.number:08d}"
+        data, count = self._encoded(batch)
+        temp, final = f"{name}-{batch.attempt}.tmp", f"{name}.{self._options.format}"
         checksum = xxhash.xxh3_64_intdigest(data)
         if len(data) <= SMALL_BYTES:
             return _pack(Receipt(temp, final, count, len(data), checksum, data))
@@ -212,16 +212,16 @@ class FilesWriter(Writer):
         self._written.add(temp)
         return _pack(Receipt(temp, final, count, len(data), checksum))
 
-    def _encoded(self, cut: Cut) -> tuple[bytes, int]:
+    def _encoded(self, batch: SinkBatch) -> tuple[bytes, int]:
         """The file's content and how many rows it holds."""
         with_key, with_timestamp = self._options.with_key, self._options.with_timestamp
-        if cut.columns:
-            frame = frame_of(cut.columns, with_key, with_timestamp)
+        if batch.columns:
+            frame = frame_of(batch.columns, with_key, with_timestamp)
             return json_lines_of(frame), frame.height
-        return self._content.encode(cut.records), len(cut.records)
+        return self._content.encode(batch.records), len(batch.records)
 
-    def publish(self, receipt: bytes) -> None:
-        told = _unpack(receipt)
+    def publish(self, committable: bytes) -> None:
+        told = _unpack(committable)
         try:
             told = self._unfolded(told)
             self._show(told)
@@ -235,7 +235,7 @@ class FilesWriter(Writer):
         self._written.discard(told.temp)
 
     def _unfolded(self, told: Receipt) -> Receipt:
-        """The receipt of a small cut whose content is now in a hidden file."""
+        """The committable of a small batch whose content is now in a hidden file."""
         if not told.data:
             return told
         temp = told.temp.replace(".tmp", f"-{uuid4().hex}.tmp")
@@ -243,8 +243,8 @@ class FilesWriter(Writer):
         self._written.add(temp)
         return msgspec.structs.replace(told, temp=temp)
 
-    def sweep(self, receipts: list[bytes]) -> None:
-        committed = {_unpack(receipt).temp for receipt in receipts}
+    def sweep(self, committables: list[bytes]) -> None:
+        committed = {_unpack(committable).temp for committable in committables}
         ours = re.compile(rf"part-{re.escape(self._shard)}-\d+-(\d+)-[^.]*\.tmp")
         try:
             for name in self._files.list_dir(self._hidden):
@@ -267,11 +267,11 @@ class FilesWriter(Writer):
             raise
 
     def _remove(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError):  # a zombie that publishes the same cut may be first
+        with contextlib.suppress(FileNotFoundError):  # a zombie that publishes the same batch may be first
             self._files.unlink(f"{self._hidden}/{name}")
 
     def _show(self, told: Receipt) -> None:
-        """Make sure that the visible name is there and holds the cut."""
+        """Make sure that the visible name is there and holds the batch."""
         try:
             self._verify(told)
             self._files.link(f"{self._hidden}/{told.temp}", f"{self._folder}/{told.final}")

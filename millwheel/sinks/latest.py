@@ -1,6 +1,6 @@
 """Files of the rows that stand: one visible file per shard of the sink, replaced as a whole.
 
-A cut holds all rows of the shard. It is written to the hidden folder before its commit, and takes the visible name,
+A batch holds all rows of the shard. It is written to the hidden folder before its commit, and takes the visible name,
 ``part-<shard>.<format>``, by a rename once the commit is durable. A rename replaces in one step, so a reader sees the
 rows of one commit or those of another, never a mixture. It also uses the hidden file up, which is what keeps zombies
 out: whoever opens the shard removes the hidden files of all owners before it, and a zombie has no others that it may
@@ -22,7 +22,7 @@ from millwheel.adapters.spaces.durable import write_new
 from millwheel.adapters.spaces.files import Files
 from millwheel.core.model.damage import checked
 from millwheel.core.model.lease import Lease
-from millwheel.sinks.base import Cut, LostError, SinkRecord, Writer
+from millwheel.sinks.base import LostError, SinkBatch, SinkRecord, Writer
 from millwheel.sinks.error_messages import in_words
 from millwheel.sinks.marker import HIDDEN
 
@@ -65,21 +65,21 @@ class LatestWriter(Writer):
         self._files = files
         self._renamed: set[str] = set()
 
-    def prepare(self, cut: Cut) -> bytes:
-        temp = f"part-{self._shard}-{cut.number:08d}-{cut.attempt}.tmp"
+    def prepare(self, batch: SinkBatch) -> bytes:
+        temp = f"part-{self._shard}-{batch.number:08d}-{batch.attempt}.tmp"
         path = f"{self._hidden}/{temp}"
         try:
             with contextlib.suppress(FileNotFoundError):
                 self._files.unlink(path)
-            self._write(path, self._encode(cut.records))
+            self._write(path, self._encode(batch.records))
         except OSError as ex:
             raise in_words(ex, f"write results to {self._folder}") from ex
         return _pack(Replacement(temp, f"part-{self._shard}.{self._suffix}"))
 
-    def publish(self, receipt: bytes) -> None:
+    def publish(self, committable: bytes) -> None:
         """Idempotent. Raises UnavailableError too when the hidden file is gone and was not published here: then the
         rows must be prepared anew."""
-        told = _unpack(receipt)
+        told = _unpack(committable)
         try:
             if told.temp not in self._renamed:
                 self._files.rename(f"{self._hidden}/{told.temp}", f"{self._folder}/{told.final}")
@@ -92,7 +92,7 @@ class LatestWriter(Writer):
         except OSError as ex:
             raise in_words(ex, f"publish {self._folder}/{told.final}") from ex
 
-    def sweep(self, receipts: list[bytes]) -> None:
+    def sweep(self, committables: list[bytes]) -> None:
         """Remove the hidden files of all owners before this one, committed or not: the rows are written again."""
         ours = re.compile(rf"part-{re.escape(self._shard)}-\d+-(\d+)-[^.]*\.tmp")
         try:

@@ -1,4 +1,4 @@
-"""Rows as Parquet: one file per cut, with columns that keep their types from file to file."""
+"""Rows as Parquet: one file per batch, with columns that keep their types from file to file."""
 
 from __future__ import annotations
 

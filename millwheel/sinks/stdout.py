@@ -2,7 +2,7 @@
 forward to the terminal.
 
 At least once: what is printed cannot be taken back, so a crash right after printing prints the same lines
-again. Nothing is lost, because the lines themselves are the receipt.
+again. Nothing is lost, because the lines themselves are the committable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import msgspec
 
 from millwheel.options import read_options
-from millwheel.sinks.base import Cut, Sink, Writer
+from millwheel.sinks.base import Sink, SinkBatch, Writer
 from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.error_messages import in_words
 from millwheel.sinks.files import flush_us
@@ -71,19 +71,19 @@ class StdoutLines(Sink, Writer):
     def open(self, shard: str, token: int) -> StdoutLines:
         return self
 
-    def prepare(self, cut: Cut) -> bytes:
+    def prepare(self, batch: SinkBatch) -> bytes:
         with_key, with_timestamp = self._options.with_key, self._options.with_timestamp
         if self.takes_retractions:
-            return json_lines(change_rows(cut.records, with_key, with_timestamp, self._options.mark))
-        return json_lines(rows_of(cut.records, with_key, with_timestamp))
+            return json_lines(change_rows(batch.records, with_key, with_timestamp, self._options.mark))
+        return json_lines(rows_of(batch.records, with_key, with_timestamp))
 
-    def publish(self, receipt: bytes) -> None:
+    def publish(self, committable: bytes) -> None:
         out = self._out or sys.stdout
         try:
-            out.write(receipt.decode())
+            out.write(committable.decode())
             out.flush()
         except OSError as ex:
             raise in_words(ex, "print results") from ex
 
-    def sweep(self, receipts: list[bytes]) -> None:
+    def sweep(self, committables: list[bytes]) -> None:
         """Nothing is left behind."""

@@ -1,4 +1,4 @@
-"""Where the streams of a pipeline under test become visible: a sink in memory, which cuts are published to once."""
+"""Where the streams of a pipeline under test become visible: a sink in memory, which batches are published to once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from millwheel.core.pipeline.spec import SinkSpec
-from millwheel.sinks.base import Cut, Sink, SinkRecord, Writer
+from millwheel.sinks.base import Sink, SinkBatch, SinkRecord, Writer
 
 KIND = "tap"
 _CUT_RECORDS = 10_000
@@ -29,21 +29,23 @@ class Taps:
         """The sink of one stream."""
         return Tap(self, spec.stream)
 
-    def prepare(self, receipt: bytes, stream: str, records: list[SinkRecord]) -> None:
-        """Keep a cut that nobody sees yet."""
-        self._prepared[receipt] = (stream, records)
+    def prepare(self, committable: bytes, stream: str, records: list[SinkRecord]) -> None:
+        """Keep a batch that nobody sees yet."""
+        self._prepared[committable] = (stream, records)
 
-    def publish(self, receipt: bytes) -> None:
-        """Make a cut visible, unless it is."""
-        if receipt not in self._published:
-            self._published.add(receipt)
-            stream, records = self._prepared.pop(receipt)
+    def publish(self, committable: bytes) -> None:
+        """Make a batch visible, unless it is."""
+        if committable not in self._published:
+            self._published.add(committable)
+            stream, records = self._prepared.pop(committable)
             self.visible[stream] += records
 
     def sweep(self, shard: str) -> None:
-        """Forget the cuts of a shard that were prepared and never committed."""
-        for receipt in [receipt for receipt in self._prepared if receipt.startswith(f"{shard}/".encode())]:
-            del self._prepared[receipt]
+        """Forget the batches of a shard that were prepared and never committed."""
+        for committable in [
+            committable for committable in self._prepared if committable.startswith(f"{shard}/".encode())
+        ]:
+            del self._prepared[committable]
 
 
 class Tap(Sink):
@@ -65,23 +67,23 @@ class Tap(Sink):
 
 
 class TapWriter(Writer):
-    """Writes the cuts of one shard."""
+    """Writes the batches of one shard."""
 
     def __init__(self, taps: Taps, stream: str, shard: str) -> None:
         self._taps = taps
         self._stream = stream
         self._shard = shard
 
-    def prepare(self, cut: Cut) -> bytes:
-        receipt = f"{self._shard}/{cut.number}/{cut.attempt}".encode()
-        records = [replace(record, value=plain(record.value)) for record in cut.records]
-        self._taps.prepare(receipt, self._stream, records)
-        return receipt
+    def prepare(self, batch: SinkBatch) -> bytes:
+        committable = f"{self._shard}/{batch.number}/{batch.attempt}".encode()
+        records = [replace(record, value=plain(record.value)) for record in batch.records]
+        self._taps.prepare(committable, self._stream, records)
+        return committable
 
-    def publish(self, receipt: bytes) -> None:
-        self._taps.publish(receipt)
+    def publish(self, committable: bytes) -> None:
+        self._taps.publish(committable)
 
-    def sweep(self, receipts: list[bytes]) -> None:
+    def sweep(self, committables: list[bytes]) -> None:
         self._taps.sweep(self._shard)
 
 

@@ -13,7 +13,7 @@ import polars as pl
 from millwheel.core.model.keys import check_key
 from millwheel.core.pipeline.graph import NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS, KeyKind, PipelineSpec, SinkSpec
-from millwheel.sinks.base import Cut
+from millwheel.sinks.base import SinkBatch
 from millwheel.sources.base import FrameChunk
 from millwheel.spec.loading import load_extractor
 from millwheel.testing import PipelineHarness
@@ -112,7 +112,7 @@ class _SearchTaps(Taps):
     def __init__(self, upserts: frozenset[str]) -> None:
         super().__init__()
         self.tables: dict[tuple[str, str], list[Row]] = {}
-        self.cuts: dict[bytes, tuple[str, str, list[Row]]] = {}
+        self.batches: dict[bytes, tuple[str, str, list[Row]]] = {}
         self._upserts = upserts
 
     def build(self, spec: SinkSpec, folder: str) -> Tap:
@@ -129,21 +129,21 @@ class _Table(Tap):
 
 
 class _TableWriter(TapWriter):
-    """Every cut replaces the one before of the same shard."""
+    """Every batch replaces the one before of the same shard."""
 
-    def prepare(self, cut: Cut) -> bytes:
-        receipt = f"{self._shard}/{cut.attempt}".encode()
-        rows = [Row(record.key, record.timestamp, plain(record.value)) for record in cut.records]
+    def prepare(self, batch: SinkBatch) -> bytes:
+        committable = f"{self._shard}/{batch.attempt}".encode()
+        rows = [Row(record.key, record.timestamp, plain(record.value)) for record in batch.records]
         assert isinstance(self._taps, _SearchTaps)
-        self._taps.cuts[receipt] = (self._stream, self._shard, rows)
-        return receipt
+        self._taps.batches[committable] = (self._stream, self._shard, rows)
+        return committable
 
-    def publish(self, receipt: bytes) -> None:
+    def publish(self, committable: bytes) -> None:
         assert isinstance(self._taps, _SearchTaps)
-        stream, shard, rows = self._taps.cuts[receipt]
+        stream, shard, rows = self._taps.batches[committable]
         self._taps.tables[stream, shard] = rows
 
-    def sweep(self, receipts: list[bytes]) -> None:
+    def sweep(self, committables: list[bytes]) -> None:
         """What was prepared may stay: nobody looks at it."""
 
 

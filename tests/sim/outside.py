@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from millwheel.core.pipeline.spec import SinkSpec
-from millwheel.sinks.base import Cut, LostError, Sink, Writer
+from millwheel.sinks.base import LostError, Sink, SinkBatch, Writer
 from millwheel.sources.base import Chunk, Partition, Reader, Reject, Source
 from tests.sim.kernel import Failure
 
@@ -50,7 +50,7 @@ class MemoryReader(Reader):
 
 
 class MemorySinks:
-    """What is visible in each sink. Prepared cuts are invisible until they are published, by name.
+    """What is visible in each sink. Prepared batches are invisible until they are published, by name.
 
     ``look`` is called with every row at the moment it becomes visible.
     """
@@ -112,25 +112,25 @@ class LatestWriter(Writer):
         self._token = token
         self._shown = b""
 
-    def prepare(self, cut: Cut) -> bytes:
-        receipt = f"{self._shard}/{cut.attempt}".encode()
-        self._world.prepared[receipt] = (self._stream, self._shard, [record.value for record in cut.records])
-        return receipt
+    def prepare(self, batch: SinkBatch) -> bytes:
+        committable = f"{self._shard}/{batch.attempt}".encode()
+        self._world.prepared[committable] = (self._stream, self._shard, [record.value for record in batch.records])
+        return committable
 
-    def publish(self, receipt: bytes) -> None:
-        if receipt == self._shown:
+    def publish(self, committable: bytes) -> None:
+        if committable == self._shown:
             return
-        prepared = self._world.prepared.pop(receipt, None)
+        prepared = self._world.prepared.pop(committable, None)
         if prepared is None:
-            raise LostError(receipt.decode())
-        self._shown = receipt
+            raise LostError(committable.decode())
+        self._shown = committable
         self._world.visible[self._stream][self._shard] = prepared[2]
 
-    def sweep(self, receipts: list[bytes]) -> None:
-        for receipt in list(self._world.prepared):
-            shard, _, attempt = receipt.decode().rpartition("/")
+    def sweep(self, committables: list[bytes]) -> None:
+        for committable in list(self._world.prepared):
+            shard, _, attempt = committable.decode().rpartition("/")
             if shard == self._shard and int(attempt.partition("-")[0]) < self._token:
-                del self._world.prepared[receipt]
+                del self._world.prepared[committable]
 
 
 class MemoryWriter(Writer):
@@ -139,14 +139,14 @@ class MemoryWriter(Writer):
         self._stream = stream
         self._shard = shard
 
-    def prepare(self, cut: Cut) -> bytes:
-        receipt = f"{self._shard}/{cut.number}/{cut.attempt}".encode()
-        rows = [record.value for record in cut.records]
-        self._world.prepared[receipt] = (self._stream, f"{self._shard}/{cut.number}", rows)
-        return receipt
+    def prepare(self, batch: SinkBatch) -> bytes:
+        committable = f"{self._shard}/{batch.number}/{batch.attempt}".encode()
+        rows = [record.value for record in batch.records]
+        self._world.prepared[committable] = (self._stream, f"{self._shard}/{batch.number}", rows)
+        return committable
 
-    def publish(self, receipt: bytes) -> None:
-        stream, name, rows = self._world.prepared[receipt]
+    def publish(self, committable: bytes) -> None:
+        stream, name, rows = self._world.prepared[committable]
         visible = self._world.visible[stream]
         if name in visible:
             if visible[name] != rows:
@@ -156,16 +156,16 @@ class MemoryWriter(Writer):
         for row in rows:
             self._world.look(stream, row)
 
-    def sweep(self, receipts: list[bytes]) -> None:
+    def sweep(self, committables: list[bytes]) -> None:
         pass
 
 
 class AtOnceWriter(MemoryWriter):
-    """The rows are their own receipt, as with standard output."""
+    """The rows are their own committable, as with standard output."""
 
-    def prepare(self, cut: Cut) -> bytes:
-        return msgspec.json.encode([f"{self._shard}/{cut.attempt}", [record.value for record in cut.records]])
+    def prepare(self, batch: SinkBatch) -> bytes:
+        return msgspec.json.encode([f"{self._shard}/{batch.attempt}", [record.value for record in batch.records]])
 
-    def publish(self, receipt: bytes) -> None:
-        name, rows = msgspec.json.decode(receipt)
+    def publish(self, committable: bytes) -> None:
+        name, rows = msgspec.json.decode(committable)
         self._world.visible[self._stream][name] = rows

@@ -13,7 +13,7 @@ split is a range of every family.
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
     n                                   sink: number of the next cut
     u <hash> <key> [<window>]           sink: the rows that stand, by identity
-    r <cut>                             sink: receipts of cuts committed and perhaps not yet published
+    r <cut>                             sink: committables of batches committed, perhaps not yet published
     w <hash> <key> <slot>               windows of an aggregation
     h <hash> <key> e <tag>              where its windows hold the watermark
     q <hash> <key> e <tag>              timers of its windows that obey a percentile watermark

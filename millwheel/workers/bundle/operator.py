@@ -63,7 +63,7 @@ class Operator(ABC):
         return Hold()
 
     def unrest(self) -> int:
-        """How much work is unfinished that only this operator knows of, for example cuts that are not visible yet. A
+        """How much work is unfinished that only this operator knows of, for example batches that are not visible yet. A
         savepoint waits until it is 0."""
         return 0
 
@@ -96,7 +96,7 @@ class Operator(ABC):
         return []
 
     def sources_ended(self) -> None:
-        """Nothing but what is on its way will come: do not wait for more to fill a cut. May be called repeatedly."""
+        """Nothing but what is on its way will come: do not wait for more to fill a batch. May be called repeatedly."""
         return
 
     def rest(self, wanted: bool, now: int) -> None:

@@ -275,7 +275,7 @@ class ReplayThread:
 
 
 class PublishThread:
-    """Makes committed cuts of sinks visible, so that the loop never waits for a file system."""
+    """Makes committed batches of sinks visible, so that the loop never waits for a file system."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
@@ -283,7 +283,7 @@ class PublishThread:
         threading.Thread(target=self._run, name="sinks", daemon=True).start()
 
     def publish(self, publication: Publication) -> None:
-        """Publish a cut; the answer is an event."""
+        """Publish a batch; the answer is an event."""
         self._queue.put(publication)
 
     def _run(self) -> None:

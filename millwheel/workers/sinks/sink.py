@@ -1,4 +1,4 @@
-"""Writes a stream to the outside world in cuts: prepared, committed, and only then published."""
+"""Writes a stream to the outside world in batches: prepared, committed, and only then published."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millwheel.core.formats.store_layout import CUTS, RECEIPT, number8, number_f
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import UnavailableError
 from millwheel.ports import StateStore
-from millwheel.sinks.base import Cut, SinkRecord, Writer
+from millwheel.sinks.base import SinkBatch, SinkRecord, Writer
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
@@ -19,32 +19,32 @@ from millwheel.workers.operators.callbacks import Decode
 
 _RETRY_US = 100_000
 _ON_THEIR_WAY = 2
-"""While so many cuts are being published, the next one waits and grows."""
+"""While so many batches are being published, the next one waits and grows."""
 LAST_FLUSH_US = 20_000
-"""How long a record waits for others of its cut once the sources have ended."""
+"""How long a record waits for others of its batch once the sources have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A committed cut to be made visible by another thread. ``told(number, error, now)`` is for the loop again."""
+    """A committed batch to be made visible by another thread. ``told(number, error, now)`` is for the loop again."""
 
     shard: str
     token: int
     number: int
-    receipt: bytes
+    committable: bytes
     writer: Writer
     told: Callable[[int, Exception | None, int], None]
 
     def carried_out(self) -> ev.WorkDone:
         """Publish it. What went wrong is for the loop to raise or to try again."""
-        error = _published(self.writer, self.receipt)
+        error = _published(self.writer, self.committable)
         return ev.WorkDone(self.shard, self.token, lambda now: self.told(self.number, error, now))
 
 
-def _published(writer: Writer, receipt: bytes) -> Exception | None:
-    """Publish a cut; what went wrong."""
+def _published(writer: Writer, committable: bytes) -> Exception | None:
+    """Publish a batch; what went wrong."""
     try:
-        writer.publish(receipt)
+        writer.publish(committable)
     except Exception as ex:
         return ex
     return None
@@ -52,7 +52,7 @@ def _published(writer: Writer, receipt: bytes) -> Exception | None:
 
 @dataclass(frozen=True, slots=True)
 class SinkShard:
-    """Which shard, its store, and who publishes its cuts: the loop itself (None), or a thread that takes them."""
+    """Which shard, its store, and who publishes its batches: the loop itself (None), or a thread that takes them."""
 
     name: str
     token: int
@@ -62,11 +62,11 @@ class SinkShard:
 
 @dataclass(slots=True)
 class _Pending:
-    """A cut that is prepared; committed once ``commit`` is durable; then to be published."""
+    """A batch that is prepared; committed once ``commit`` is durable; then to be published."""
 
     commit: int
     number: int
-    receipt: bytes
+    committable: bytes
     min_timestamp: int
     born: list[int]
     asked: bool = False
@@ -74,8 +74,8 @@ class _Pending:
 
 
 class SinkOperator(Operator):
-    """The operator of a ``sink.*`` shard. ``flush_us`` is how long a record may wait for its cut to fill up.
-    ``at_once``: cuts are visible before they are committed, and after a crash some become visible again."""
+    """The operator of a ``sink.*`` shard. ``flush_us`` is how long a record may wait for its batch to fill up.
+    ``at_once``: batches are visible before they are committed, and after a crash some become visible again."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class SinkOperator(Operator):
         return min(flush_at, self._retry_at)
 
     def sources_ended(self) -> None:
-        """What comes now is the last; nothing fills its cut up."""
+        """What comes now is the last; nothing fills its batch up."""
         self._flush_us = min(self._flush_us, LAST_FLUSH_US)
 
     def run(self, bundle: Bundle) -> None:
@@ -135,16 +135,16 @@ class SinkOperator(Operator):
             return
         number = self._next_number
         self._next_number += 1
-        receipt = self._writer.prepare(Cut(number, f"{self._shard.token}-{bundle.number}", records, columns))
+        committable = self._writer.prepare(SinkBatch(number, f"{self._shard.token}-{bundle.number}", records, columns))
         bundle.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
         bundle.count("records_out", count)
         earliest = min(arrival.batch.earliest for arrival in bundle.arrivals)
         born = [arrival.batch.born_us for arrival in bundle.arrivals if arrival.batch.born_us]
-        cut = _Pending(bundle.number, number, receipt, earliest, born)
-        if self._at_once and not self._pending and self._shown(cut, bundle.now):
+        pending = _Pending(bundle.number, number, committable, earliest, born)
+        if self._at_once and not self._pending and self._shown(pending, bundle.now):
             return
-        bundle.overlay.put(RECEIPT + number8(number), receipt)
-        self._pending.append(cut)
+        bundle.overlay.put(RECEIPT + number8(number), committable)
+        self._pending.append(pending)
 
     def durable(self, number: int, now: int) -> None:
         self._durable = number
@@ -154,18 +154,21 @@ class SinkOperator(Operator):
         if not self._pending:
             return Hold()
         first = self._pending[0]
-        return Hold(min(cut.min_timestamp for cut in self._pending), f"cut {first.number}, not yet published")
+        return Hold(
+            min(pending.min_timestamp for pending in self._pending), f"sink batch {first.number}, not yet published"
+        )
 
     def take_latencies(self) -> list[float]:
         taken, self._latencies_ms = self._latencies_ms, []
         return taken
 
     def rest(self, wanted: bool, now: int) -> None:
-        """While it is wanted, no record waits for its cut to fill up, and receipts go once their cuts are visible."""
+        """While it is wanted, no record waits for its batch to fill up, and committables go once their batches are
+        visible."""
         self._resting = wanted
 
     def unrest(self) -> int:
-        """How many cuts are not visible, or not forgotten."""
+        """How many batches are not visible, or not forgotten."""
         return len(self._pending) + len(self._published)
 
     def close(self) -> None:
@@ -185,36 +188,36 @@ class SinkOperator(Operator):
 
     def _publish(self, now: int) -> None:
         self._retry_at = MAX_TIME
-        for cut in self._pending:
-            if cut.commit > self._durable:
+        for pending in self._pending:
+            if pending.commit > self._durable:
                 break
-            if cut.asked:
+            if pending.asked:
                 continue
-            cut.asked = True
+            pending.asked = True
             if self._aside is not None:
                 name, token = self._shard.name, self._shard.token
-                self._aside(Publication(name, token, cut.number, cut.receipt, self._writer, self._told))
-            elif not self._shown(cut, now):
+                self._aside(Publication(name, token, pending.number, pending.committable, self._writer, self._told))
+            elif not self._shown(pending, now):
                 break
         self._forget_visible()
 
-    def _shown(self, cut: _Pending, now: int) -> bool:
-        """Publish a cut on this thread; False when it is to be tried again."""
-        self._learn(cut, _published(self._writer, cut.receipt), now)
-        return cut.visible
+    def _shown(self, pending: _Pending, now: int) -> bool:
+        """Publish a batch on this thread; False when it is to be tried again."""
+        self._learn(pending, _published(self._writer, pending.committable), now)
+        return pending.visible
 
     def _told(self, number: int, error: Exception | None, now: int) -> None:
-        """Another thread has published a cut, or could not."""
-        self._learn(next(cut for cut in self._pending if cut.number == number), error, now)
+        """Another thread has published a batch, or could not."""
+        self._learn(next(pending for pending in self._pending if pending.number == number), error, now)
         self._forget_visible()
 
-    def _learn(self, cut: _Pending, error: Exception | None, now: int) -> None:
-        """A cut is visible, or is to be tried again."""
+    def _learn(self, pending: _Pending, error: Exception | None, now: int) -> None:
+        """A batch is visible, or is to be tried again."""
         if error is None:
-            cut.visible = True
-            self._latencies_ms += [(now - born) / 1000 for born in cut.born]
+            pending.visible = True
+            self._latencies_ms += [(now - born) / 1000 for born in pending.born]
         elif isinstance(error, UnavailableError):
-            cut.asked = False
+            pending.asked = False
             self._retry_at = now + _RETRY_US
         else:
             raise error
@@ -224,11 +227,11 @@ class SinkOperator(Operator):
             self._published.append(self._pending.popleft().number)
 
     def _recover(self, store: StateStore) -> int:
-        """Publish every committed cut again (it is idempotent), sweep what was never committed."""
-        found = [(number_from8(place[1:]), receipt) for place, receipt in store.scan(RECEIPT)]
-        for number, receipt in found:
-            self._writer.publish(receipt)
+        """Publish every committed batch again (it is idempotent), sweep what was never committed."""
+        found = [(number_from8(place[1:]), committable) for place, committable in store.scan(RECEIPT)]
+        for number, committable in found:
+            self._writer.publish(committable)
             self._published.append(number)
-        self._writer.sweep([receipt for _, receipt in found])
+        self._writer.sweep([committable for _, committable in found])
         data = store.get(CUTS)
         return 0 if data is None else int.from_bytes(data, "big")

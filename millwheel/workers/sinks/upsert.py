@@ -1,7 +1,7 @@
 """A sink that shows the rows that stand: the latest of each identity, without those that were taken back.
 
 The rows are state of the shard, in the same commits as the marks of the channels they came by: exactly the latest row
-per identity, whatever crashes, and no more than that. From time to time all of them are written out as one cut, which
+per identity, whatever crashes, and no more than that. From time to time all of them are written out as one batch, which
 replaces the one before. Nothing is acknowledged later for that, but what is not visible yet holds the watermark.
 """
 
@@ -17,7 +17,7 @@ from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.panes import as_retraction
 from millwheel.errors import UnavailableError
 from millwheel.ports import StateStore
-from millwheel.sinks.base import Cut, LostError, SinkRecord, Writer
+from millwheel.sinks.base import LostError, SinkBatch, SinkRecord, Writer
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
@@ -74,7 +74,7 @@ class _Pending:
     """Rows that are prepared; to be published once ``commit`` is durable."""
 
     commit: int
-    receipt: bytes
+    committable: bytes
     unseen: _Unseen
 
 
@@ -109,7 +109,7 @@ class UpsertOperator(Operator):
         return self._unseen.since + self._wait_us() if self._unseen.since < MAX_TIME else MAX_TIME
 
     def sources_ended(self) -> None:
-        """What comes now is the last; nothing fills its cut up."""
+        """What comes now is the last; nothing fills its batch up."""
         self._flush_us = min(self._flush_us, LAST_FLUSH_US)
 
     def due_at(self) -> int:
@@ -164,10 +164,10 @@ class UpsertOperator(Operator):
     def _write(self, bundle: Bundle) -> None:
         records = [read_row(data) for _, data in bundle.overlay.scan(ROW)]
         self._rows = len(records)
-        receipt = self._writer.prepare(Cut(self._next_number, f"{self._token}-{bundle.number}", records))
+        committable = self._writer.prepare(SinkBatch(self._next_number, f"{self._token}-{bundle.number}", records))
         self._next_number += 1
         bundle.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
-        self._pending = _Pending(bundle.number, receipt, self._unseen)
+        self._pending = _Pending(bundle.number, committable, self._unseen)
         self._unseen = _Unseen()
 
     def _publish(self, now: int) -> None:
@@ -176,7 +176,7 @@ class UpsertOperator(Operator):
         if pending is None or pending.commit > self._durable:
             return
         try:
-            self._writer.publish(pending.receipt)
+            self._writer.publish(pending.committable)
         except LostError:
             self._pending = None
             self._unseen.join(pending.unseen.min_timestamp, _AT_ONCE, pending.unseen.born or [])

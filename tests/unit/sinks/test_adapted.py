@@ -6,21 +6,21 @@ import pytest
 
 from millwheel.errors import SetupError
 from millwheel.sinks.adapted import as_sink, as_writer
-from millwheel.sinks.base import Cut, Sink, SinkWriter, Writer
+from millwheel.sinks.base import Sink, SinkBatch, SinkWriter, Writer
 
 
 class OldWriter:
     def __init__(self) -> None:
         self.asked: list[object] = []
 
-    def prepare(self, cut: Cut) -> bytes:
-        return b"%d" % cut.number
+    def prepare(self, batch: SinkBatch) -> bytes:
+        return b"%d" % batch.number
 
-    def publish(self, receipt: bytes) -> None:
-        self.asked.append(receipt)
+    def publish(self, committable: bytes) -> None:
+        self.asked.append(committable)
 
-    def sweep(self, receipts: list[bytes]) -> None:
-        self.asked.append(receipts)
+    def sweep(self, committables: list[bytes]) -> None:
+        self.asked.append(committables)
 
     def close(self) -> None:
         self.asked.append("closed")
@@ -55,7 +55,7 @@ def test_its_writers_are_called_and_take_rows_on_the_loop() -> None:
     writer = as_sink(made).open("s-0", 1)
     assert isinstance(writer, Writer)
     assert (writer.takes_columns, writer.publishes_aside) == (False, False)
-    assert writer.prepare(Cut(3, "1-1", [])) == b"3"
+    assert writer.prepare(SinkBatch(3, "1-1", [])) == b"3"
     writer.publish(b"3")
     writer.sweep([b"3"])
     writer.close()
@@ -85,11 +85,11 @@ def test_what_is_derived_is_taken_as_it_is() -> None:
         def open(self, shard: str, token: int) -> Writer:
             return self
 
-        def prepare(self, cut: Cut) -> bytes:
+        def prepare(self, batch: SinkBatch) -> bytes:
             return b""
 
-        def publish(self, receipt: bytes) -> None: ...
-        def sweep(self, receipts: list[bytes]) -> None: ...
+        def publish(self, committable: bytes) -> None: ...
+        def sweep(self, committables: list[bytes]) -> None: ...
 
     made = New()
     assert as_sink(made) is made

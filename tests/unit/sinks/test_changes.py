@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from millwheel.core.windows.panes import Retraction, retracted
-from millwheel.sinks.base import Cut, SinkRecord
+from millwheel.sinks.base import SinkBatch, SinkRecord
 from millwheel.sinks.changes import change_rows
 from millwheel.sinks.files import build_files
 from millwheel.sinks.stdout import build_stdout
@@ -49,7 +49,7 @@ def test_files_hold_the_change_log(tmp_path: Path, form: str) -> None:
     sink.check("root")
     assert sink.takes_retractions
     writer = sink.open("sink.out-0", 1)
-    writer.publish(writer.prepare(Cut(0, "1-1", RECORDS[:2])))
+    writer.publish(writer.prepare(SinkBatch(0, "1-1", RECORDS[:2])))
     [file] = (tmp_path / "out").glob(f"part-*.{form}")
     if form == "parquet":
         assert pq.read_table(file).to_pylist() == ROWS[:2]
@@ -62,7 +62,7 @@ def test_files_hold_the_change_log(tmp_path: Path, form: str) -> None:
 def test_standard_output_can_be_a_change_log() -> None:
     out = io.StringIO()
     sink = build_stdout({"mode": "changelog"}, out)
-    sink.publish(sink.prepare(Cut(0, "1-1", RECORDS)))
+    sink.publish(sink.prepare(SinkBatch(0, "1-1", RECORDS)))
     assert [json.loads(line) for line in out.getvalue().splitlines()] == ROWS
 
 

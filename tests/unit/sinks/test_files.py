@@ -15,7 +15,7 @@ import pytest
 from millwheel.adapters.spaces.files import Files
 from millwheel.errors import CorruptionError, SetupError, UnavailableError
 from millwheel.sinks import files as files_module
-from millwheel.sinks.base import Cut, SinkRecord
+from millwheel.sinks.base import SinkBatch, SinkRecord
 from millwheel.sinks.files import FilesSink, FilesWriter, build_files
 from millwheel.sinks.marker import HIDDEN
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, fail_when, kill_at
@@ -27,7 +27,7 @@ SHARD = "sink.alerts-0"
 
 @pytest.fixture(autouse=True, params=["small", "large"])
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Whether cuts travel in their receipts or lie in hidden files."""
+    """Whether batches travel in their committables or lie in hidden files."""
     if request.param == "large":
         monkeypatch.setattr(files_module, "SMALL_BYTES", -1)
     return str(request.param)
@@ -44,8 +44,8 @@ def writer_on(files: Files, token: int) -> FilesWriter:
     return sink_on(files).open(SHARD, token)
 
 
-def cut(number: int, attempt: str = "1-1", rows: int = 2) -> Cut:
-    return Cut(number, attempt, [SinkRecord("k", {"cut": number, "row": row}, 0) for row in range(rows)])
+def batch(number: int, attempt: str = "1-1", rows: int = 2) -> SinkBatch:
+    return SinkBatch(number, attempt, [SinkRecord("k", {"cut": number, "row": row}, 0) for row in range(rows)])
 
 
 def fresh_disk() -> MemoryDisk:
@@ -82,9 +82,9 @@ def rows(*numbers: int) -> list[Any]:
 def test_a_cut_is_invisible_until_it_is_published() -> None:
     disk = fresh_disk()
     writer = writer_on(disk, 1)
-    receipt = writer.prepare(cut(0))
+    committable = writer.prepare(batch(0))
     assert visible(disk) == []
-    writer.publish(receipt)
+    writer.publish(committable)
     assert visible(disk) == rows(0)
     assert hidden(disk) == []
 
@@ -92,29 +92,29 @@ def test_a_cut_is_invisible_until_it_is_published() -> None:
 def test_the_visible_name_tells_shard_and_number() -> None:
     disk = fresh_disk()
     writer = writer_on(disk, 1)
-    writer.publish(writer.prepare(cut(7)))
+    writer.publish(writer.prepare(batch(7)))
     assert disk.list_dir(FOLDER) == [HIDDEN, "part-sink.alerts-0-00000007.jsonl"]
 
 
 def test_publishing_again_changes_nothing() -> None:
     disk = fresh_disk()
     writer = writer_on(disk, 1)
-    receipt = writer.prepare(cut(0))
+    committable = writer.prepare(batch(0))
     for again in (writer, writer, writer_on(disk, 2)):
-        again.publish(receipt)
+        again.publish(committable)
     assert visible(disk) == rows(0)
 
 
 @only_large
 def test_a_receipt_is_small() -> None:
-    assert len(writer_on(fresh_disk(), 1).prepare(cut(0, rows=10_000))) < 200
+    assert len(writer_on(fresh_disk(), 1).prepare(batch(0, rows=10_000))) < 200
 
 
 def test_parquet_files_hold_the_same_rows(tmp_path: Path) -> None:
     sink = build_files({"path": "results", "format": "parquet"}, str(tmp_path))
     sink.check("root-1")
     writer = sink.open(SHARD, 1)
-    writer.publish(writer.prepare(cut(0)))
+    writer.publish(writer.prepare(batch(0)))
     [file] = map(Path, glob.glob(f"{tmp_path}/results/*"))
     assert file.name == "part-sink.alerts-0-00000000.parquet"
     assert pq.read_table(file).to_pylist() == rows(0)
@@ -125,8 +125,8 @@ def test_the_globs_of_other_engines_see_no_hidden_files(tmp_path: Path) -> None:
     sink = build_files({"path": "results"}, str(tmp_path))
     sink.check("root-1")
     writer = sink.open(SHARD, 1)
-    writer.publish(writer.prepare(cut(0)))
-    writer.prepare(cut(1))
+    writer.publish(writer.prepare(batch(0)))
+    writer.prepare(batch(1))
     everything = f"{tmp_path}/results/*"
     assert duckdb.sql(f"select * from read_json_auto('{everything}')").fetchall() == [(0, 0), (0, 1)]
     assert polars.scan_ndjson(everything).collect().rows() == [(0, 0), (0, 1)]
@@ -136,7 +136,7 @@ def test_the_globs_of_other_engines_see_no_hidden_files(tmp_path: Path) -> None:
 
 
 class _World:
-    """Two cuts, written by owners that die. What was committed survives; only those receipts are known."""
+    """Two batches, written by owners that die. What was committed survives; only those committables are known."""
 
     def __init__(self) -> None:
         self.disk = fresh_disk()
@@ -149,13 +149,13 @@ class _World:
         files = FaultyFiles(self.disk, *(hook or (lambda call: None) for hook in (before, after)))
         try:
             writer = writer_on(files, self.token)
-            for receipt in self.committed:
-                writer.publish(receipt)
+            for committable in self.committed:
+                writer.publish(committable)
             writer.sweep(self.committed)
             for number in range(len(self.committed), 2):
-                receipt = writer.prepare(cut(number, f"{self.token}-{number}"))
-                self.committed.append(receipt)
-                writer.publish(receipt)
+                committable = writer.prepare(batch(number, f"{self.token}-{number}"))
+                self.committed.append(committable)
+                writer.publish(committable)
         except Killed:
             pass
         return files
@@ -213,20 +213,22 @@ def test_a_zombie_that_publishes_between_any_two_calls_changes_nothing() -> None
     for number in range(20):
         disk = fresh_disk()
         zombie = writer_on(disk, 1)
-        receipt = zombie.prepare(cut(0))
+        committable = zombie.prepare(batch(0))
 
-        def interrupt(call: Call, at: int = number, zombie: FilesWriter = zombie, receipt: bytes = receipt) -> None:
+        def interrupt(
+            call: Call, at: int = number, zombie: FilesWriter = zombie, committable: bytes = committable
+        ) -> None:
             if call.number == at:
-                zombie.publish(receipt)
+                zombie.publish(committable)
 
-        writer_on(FaultyFiles(disk, before=interrupt), 2).publish(receipt)
-        zombie.publish(receipt)
+        writer_on(FaultyFiles(disk, before=interrupt), 2).publish(committable)
+        zombie.publish(committable)
         assert (visible(disk), hidden(disk)) == (rows(0), []), f"call {number}"
 
 
 def test_sweeping_removes_what_older_owners_never_committed() -> None:
     disk = fresh_disk()
-    writer_on(disk, 1).prepare(cut(0, "1-1"))
+    writer_on(disk, 1).prepare(batch(0, "1-1"))
     writer_on(disk, 2).sweep([])
     assert hidden(disk) == []
 
@@ -234,17 +236,17 @@ def test_sweeping_removes_what_older_owners_never_committed() -> None:
 @only_large
 def test_sweeping_leaves_the_files_of_newer_owners_and_other_shards() -> None:
     disk = fresh_disk()
-    writer_on(disk, 3).prepare(cut(0, "3-1"))
-    sink_on(disk).open("sink.alerts-01", 1).prepare(cut(0, "1-1"))
+    writer_on(disk, 3).prepare(batch(0, "3-1"))
+    sink_on(disk).open("sink.alerts-01", 1).prepare(batch(0, "1-1"))
     writer_on(disk, 2).sweep([])
     assert len(hidden(disk)) == 2
 
 
 def test_sweeping_leaves_what_is_committed_but_not_yet_published() -> None:
     disk = fresh_disk()
-    receipt = writer_on(disk, 1).prepare(cut(0))
-    writer_on(disk, 2).sweep([receipt])
-    writer_on(disk, 2).publish(receipt)
+    committable = writer_on(disk, 1).prepare(batch(0))
+    writer_on(disk, 2).sweep([committable])
+    writer_on(disk, 2).publish(committable)
     assert visible(disk) == rows(0)
 
 
@@ -252,14 +254,14 @@ def test_publishers_that_race_on_a_real_disk_show_whole_files_only(tmp_path: Pat
     sink = build_files({"path": "results"}, str(tmp_path))
     sink.check("root-1")
     first = sink.open(SHARD, 1)
-    receipts = [first.prepare(cut(number, rows=200)) for number in range(30)]
+    committables = [first.prepare(batch(number, rows=200)) for number in range(30)]
     errors: list[Exception] = []
 
     def publish_all(token: int) -> None:
         try:
             writer = sink.open(SHARD, token)
-            for receipt in receipts:
-                writer.publish(receipt)
+            for committable in committables:
+                writer.publish(committable)
         except Exception as ex:  # whatever a thread raises must reach the test
             errors.append(ex)
 
@@ -281,11 +283,11 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing_behind() -> None:
     disk = fresh_disk()
     disk.room = 150
     with pytest.raises(UnavailableError, match="disk is full; free some space"):
-        writer_on(disk, 1).prepare(cut(0, rows=100))
+        writer_on(disk, 1).prepare(batch(0, rows=100))
     assert hidden(disk) == []
     disk.room = 1 << 20
     writer = writer_on(disk, 1)
-    writer.publish(writer.prepare(cut(0)))
+    writer.publish(writer.prepare(batch(0)))
     assert visible(disk) == rows(0)
 
 
@@ -294,22 +296,22 @@ def test_a_small_cut_waits_for_no_disk_until_it_is_published() -> None:
     disk = fresh_disk()
     disk.room = 100
     writer = writer_on(disk, 1)
-    receipt = writer.prepare(cut(0))
+    committable = writer.prepare(batch(0))
     assert hidden(disk) == []
     disk.room = 20
     with pytest.raises(UnavailableError, match="disk is full; free some space"):
-        writer.publish(receipt)
+        writer.publish(committable)
     assert (visible(disk), hidden(disk)) == ([], [])
     disk.room = 1 << 20
-    writer.publish(receipt)
+    writer.publish(committable)
     assert (visible(disk), hidden(disk)) == (rows(0), [])
 
 
 def test_the_same_attempt_may_be_prepared_again() -> None:
     disk = fresh_disk()
     writer = writer_on(disk, 1)
-    writer.prepare(cut(0, rows=9))
-    writer.publish(writer.prepare(cut(0)))
+    writer.prepare(batch(0, rows=9))
+    writer.publish(writer.prepare(batch(0)))
     assert visible(disk) == rows(0)
 
 
@@ -317,7 +319,7 @@ def test_the_same_attempt_may_be_prepared_again() -> None:
 def test_a_read_only_disk_is_for_people_to_fix() -> None:
     files = FaultyFiles(fresh_disk(), before=fail_when("create", errno.EROFS))
     with pytest.raises(SetupError, match="read-only; choose another path"):
-        writer_on(files, 1).prepare(cut(0))
+        writer_on(files, 1).prepare(batch(0))
 
 
 @pytest.mark.parametrize("call", ["link", "sync_dir", "unlink"])
@@ -325,37 +327,37 @@ def test_publishing_that_failed_can_be_tried_again(call: str) -> None:
     disk = fresh_disk()
     files = FaultyFiles(disk)
     writer = writer_on(files, 1)
-    receipt = writer.prepare(cut(0))
+    committable = writer.prepare(batch(0))
     files.before = fail_when(call, errno.EIO)
     with pytest.raises(UnavailableError):
-        writer.publish(receipt)
-    writer.publish(receipt)
+        writer.publish(committable)
+    writer.publish(committable)
     assert (visible(disk), hidden(disk)) == (rows(0), [])
 
 
 @only_large
 def test_results_that_somebody_removed_are_told() -> None:
     disk = fresh_disk()
-    receipt = writer_on(disk, 1).prepare(cut(0))
+    committable = writer_on(disk, 1).prepare(batch(0))
     disk.unlink(f"{FOLDER}/{hidden(disk)[0]}")
     with pytest.raises(CorruptionError, match=r"00000000.jsonl is gone, with 2 rows"):
-        writer_on(disk, 2).publish(receipt)
+        writer_on(disk, 2).publish(committable)
 
 
 def test_another_file_in_the_place_of_a_cut_is_told() -> None:
     disk = fresh_disk()
-    receipt = writer_on(disk, 1).prepare(cut(0))
+    committable = writer_on(disk, 1).prepare(batch(0))
     disk.close(disk.create(f"{FOLDER}/part-{SHARD}-00000000.jsonl"))
     with pytest.raises(CorruptionError, match="move it out of the folder"):
-        writer_on(disk, 1).publish(receipt)
+        writer_on(disk, 1).publish(committable)
 
 
 @only_large
 def test_a_damaged_hidden_file_never_becomes_visible() -> None:
     disk = fresh_disk()
-    receipt = writer_on(disk, 1).prepare(cut(0))
+    committable = writer_on(disk, 1).prepare(batch(0))
     fd = disk.open_write(f"{FOLDER}/{hidden(disk)[0]}")
     disk.write_at(fd, b"X", 3)
     with pytest.raises(CorruptionError, match="the disk damaged it"):
-        writer_on(disk, 2).publish(receipt)
+        writer_on(disk, 2).publish(committable)
     assert visible(disk) == []

@@ -14,7 +14,7 @@ import pytest
 
 from millwheel.adapters.spaces.files import Files
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.sinks.base import Cut, LostError, SinkRecord, Writer
+from millwheel.sinks.base import LostError, SinkBatch, SinkRecord, Writer
 from millwheel.sinks.files import build_files
 from millwheel.sinks.marker import HIDDEN
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, fail_when, kill_at
@@ -35,8 +35,8 @@ def fresh_disk() -> MemoryDisk:
     return disk
 
 
-def cut(number: int, *rows: str, token: int = 1) -> Cut:
-    return Cut(number, f"{token}-{number}", [SinkRecord(row, {"row": row}, 0) for row in rows])
+def batch(number: int, *rows: str, token: int = 1) -> SinkBatch:
+    return SinkBatch(number, f"{token}-{number}", [SinkRecord(row, {"row": row}, 0) for row in rows])
 
 
 def visible(disk: MemoryDisk) -> list[str]:
@@ -55,10 +55,10 @@ def hidden(disk: MemoryDisk) -> list[str]:
 def test_each_cut_replaces_the_one_before() -> None:
     disk = fresh_disk()
     writer = writer_on(disk, 1)
-    first = writer.prepare(cut(0, "a", "b"))
+    first = writer.prepare(batch(0, "a", "b"))
     assert visible(disk) == []
     writer.publish(first)
-    second = writer.prepare(cut(1, "b", "c"))
+    second = writer.prepare(batch(1, "b", "c"))
     assert visible(disk) == ["a", "b"]
     writer.publish(second)
     writer.publish(second)
@@ -69,33 +69,33 @@ def test_each_cut_replaces_the_one_before() -> None:
 def test_a_table_without_rows_is_an_empty_file() -> None:
     disk = fresh_disk()
     writer = writer_on(disk, 1)
-    writer.publish(writer.prepare(cut(0, "a")))
-    writer.publish(writer.prepare(cut(1)))
+    writer.publish(writer.prepare(batch(0, "a")))
+    writer.publish(writer.prepare(batch(1)))
     assert visible(disk) == []
 
 
 def test_a_glob_sees_one_cut_or_the_other_at_any_call() -> None:
     disk = fresh_disk()
-    writer_on(disk, 1).publish(writer_on(disk, 1).prepare(cut(0, "a", "b")))
+    writer_on(disk, 1).publish(writer_on(disk, 1).prepare(batch(0, "a", "b")))
 
     def look(call: Call) -> None:
         assert visible(disk) in (["a", "b"], ["c"])
 
     writer = writer_on(FaultyFiles(disk, before=look, after=look), 2)
-    writer.publish(writer.prepare(cut(1, "c", token=2)))
+    writer.publish(writer.prepare(batch(1, "c", token=2)))
     assert visible(disk) == ["c"]
 
 
 def test_a_zombie_that_publishes_between_any_two_calls_of_its_successor_changes_nothing() -> None:
-    """The zombie's cut is committed: its successor has its rows, and may have newer ones."""
+    """The zombie's batch is committed: its successor has its rows, and may have newer ones."""
     for number in range(40):
         disk = fresh_disk()
         zombie = writer_on(disk, 1)
-        receipt = zombie.prepare(cut(0, "old"))
+        committable = zombie.prepare(batch(0, "old"))
 
-        def act(zombie: Writer = zombie, receipt: bytes = receipt) -> None:
+        def act(zombie: Writer = zombie, committable: bytes = committable) -> None:
             with contextlib.suppress(LostError):
-                zombie.publish(receipt)
+                zombie.publish(committable)
 
         def interrupt(call: Call, at: int = number, act: Any = act) -> None:
             if call.number == at:
@@ -103,7 +103,7 @@ def test_a_zombie_that_publishes_between_any_two_calls_of_its_successor_changes_
 
         successor = writer_on(FaultyFiles(disk, before=interrupt), 2)
         successor.sweep([])
-        successor.publish(successor.prepare(cut(0, "old", "new", token=2)))
+        successor.publish(successor.prepare(batch(0, "old", "new", token=2)))
         act()
         assert (visible(disk), hidden(disk)) == (["old", "new"], []), f"call {number}"
 
@@ -115,7 +115,7 @@ def test_an_owner_that_dies_at_any_call_leaves_one_cut_or_the_other_and_the_next
     def life(files: Files, token: int, *rows: str) -> None:
         writer = writer_on(files, token)
         writer.sweep([])
-        writer.publish(writer.prepare(cut(token, *rows, token=token)))
+        writer.publish(writer.prepare(batch(token, *rows, token=token)))
 
     for number in range(30):
         disk = fresh_disk()
@@ -132,9 +132,9 @@ def test_an_owner_that_dies_at_any_call_leaves_one_cut_or_the_other_and_the_next
 
 def test_what_newer_owners_and_other_shards_prepared_stays() -> None:
     disk = fresh_disk()
-    newer = writer_on(disk, 3).prepare(cut(5, "newer", token=3))
+    newer = writer_on(disk, 3).prepare(batch(5, "newer", token=3))
     other = build_files(OPTIONS, "/", disk).open("sink.table-1", 1)
-    theirs = other.prepare(cut(0, "theirs"))
+    theirs = other.prepare(batch(0, "theirs"))
     writer_on(disk, 2).sweep([])
     writer_on(disk, 3).publish(newer)
     other.publish(theirs)
@@ -144,10 +144,10 @@ def test_what_newer_owners_and_other_shards_prepared_stays() -> None:
 def test_what_is_gone_before_it_was_published_is_told_so_that_it_is_written_again() -> None:
     disk = fresh_disk()
     writer = writer_on(disk, 1)
-    receipt = writer.prepare(cut(0, "a"))
+    committable = writer.prepare(batch(0, "a"))
     writer_on(disk, 2).sweep([])
     with pytest.raises(LostError, match="is gone before it was published"):
-        writer.publish(receipt)
+        writer.publish(committable)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_publishing_that_failed_is_a_sentence_and_can_be_tried_again(
 ) -> None:
     disk = fresh_disk()
     writer = writer_on(FaultyFiles(disk, before=fail_when(call, number)), 1)
-    receipt = writer.prepare(cut(0, "a"))
+    committable = writer.prepare(batch(0, "a"))
     with pytest.raises(kind, match="cannot publish /out/part-sink"):
-        writer.publish(receipt)
-    writer.publish(receipt)
+        writer.publish(committable)
+    writer.publish(committable)
     assert visible(disk) == ["a"]
 
 
@@ -174,7 +174,7 @@ def test_a_full_disk_leaves_nothing_behind() -> None:
     disk = fresh_disk()
     disk.room = 60
     with pytest.raises(UnavailableError, match="disk is full"):
-        writer_on(disk, 1).prepare(cut(0, *"abcdefgh"))
+        writer_on(disk, 1).prepare(batch(0, *"abcdefgh"))
     assert hidden(disk) == []
 
 
@@ -184,7 +184,7 @@ def test_other_formats_hold_the_same_rows(tmp_path: Path, form: str) -> None:
     sink.check("root")
     writer = sink.open(SHARD, 1)
     for number, names in enumerate(["ab", "bc"]):
-        writer.publish(writer.prepare(cut(number, *names)))
+        writer.publish(writer.prepare(batch(number, *names)))
     [file] = (tmp_path / "out").glob("part-*")
     assert file.name == f"part-{SHARD}.{form}"
     assert _rows(file) == ["b", "c"]

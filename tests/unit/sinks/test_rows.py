@@ -74,9 +74,9 @@ def test_each_row_is_one_line_of_json(rows: list[dict[str, Any]]) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(_ROWS, min_size=1, max_size=3))
-def test_any_rows_make_a_parquet_file_of_as_many_rows(cuts: list[list[dict[str, Any]]]) -> None:
+def test_any_rows_make_a_parquet_file_of_as_many_rows(batches: list[list[dict[str, Any]]]) -> None:
     encoder = ParquetRows({})
-    for rows in cuts:
+    for rows in batches:
         assert read(encoder.encode(rows)).num_rows == len(rows)
 
 

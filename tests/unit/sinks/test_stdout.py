@@ -8,7 +8,7 @@ import io
 import pytest
 
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.sinks.base import Cut, SinkRecord
+from millwheel.sinks.base import SinkBatch, SinkRecord
 from millwheel.sinks.stdout import build_stdout
 
 
@@ -21,15 +21,15 @@ class BrokenPipe(io.StringIO):
         raise OSError(self.number, "broken")
 
 
-CUT = Cut(0, "1-1", [SinkRecord("k", {"a": "é"}, 5), SinkRecord("k", 7, 6)])
+BATCH = SinkBatch(0, "1-1", [SinkRecord("k", {"a": "é"}, 5), SinkRecord("k", 7, 6)])
 
 
 def test_lines_are_printed_when_they_are_published() -> None:
     out = io.StringIO()
     writer = build_stdout({}, out).open("sink.alerts-0", 1)
-    receipt = writer.prepare(CUT)
+    committable = writer.prepare(BATCH)
     assert out.getvalue() == ""
-    writer.publish(receipt)
+    writer.publish(committable)
     assert out.getvalue() == '{"a":"é"}\n{"value":7}\n'
 
 
@@ -39,15 +39,15 @@ def test_lines_that_are_shown_at_once_are_an_option() -> None:
 
 
 def test_another_process_prints_what_a_crash_kept_back() -> None:
-    receipt = build_stdout({}, io.StringIO()).open("sink.alerts-0", 1).prepare(CUT)
+    committable = build_stdout({}, io.StringIO()).open("sink.alerts-0", 1).prepare(BATCH)
     out = io.StringIO()
-    build_stdout({}, out).open("sink.alerts-0", 2).publish(receipt)
+    build_stdout({}, out).open("sink.alerts-0", 2).publish(committable)
     assert len(out.getvalue().splitlines()) == 2
 
 
 def test_key_and_timestamp_on_request() -> None:
     writer = build_stdout({"with_key": True, "with_timestamp": "true"}, io.StringIO()).open("s-0", 1)
-    assert writer.prepare(CUT).splitlines()[1] == b'{"key":"k","timestamp":6,"value":7}'
+    assert writer.prepare(BATCH).splitlines()[1] == b'{"key":"k","timestamp":6,"value":7}'
 
 
 def test_a_reader_that_left_and_a_full_disk_are_told_apart() -> None:

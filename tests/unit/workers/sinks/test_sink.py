@@ -1,4 +1,5 @@
-"""Cuts of a sink: committed before they are published, by the loop or by a thread, and held until they are visible."""
+"""Batches of a sink: committed before they are published, by the loop or by a thread, and held until they are
+visible."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from millwheel.core.formats.store_layout import RECEIPT
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import CorruptionError, UnavailableError
-from millwheel.sinks.base import Cut, Writer
+from millwheel.sinks.base import SinkBatch, Writer
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.sinks.sink import Publication, SinkOperator, SinkShard
@@ -25,15 +26,15 @@ class Recording(Writer):
         self.published: list[bytes] = []
         self.fail: Exception | None = None
 
-    def prepare(self, cut: Cut) -> bytes:
-        return f"{cut.number}:{','.join(str(record.value) for record in cut.records)}".encode()
+    def prepare(self, batch: SinkBatch) -> bytes:
+        return f"{batch.number}:{','.join(str(record.value) for record in batch.records)}".encode()
 
-    def publish(self, receipt: bytes) -> None:
+    def publish(self, committable: bytes) -> None:
         if self.fail is not None:
             raise self.fail
-        self.published.append(receipt)
+        self.published.append(committable)
 
-    def sweep(self, receipts: list[bytes]) -> None: ...
+    def sweep(self, committables: list[bytes]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -60,7 +61,7 @@ class Bench:
     def durable(self, number: int) -> None:
         self.operator.durable(number, 0)
 
-    def receipts(self) -> int:
+    def committables(self) -> int:
         return len(list(self.store.scan(RECEIPT)))
 
 
@@ -68,7 +69,7 @@ def test_a_sink_that_shows_at_once_waits_for_no_commit_and_keeps_no_receipt() ->
     bench = Bench(aside=True, at_once=True)
     bench.bundle(1, 2)
     assert bench.writer.published == [b"0:1,2"]
-    assert (bench.asked, bench.receipts(), bench.operator.hold(0).at) == ([], 0, MAX_TIME)
+    assert (bench.asked, bench.committables(), bench.operator.hold(0).at) == ([], 0, MAX_TIME)
 
 
 def test_what_cannot_be_shown_at_once_is_committed_and_shown_later_and_so_is_what_comes_after_it() -> None:
@@ -77,7 +78,7 @@ def test_what_cannot_be_shown_at_once_is_committed_and_shown_later_and_so_is_wha
     bench.bundle(1)
     bench.writer.fail = None
     bench.bundle(2)
-    assert (bench.writer.published, bench.receipts()) == ([], 2)
+    assert (bench.writer.published, bench.committables()) == ([], 2)
     bench.durable(2)
     assert bench.writer.published == [b"0:1", b"1:2"]
 
@@ -91,7 +92,7 @@ def test_the_loop_publishes_once_a_commit_is_durable() -> None:
     assert bench.writer.published == [b"0:1,2"]
     assert bench.operator.hold(0).at == MAX_TIME
     bench.bundle()
-    assert bench.receipts() == 0
+    assert bench.committables() == 0
 
 
 def test_a_thread_publishes_while_the_loop_goes_on() -> None:
@@ -106,7 +107,7 @@ def test_a_thread_publishes_while_the_loop_goes_on() -> None:
     assert bench.operator.hold(0).at == 20
     bench.durable(2)
     bench.bundle()
-    assert bench.receipts() == 1
+    assert bench.committables() == 1
 
 
 def test_no_more_than_two_cuts_are_on_their_way() -> None:
@@ -129,7 +130,7 @@ def test_answers_may_come_in_any_order_and_receipts_go_in_theirs() -> None:
     bench.asked[0].carried_out().tell(0)
     assert bench.operator.hold(0).at == MAX_TIME
     bench.bundle()
-    assert bench.receipts() == 0
+    assert bench.committables() == 0
 
 
 @pytest.mark.parametrize("aside", [False, True])
