@@ -54,10 +54,6 @@ class SinkBatch:
     columns: Sequence[ColumnBatch] = ()
 
 
-SinkBatch = SinkBatch
-"""The earlier name, for plug-ins that import it."""
-
-
 Cut = SinkBatch
 """The earlier name, for plug-ins that import it."""
 

@@ -55,7 +55,7 @@ def test_its_writers_are_called_and_take_rows_on_the_loop() -> None:
     writer = as_sink(made).open("s-0", 1)
     assert isinstance(writer, Writer)
     assert (writer.takes_columns, writer.publishes_aside) == (False, False)
-    assert writer.prepare(SinkBatch(3, "1-1", [])) == b"3"
+    assert writer.prepare(SinkBatch(3, "1-1", [])) == b"3", "Cut is the earlier name of SinkBatch"
     writer.publish(b"3")
     writer.sweep([b"3"])
     writer.close()
