@@ -5,10 +5,10 @@
     ├── SetupError         the surroundings are missing or wrong: Java, ports, roots, ZooKeeper
     ├── BrokenError        too many calls of a source or computation failed: the run was stopped
     ├── RecordError        one record cannot be used: it goes to the dead-letter stream
-    ├── FencedError        somebody newer owns what we write to: this process must exit
+    ├── FencedError        a newer owner has taken over: this process must exit
     ├── CorruptionError    stored bytes fail their check: recovery stops, nothing older is used
     ├── ConflictError      a compare-and-set lost: read again, decide again
-    ├── ExhaustedError     something of this machine is used up for now: nothing was done, try again later
+    ├── ExhaustedError     a resource of this machine is used up: nothing was done, try again later
     ├── UnavailableError   an outside system did not answer; the outcome is indeterminate
     └── InvariantError     a bug of ours; survives ``python -O``
 
@@ -52,7 +52,7 @@ class PipelineError(MillwheelError):
 
 
 class SetupError(MillwheelError):
-    """Something outside the pipeline is missing or wrong; the text says what to install or change."""
+    """Something outside the pipeline is missing or wrong; the message tells what to install or change."""
 
 
 class BrokenError(MillwheelError):
@@ -64,14 +64,14 @@ class BrokenError(MillwheelError):
 
 
 class RecordError(MillwheelError):
-    """One record cannot be processed; the reason travels with it to the dead-letter stream. ``aggregate`` is the one
-    that cannot use it, if it is one."""
+    """One record cannot be processed; the reason goes with it to the dead-letter stream. ``aggregate`` names the
+    aggregate that cannot use it, if there is one."""
 
     aggregate = ""
 
 
 class FencedError(MillwheelError):
-    """The store says that a newer owner took over. Nothing more may be acked; the process exits."""
+    """The store shows that a newer owner has taken over. Nothing more may be acked; the process exits."""
 
 
 class CorruptionError(MillwheelError):
@@ -83,7 +83,7 @@ class ConflictError(MillwheelError):
 
 
 class ExhaustedError(MillwheelError):
-    """Something that others on this machine use, too, such as open files, is used up. Nothing was done; try later."""
+    """A shared resource of this machine, such as open files, is used up. Nothing was done; try again later."""
 
 
 class UnavailableError(MillwheelError):

@@ -12,9 +12,9 @@ Per shard of the sink the runtime calls, in this order and never concurrently:
 
 A batch that was prepared but never committed is never published; ``sweep`` may delete what it left behind.
 
-Receipts are part of commits, so a few hundred bytes are right and a megabyte is the limit of what is wise. A sink
-that has nowhere to hide data may put the data itself into the committable. Then nothing is ever lost, but a
-crash between ``publish`` and the next commit publishes it twice: such a sink is at-least-once, and says so.
+Committables are part of commits: a few hundred bytes are right, a megabyte is the upper limit. A sink that has
+nowhere to hide data may put the data itself into the committable. Then nothing is ever lost, but a crash between
+``publish`` and the next commit publishes it twice. Such a sink is at-least-once and must document it.
 
 Derive from :class:`Sink` and :class:`Writer`: a capability that a class does not define has the default of the base
 class. An object with the necessary methods only is wrapped (``adapted.py``).
@@ -42,10 +42,11 @@ class SinkRecord:
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch:
-    """What is written together. ``number`` counts the batches of a shard from 0, without gaps once committed.
+    """The records that a sink writes together. ``number`` counts the batches of a shard from 0, without gaps once
+    committed.
 
-    ``attempt`` is unique to this try, ``<token>-<counter>``: two tries of the same number never share a file. The
-    records are in ``records``; only for a writer with ``takes_columns`` they may be in ``columns`` instead.
+    ``attempt`` is unique to this attempt, ``<token>-<counter>``: two attempts of the same number never share a file.
+    The records are in ``records``; only for a writer with ``takes_columns`` they may be in ``columns`` instead.
     """
 
     number: int
@@ -59,7 +60,7 @@ Cut = SinkBatch
 
 
 class LostError(UnavailableError):
-    """A prepared batch is gone: a retry of its publication cannot work, preparing it again can."""
+    """A prepared batch is gone: publishing it cannot succeed any more, preparing it again can."""
 
 
 class Writer(ABC):
@@ -67,7 +68,7 @@ class Writer(ABC):
 
     The order of calls: :meth:`publish` for each batch that was committed before the shard was opened; :meth:`sweep`
     once; then, for each batch, :meth:`prepare` and, once its commit is durable, :meth:`publish`; :meth:`close` at the
-    end. The next batch may be prepared before the one before is published.
+    end. The next batch may be prepared before the previous one is published.
     """
 
     takes_columns: bool = False
@@ -78,26 +79,26 @@ class Writer(ABC):
 
     @abstractmethod
     def prepare(self, batch: SinkBatch) -> bytes:
-        """Write a batch so that it survives a crash and no reader sees it. Return its committable, which is all that
-        :meth:`publish` gets.
+        """Write a batch so that it survives a crash and no reader sees it. Return its committable, the only
+        argument of :meth:`publish`.
 
-        To show anything here breaks exactly-once: a crash before the commit writes the same records again, in a batch
-        that is divided otherwise. An error ends the worker, and the next owner gets the records again."""
+        Showing anything here breaks exactly-once: after a crash before the commit, the same records come again in
+        different batches. An error ends the worker, and the next owner gets the records again."""
 
     @abstractmethod
     def publish(self, committable: bytes) -> None:
         """Make a prepared batch visible.
 
         Called again with the same committable after a crash, after an UnavailableError, and possibly by a zombie at the
-        same time: it must be idempotent, also between processes. Raises UnavailableError when it should be tried again
-        in 100 ms. Any other error ends the worker, and the next owner tries."""
+        same time: it must be idempotent, also between processes. Raises UnavailableError to be called again
+        in 100 ms. Any other error ends the worker, and the next owner tries again."""
 
     @abstractmethod
     def sweep(self, committables: list[bytes]) -> None:
         """Remove what older, uncommitted attempts of this shard left behind. Called once when the shard opens, after
-        ``publish`` of every committed committable in ``committables``.
+        ``publish`` of every committable in ``committables``, which are the committed ones.
 
-        Attempts with a newer token than this writer's belong to a living successor: to remove them loses its results.
+        Attempts with a newer token than this writer's belong to a living successor: removing them loses its results.
         For a sink that ``keeps_latest`` this is also the fence: afterwards nothing that an older owner prepared may be
         published any more."""
 
@@ -119,28 +120,28 @@ class Sink(ABC):
     flush_us: int = 1_000_000
     """How long a record may wait for its batch to fill up, µs."""
     cut_records: int = 50_000
-    """A batch is written once it has so many records."""
+    """A batch is written once it has this many records."""
     takes_retractions: bool = False
     """The sink understands records that take back earlier ones (:func:`millwheel.as_retraction`). Without it a stream
     that carries such records is refused when the pipeline is checked."""
     keeps_latest: bool = False
-    """The sink shows the rows that stand. Each batch then holds all rows of the shard and replaces the batch before.
-    Publishing an older batch must never replace a newer one; ``publish`` raises :class:`LostError` when what was
-    prepared is gone, and the rows are then prepared again."""
+    """The sink shows the current rows. Each batch then holds all rows of the shard and replaces the previous batch.
+    Publishing an older batch must never replace a newer one; ``publish`` raises :class:`LostError` when the
+    prepared batch is gone, and the rows are then prepared again."""
     shows_at_once: bool = False
-    """A batch is published before it is committed: earlier by a write of the journal. After a crash the records are
-    published again, in other batches whose numbers may have been used before. So ``publish`` must keep what it has
-    shown, and no reader may count on seeing a record once."""
+    """A batch is published before it is committed, which saves the wait for a journal write. After a crash the records
+    are published again, in other batches whose numbers may have been used before. So ``publish`` must not remove
+    anything it has shown, and readers must expect to see a record more than once."""
 
     @abstractmethod
     def check(self, identity: str) -> None:
         """Called once by the driver before anything starts. ``identity`` names the root that this run belongs to.
         Raises SetupError when the output cannot be written or holds the results of another root: two runs that write
-        to one place would replace or double each other's results."""
+        to the same output would replace or double each other's results."""
 
     def adopt(self, former: str, identity: str) -> None:
-        """Called before :meth:`check` when the run begins with the savepoint with which the run on the root ``former``
-        has ended. What that run has written may become ours now."""
+        """Called before :meth:`check` if this run starts from the savepoint with which the run on the root ``former``
+        ended. The output of that run may become this run's now."""
         return
 
     @abstractmethod

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Something read in order by one reader: a file, a share of a generator.
+    """A part of a source that one reader reads in order: a file, a share of a generator.
 
     ``name`` is stable across runs and unique within the source; it decides which shard reads it. ``version``, of an
-    unbounded source, differs once there may be something new to read; with None it must be read to know. It changed
-    last at ``changed_at`` (wall clock, µs).
+    unbounded source, changes when there may be something new to read; with None, only reading tells. It last changed
+    at ``changed_at`` (wall clock, µs).
     """
 
     name: str
@@ -41,7 +41,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Input that is no record: ``raw`` as read, where it stood, and why it cannot be used."""
+    """Input that is not a record: ``raw`` as read, its position, and the reason."""
 
     position: int
     raw: Any
@@ -50,17 +50,17 @@ class Reject:
 
 @dataclass(slots=True)
 class Chunk:
-    """What one read returned.
+    """The result of one read.
 
-    ``positions[i]`` numbers ``values[i]``; positions of records and rejects rise strictly within a partition,
-    are greater than the position read from and at most ``next_position``, where the next read starts.
-    ``finished`` is True once a bounded partition has nothing more, ever; ``caught_up`` when there is nothing more for
-    now, so that the next read may wait for the source's ``poll_us``. ``watermark`` (µs) is the source's own word
-    that nothing before it will follow: what does is late. None: it follows the newest timestamp, ``max_delay`` behind.
+    ``positions[i]`` numbers ``values[i]``; positions of records and rejects rise strictly within a partition, are
+    greater than the position read from and at most ``next_position``, where the next read starts. ``finished`` is True
+    once a bounded partition has nothing more, ever; ``caught_up`` when there is nothing more for now, so that the next
+    read may wait for the source's ``poll_us``. ``watermark`` (µs) is the source's own claim that nothing earlier will
+    follow; records that do are late. None: it follows the newest timestamp, ``max_delay`` behind.
 
-    What a position does not tell is in notes, for sources whose input changes (see :meth:`Reader.resume`). ``note``
-    is what a later reader must know to go on at ``next_position``. ``begins`` is a decision, which a second reading
-    might not repeat, about what follows a position, as (position, note): nothing more is read before it is durable.
+    Sources whose input changes keep further facts in notes (see :meth:`Reader.resume`). ``note`` is what a later
+    reader must know to continue at ``next_position``. ``begins`` is a decision about the input behind a position, as
+    (position, note), which a second reading might not repeat. Nothing more is read before it is durable.
     """
 
     positions: list[int]
@@ -79,7 +79,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class FrameChunk:
-    """What one read returned, as columns: ``frame`` has the declared fields only (Int64, Float64, String, Boolean; null
+    """The result of one read, as columns: ``frame`` has the declared fields only (Int64, Float64, String, Boolean; null
     where one is missing), row i of it being the record at ``positions[i]``. The rest is as in :class:`Chunk`."""
 
     positions: npt.NDArray[np.int64]
@@ -95,37 +95,38 @@ class FrameChunk:
 
 
 class Reader(ABC):
-    """Reads one partition. One thread uses it, that of the worker's loop: what blocks here blocks all its shards.
+    """Reads one partition. Only the thread of the worker's loop uses it: a blocking call here blocks all its shards.
 
-    The calls come in this order: :meth:`resume` once; then :meth:`read` and :meth:`read_frame`, mixed as the runtime
-    likes, each from the ``next_position`` of the one before; :meth:`close` at the end, also after an error. A reader
-    may be closed at any time; another one then goes on where it was.
+    The calls come in this order: :meth:`resume` once; then :meth:`read` and :meth:`read_frame`, in any order,
+    each from the ``next_position`` of the previous one; :meth:`close` at the end, also after an error. A reader
+    may be closed at any time; another one then continues from its position.
     """
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
         """Take over from an earlier reader, which may have died. Called once, before anything is read.
 
-        ``notes[0]`` is (the position to go on at, the last :attr:`Chunk.note` committed there, b"" for none). The
-        others are the decisions (:attr:`Chunk.begins`) about what begins there or later, in order. For most sources a
-        position says everything, and there is nothing to do."""
+        ``notes[0]`` is (the position to continue at, the last :attr:`Chunk.note` committed there, b"" for none). The
+        others are the decisions (:attr:`Chunk.begins`) about input there or later, in order. For most sources the
+        position is enough, and there is nothing to do."""
         return
 
     @abstractmethod
     def read(self, position: int, max_records: int) -> Chunk:
         """Return up to about ``max_records`` records after ``position`` (0: the start).
 
-        The same position must give the same records with the same positions whenever it is read again: consumers drop
-        what they have by its position, so a record whose position has moved is lost or counted twice. Never wait for
-        new input: return an empty, unfinished chunk when there is none now.
-        Raises SetupError when the partition cannot be read, ExhaustedError when it cannot be read now, for want of
-        files for example; it is tried again later."""
+        The same position must give the same records with the same positions whenever it is read again. Consumers drop
+        records that they have by position, so a record whose position has moved is lost or counted twice. Never wait
+        for new input: return an empty, unfinished chunk when there is none now. Raises SetupError when the partition
+        cannot be read, ExhaustedError when it cannot be read now, for example for lack of file descriptors; it is tried
+        again later."""
 
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         """Return about ``max_bytes`` of input after ``position`` as columns; None when this reader has none, and the
         runtime then calls :meth:`read`.
 
-        The same lines must be records, and the same ones rejects, as with :meth:`read`: after a crash the other form
-        may read them again. Only values that no declared field needs are not looked at here. Raises as ``read``."""
+        The same lines must be records and rejects as with :meth:`read`, because the other form
+        may read them again after a crash. Only values that no declared field needs are not inspected here. Raises as
+        ``read``."""
         return None
 
     def close(self) -> None:
@@ -148,20 +149,20 @@ class Source(ABC):
 
     @abstractmethod
     def partitions(self) -> Sequence[Partition]:
-        """Return what there is to read now.
+        """Return the partitions that exist now.
 
-        A bounded source is asked once, by the driver; the answer is kept in the root. An unbounded one is asked every
-        ``list_us`` by each of its shards. A name that is no longer listed is read to its end and then forgotten but
-        for its position: if the name comes back, reading goes on there."""
+        The driver asks a bounded source once and keeps the answer in the root. Each shard of an unbounded source asks
+        every ``list_us``. A partition that is no longer listed is read to its end; then only its position is kept, and
+        if the name comes back, reading continues there."""
 
     @abstractmethod
     def open(self, partition: Partition) -> Reader:
-        """Return a reader of a partition. At most one reader of it is open in a worker, but that of a worker that is
-        thought to be dead may still be reading. Raises SetupError, with a sentence, when the partition cannot be read,
+        """Return a reader of a partition. A worker opens at most one reader of it, but a worker that was declared
+        dead may still be reading. Raises SetupError, with a sentence, when the partition cannot be read,
         ExhaustedError when it cannot be read now."""
 
     def warm_up(self) -> None:
-        """Load what the first read would load. Called once in every worker, before it has anything to read."""
+        """Load everything that the first read would load. Called once in every worker, before there is input."""
         return
 
 
