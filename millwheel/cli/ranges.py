@@ -11,6 +11,7 @@ from rich.table import Table
 from millwheel.adapters.grpc.master_client import MasterClient
 from millwheel.adapters.grpc.security import load_security
 from millwheel.core.model.keys import key_hash
+from millwheel.core.model.names import shard_parts
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.progress.polling import addresses
@@ -90,7 +91,7 @@ def _ask(place: str, question: Callable[[MasterClient], None]) -> None:
 
 def node_of(shard: str) -> str:
     """The node that a shard belongs to, by its name. Raises SetupError when it names none."""
-    node, dash, number = shard.rpartition("-")
-    if not dash or not node or not number.isdecimal():
+    parts = shard_parts(shard)
+    if parts is None:
         raise SetupError(f"{shard!r} names no shard: it is a node and a number, such as traffic-0")
-    return node
+    return parts[0]

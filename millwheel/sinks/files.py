@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -27,7 +26,6 @@ import xxhash
 from millwheel.adapters.spaces.durable import read_whole, write_new
 from millwheel.adapters.spaces.files import Files, PosixFiles
 from millwheel.core.model.damage import checked
-from millwheel.core.model.lease import Lease
 from millwheel.core.model.times import duration_us
 from millwheel.errors import CorruptionError
 from millwheel.options import one_of, read_options
@@ -35,6 +33,7 @@ from millwheel.sinks.base import Sink, SinkBatch, SinkRecord, Writer
 from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.csv_rows import CsvRows
 from millwheel.sinks.error_messages import in_words
+from millwheel.sinks.hidden_files import hidden_name, left_behind
 from millwheel.sinks.latest import LatestWriter, must_be_plain
 from millwheel.sinks.marker import HIDDEN, adopt, claim
 from millwheel.sinks.parquet_rows import ParquetRows
@@ -198,9 +197,9 @@ class FilesWriter(Writer):
         self._written: set[str] = set()
 
     def prepare(self, batch: SinkBatch) -> bytes:
-        name = f"part-{self._shard}-{batch.number:08d}"
         data, count = self._encoded(batch)
-        temp, final = f"{name}-{batch.attempt}.tmp", f"{name}.{self._options.format}"
+        temp = hidden_name(self._shard, batch.number, batch.attempt)
+        final = f"part-{self._shard}-{batch.number:08d}.{self._options.format}"
         checksum = xxhash.xxh3_64_intdigest(data)
         if len(data) <= SMALL_BYTES:
             return _pack(Receipt(temp, final, count, len(data), checksum, data))
@@ -245,12 +244,9 @@ class FilesWriter(Writer):
 
     def sweep(self, committables: list[bytes]) -> None:
         committed = {_unpack(committable).temp for committable in committables}
-        ours = re.compile(rf"part-{re.escape(self._shard)}-\d+-(\d+)-[^.]*\.tmp")
         try:
-            for name in self._files.list_dir(self._hidden):
-                found = ours.fullmatch(name)
-                # Files of newer owners stay: we may be the zombie, and they may be about to publish them.
-                if found and Lease(self._token).outlived(int(found.group(1))) and name not in committed:
+            for name in left_behind(self._files.list_dir(self._hidden), self._shard, self._token):
+                if name not in committed:
                     self._remove(name)
         except OSError as ex:
             raise in_words(ex, f"clean the output folder {self._folder}") from ex

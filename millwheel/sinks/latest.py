@@ -13,7 +13,6 @@ them again.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -21,9 +20,9 @@ import msgspec
 from millwheel.adapters.spaces.durable import write_new
 from millwheel.adapters.spaces.files import Files
 from millwheel.core.model.damage import checked
-from millwheel.core.model.lease import Lease
 from millwheel.sinks.base import LostError, SinkBatch, SinkRecord, Writer
 from millwheel.sinks.error_messages import in_words
+from millwheel.sinks.hidden_files import hidden_name, left_behind
 from millwheel.sinks.marker import HIDDEN
 
 Encode = Callable[[Sequence[SinkRecord]], bytes]
@@ -66,7 +65,7 @@ class LatestWriter(Writer):
         self._renamed: set[str] = set()
 
     def prepare(self, batch: SinkBatch) -> bytes:
-        temp = f"part-{self._shard}-{batch.number:08d}-{batch.attempt}.tmp"
+        temp = hidden_name(self._shard, batch.number, batch.attempt)
         path = f"{self._hidden}/{temp}"
         try:
             with contextlib.suppress(FileNotFoundError):
@@ -94,14 +93,10 @@ class LatestWriter(Writer):
 
     def sweep(self, committables: list[bytes]) -> None:
         """Remove the hidden files of all owners before this one, committed or not: the rows are written again."""
-        ours = re.compile(rf"part-{re.escape(self._shard)}-\d+-(\d+)-[^.]*\.tmp")
         try:
-            for name in self._files.list_dir(self._hidden):
-                found = ours.fullmatch(name)
-                # Files of newer owners stay: we may be the zombie, and they may be about to publish them.
-                if found and Lease(self._token).outlived(int(found.group(1))):
-                    with contextlib.suppress(FileNotFoundError):  # a zombie may publish it right now
-                        self._files.unlink(f"{self._hidden}/{name}")
+            for name in left_behind(self._files.list_dir(self._hidden), self._shard, self._token):
+                with contextlib.suppress(FileNotFoundError):  # a zombie may publish it right now
+                    self._files.unlink(f"{self._hidden}/{name}")
         except OSError as ex:
             raise in_words(ex, f"clean the output folder {self._folder}") from ex
 

@@ -20,7 +20,7 @@ from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.windowing.calls import Call, tag_of, window_of
+from millwheel.core.windowing.calls import Call
 from millwheel.core.windowing.contract import (
     Effects,
     KeyState,
@@ -33,6 +33,7 @@ from millwheel.core.windowing.contract import (
 )
 from millwheel.core.windows.lateness import is_complete, is_final, too_late
 from millwheel.core.windows.panes import Accumulation, Pane, Timing
+from millwheel.core.windows.tags import tag_of, window_of
 from millwheel.core.windows.windows import Cumulative, Window
 from millwheel.errors import RecordError
 

@@ -11,11 +11,12 @@ from typing import Any
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
-from millwheel.core.windowing.calls import Call, Gone, Group, Taken, window_of
+from millwheel.core.windowing.calls import Call, Gone, Group, Taken
 from millwheel.core.windowing.contract import Effects, KeyState, Slot, Times
 from millwheel.core.windowing.state import CLOSED, as_state
 from millwheel.core.windows.lateness import too_late
 from millwheel.core.windows.panes import Retraction
+from millwheel.core.windows.tags import window_of
 from millwheel.core.windows.windows import Window
 
 

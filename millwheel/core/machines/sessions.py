@@ -23,6 +23,7 @@ from millwheel.core.windowing.contract import Effects, KeyState, Slot, Times, Wi
 from millwheel.core.windowing.state import CLOSED, SPOKEN, WindowState, as_state
 from millwheel.core.windows.lateness import is_complete, too_late
 from millwheel.core.windows.panes import OutputTime, Retraction
+from millwheel.core.windows.tags import without_share
 from millwheel.core.windows.windows import Window
 
 INDEX = "open"
@@ -110,7 +111,7 @@ class MergingMachine(TriggeredMachine):
     def on_timer(
         self, state: KeyState, key: Key, tag: str, domain: Domain, at: int, times: Times, effects: Effects
     ) -> None:
-        number = tag.partition("%")[0]
+        number = without_share(tag)
         index = Index(state)
         entry = index.find(int(number)) if number.isdigit() else None
         own = self._known(state.get(entry[2])) if entry is not None else None

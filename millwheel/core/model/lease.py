@@ -16,13 +16,14 @@ Journals need no token: the seal fences them (docs/design/fencing.md). Tokens ar
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # commands read range tables, and must not wait for numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
-_Longs = NDArray[np.int64]
-_Bools = NDArray[Any]
+    _Longs = NDArray[np.int64]
+    _Bools = NDArray[Any]
 
 
 class Lease(NamedTuple):
@@ -55,8 +56,10 @@ class Leases(NamedTuple):
 
     def admit(self, tokens: _Longs) -> _Bools:
         """Which of ``tokens`` are those of the very owners."""
-        return np.equal(tokens, self.tokens)
+        same: _Bools = tokens == self.tokens
+        return same
 
     def are_behind(self, tokens: _Longs) -> _Bools:
         """Which of ``tokens`` are those of owners after these."""
-        return np.greater(tokens, self.tokens)
+        later: _Bools = tokens > self.tokens
+        return later

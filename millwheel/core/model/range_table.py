@@ -14,6 +14,7 @@ import msgspec
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.lease import Lease
+from millwheel.core.model.names import ShardName, shard_name, shard_parts
 from millwheel.core.model.ranges import KeyRange, check_tiling
 from millwheel.errors import CorruptionError
 
@@ -120,12 +121,12 @@ class RangeTable:
     @property
     def next_number(self) -> int:
         """The number in the name of the next shard."""
-        numbers = (entry.shard.rpartition("-")[2] for entry in self.shards)
-        return self.named or 1 + max((int(number) for number in numbers if number.isdecimal()), default=-1)
+        found = (shard_parts(entry.shard) for entry in self.shards)
+        return self.named or 1 + max((parts[1] for parts in found if parts is not None), default=-1)
 
-    def name(self, number: int) -> str:
+    def name(self, number: int) -> ShardName:
         """The name of a new shard."""
-        return f"{self.computation}-{number}"
+        return shard_name(self.computation, number)
 
     def encode(self) -> bytes:
         """JSON, so that a person can read the table in ZooKeeper. Hash edges are hex strings."""

@@ -30,6 +30,7 @@ import xxhash
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import Due
 from millwheel.core.windows.panes import Pane, Timing
+from millwheel.core.windows.tags import share_of
 
 Cause = Any
 """Plain data that msgpack can carry; None: not known."""
@@ -84,7 +85,7 @@ def timer_cause(due: Due) -> Cause:
 def window_timer_cause(due: Due) -> Cause:
     """What made a window fire that no record did. At which of its timers it notices that the watermark has passed it
     depends on how far the watermark jumps, so only the wall clock and percentile watermarks are named."""
-    if due.domain is Domain.EVENT and "%" not in due.tag:
+    if due.domain is Domain.EVENT and share_of(due.tag) is None:
         return ("w", due.key)
     return ("w", due.key, due.tag, due.at)
 

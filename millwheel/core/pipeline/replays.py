@@ -16,6 +16,7 @@ from xxhash import xxh3_128_hexdigest
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.failures import REPLAYED
 from millwheel.core.model.keys import Key
+from millwheel.core.model.names import ChannelName, replay_channel
 from millwheel.errors import CorruptionError
 
 T = TypeVar("T")
@@ -73,9 +74,9 @@ class ReplayOrder(msgspec.Struct, frozen=True):
     records: list[Again]
 
     @property
-    def channel(self) -> str:
+    def channel(self) -> ChannelName:
         """What shards know the numbering by."""
-        return f"replay/{self.id}"
+        return replay_channel(self.id)
 
     @property
     def counter(self) -> str:

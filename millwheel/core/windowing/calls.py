@@ -8,7 +8,7 @@ from typing import Any
 from millwheel.core.aggregates.aggregation import Prepared
 from millwheel.core.model.keys import Key
 from millwheel.core.triggers.triggers import Moment
-from millwheel.core.windowing.contract import Effects, KeyState, Slot, Times
+from millwheel.core.windowing.contract import Effects, KeyState, Times
 from millwheel.core.windows.windows import Window
 
 
@@ -70,17 +70,3 @@ class Call:
     def moment(self, window: Window) -> Moment:
         """The call as a trigger of this window sees it."""
         return Moment(window, self.times.watermark, self.times.now, self.times.percentiles)
-
-
-def tag_of(slot: Slot) -> str:
-    """The timer tag of a window: ``start,end``, or the number of a session."""
-    return f"{slot[0]},{slot[1]}" if isinstance(slot, tuple) else str(slot)
-
-
-def window_of(tag: str) -> Window | None:
-    """The window that :func:`tag_of` named (a percentile may follow it), None for other tags."""
-    start, comma, end = tag.partition("%")[0].partition(",")
-    try:
-        return Window(int(start), int(end)) if comma else None
-    except ValueError:
-        return None

@@ -9,10 +9,11 @@ from __future__ import annotations
 from millwheel.core.model.records import Domain
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.triggers.triggers import Default
-from millwheel.core.windowing.calls import Call, tag_of
+from millwheel.core.windowing.calls import Call
 from millwheel.core.windowing.contract import HoldEffect, Slot, TimerEffect, Times, Windowing
 from millwheel.core.windowing.state import SPOKEN, WindowState
 from millwheel.core.windows.lateness import final_at_us, is_behind, is_complete
+from millwheel.core.windows.tags import share_of, share_tag, tag_of
 from millwheel.core.windows.windows import Window
 
 
@@ -48,12 +49,12 @@ class Requests:
             if at is not None:
                 call.effects.timers.append(TimerEffect(call.key, tag_of(slot), domain, None))
         for share in self._shares:
-            call.effects.timers.append(TimerEffect(call.key, _share_tag(slot, share), Domain.EVENT, None, share))
+            call.effects.timers.append(TimerEffect(call.key, share_tag(slot, share), Domain.EVENT, None, share))
         self._hold(slot, own, None, call)
 
     def rung(self, own: WindowState, tag: str, domain: Domain, at: int, times: Times) -> Times:
         """The clocks of a timer call: whoever fires a timer vouches that its time has passed."""
-        if "%" in tag:
+        if share_of(tag) is not None:
             return times
         if domain is Domain.EVENT:
             own.timer_at = None if own.timer_at is not None and own.timer_at <= at else own.timer_at
@@ -73,7 +74,7 @@ class Requests:
         for share in self._shares:
             passed = call.times.percentiles.get(share)
             if passed is None or not is_behind(at, passed):
-                call.effects.timers.append(TimerEffect(call.key, _share_tag(slot, share), Domain.EVENT, at, share))
+                call.effects.timers.append(TimerEffect(call.key, share_tag(slot, share), Domain.EVENT, at, share))
 
     def _hold_at(self, own: WindowState, window: Window, complete: bool) -> int | None:
         """What is not said yet must not come behind the output watermark. Until the end its timer sees to that."""
@@ -87,7 +88,3 @@ class Requests:
         if at != own.held_at:
             own.held_at = at
             call.effects.holds.append(HoldEffect(call.key, tag_of(slot), at))
-
-
-def _share_tag(slot: Slot, share: float) -> str:
-    return f"{tag_of(slot)}%{share}"

@@ -17,15 +17,16 @@ an operator must agree on every record: which of them a bundle takes must not sh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.windows import Window
 
-_Longs = NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    _Longs = NDArray[np.int64]
 
 
 def is_behind(time_us: int, watermark_us: int) -> bool:
@@ -59,6 +60,8 @@ def late_places(times_us: _Longs, highest_us: int, max_delay_us: int, stated: bo
     """
     # The delay is added to the records, not taken from the highest time: MIN_TIME - delay would wrap round to the far
     # future, and the first read of every partition would be dropped.
+    import numpy as np  # not above: ``millwheel --help`` reads triggers, and must not wait for it
+
     before = np.full(len(times_us), highest_us, np.int64)
     if not stated:
         np.maximum(np.maximum.accumulate(times_us[:-1]), highest_us, out=before[1:])

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from millwheel.core.model.names import shard_name
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.pipeline.graph import NodeKind
@@ -127,7 +128,7 @@ def first_table(demand: NodeDemand, expected_workers: int, census: Census) -> Ra
         census.add(demand.name, owners[-1])
     owners = sorted(owners, key=owners.index)
     named = enumerate(zip(pieces, owners, strict=True))
-    shards = [ShardEntry(f"{demand.name}-{number}", piece, owner, token=1) for number, (piece, owner) in named]
+    shards = [ShardEntry(shard_name(demand.name, number), piece, owner, token=1) for number, (piece, owner) in named]
     return RangeTable(demand.name, tuple(shards))
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from millwheel.core.model.names import shard_parts
 from millwheel.core.model.range_table import Parent, RangeTable, ShardEntry
 from millwheel.core.model.ranges import KeyRange
 
@@ -46,12 +47,13 @@ def outlived(shards: Iterable[str], tables: Mapping[str, RangeTable]) -> list[st
     What is so in a stored table stays so in all that follow it, because names are never given again. So whoever decides
     it, from however old a table, is right.
     """
-    return [shard for shard in shards if _is_outlived(shard, tables.get(shard.rpartition("-")[0]))]
+    return [shard for shard in shards if _is_outlived(shard, tables)]
 
 
-def _is_outlived(shard: str, table: RangeTable | None) -> bool:
-    number = shard.rpartition("-")[2]
-    if table is None or not number.isdecimal() or int(number) >= table.next_number:
+def _is_outlived(shard: str, tables: Mapping[str, RangeTable]) -> bool:
+    parts = shard_parts(shard)
+    table = tables.get(parts[0]) if parts is not None else None
+    if parts is None or table is None or parts[1] >= table.next_number:
         return False
     return all(shard != entry.shard and all(shard != p.shard for p in entry.parents) for entry in table.shards)
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from millwheel.core.model.names import shard_name
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.watermark import ShardReport
@@ -200,7 +201,7 @@ class MemoryCluster:
 
     def _first_table(self, node: str) -> RangeTable:
         ranges = tile(1 if node in self._single else self.options.shards)
-        return RangeTable(node, tuple(ShardEntry(f"{node}-{i}", r, "", token=0) for i, r in enumerate(ranges)))
+        return RangeTable(node, tuple(ShardEntry(shard_name(node, i), r, "", token=0) for i, r in enumerate(ranges)))
 
     # --- what workers ask for ----------------------------------------------------------------------------
 

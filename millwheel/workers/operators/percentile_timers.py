@@ -10,6 +10,7 @@ from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import Due, TimerQueue
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.windowing.contract import TimerEffect
+from millwheel.core.windows.tags import share_of
 from millwheel.workers.state.overlay import Overlay
 
 
@@ -23,12 +24,12 @@ class ShareTimers:
         self.passed = passed
         for place, data in overlay.scan(SHARE_TIMER):
             key, _, tag = parse_timer(place)
-            self._queue(float(tag.rpartition("%")[2])).set(key_from_bytes(key), tag, number_from8(data))
+            self._queue(share_of(tag) or 1.0).set(key_from_bytes(key), tag, number_from8(data))
         for queue in self._queues.values():
             queue.take_changes()
 
     def set(self, timer: TimerEffect) -> None:
-        """Set or cancel a timer with a share. Its tag ends with ``%share``."""
+        """Set or cancel a timer with a share. Its tag names the share."""
         queue = self._queue(timer.share or 1.0)
         if timer.at is None:
             queue.cancel(timer.key, timer.tag)

@@ -31,9 +31,10 @@ from millwheel.core.pipeline.production_ids import (
     window_timer_cause,
 )
 from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
-from millwheel.core.windowing.calls import Group, tag_of
+from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Effects, LateRecord, RejectedRecord, Times
 from millwheel.core.windows.panes import Pane, Retraction, as_retraction, pane_row
+from millwheel.core.windows.tags import tag_of
 from millwheel.core.windows.windows import Window
 from millwheel.errors import CorruptionError, FencedError, InvariantError, invariant
 from millwheel.spec.loading import load_object

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millwheel.core.model.names import producer_of
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
@@ -87,7 +88,7 @@ class Admission:
     def _circles(self, channel: str) -> bool:
         """True for what follows from our own productions, which wait for it: it is taken however many wait."""
         # Without it, shards that send to each other fill up and wait for each other's acks for ever.
-        return channel.rpartition("-")[0] in self.identity.circle
+        return producer_of(channel) in self.identity.circle
 
     def _processing_due(self, now: int) -> bool:
         queue = self.timers[Domain.PROCESSING]

@@ -13,6 +13,7 @@ from millwheel.core.formats.codec import encode_batch
 from millwheel.core.formats.store_layout import PENDING, Meta, number8, pack
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.limits import Limits, over
+from millwheel.core.model.names import shard_channel
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
@@ -79,8 +80,8 @@ class ProductionBuilding:
         number = self._meta.next_chunk
         self._meta.next_chunk += 1
         shard, weak = self._identity.shard, self._identity.weak
-        chunk = OutputChunk(number, shard, parts.batches, earliest_of(parts.batches), stored=not weak)
-        form = pack([shard, parts.stored])
+        chunk = OutputChunk(number, shard_channel(shard), parts.batches, earliest_of(parts.batches), stored=not weak)
+        form = pack([shard_channel(shard), parts.stored])
         if weak:
             chunk.stored_form = form
         else:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from millwheel.core.model.names import partition_channel
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME, SECOND
 from millwheel.errors import ExhaustedError
 from millwheel.ports import StateStore
@@ -90,7 +91,7 @@ class Partitions:
         for name in list(self._unopened)[: max(room, 0)]:
             silence = Silence(None if self._bounded else self._parts.stream.idle_after_us, now)
             certain = self._parts.first_owner or self._ended()
-            channel = f"{self._parts.node}/{name}"
+            channel = partition_channel(self._parts.node, name)
             self.awake[name] = open_part(self._unopened.pop(name), channel, self._store, silence, certain)
 
     def _look_at_sleeper(self, part: Part, partition: Partition, now: int) -> None:

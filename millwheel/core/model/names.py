@@ -1,0 +1,62 @@
+"""Names that are stored and sent: each is built and taken apart here, and nowhere else.
+
+| what | its name | stands in |
+|---|---|---|
+| a node | as the graph says: a computation, ``source.STREAM``, ``sink.STREAM`` | range tables, productions, reports |
+| a shard | ``NODE-NUMBER``; a number is never given twice | range tables, commits, manifests, folders, deliveries |
+| the channel of a shard | the name of the shard | deliveries, high-water marks |
+| the channel of a partition | ``NODE/PARTITION`` | deliveries, high-water marks |
+| the channel of replayed letters | ``replay/REQUEST`` | high-water marks |
+
+All of these are durable: another form would be another channel, whose records nobody would recognise as applied.
+"""
+
+from __future__ import annotations
+
+from typing import NewType
+
+NodeName = NewType("NodeName", str)
+"""A node of the graph."""
+ShardName = NewType("ShardName", str)
+"""A shard, see :func:`shard_name`."""
+WorkerName = NewType("WorkerName", str)
+"""An incarnation of a worker: one process, which never comes again under this name. """
+NOBODY, NO_SHARD = WorkerName(""), ShardName("")
+"""Where none is meant."""
+ChannelName = NewType("ChannelName", str)
+"""What numbers records: they are applied once for each channel and number."""
+Token = NewType("Token", int)
+"""What tells the owners of a shard apart, see ``lease.py``."""
+
+
+def shard_name(node: str, number: int) -> ShardName:
+    """The name of a shard."""
+    return ShardName(f"{node}-{number}")
+
+
+def shard_parts(shard: str) -> tuple[NodeName, int] | None:
+    """The node and the number of a shard; None for names that :func:`shard_name` did not make."""
+    node, dash, number = shard.rpartition("-")
+    return (NodeName(node), int(number)) if dash and node and number.isdecimal() else None
+
+
+def shard_channel(shard: str) -> ChannelName:
+    """The channel on which a shard sends what it produces."""
+    return ChannelName(shard)
+
+
+def partition_channel(node: str, partition: str) -> ChannelName:
+    """The channel on which a source sends the records of a partition."""
+    return ChannelName(f"{node}/{partition}")
+
+
+def replay_channel(request: str) -> ChannelName:
+    """The channel on which the letters of a request come again."""
+    return ChannelName(f"replay/{request}")
+
+
+def producer_of(channel: str) -> NodeName | None:
+    """The node whose shard sends on this channel; None for those of partitions and letters."""
+    # "/" cannot stand in the name of a shard, but a partition may well end like one: "source.clicks/part-3".
+    parts = shard_parts(channel) if "/" not in channel else None
+    return parts[0] if parts is not None else None
