@@ -39,7 +39,7 @@ class Context(Protocol):
     now: int
     """The worker's wall clock, µs; not replayed after a crash."""
     pane: Pane | None
-    """In ``process_window``: what the window says now, with ``timing``, ``index``, ``is_last``; else None."""
+    """In ``process_window``: what the window emits now, with ``timing``, ``index``, ``is_last``; else None."""
 
     def produce(self, stream: str, value: Any, timestamp: int | None = None, key: Any = None) -> None:
         """Emit ``value`` to ``stream``. ``timestamp`` (µs) defaults to the record's or timer's and may not lie

@@ -18,7 +18,7 @@ class Mode(str, Enum):
     APPEND = "append"
     """Each record is a row. Not for streams with retractions."""
     CHANGELOG = "changelog"
-    """Each record is a row with a mark: ``+`` for what is said, ``-`` for what is taken back."""
+    """Each record is a row with a mark: ``+`` for what is emitted, ``-`` for what is taken back."""
     UPSERT = "upsert"
     """The rows that stand: the latest of each identity, without those that were taken back."""
 

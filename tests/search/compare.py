@@ -134,7 +134,8 @@ def _count(rows: tuple[Row, ...]) -> Counter[str]:
 
 
 def _standing(rows: tuple[Row, ...], facts: Facts) -> Counter[str]:
-    """What was said once more than it was taken back; of windows that replace what they said, the last of each."""
+    """What was emitted once more than it was taken back; of windows that replace what they emitted, the last of
+    each."""
     if not facts.retracts:
         last: dict[str, str] = {}
         for row in rows:

@@ -81,7 +81,7 @@ class Free:
     forgetful: frozenset[str] = frozenset()
     """Streams with a copy that comes after its id was forgotten, or nearly so."""
     ended: bool = True
-    """The input ends, so that all windows say what they have."""
+    """The input ends, so that all windows emit what they have."""
 
 
 _NOTHING = Facts(Level.NOTHING, Order.NONE, paced=False, timely=False, single=False)
@@ -290,12 +290,13 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
     retracting = c.accumulation == "retracting"
     if base.level is Level.STANDING:
         level = Level.STANDING if base.retracts and retracting else Level.NOTHING
-    # What is said when windows are collected stands between the panes of others as the steps of the watermark have it.
+    # What is emitted when windows are collected stands between the panes of others as the steps of the watermark have
+    # it.
     collected = bool(c.allowed_lateness_us) and c.trigger is not None and not base.paced
     free_order = c.join is not None or collected or (_at_one_moment(c) and (free.bundling or free.crashing))
     order = Order.NONE if free_order else Order.KEY
     base = replace(base, keyed=None if c.callback else base.keyed)
-    # What a window has taken late and says when it is collected is behind the watermark, which moves just then.
+    # What a window has taken late and emits when it is collected is behind the watermark, which moves just then.
     plain = c.output_time == "end_of_window"
     timely = (
         base.timely and (plain or c.trigger is None) and (not c.allowed_lateness_us or (plain and c.trigger is None))

@@ -61,21 +61,21 @@ _STATES = {"present": "open_windows", "tombstone": "closed_windows"}
 def run(document: Any) -> None:
     """Run one transcript. AssertionError says which step differs, and how."""
     harness = harness_of(document)
-    said: list[Pane] = []
+    emitted: list[Pane] = []
     for number, step in enumerate(document["transcript"]):
         [(action, given)] = step.items()
         where = f"step {number} ({action})"
         if action == "expect":
-            _match(said, given, where)
-            said = []
+            _match(emitted, given, where)
+            emitted = []
             continue
         if action == "state":
             _look(harness, given, where)
             continue
-        assert not said, f"Unexpected output before {where}: {[described(pane) for pane in said]}"
+        assert not emitted, f"Unexpected output before {where}: {[described(pane) for pane in emitted]}"
         _ACTIONS[action](harness, given)
-        said = harness.take()
-    assert not said, f"Unexpected output at the end: {[described(pane) for pane in said]}"
+        emitted = harness.take()
+    assert not emitted, f"Unexpected output at the end: {[described(pane) for pane in emitted]}"
 
 
 def harness_of(document: Any) -> WindowHarness:
@@ -110,8 +110,8 @@ def _window(window: Window) -> Any:
     return "global" if window.end > 2**62 else [window.start, window.end - 1]
 
 
-def _match(said: list[Pane], expected: list[Any], where: str) -> None:
-    left = [described(pane) for pane in said]
+def _match(emitted: list[Pane], expected: list[Any], where: str) -> None:
+    left = [described(pane) for pane in emitted]
     for wanted in expected:
         found = next((pane for pane in left if all(pane[name] == value for name, value in wanted.items())), None)
         assert found is not None, f"Unmatched output at {where}: {dict(wanted)} is not among {left}"

@@ -31,7 +31,7 @@ class _Mark:
 
 
 FILTERED = _Mark("FILTERED")
-"""What ``prepare`` says of a record that the aggregation's condition leaves out."""
+"""What ``prepare`` returns for a record that the aggregation's condition leaves out."""
 _SKIP = _Mark("SKIP")
 """The argument of a record that one aggregate's condition leaves out."""
 
@@ -62,7 +62,7 @@ class Aggregation(Protocol):
         """Without one record."""
 
     def result(self, acc: Any) -> Any:
-        """What a pane says."""
+        """The contents of a pane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +206,14 @@ class SingleAggregation:
 
 
 class Collected(SingleAggregation):
-    """No aggregate: a pane says the values themselves, in order of arrival."""
+    """No aggregate: a pane holds the values themselves, in order of arrival."""
 
     def __init__(self) -> None:
         super().__init__(Collect())
 
 
 class Buffered:
-    """The full-buffer form: a pane says its records as [value, timestamp], in order of arrival, for user code
+    """The full-buffer form: a pane holds its records as [value, timestamp], in order of arrival, for user code
     (``process_window``) to work on. ``condition`` filters."""
 
     subtracts = True

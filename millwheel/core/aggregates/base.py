@@ -63,7 +63,7 @@ class Aggregator(Generic[Acc]):
         raise TypeError(f"{type(self).__name__} cannot subtract; the window's records must be kept")
 
     def result(self, acc: Acc) -> Any:
-        """What the pane says. Does not change the accumulator."""
+        """The contents of the pane. Does not change the accumulator."""
         return acc
 
 

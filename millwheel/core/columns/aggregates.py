@@ -61,7 +61,7 @@ class ColumnAggregate(Protocol):
         """How these columns are put together over a group: of records, or of groups."""
 
     def result(self, groups: pl.DataFrame) -> pl.Series:
-        """What a pane says. Unfit when no column can say it."""
+        """The contents of a pane. Unfit when no column can hold them."""
 
     def to_acc(self, row: Mapping[str, Any]) -> Any:
         """The row form's accumulator of one group."""

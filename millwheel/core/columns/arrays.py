@@ -30,7 +30,7 @@ def can_assign(function: WindowFunction) -> bool:
 
 
 def assign_array(function: WindowFunction, timestamps: Times) -> Assigned:
-    """What ``function.assign`` says of each timestamp. ValueError for window functions without a column form."""
+    """What ``function.assign`` returns for each timestamp. ValueError for window functions without a column form."""
     if isinstance(function, Tumbling):
         return _each_once(*_tumbling(function, timestamps))
     if isinstance(function, Sliding):

@@ -24,7 +24,7 @@ _KIND_OF = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 class NoColumns(Exception):
-    """This cannot be said over columns; it is worked out record by record."""
+    """This cannot be expressed over columns; it is worked out record by record."""
 
 
 @dataclass(frozen=True, slots=True)

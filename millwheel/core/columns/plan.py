@@ -34,7 +34,7 @@ class ColumnPlan:
 
     A *groups* frame has one row per (key, window): ``key``, ``start``, ``end``, ``count`` (records), and the columns of
     the ``aggregates``, named after their place: ``a0``, ``a0f``, ``a1``, … ``needs`` are the fields that must hold
-    neither nulls nor NaN nor infinities. ``fires_once``: a window speaks once, as the watermark passes its end; then
+    neither nulls nor NaN nor infinities. ``fires_once``: a window fires once, as the watermark passes its end; then
     columns can hold its state. Otherwise they bring it groups.
     """
 

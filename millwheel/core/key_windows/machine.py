@@ -7,7 +7,7 @@ grid of window ends e, a record of time t enters at the first e > t and leaves a
     R(e) = result of the records that have entered and not left at e
 
 is a step function, and what is emitted is its steps: the native results with consecutive equal ones removed,
-starting from the result of no records. When the last record leaves, the result of no records is said.
+starting from the result of no records. When the last record leaves, the result of no records is emitted.
 
 R is kept up with two stacks (core/key_windows/queue.py): a record is added once, to the bucket of the point at which it
 enters, and a bucket is merged about three times in its life, however many windows it lies in; nothing is
@@ -16,7 +16,7 @@ subtracted, and no raw records are kept.
 The watermark drives it: buckets wait until it has passed the point at which they enter. A record behind the watermark
 (still in windows that are open) is put in its place and the stacks are built anew, which costs what the key has
 of buckets. With an allowed lateness, buckets stay that much longer, and the steps that a late record changes are
-said again.
+emitted again.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class KeyWindowMachine:
         return own.first is not None and self._next_leave(own) <= point
 
     def _advance(self, own: Steps, call: Call) -> None:
-        """Say every step that the watermark has passed."""
+        """Emit every step that the watermark has passed."""
         watermark = call.times.watermark
         entering = [point for point in own.pending if point <= watermark]
         ahead = deque(sorted({*entering, *(point for point in own.extra if point <= watermark)}))
@@ -157,11 +157,11 @@ class KeyWindowMachine:
             self._step(own, point, call)
 
     def _step(self, own: Steps, point: int, call: Call) -> None:
-        """Say the result at a point, if it is another one than before."""
+        """Emit the result at a point, if it is another one than before."""
         result = self._queue.result(own, call.state)
         if result != own.last:
             own.last = result
-            self._say(own, point, result, Timing.ON_TIME, call)
+            self._emit(own, point, result, Timing.ON_TIME, call)
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         own = self._steps(state.get(SLOT))
@@ -172,13 +172,13 @@ class KeyWindowMachine:
     def closed_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         return []
 
-    # --- speaking -----------------------------------------------------------------------------------------
+    # --- emitting -----------------------------------------------------------------------------------------
 
-    def _say(self, own: Steps, point: int, result: Any, timing: Timing, call: Call, index: int = 0) -> None:
+    def _emit(self, own: Steps, point: int, result: Any, timing: Timing, call: Call, index: int = 0) -> None:
         last = self._final(point, call.times.watermark)
         call.effects.panes.append(self._pane(point, result, timing, index, call.key, last=last))
         if self._lateness:
-            own.said.append([point, result, index + 1, timing is Timing.ON_TIME])
+            own.emitted.append([point, result, index + 1, timing is Timing.ON_TIME])
 
     def _pane(
         self, point: int, result: Any, timing: Timing, index: int, key: Key, last: bool = False, back: bool = False
@@ -199,7 +199,7 @@ class KeyWindowMachine:
     # --- late records -------------------------------------------------------------------------------------
 
     def _restack(self, own: Steps, call: Call) -> None:
-        """Buckets behind the watermark have changed: build the stacks anew, and correct what was said."""
+        """Buckets behind the watermark have changed: build the stacks anew, and correct what was emitted."""
         watermark = call.times.watermark
         self._queue.rebuild(own, watermark, call.state)
         opened = self._enters(watermark - self._lateness)
@@ -209,7 +209,7 @@ class KeyWindowMachine:
             own.extra = sorted({*own.extra, opened})
 
     def _correct(self, own: Steps, opened: int, call: Call) -> None:
-        """Compare the steps as they are with those that were said, from ``opened`` on: before that all is final."""
+        """Compare the steps as they are with those that were emitted, from ``opened`` on: before that all is final."""
         watermark = call.times.watermark
         self._trim(own, call)
         chain = self._queue.chain(own.kept, call.state)
@@ -217,28 +217,28 @@ class KeyWindowMachine:
         points = {opened, *chain, *(point + self._size for point in chain)}
         current = (point for point in points if opened <= point <= watermark)
         steps = dict(steps_of(buckets, self._size, current, own.base, self._aggregation))
-        said = {entry[0]: entry for entry in own.said}
-        own.said, result = [], own.base
-        for point in sorted({*said, *steps}):
+        emitted = {entry[0]: entry for entry in own.emitted}
+        own.emitted, result = [], own.base
+        for point in sorted({*emitted, *steps}):
             result = steps.get(point, result)
-            self._correct_one(own, said.get(point), point, result, point in steps, call)
+            self._correct_one(own, emitted.get(point), point, result, point in steps, call)
         own.last = result
 
     def _correct_one(
-        self, own: Steps, said: list[Any] | None, point: int, result: Any, stands: bool, call: Call
+        self, own: Steps, emitted: list[Any] | None, point: int, result: Any, stands: bool, call: Call
     ) -> None:
-        """``said`` is what was said at a point, ``result`` what holds there; ``stands``: it is a step now."""
+        """``emitted`` is what was emitted at a point, ``result`` what holds there; ``stands``: it is a step now."""
         retracting = self._accumulation is Accumulation.RETRACTING
-        if said is not None and said[1] == result and (stands or not retracting):
-            own.said.append(said)
+        if emitted is not None and emitted[1] == result and (stands or not retracting):
+            own.emitted.append(emitted)
             return
-        count, on_time = (said[2], said[3]) if said is not None else (0, False)
-        if said is not None and retracting:
+        count, on_time = (emitted[2], emitted[3]) if emitted is not None else (0, False)
+        if emitted is not None and retracting:
             timing = Timing.ON_TIME if count == 1 and on_time else Timing.LATE
-            call.effects.panes.append(self._pane(point, said[1], timing, count - 1, call.key, back=True))
+            call.effects.panes.append(self._pane(point, emitted[1], timing, count - 1, call.key, back=True))
         if stands or not retracting:
-            self._say(own, point, result, Timing.LATE, call, count)
-            own.said[-1][3] = on_time
+            self._emit(own, point, result, Timing.LATE, call, count)
+            own.emitted[-1][3] = on_time
 
     # --- state --------------------------------------------------------------------------------------------
 
@@ -256,11 +256,11 @@ class KeyWindowMachine:
         """Forget what late records cannot change any more."""
         watermark = call.times.watermark
         final = 0
-        while final < len(own.said) and self._final(own.said[final][0], watermark):
+        while final < len(own.emitted) and self._final(own.emitted[final][0], watermark):
             final += 1
         if final:
-            own.base = own.said[final - 1][1]
-            del own.said[:final]
+            own.base = own.emitted[final - 1][1]
+            del own.emitted[:final]
         while own.kept is not None and own.kept != own.first and self._final(own.kept + self._size, watermark):
             self._queue.drop(own, call.state)
 
@@ -268,10 +268,10 @@ class KeyWindowMachine:
         if self._lateness:
             self._trim(own, call)
         ahead = bool(own.pending or own.extra) or own.first is not None
-        if call.times.watermark == MAX_TIME or not (ahead or own.said or own.kept is not None):
+        if call.times.watermark == MAX_TIME or not (ahead or own.emitted or own.kept is not None):
             self._end(own, call)
             return
-        last = max(own.said[-1][0] if own.said else 0, 0 if own.kept is None else own.kept + self._size)
+        last = max(own.emitted[-1][0] if own.emitted else 0, 0 if own.kept is None else own.kept + self._size)
         at = min(self._next_point(own) if ahead else last + self._lateness, MAX_TIME) - 1
         if own.timer_at is None or own.timer_at > at:
             own.timer_at = at

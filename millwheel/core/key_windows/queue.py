@@ -23,7 +23,7 @@ class Steps(msgspec.Struct, array_like=True):
     ``last`` is the result at the watermark. ``pending`` are the points ahead at which buckets enter, ``extra`` others
     at which the result may change. The queue of entered buckets runs from ``first`` over ``split``, the last of the
     front (None: the front is empty), to ``tail``; ``back`` aggregates what comes after ``split``. With an
-    allowed lateness ``kept`` is the oldest bucket that is still there, ``said`` are the steps [point, result, panes,
+    allowed lateness ``kept`` is the oldest bucket that is still there, ``emitted`` are the steps [point, result, panes,
     was on time] that may still be corrected, and ``base`` is the result before them.
     """
 
@@ -36,7 +36,7 @@ class Steps(msgspec.Struct, array_like=True):
     split: int | None = None
     tail: int | None = None
     kept: int | None = None
-    said: list[list[Any]] = []
+    emitted: list[list[Any]] = []
     timer_at: int | None = None
 
 

@@ -59,11 +59,11 @@ def _check_late(windowing: Windowing) -> None:
 
 
 def _check_retractions(windowing: Windowing, aggregation: Aggregation) -> None:
-    """Panes that hold only differences cannot take back what an earlier pane said, unless differences add up."""
+    """Panes that hold only differences cannot take back what an earlier pane emitted, unless differences add up."""
     single = isinstance(windowing.trigger, Default) and windowing.allowed_lateness == 0
     if windowing.accumulation is Accumulation.DISCARDING and not single and not aggregation.linear:
         raise ValueError(
-            "its input carries retractions, and a discarding pane cannot take back what an earlier pane said; "
+            "its input carries retractions, and a discarding pane cannot take back what an earlier pane emitted; "
             "write accumulation: retracting (or accumulating), or use only count and sum"
         )
 
@@ -90,6 +90,6 @@ def _check_changes(windowing: Windowing) -> None:
         )
     if windowing.allowed_lateness and windowing.accumulation is Accumulation.DISCARDING:
         raise ValueError(
-            "emit: changes with allowed_lateness corrects results that were said; "
+            "emit: changes with allowed_lateness corrects results that were emitted; "
             "write accumulation: accumulating or retracting"
         )

@@ -1,7 +1,7 @@
 """The machine of count windows: every n records of a key in a row, as they arrive.
 
 Each pane is its window's only one, and spans the timestamps of its records. What is left when bounded input
-ends is said then.
+ends is emitted then.
 
 A window may wait for ever to be full, so it does not hold the watermark while it fills, but with output_time
 earliest. Without a hold, the watermark may have passed all of its records when a late one fills it, or when the input

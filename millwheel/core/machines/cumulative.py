@@ -45,14 +45,14 @@ class Period(msgspec.Struct, array_like=True):
 
     ``acc`` holds the records of final windows, ``slices`` [end, accumulator] of the others, in order. ``first`` is the
     end of the first window with records. Windows that end at or before ``done`` have had their on-time
-    pane; ``spoken`` is [panes so far, was on time] by window end, while late records may still correct them.
+    pane; ``emitted`` is [panes so far, was on time] by window end, while late records may still correct them.
     """
 
     acc: Any
     first: int
     done: int
     slices: list[list[Any]] = []
-    spoken: dict[int, list[Any]] = {}
+    emitted: dict[int, list[Any]] = {}
     timer_at: int | None = None
 
 
@@ -90,13 +90,13 @@ class CumulativeMachine:
             self._take(base, slices, call)
 
     def _take(self, base: Window, slices: dict[int, _Rows], call: Call) -> None:
-        """Add records, by the end of their slice; correct windows that were said without them."""
+        """Add records, by the end of their slice; correct windows that fired without them."""
         watermark = call.times.watermark
         own = self._period(call.state.get(base), base, min(slices), watermark)
         self._advance(base, own, call)
         late = {end: rows for end, rows in slices.items() if is_complete(end, watermark)}
         ends = self._corrected(base, own, min(late), watermark) if late else []
-        before = [self._until(own, end) if end in own.spoken else None for end in ends]
+        before = [self._until(own, end) if end in own.emitted else None for end in ends]
         for end, rows in slices.items():
             piece = self._slice(own, end)
             piece[1] = self._sum(rows, piece[1])
@@ -145,7 +145,7 @@ class CumulativeMachine:
             if isinstance(slot, tuple):
                 base = Window(*slot)
                 own = self._period(state.get(slot), base, 0, 0)
-                ends = {*self._ahead(base, own, MAX_TIME), *own.spoken}
+                ends = {*self._ahead(base, own, MAX_TIME), *own.emitted}
                 found |= {Window(base.start, end) for end in ends}
         return sorted(found, key=lambda window: (window.end, window.start))
 
@@ -153,7 +153,7 @@ class CumulativeMachine:
         return []
 
     def _advance(self, base: Window, own: Period, call: Call) -> None:
-        """Speak for every window whose end the watermark has passed since last time."""
+        """Fire every window whose end the watermark has passed since last time."""
         running, added = None, 0
         for end in self._ahead(base, own, call.times.watermark):
             if running is None:
@@ -164,13 +164,13 @@ class CumulativeMachine:
             while added < len(own.slices) and own.slices[added][0] <= end:
                 running = self._aggregation.merge(running, own.slices[added][1])
                 added += 1
-            self._say(base, end, own, self._aggregation.result(running), Timing.ON_TIME, call)
+            self._emit(base, end, own, self._aggregation.result(running), Timing.ON_TIME, call)
         if added and not self._lateness:
             own.acc, own.slices = running, own.slices[added:]
         own.done = max(own.done, min(call.times.watermark, base.end))
 
     def _ahead(self, base: Window, own: Period, watermark: int) -> Iterator[int]:
-        """Ends of the windows to speak for, up to the watermark."""
+        """Ends of the windows to fire, up to the watermark."""
         if self._window.changes:
             yield from [end for end, _ in own.slices if own.done < end <= watermark]
             return
@@ -184,13 +184,13 @@ class CumulativeMachine:
     def _corrected(self, base: Window, own: Period, first: int, watermark: int) -> list[int]:
         """Ends of the windows that late records change, of which the first ends at ``first``."""
         if self._window.changes:
-            return sorted({first, *(end for end in own.spoken if end > first)})
+            return sorted({first, *(end for end in own.emitted if end > first)})
         ends = [first]
         while ends[-1] < base.end and self._window.step(base, ends[-1]) <= watermark:
             ends.append(self._window.step(base, ends[-1]))
         return ends
 
-    # --- speaking -----------------------------------------------------------------------------------------
+    # --- emitting -----------------------------------------------------------------------------------------
 
     def _correct(self, base: Window, end: int, own: Period, old: Any, new: _Rows, call: Call) -> None:
         if self._accumulation is Accumulation.DISCARDING:
@@ -198,18 +198,18 @@ class CumulativeMachine:
         else:
             acc = self._until(own, end)
         if self._accumulation is Accumulation.RETRACTING and old is not None:
-            count, on_time = own.spoken[end]
+            count, on_time = own.emitted[end]
             timing = Timing.ON_TIME if count == 1 and on_time else Timing.LATE
-            said = self._aggregation.result(old)
-            call.effects.panes.append(self._pane(base, end, said, timing, count - 1, call.key, retraction=True))
-        self._say(base, end, own, self._aggregation.result(acc), Timing.LATE, call)
+            emitted = self._aggregation.result(old)
+            call.effects.panes.append(self._pane(base, end, emitted, timing, count - 1, call.key, retraction=True))
+        self._emit(base, end, own, self._aggregation.result(acc), Timing.LATE, call)
 
-    def _say(self, base: Window, end: int, own: Period, result: Any, timing: Timing, call: Call) -> None:
-        count, on_time = own.spoken.get(end, (0, timing is Timing.ON_TIME))
+    def _emit(self, base: Window, end: int, own: Period, result: Any, timing: Timing, call: Call) -> None:
+        count, on_time = own.emitted.get(end, (0, timing is Timing.ON_TIME))
         last = is_final(end, call.times.watermark, self._lateness)
         call.effects.panes.append(self._pane(base, end, result, timing, count, call.key, last=last))
         if not last:
-            own.spoken = {**own.spoken, end: [count + 1, on_time]}
+            own.emitted = {**own.emitted, end: [count + 1, on_time]}
 
     def _pane(
         self,
@@ -251,8 +251,10 @@ class CumulativeMachine:
             final += 1
         if final:
             own.slices = own.slices[final:]
-        if own.spoken:
-            own.spoken = {end: said for end, said in own.spoken.items() if not is_final(end, watermark, self._lateness)}
+        if own.emitted:
+            own.emitted = {
+                end: emitted for end, emitted in own.emitted.items() if not is_final(end, watermark, self._lateness)
+            }
 
     def _store(self, base: Window, own: Period, call: Call) -> None:
         watermark = call.times.watermark

@@ -226,7 +226,7 @@ class MergingMachine(TriggeredMachine):
         own.flags |= other.flags & SPOKEN
         own.fresh += other.fresh
         own.count += other.count
-        own.said = own.said + other.said
+        own.emitted = own.emitted + other.emitted
         own.kept = own.kept + other.kept
         times = [at for at in (own.output_at, other.output_at) if at is not None]
         earliest = self.windowing.output_time is OutputTime.EARLIEST

@@ -1,8 +1,8 @@
-"""What all windows with triggers share: how one takes records, speaks, and ends.
+"""What all windows with triggers share: how one takes records, fires, and ends.
 
-The life of a window: it is born with its first record; speaks as its trigger says; when the watermark has passed its
+The life of a window: it is born with its first record; fires as its trigger decides; when the watermark has passed its
 end, it has its on-time pane; when it has passed the end plus the allowed lateness, what is still unsaid is
-said and the state is deleted.
+emitted and the state is deleted.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TriggeredMachine:
             call.refires.setdefault(window, Taken()).rows.append((0, timestamp, prepared, value))
 
     def _refire(self, call: Call) -> None:
-        """Say the records whose windows are gone, each window's alone."""
+        """Emit the records whose windows are gone, each window's alone."""
         for window, taken in call.refires.items():
             acc = self.aggregation.add_many(self.aggregation.create(), taken.prepared, taken.timestamps)
             own = WindowState(acc, flags=SPOKEN)
@@ -81,7 +81,7 @@ class TriggeredMachine:
         return WindowState(self.aggregation.create(), 0 if self._plain else self._trigger.start(), flags)
 
     def _take(self, own: WindowState, window: Window, taken: Taken, call: Call) -> None:
-        """Add records to a window; nothing is said yet."""
+        """Add records to a window; nothing is emitted yet."""
         count = len(taken.rows)
         if count:
             self._add(own, taken)
@@ -149,7 +149,7 @@ class TriggeredMachine:
             return None
         return min(times) if self.windowing.output_time is OutputTime.EARLIEST else max(times)
 
-    # --- speaking -----------------------------------------------------------------------------------------
+    # --- emitting -----------------------------------------------------------------------------------------
 
     def _settle(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
         """After any change: ask the trigger once, end the window if it is time, and see to timers and hold."""
@@ -180,17 +180,17 @@ class TriggeredMachine:
         own.trigger = after
         if after is None:
             own.flags |= CLOSED
-            own.acc, own.said, own.kept, own.output_at, own.fresh = None, [], [], None, 0
+            own.acc, own.emitted, own.kept, own.output_at, own.fresh = None, [], [], None, 0
 
     def _speak(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
-        """Say a pane, unless there is nothing new to say.
+        """Emit a pane, unless there is nothing new.
 
-        The on-time pane is said even then, because it tells that the window is complete; but not to take back a
+        The on-time pane is emitted even then, because it tells that the window is complete; but not to take back a
         standing pane only to repeat it.
         """
         timing = self._timing(own, window, call.times.watermark)
         retracting = self.windowing.accumulation is Accumulation.RETRACTING
-        completes = timing is Timing.ON_TIME and self._trigger.on_time and not own.said
+        completes = timing is Timing.ON_TIME and self._trigger.on_time and not own.emitted
         if not own.fresh and not completes:
             return
         if retracting:
@@ -201,7 +201,7 @@ class TriggeredMachine:
             own.index += 1
             own.nonspeculative += timing is not Timing.EARLY
             if retracting:
-                own.said = [remember_pane(pane)]
+                own.emitted = [remember_pane(pane)]
         if timing is not Timing.EARLY:
             own.flags |= SPOKEN
         own.fresh, own.output_at = 0, None
@@ -209,8 +209,8 @@ class TriggeredMachine:
             own.acc = self.aggregation.create()
 
     def _take_back(self, own: WindowState, call: Call) -> None:
-        call.effects.panes.extend(retract_pane(call.key, said) for said in own.said)
-        own.said = []
+        call.effects.panes.extend(retract_pane(call.key, emitted) for emitted in own.emitted)
+        own.emitted = []
 
     def _timing(self, own: WindowState, window: Window, watermark: int) -> Timing:
         if not is_complete(window.end, watermark):

@@ -158,7 +158,7 @@ class BranchSpec:
 
 
 class JoinKind(Enum):
-    """Which records of a windowed join are said without a partner."""
+    """Which records of a windowed join are emitted without a partner."""
 
     INNER = "inner"
     LEFT = "left"

@@ -151,7 +151,7 @@ class AfterEach(_Combination):
 
 @dataclass(frozen=True, slots=True, init=False)
 class OrFinally(_Combination):
-    """As the first trigger says, until the second is ready: that fires once more and ends it."""
+    """As the first trigger fires, until the second is ready: that fires once more and ends it."""
 
     parts: tuple[Trigger, ...]
 

@@ -41,7 +41,7 @@ class Moment:
 
     @property
     def complete(self) -> bool:
-        """True when the watermark says that every record of the window has come."""
+        """True when, by the watermark, every record of the window has come."""
         return is_complete(self.window.end, self.watermark)
 
 
@@ -53,7 +53,8 @@ class Trigger:
     needs_bytes = False
     """True when ``add`` wants the size of the records, which costs an encoding of each."""
     on_time = False
-    """True when the trigger itself fires as the watermark passes the end: a pane is said there even if it is empty."""
+    """True when the trigger itself fires as the watermark passes the end: a pane is emitted there even if it is
+    empty."""
 
     def start(self) -> State:
         """The state in a window that has no records yet."""
@@ -159,7 +160,7 @@ class AfterBytes(Trigger):
 class AfterProcessingTime(Trigger):
     """Once the wall clock is ``delay`` beyond the first record since it was started.
 
-    With ``align`` the moment is put off to the next multiple of it, so that all windows speak together.
+    With ``align`` the moment is put off to the next multiple of it, so that all windows fire together.
     """
 
     delay: int

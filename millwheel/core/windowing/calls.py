@@ -56,7 +56,7 @@ class Taken:
 
 
 class Call:
-    """One call of a machine: whose state, what the clocks say, and where effects go."""
+    """One call of a machine: whose state, what the clocks show, and where effects go."""
 
     __slots__ = ("effects", "key", "refires", "state", "times")
 

@@ -77,7 +77,7 @@ class Requests:
                 call.effects.timers.append(TimerEffect(call.key, share_tag(slot, share), Domain.EVENT, at, share))
 
     def _hold_at(self, own: WindowState, window: Window, complete: bool) -> int | None:
-        """What is not said yet must not come behind the output watermark. Until the end its timer sees to that."""
+        """What is not emitted yet must not come behind the output watermark. Until the end its timer sees to that."""
         if not own.fresh:
             return None
         if own.output_at is not None:

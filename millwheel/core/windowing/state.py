@@ -10,9 +10,9 @@ from millwheel.core.windows.panes import Pane, Timing
 from millwheel.core.windows.windows import Window
 
 CLOSED = 1
-"""The trigger has finished: nothing more is taken or said until the window is collected."""
+"""The trigger has finished: nothing more is taken or emitted until the window is collected."""
 SPOKEN = 2
-"""The time for an on-time pane is over: it was said, or the window only came to be behind the watermark."""
+"""The time for an on-time pane is over: it was emitted, or the window only came to be behind the watermark."""
 
 
 class WindowState(msgspec.Struct, array_like=True):
@@ -20,7 +20,7 @@ class WindowState(msgspec.Struct, array_like=True):
 
     ``fresh`` counts changes since the last pane, ``count`` the records in the window. ``output_at`` is the output time
     of the fresh records. ``timer_at``, ``clock_at`` and ``held_at`` are what was last asked of the runtime.
-    ``said`` are panes that stand and would have to be retracted; ``kept`` are [timestamp, value] of the
+    ``emitted`` are panes that stand and would have to be retracted; ``kept`` are [timestamp, value] of the
     records, where taking one back needs them; in windows that merge, with their numbers in the order of arrival.
     ``in_runs``: ``acc`` remembers that order (core/aggregates/arrival_order.py).
     """
@@ -36,7 +36,7 @@ class WindowState(msgspec.Struct, array_like=True):
     timer_at: int | None = None
     clock_at: int | None = None
     held_at: int | None = None
-    said: list[Any] = []
+    emitted: list[Any] = []
     kept: list[Any] = []
     in_runs: bool = False
 
@@ -56,9 +56,9 @@ def remember_pane(pane: Pane) -> list[Any]:
     ]  # fmt: skip
 
 
-def retract_pane(key: Any, said: list[Any]) -> Pane:
+def retract_pane(key: Any, emitted: list[Any]) -> Pane:
     """The retraction of a remembered pane."""
-    start, end, result, timestamp, timing, index, nonspeculative, is_first, is_last = said
+    start, end, result, timestamp, timing, index, nonspeculative, is_first, is_last = emitted
     return Pane(
         key=key,
         window=Window(start, end),

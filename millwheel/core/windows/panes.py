@@ -34,7 +34,7 @@ class Accumulation(str, Enum):
     ACCUMULATING = "accumulating"
     """Everything so far; it replaces the last pane."""
     RETRACTING = "retracting"
-    """Everything so far, after a retraction of what was said before."""
+    """Everything so far, after a retraction of what was emitted before."""
 
 
 class OutputTime(str, Enum):

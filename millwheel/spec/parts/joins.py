@@ -43,7 +43,7 @@ def read_join(
         if name in fields:
             reader.bad(
                 fields[name],
-                f"a join says its pairs once, when the window closes: leave out {name}, and filter or aggregate in a "
+                f"a join emits its pairs once, when the window closes: leave out {name}, and filter or aggregate in a "
                 "computation before or behind it",
             )
     _check_window(reader, fields)

@@ -115,7 +115,7 @@ class ColumnOperator(Operator):
         bundle.arrivals = []
         closed = self._windows.close(bundle.watermark)
         if closed is not None:
-            self._say(closed, bundle)
+            self._emit(closed, bundle)
 
     def _groups(self, batch: AnyBatch, bundle: Bundle) -> pl.DataFrame:
         """The groups of a batch, without those of windows that have closed."""
@@ -133,17 +133,17 @@ class ColumnOperator(Operator):
             self._rows.take_groups(self._plan.row_groups(self._windows.all_groups()), bundle)
             self._windows.clear()
 
-    def _say(self, closed: pl.DataFrame, bundle: Bundle) -> None:
+    def _emit(self, closed: pl.DataFrame, bundle: Bundle) -> None:
         try:
             frame = self._plan.results(closed)
         except Unfit:
-            self._say_rows(closed, bundle)
+            self._emit_rows(closed, bundle)
             return
         stamps = closed[END].to_numpy() - 1
         for stream in self._spec.outputs:
             bundle.outputs.produce_columns(ColumnBatch(stream, np.array([], np.int64), stamps, closed[KEY], frame))
 
-    def _say_rows(self, closed: pl.DataFrame, bundle: Bundle) -> None:
+    def _emit_rows(self, closed: pl.DataFrame, bundle: Bundle) -> None:
         """Results of which no column can hold all: a sum beyond 64 bits, say."""
         for key, group in self._plan.row_groups(closed):
             start, end = group.window

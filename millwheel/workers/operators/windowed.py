@@ -1,6 +1,6 @@
 """Runs a declarative aggregation: windows, triggers and aggregates of a computation, a bundle at a time.
 
-The records of a bundle are grouped by key, and each key's windows are touched once per bundle. What a window says
+The records of a bundle are grouped by key, and each key's windows are touched once per bundle. What a window emits
 becomes a record on every output of the computation.
 """
 
@@ -120,7 +120,7 @@ class WindowedOperator(Operator):
                 self._machine.on_timer(cells, timer.key, timer.tag, timer.domain, timer.at, times, effects)
             except _FATAL:
                 raise
-            except Exception as ex:  # the user's aggregator: its window cannot speak, the others can
+            except Exception as ex:  # the user's aggregator: its window cannot fire, the others can
                 self._cells.drop(timer.key)
                 reason = f"window {timer.tag} could not fire: {type(ex).__name__}: {ex}"
                 failed = aside_cause(cause, "failed", timer.at)

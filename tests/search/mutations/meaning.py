@@ -43,7 +43,7 @@ def a_timer_fires_when_the_watermark_is_at_its_time() -> Context:
 
 @mistake(within=40, features="join", variants="reference")
 def an_outer_join_forgets_who_came_alone() -> Context:
-    """Records of the second stream without a partner are not said."""
+    """Records of the second stream without a partner are not emitted."""
     right = joins.pairs
 
     def wrong(records: Sequence[Record], left: str, kind: Any) -> Iterator[tuple[Any, Any]]:

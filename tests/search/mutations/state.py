@@ -127,7 +127,7 @@ def records_that_wait_count_as_timers() -> Context:
 
 @mistake(within=60, features="deduplicate global_window", variants="reference")
 def what_is_written_at_the_last_instant_is_over_at_once() -> Context:
-    """A time to live ends with time itself. (``deduplicate`` or ``ttl`` behind a global window that speaks early.)"""
+    """A time to live ends with time itself. (``deduplicate`` or ``ttl`` behind a global window that fires early.)"""
 
     def wrong(self: Typed, at: int, now: int) -> bool:
         return self.ttl_us is not None and now >= min(at + self.ttl_us, LAST_TIME)

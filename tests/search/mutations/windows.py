@@ -116,6 +116,6 @@ def aggregates_share_what_one_of_them_read() -> Context:
 
 @mistake(within=20, features="columns windowed", variants="together bundles", first=60)
 def columns_speak_in_the_order_of_first_records() -> Context:
-    """Of windows that become due together, columns say first which had a record first. (A pause in the watermark of a
+    """Of windows that become due together, columns emit first which had a record first. (A pause in the watermark of a
     stream with declared fields.)"""
     return replaced(column_windows, "in_order_of_time", lambda groups: groups)

@@ -17,7 +17,7 @@ are written anew, each in a file of its own.
   one step. Behind a computation that makes several records out of one jump, the runtime may let the watermark rise
   between them: timers of a callback there may fire between these records. ``order_by`` takes this freedom away.
 - *Counting triggers* (``after_count``, ``after_bytes``, triggers of the user's) are asked after each record here, and
-  once per bundle in the runtime: early and late panes may be fewer there. What all panes of a window say together is
+  once per bundle in the runtime: early and late panes may be fewer there. What all panes of a window hold together is
   the same: the last one (``accumulating``), the sum (``discarding``), what stands (``retracting``). So is
   ``late: refire``.
 - *Timestamps without a record*: what a wall-clock timer produces, and dead letters, have the time of the output

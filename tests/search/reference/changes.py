@@ -15,15 +15,18 @@ from tests.search.reference.panes import Clocks, Rules
 
 
 class KeyChanges:
-    """The results of one key by the ends of windows. ``said``: what stands at each end at which something was said."""
+    """The results of one key by the ends of windows. ``emitted``: what stands at each end at which something was
+    said."""
 
-    def __init__(self, key: Any, rules: Rules, say: Callable[[Pane], None], drop: Callable[[Item, bool], None]) -> None:
+    def __init__(
+        self, key: Any, rules: Rules, emit: Callable[[Pane], None], drop: Callable[[Item, bool], None]
+    ) -> None:
         self.key = key
         self._rules = rules
-        self._say = say
+        self._emit = emit
         self._drop = drop
         self._items: list[tuple[Item, int]] = []
-        self._said: dict[int, Pane] = {}
+        self._emitted: dict[int, Pane] = {}
         self._until: int | None = None
         self._clock = MIN_TIME
 
@@ -76,7 +79,7 @@ class KeyChanges:
         """The result at each end, up to the watermark, at which a record enters, has just left, or was said."""
         assign, found = self._rules.assign, {}
         ends = {window.end for item, _ in self._items for window in assign.windows(item.timestamp)}
-        ends |= {end + assign.every for end in ends} | set(self._said)
+        ends |= {end + assign.every for end in ends} | set(self._emitted)
         for end in sorted(end for end in ends if end <= watermark):
             inside = [item for item, since in self._items if end - assign.size <= item.timestamp < end and since <= end]
             found[end] = self._rules.aggregates.result(inside)
@@ -84,17 +87,17 @@ class KeyChanges:
 
     def _correct(self, end: int, result: Any, changes: bool, clocks: Clocks) -> None:
         """Without retractions, what was said can only be replaced."""
-        standing, retracting = self._said.get(end), self._rules.accumulation == "retracting"
+        standing, retracting = self._emitted.get(end), self._rules.accumulation == "retracting"
         if standing is not None and standing.result == result and (changes or not retracting):
             return
         if standing is not None and retracting:
-            self._say(msgspec.structs.replace(standing, retraction=True))
-            del self._said[end]
+            self._emit(msgspec.structs.replace(standing, retraction=True))
+            del self._emitted[end]
         if not changes and (retracting or standing is None):
             return
         index = 0 if standing is None else standing.index + 1
         late = self._until is not None and end <= self._until
-        self._said[end] = Pane(
+        self._emitted[end] = Pane(
             key=self.key,
             window=self._window(end),
             result=result,
@@ -105,4 +108,4 @@ class KeyChanges:
             is_first=index == 0,
             is_last=self._rules.over(self._window(end), clocks.watermark),
         )
-        self._say(self._said[end])
+        self._emit(self._emitted[end])

@@ -15,10 +15,10 @@ from tests.search.reference.panes import Clocks, Rules
 class KeyCounts:
     """The one window of a key that is filling."""
 
-    def __init__(self, key: Any, rules: Rules, say: Callable[[Pane], None]) -> None:
+    def __init__(self, key: Any, rules: Rules, emit: Callable[[Pane], None]) -> None:
         self.key = key
         self._rules = rules
-        self._say = say
+        self._emit = emit
         self._items: list[Item] = []
         self._held: list[int] = []
 
@@ -74,4 +74,4 @@ class KeyCounts:
             is_last=True,
         )
         self._items, self._held = [], []
-        self._say(pane)
+        self._emit(pane)

@@ -75,11 +75,11 @@ class WindowNode(CallNode):
                 self.world.letter(self.name, reason, item.value, item.timestamp)
 
             if self.rules.assign.kind == "count":
-                self._keys[key] = KeyCounts(key, self.rules, self._say)
+                self._keys[key] = KeyCounts(key, self.rules, self._emit)
             elif self.rules.assign.kind == "sliding" and self.rules.assign.changes:
-                self._keys[key] = KeyChanges(key, self.rules, self._say, drop)
+                self._keys[key] = KeyChanges(key, self.rules, self._emit, drop)
             else:
-                self._keys[key] = KeyWindows(key, self.rules, self._say, drop, reject)
+                self._keys[key] = KeyWindows(key, self.rules, self._emit, drop, reject)
         return self._keys[key]
 
     def clocks(self) -> Clocks:
@@ -107,7 +107,7 @@ class WindowNode(CallNode):
 
     # --- what comes out ----------------------------------------------------------------------------------
 
-    def _say(self, pane: Pane) -> None:
+    def _emit(self, pane: Pane) -> None:
         if self._calls:
             self._call(pane)
             return

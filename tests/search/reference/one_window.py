@@ -147,15 +147,15 @@ class ReferenceWindow:
                 self.rejected.append(RejectedRecord(key, item.value, item.timestamp, reason))
 
             # The list of panes is replaced by take().
-            def speak(pane: Pane) -> None:
+            def emit(pane: Pane) -> None:
                 self._panes.append(pane)
 
             if assign.kind == "count":
-                self._keys[key] = KeyCounts(key, self._rules, speak)
+                self._keys[key] = KeyCounts(key, self._rules, emit)
             elif assign.kind == "sliding" and assign.changes:
-                self._keys[key] = KeyChanges(key, self._rules, speak, drop)
+                self._keys[key] = KeyChanges(key, self._rules, emit, drop)
             else:
-                self._keys[key] = KeyWindows(key, self._rules, speak, drop, reject)
+                self._keys[key] = KeyWindows(key, self._rules, emit, drop, reject)
         return self._keys[key]
 
 

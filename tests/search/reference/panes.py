@@ -49,7 +49,7 @@ class Clocks:
 @dataclass(slots=True, eq=False)
 class Open:
     """One window. ``news``: what came (1) or was taken back (-1) since it last fired. ``told``: what comes from here
-    on was not there by the end. ``standing``: panes that were said and not taken back. ``held`` are the times of
+    on was not there by the end. ``standing``: panes that were emitted and not taken back. ``held`` are the times of
     records in ``news`` that were not behind the watermark. ``brought``: some record came into no
     earlier window."""
 
@@ -67,20 +67,20 @@ class Open:
 
 
 class KeyWindows:
-    """The windows of one key. ``say`` gets each pane, ``reject`` what cannot be used, ``drop`` what is late."""
+    """The windows of one key. ``emit`` gets each pane, ``reject`` what cannot be used, ``drop`` what is late."""
 
     def __init__(
         self,
         key: Any,
         rules: Rules,
-        say: Callable[[Pane], None],
+        emit: Callable[[Pane], None],
         drop: Callable[[Item, bool], None],
         reject: Callable[[Item, str], None],
     ) -> None:
         self.key = key
         self.open: list[Open] = []
         self._rules = rules
-        self._say = say
+        self._emit = emit
         self._drop = drop
         self._reject = reject
         self._passed = MIN_TIME
@@ -96,7 +96,7 @@ class KeyWindows:
                 if each not in touched:
                     touched.append(each)
         for window, items in refired.items():
-            self._say(self._pane(Open(window, self._rules.trigger, True, items), Timing.LATE, items, (), False))
+            self._emit(self._pane(Open(window, self._rules.trigger, True, items), Timing.LATE, items, (), False))
         for each in touched:
             if each in self.open:
                 self.ask(each, clocks)
@@ -295,7 +295,7 @@ class KeyWindows:
             self._retract(each)
         if each.items or not retracting:
             pane = self._pane(each, timing, *self._content(each), last)
-            self._say(pane)
+            self._emit(pane)
             each.index += 1
             each.nonspeculative += timing is not Timing.EARLY
             if retracting:
@@ -309,7 +309,7 @@ class KeyWindows:
         return assign.kind == "cumulative" and assign.changes and not each.brought and not each.index
 
     def _content(self, each: Open) -> tuple[list[Item], list[Item]]:
-        """The records of a pane; and, where panes are differences, those that were said before and are gone."""
+        """The records of a pane; and, where panes are differences, those that were emitted before and are gone."""
         if self._rules.accumulation != "discarding":
             return each.items, []
         came = [item for sign, item in each.news if sign > 0]
@@ -323,7 +323,7 @@ class KeyWindows:
 
     def _retract(self, each: Open) -> None:
         for pane in each.standing:
-            self._say(msgspec.structs.replace(pane, retraction=True))
+            self._emit(msgspec.structs.replace(pane, retraction=True))
         each.standing = []
 
     def _timing(self, each: Open, watermark: int) -> Timing:

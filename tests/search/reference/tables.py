@@ -1,4 +1,4 @@
-"""What stands in the end: the rows of ``upsert`` sinks, which were said last and not taken back."""
+"""What stands in the end: the rows of ``upsert`` sinks, which were emitted last and not taken back."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ def _signed(panes: list[Pane]) -> list[int]:
 @pytest.mark.parametrize("trigger", [SEQUENCE, EARLY_AND_LATE], ids=["sequence", "early-and-late"])
 def test_figure_14(trigger: Trigger) -> None:
     harness = WindowHarness(Sessions("1m"), trigger, "retracting", allowed_lateness="1h", aggregate="sum")
-    said = [(action, given, _signed(panes)) for action, given in STEPS if (panes := _play(harness, action, given))]
-    assert said == [
+    emitted = [(action, given, _signed(panes)) for action, given in STEPS if (panes := _play(harness, action, given))]
+    assert emitted == [
         ("clock", 360, [5, 7]),
         ("clock", 420, [10]),
         ("watermark", 350, [-7, -10, 25]),

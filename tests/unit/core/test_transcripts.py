@@ -1,7 +1,7 @@
-"""Runs tests/transcripts/*.yaml: what windows and triggers say, step by step, as data.
+"""Runs tests/transcripts/*.yaml: when triggers fire and what windows emit, step by step, as data.
 
-A document names a windowing and lists steps. After each step, everything that was said must be in the ``expect`` that
-follows; without one, nothing may have been said. ``pytest --rewrite`` puts in what did happen.
+A document names a windowing and lists steps. After each step, everything that was emitted must be in the ``expect``
+that follows; without one, nothing may have been said. ``pytest --rewrite`` puts in what did happen.
 Documents with ``fails`` must fail with that text, ones with ``refused`` must not even start. The format is described in
 tests/transcripts/README.md.
 """
@@ -68,29 +68,29 @@ def test_transcript(document: Any, stored: bool) -> None:
 
 def _run(document: Any, stored: bool) -> None:
     harness = _harness(document, stored)
-    said: list[Any] | None = None
+    emitted: list[Any] | None = None
     for number, step in enumerate(document["steps"]):
         [(action, given)] = step.items()
         where = f"step {number} ({action})"
         if action == "expect":
-            assert said is not None, f"{where}: two expectations in a row"
-            _compare(said, [_plain(pane) for pane in given], where)
-            said = None
+            assert emitted is not None, f"{where}: two expectations in a row"
+            _compare(emitted, [_plain(pane) for pane in given], where)
+            emitted = None
         elif action in _LOOKS:
             assert _LOOKS[action](harness) == _plain(given), where
         else:
-            assert not said, f"{where}: not expected before it: {said}"
+            assert not emitted, f"{where}: not expected before it: {emitted}"
             _ACTIONS[action](harness, given)
-            said = [_written(pane, document) for pane in harness.take()]
-    assert not said, f"not expected at the end: {said}"
+            emitted = [_written(pane, document) for pane in harness.take()]
+    assert not emitted, f"not expected at the end: {emitted}"
 
 
-def _compare(said: list[Any], expected: list[Any], where: str) -> None:
+def _compare(emitted: list[Any], expected: list[Any], where: str) -> None:
     for pane in expected:
-        assert pane in said, f"{where}: missing {pane}; said was {said}"
-    for pane in said:
+        assert pane in emitted, f"{where}: missing {pane}; emitted was {emitted}"
+    for pane in emitted:
         assert pane in expected, f"{where}: not expected {pane}"
-    assert said == expected, f"{where}: wrong order; said was {said}"
+    assert emitted == expected, f"{where}: wrong order; emitted was {emitted}"
 
 
 def _rewrite(document: Any) -> None:
@@ -105,9 +105,9 @@ def _rewrite(document: Any) -> None:
             step[action] = _flow(_LOOKS[action](harness))
             continue
         _ACTIONS[action](harness, given)
-        said = harness.take()
-        if said:
-            panes = CommentedSeq(_flow(_written(pane, document)) for pane in said)
+        emitted = harness.take()
+        if emitted:
+            panes = CommentedSeq(_flow(_written(pane, document)) for pane in emitted)
             steps.append(CommentedMap({"expect": panes}))
     document["steps"] = steps
 

@@ -50,7 +50,7 @@ RETRACTING = (
         ("window: {sliding: 1m, every: 1s, emit: changes}, late: refire", "no late: refire", "leave out emit: changes"),
         (
             "window: {sliding: 1m, every: 1s, emit: changes}, allowed_lateness: 1m",
-            "corrects results that were said",
+            "corrects results that were emitted",
             "write accumulation: accumulating or retracting",
         ),
         (

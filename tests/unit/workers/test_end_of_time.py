@@ -1,4 +1,4 @@
-"""At the last instant: what a global window says when the input has ended, and what is left in count windows, has that
+"""At the last instant: what a global window emits when the input has ended, and what is left in count windows, has that
 time. It counts for whatever consumes it, like any other record."""
 
 from __future__ import annotations

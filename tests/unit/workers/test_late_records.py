@@ -95,7 +95,7 @@ def test_late_records_make_late_panes_of_their_own(write: Write, window: str) ->
 
 
 @pytest.mark.parametrize(("accumulation", "said"), [("discarding", [1, 4, 8, 16]), ("accumulating", [1, 5, 13, 16])])
-def test_within_the_allowed_lateness_the_window_speaks_again(write: Write, accumulation: str, said: Any) -> None:
+def test_within_the_allowed_lateness_the_window_fires_again(write: Write, accumulation: str, said: Any) -> None:
     with PipelineHarness(write(f"allowed_lateness: 5m\n        accumulation: {accumulation}")) as harness:
         tell(harness)
         assert ann(harness) == said

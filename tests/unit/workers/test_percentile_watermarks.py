@@ -1,4 +1,4 @@
-"""Windows that speak once a share of the input has come, through the whole runtime."""
+"""Windows that fire once a share of the input has come, through the whole runtime."""
 
 from __future__ import annotations
 

@@ -329,7 +329,7 @@ def test_a_record_that_fails_writes_nothing_and_prolongs_nothing(tmp_path: Path)
 
 
 def test_copies_at_the_last_instant_are_copies(tmp_path: Path) -> None:
-    """What a global window says has that instant as its time, whenever it says it."""
+    """What a global window emits has that instant as its time, whenever it emits it."""
     (tmp_path / "p.yaml").write_text("""
 pipeline: p
 streams:

@@ -105,19 +105,19 @@ bundles = st.lists(st.tuples(st.lists(rows, max_size=8), st.integers(0, 12)), ma
 
 
 def by_rows(window: WindowSpec, script: Sequence[tuple[Sequence[Row], int]], **changes: Any) -> tuple[list[Any], int]:
-    """What the machine says, and how many records were late."""
+    """What the machine emits, and how many records were late."""
     spec, _ = spec_of(window, **changes)
     machine = machine_from_spec(spec, compile_expression)
     states: dict[int, dict[Any, Any]] = {}
     timers: dict[tuple[int, str], int] = {}
-    said: list[Any] = []
+    emitted: list[Any] = []
     late = 0
 
     def perform(effects: Effects) -> None:
         nonlocal late
         assert not effects.rejected
         late += len(effects.late)
-        said.extend((pane.timestamp, pane_row(pane, ("ad",))) for pane in effects.panes)
+        emitted.extend((pane.timestamp, pane_row(pane, ("ad",))) for pane in effects.panes)
         for timer in effects.timers:
             if timer.at is None:
                 timers.pop((timer.key, timer.tag), None)
@@ -139,7 +139,7 @@ def by_rows(window: WindowSpec, script: Sequence[tuple[Sequence[Row], int]], **c
                 effects = Effects()
                 machine.on_timer(states[key], key, tag, Domain.EVENT, at, Times(watermark, 0), effects)
                 perform(effects)
-    return said, late
+    return emitted, late
 
 
 def by_columns(
@@ -148,7 +148,7 @@ def by_columns(
     plan = plan_of(window, **changes)
     assert plan is not None
     windows = ColumnWindows(plan)
-    said: list[Any] = []
+    emitted: list[Any] = []
     late = 0
     watermark = MIN_TIME
     for bundle, step in [*script, ([], None)]:
@@ -163,13 +163,13 @@ def by_columns(
         closed = windows.close(watermark)
         if closed is not None:
             stamps = (closed["end"] - 1).to_list()
-            said += zip(stamps, plan.results(closed).to_dicts(), strict=True)
+            emitted += zip(stamps, plan.results(closed).to_dicts(), strict=True)
     assert not windows
-    return said, late
+    return emitted, late
 
 
-def in_order(said: list[Any]) -> list[Any]:
-    return sorted(said, key=lambda pair: (pair[0], pair[1]["ad"], pair[1]["window_start"]))
+def in_order(emitted: list[Any]) -> list[Any]:
+    return sorted(emitted, key=lambda pair: (pair[0], pair[1]["ad"], pair[1]["window_start"]))
 
 
 @pytest.mark.parametrize("window", [TUMBLING, SLIDING], ids=["tumbling", "sliding"])

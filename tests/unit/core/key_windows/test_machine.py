@@ -1,4 +1,4 @@
-"""Key windows say what sliding windows would say, but only where it changes."""
+"""Key windows emit what sliding windows would emit, but only where it changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _step_function(records: Rows, shape: tuple[int, int, int], function: str) ->
 
 
 def _standing(panes: list[Pane]) -> dict[int, Any]:
-    """The last thing said at each point, after retractions."""
+    """The last thing emitted at each point, after retractions."""
     found: dict[int, Any] = {}
     for pane in panes:
         if pane.retraction:
@@ -164,9 +164,9 @@ def test_under_any_lateness_what_stands_is_what_native_windows_say(
             harness.advance_watermark(min(200, harness.watermark + move))
         harness.advance_watermark(10_000)
     assert len(changes.late) == len(native.late)
-    said = _standing(native.take())
+    emitted = _standing(native.take())
     nothing = 0 if function != "max" else None
-    filled = {end + shift: nothing for end in said for shift in (-every, every)} | said
+    filled = {end + shift: nothing for end in emitted for shift in (-every, every)} | emitted
     assert _as_function(_standing(changes.take())) == _as_function(filled)
 
 

@@ -1,4 +1,4 @@
-"""Cumulative windows kept as one growing accumulator say what the same windows kept one by one say."""
+"""Cumulative windows kept as one growing accumulator emit what the same windows kept one by one emit."""
 
 from __future__ import annotations
 

@@ -122,9 +122,9 @@ def test_discarding_panes_hold_every_record_exactly_once(
     window: WindowFunction, trigger: Trigger, steps: list[Any], late_by: int, output_time: str
 ) -> None:
     play = Play(WindowHarness(window, trigger, "discarding", late_by, output_time)).run(steps)
-    said = Counter(value for pane in play.panes for value in pane.values)
+    emitted = Counter(value for pane in play.panes for value in pane.values)
     late = Counter(record.value for record in play.harness.late)
-    assert said + late == Counter(list(play.pushed))
+    assert emitted + late == Counter(list(play.pushed))
     for pane in play.panes:
         assert all(play.pushed[v][0] == pane.key and play.pushed[v][1] in _range(pane.window) for v in pane.values)
     play.check_nothing_is_left()
@@ -164,14 +164,14 @@ def test_the_panes_of_a_window_tell_its_story(
     for pane in play.panes:
         stories.setdefault((pane.key, pane.window), []).append(pane)
     for panes in stories.values():
-        said = [pane for pane in panes if not pane.retraction]
-        assert [pane.index for pane in said] == list(range(len(said)))
-        order = [[Timing.EARLY, Timing.ON_TIME, Timing.LATE].index(pane.timing) for pane in said]
+        emitted = [pane for pane in panes if not pane.retraction]
+        assert [pane.index for pane in emitted] == list(range(len(emitted)))
+        order = [[Timing.EARLY, Timing.ON_TIME, Timing.LATE].index(pane.timing) for pane in emitted]
         assert order == sorted(order)
         assert order.count(1) <= 1
-        later = [pane.nonspeculative_index for pane in said if pane.timing is not Timing.EARLY]
+        later = [pane.nonspeculative_index for pane in emitted if pane.timing is not Timing.EARLY]
         assert later == list(range(len(later)))
-        assert all(pane.nonspeculative_index == -1 for pane in said if pane.timing is Timing.EARLY)
+        assert all(pane.nonspeculative_index == -1 for pane in emitted if pane.timing is Timing.EARLY)
         assert not any(pane.is_last for pane in panes[:-1])
         _check_mode(panes, mode)
 
@@ -202,9 +202,9 @@ def test_what_stands_of_retracting_sessions_is_each_record_once(
     for pane in play.panes:
         standing[pane.key, pane.window, tuple(pane.values)] += -1 if pane.retraction else 1
         assert min(standing.values()) >= 0
-    said = Counter(value for (_, _, values), count in standing.items() for value in values * count)
+    emitted = Counter(value for (_, _, values), count in standing.items() for value in values * count)
     late = Counter(record.value for record in play.harness.late)
-    assert said + late == Counter(list(play.pushed))
+    assert emitted + late == Counter(list(play.pushed))
     play.check_nothing_is_left()
 
 

@@ -188,7 +188,7 @@ def test_values_come_in_the_order_of_arrival_however_they_are_bundled(
 ) -> None:
     """With aggregators that look at the order, of a user's own, too; and where retractions keep the records."""
 
-    def said(bundles: list[list[tuple[str, int, int]]], aggregate: Any) -> list[Any]:
+    def emitted(bundles: list[list[tuple[str, int, int]]], aggregate: Any) -> list[Any]:
         harness = WindowHarness(Sessions(gap), aggregate=aggregate, takes_retractions=back, stored=True)
         for bundle in bundles:
             harness.push_bundle(bundle)
@@ -202,8 +202,8 @@ def test_values_come_in_the_order_of_arrival_however_they_are_bundled(
         if cut:
             bundles.append([])
     for aggregate in (None, Joined(), {"all": "collect", "n": "count"}):
-        apart = said([[record] for record in records], aggregate)
-        assert said(bundles, aggregate) == said([records], aggregate) == apart
+        apart = emitted([[record] for record in records], aggregate)
+        assert emitted(bundles, aggregate) == emitted([records], aggregate) == apart
         if aggregate is None:
             assert all(values == sorted(values) for _, values in apart)
 

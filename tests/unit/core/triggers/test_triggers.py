@@ -1,6 +1,6 @@
 """Trigger state: what merging does to it, when it asks to be woken, and that it is plain data.
 
-What triggers say over time is in tests/transcripts/triggers.yaml."""
+When triggers fire over time is in tests/transcripts/triggers.yaml."""
 
 from __future__ import annotations
 
