@@ -51,7 +51,7 @@ class Ack(NamedTuple):
     """An answer to where a delivery came from: all ``up_to`` this index is applied, in commits of ``target`` up
     to ``rests_on``."""
 
-    route: object
+    reply_to: object
     channel: str
     target: str
     epoch: int
@@ -62,7 +62,7 @@ class Ack(NamedTuple):
 class DeliveryRefusal(NamedTuple):
     """A delivery cannot be taken: its lane must begin anew, after a look at the table if the shard has ``moved``."""
 
-    route: object
+    reply_to: object
     channel: str
     target: str
     epoch: int

@@ -15,7 +15,7 @@ from millwheel.savepoints.orders import SavepointOrder, Standing
 
 @dataclass(frozen=True, slots=True)
 class DeliveryCame:
-    """A peer sent records for one of our shards. ``route`` is where answers go."""
+    """A peer sent records for one of our shards. ``reply_to`` is where answers go."""
 
     channel: str
     node: str
@@ -24,7 +24,7 @@ class DeliveryCame:
     epoch: int
     index: int
     batch: AnyBatch
-    route: object
+    reply_to: object
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,11 @@ class Performing:
         """All of it, in order. The segment of the journal that holds the group, if it is durable already."""
         transport = self._ports.transport
         for refusal in ready.refusals:
-            transport.refuse(refusal.route, refusal.channel, refusal.target, refusal.epoch, refusal.moved)
+            transport.refuse(refusal.reply_to, refusal.channel, refusal.target, refusal.epoch, refusal.moved)
         for ack in ready.acks:
             # Earlier, the sender would forget records whose commit a crash may take back (mutation ack_before_commit).
             self._check(ack.target, ack.rests_on, "acks")
-            transport.ack(ack.route, ack.channel, ack.target, ack.epoch, ack.up_to)
+            transport.ack(ack.reply_to, ack.channel, ack.target, ack.epoch, ack.up_to)
         for out in ready.sends:
             # Earlier, other workers would apply what a crash may unmake (mutation productions_sent_before_commit).
             self._check(out.sender, out.send.rests_on, "sends")

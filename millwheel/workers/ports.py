@@ -19,10 +19,10 @@ class Transport(Protocol):
     def send(self, address: str, token: int, send: Send) -> None:
         """Queue a delivery."""
 
-    def ack(self, route: object, channel: str, target: str, epoch: int, index: int) -> None:
+    def ack(self, reply_to: object, channel: str, target: str, epoch: int, index: int) -> None:
         """Queue an answer to where a delivery came from."""
 
-    def refuse(self, route: object, channel: str, target: str, epoch: int, moved: bool) -> None:
+    def refuse(self, reply_to: object, channel: str, target: str, epoch: int, moved: bool) -> None:
         """Queue a refusal to where a delivery came from."""
 
     def flush(self) -> None:

@@ -76,7 +76,7 @@ def ack_before_commit() -> Context:
     right = Traffic.delivery
 
     def wrong(self: Traffic, event: ev.DeliveryCame) -> None:
-        self._out.acks.append(Ack(event.route, event.channel, event.target, event.epoch, event.index, 0))
+        self._out.acks.append(Ack(event.reply_to, event.channel, event.target, event.epoch, event.index, 0))
         right(self, event)
 
     return replaced(Traffic, "delivery", wrong)
@@ -136,12 +136,12 @@ def gaps_accepted() -> Context:
     right = inbox.Inbox.offer
 
     def wrong(
-        self: inbox.Inbox, channel: str, epoch: int, index: int, batch: Any, route: object
+        self: inbox.Inbox, channel: str, epoch: int, index: int, batch: Any, reply_to: object
     ) -> inbox.DeliveryOutcome:
         known = self._channels.setdefault(channel, inbox._Channel(accepted=0))
         if epoch >= known.epoch:
             known.epoch, known.next_index = epoch, index
-        return right(self, channel, epoch, index, batch, route)
+        return right(self, channel, epoch, index, batch, reply_to)
 
     return replaced(inbox.Inbox, "offer", wrong)
 

@@ -26,12 +26,12 @@ class Transport:
         self._worker.world.checkers.sent(self._worker.name, send)
         self._sends.append((address, token, send))
 
-    def ack(self, route: Any, channel: str, target: str, epoch: int, index: int) -> None:
+    def ack(self, reply_to: Any, channel: str, target: str, epoch: int, index: int) -> None:
         self._worker.world.checkers.acks.acked(self._worker.name, channel, target, epoch, index)
-        self._answers.append((route, ev.AckCame(channel, target, epoch, index)))
+        self._answers.append((reply_to, ev.AckCame(channel, target, epoch, index)))
 
-    def refuse(self, route: Any, channel: str, target: str, epoch: int, moved: bool) -> None:
-        self._answers.append((route, ev.RefusalCame(channel, target, epoch, moved)))
+    def refuse(self, reply_to: Any, channel: str, target: str, epoch: int, moved: bool) -> None:
+        self._answers.append((reply_to, ev.RefusalCame(channel, target, epoch, moved)))
 
     def flush(self) -> None:
         sends, self._sends = self._sends, []
@@ -40,8 +40,8 @@ class Transport:
             connection = self._to(address)
             if connection is not None:
                 connection.to_server((send, token, encode_batch(send.batch)))
-        for route, event in answers:
-            route.to_client(event)
+        for reply_to, event in answers:
+            reply_to.to_client(event)
 
     def _to(self, address: str) -> Connection | None:
         worker, world = self._worker, self._worker.world

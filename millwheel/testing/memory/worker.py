@@ -132,18 +132,18 @@ class MemoryWorker:
     def send(self, address: str, token: int, send: Send) -> None:
         self._outbound.append((address, token, send))
 
-    def ack(self, route: Any, channel: str, target: str, epoch: int, index: int) -> None:
-        self._answers.append((route, ev.AckCame(channel, target, epoch, index)))
+    def ack(self, reply_to: Any, channel: str, target: str, epoch: int, index: int) -> None:
+        self._answers.append((reply_to, ev.AckCame(channel, target, epoch, index)))
 
-    def refuse(self, route: Any, channel: str, target: str, epoch: int, moved: bool) -> None:
-        self._answers.append((route, ev.RefusalCame(channel, target, epoch, moved)))
+    def refuse(self, reply_to: Any, channel: str, target: str, epoch: int, moved: bool) -> None:
+        self._answers.append((reply_to, ev.RefusalCame(channel, target, epoch, moved)))
 
     def flush(self) -> None:
         for address, token, send in self._outbound:
             data = encode_batch(send.batch)
             self._cluster.do_later(self._delivery(address, token, send, data))
-        for route, event in self._answers:
-            self._cluster.do_later(lambda route=route, event=event: route.post(event))  # type: ignore[misc]
+        for reply_to, event in self._answers:
+            self._cluster.do_later(lambda reply_to=reply_to, event=event: reply_to.post(event))  # type: ignore[misc]
         self._outbound.clear()
         self._answers.clear()
 

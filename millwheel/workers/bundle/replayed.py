@@ -11,7 +11,7 @@ from millwheel.workers.bundle.bundle import LINE, Bundle, keys_of
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayRoute:
+class ReplayReply:
     """Where a record of an order came from; its ack goes nowhere. ``records`` are by number."""
 
     order: ReplayOrder
@@ -22,14 +22,14 @@ def take_replayed(bundle: Bundle, pipeline: str) -> None:
     """Tell a step which of its records are tried again, so that letters about them have their history. What has a
     problem already becomes one."""
     for place, arrival in enumerate(bundle.arrivals):
-        route = arrival.route
-        if not isinstance(route, ReplayRoute) or not len(arrival.batch):
+        reply_to = arrival.reply_to
+        if not isinstance(reply_to, ReplayReply) or not len(arrival.batch):
             continue
         batch = arrival.batch.rows()
-        bundle.count(route.order.counter, len(batch))
+        bundle.count(reply_to.order.counter, len(batch))
         good = []
         for row, seq in enumerate(batch.seqs):
-            again = route.records[seq]
+            again = reply_to.records[seq]
             key = None if again.problem else as_key(again.key)
             bundle.remember(key, again.value, again.timestamp, again.history)
             if not again.problem:
@@ -38,6 +38,6 @@ def take_replayed(bundle: Bundle, pipeline: str) -> None:
             what = LINE if again.blame else keys_of(again.stream)
             blamed = again.blame or again.node
             letter = DeadLetter(pipeline, blamed, again.stream, again.problem, None, again.value, again.timestamp)
-            bundle.dead_letter(letter, max(again.timestamp, bundle.floor), (route.order.id, seq), what)
+            bundle.dead_letter(letter, max(again.timestamp, bundle.floor), (reply_to.order.id, seq), what)
         if len(good) < len(batch):
             bundle.arrivals[place] = replace(arrival, batch=batch.pick(good))

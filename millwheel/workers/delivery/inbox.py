@@ -32,13 +32,13 @@ class DeliveryOutcome(Enum):
 
 @dataclass(slots=True)
 class Arrival:
-    """A delivery waiting to be processed. ``route`` is opaque: where the ack goes."""
+    """A delivery waiting to be processed. ``reply_to`` is opaque: where the ack goes."""
 
     channel: str
     epoch: int
     index: int
     batch: AnyBatch
-    route: object
+    reply_to: object
     min_timestamp: int
     duplicates: int = 0
 
@@ -68,7 +68,7 @@ class Inbox:
         self._waiting: deque[Arrival] = deque()
         self.records = 0
 
-    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, route: object) -> DeliveryOutcome:
+    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, reply_to: object) -> DeliveryOutcome:
         """Take a delivery in, cut off what was taken before, or say why not."""
         known = self._channels.setdefault(channel, _Channel(accepted=0))
         if epoch < known.epoch or (epoch == known.epoch and index < known.next_index):
@@ -83,7 +83,7 @@ class Inbox:
             return DeliveryOutcome.RESTART
         known.next_index += 1
         batch, known.accepted = taken(known.accepted, batch)
-        self._waiting.append(Arrival(channel, epoch, index, batch, route, batch.earliest))
+        self._waiting.append(Arrival(channel, epoch, index, batch, reply_to, batch.earliest))
         self.records += len(batch)
         return DeliveryOutcome.TAKEN
 

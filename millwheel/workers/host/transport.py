@@ -44,18 +44,18 @@ class ExchangeTransport:
         )
         self._exchange.deliver(address, delivery)
 
-    def ack(self, route: object, channel: str, target: str, epoch: int, index: int) -> None:
-        assert isinstance(route, End)
+    def ack(self, reply_to: object, channel: str, target: str, epoch: int, index: int) -> None:
+        assert isinstance(reply_to, End)
         sender_token, count = split_epoch(epoch)
-        self._exchange.answer(route).acks.add(
+        self._exchange.answer(reply_to).acks.add(
             channel=channel, target=target, sender_token=sender_token, epoch=count, index=index
         )
 
-    def refuse(self, route: object, channel: str, target: str, epoch: int, moved: bool) -> None:
-        assert isinstance(route, End)
+    def refuse(self, reply_to: object, channel: str, target: str, epoch: int, moved: bool) -> None:
+        assert isinstance(reply_to, End)
         reason = pb.Refusal.MOVED if moved else pb.Refusal.RESTART
         sender_token, count = split_epoch(epoch)
-        self._exchange.answer(route).refusals.add(
+        self._exchange.answer(reply_to).refusals.add(
             channel=channel, target=target, sender_token=sender_token, epoch=count, reason=reason
         )
 

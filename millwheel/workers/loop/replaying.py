@@ -20,7 +20,7 @@ from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.replays import Again, ReplayOrder, as_key
-from millwheel.workers.bundle.replayed import ReplayRoute
+from millwheel.workers.bundle.replayed import ReplayReply
 from millwheel.workers.events import ReplayOrdered
 from millwheel.workers.loop.known import KnownEntries
 from millwheel.workers.loop.reporting import Reporting
@@ -71,7 +71,7 @@ class Replaying:
             rows = list(group)
             for first in range(0, len(rows), _PIECE):
                 piece = rows[first : first + _PIECE]
-                served.shard.offer(order.channel, 1, index, _batch(piece), ReplayRoute(order, dict(piece)))
+                served.shard.offer(order.channel, 1, index, _batch(piece), ReplayReply(order, dict(piece)))
                 index += 1
         served.stirred = served.stirred or bool(mine)
 

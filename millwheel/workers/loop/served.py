@@ -25,14 +25,14 @@ the master."""
 
 
 @dataclass(frozen=True, slots=True)
-class LocalRoute:
+class LocalReply:
     """A delivery from a shard of this worker: its ack needs no wire."""
 
     sender: str
 
 
 @dataclass(slots=True)
-class InjectRoute:
+class InjectionReply:
     """Answers a client once what it injected is durable; the operator fills in the figures."""
 
     answer: Callable[[bool, int, int, int], None]

@@ -8,12 +8,12 @@ from typing import Any
 
 from millwheel.core.model.records import Batch
 from millwheel.workers import events as ev
-from millwheel.workers.bundle.replayed import ReplayRoute
+from millwheel.workers.bundle.replayed import ReplayReply
 from millwheel.workers.delivery.inbox import Arrival, DeliveryOutcome
 from millwheel.workers.delivery.outbox import Send
 from millwheel.workers.effects import Ack, DeliveryRefusal, Gathering, Outgoing
 from millwheel.workers.loop.known import KnownEntries
-from millwheel.workers.loop.served import InjectRoute, LocalRoute, Served
+from millwheel.workers.loop.served import InjectionReply, LocalReply, Served
 
 
 class Traffic:
@@ -35,12 +35,12 @@ class Traffic:
         served = self._served.get(event.target)
         # The sender may know a newer owner than us. What we took then, as a zombie, we would ack without effect.
         if served is None or not served.works or served.lease.is_behind(event.target_token):
-            self._out.refusals.append(DeliveryRefusal(event.route, event.channel, event.target, event.epoch, True))
+            self._out.refusals.append(DeliveryRefusal(event.reply_to, event.channel, event.target, event.epoch, True))
             return
         served.stirred = True
-        verdict = served.shard.offer(event.channel, event.epoch, event.index, event.batch, event.route)
+        verdict = served.shard.offer(event.channel, event.epoch, event.index, event.batch, event.reply_to)
         if verdict is DeliveryOutcome.RESTART:
-            self._out.refusals.append(DeliveryRefusal(event.route, event.channel, event.target, event.epoch, False))
+            self._out.refusals.append(DeliveryRefusal(event.reply_to, event.channel, event.target, event.epoch, False))
 
     def injected(self, event: ev.Injected, now: int) -> None:
         """Records from outside."""
@@ -51,7 +51,7 @@ class Traffic:
         ids = list(event.ids)
         batch = Batch(event.stream, [], [now] * len(ids), ids, list(event.values), list(ids), now)
         served.stirred = True
-        served.shard.inject(batch, InjectRoute(event.answer))
+        served.shard.inject(batch, InjectionReply(event.answer))
 
     def acked(self, event: ev.AckCame) -> None:
         """A consumer has applied what we sent."""
@@ -114,7 +114,7 @@ class Traffic:
             if local is None or not local.works:
                 return False
             local.stirred = True
-            taken = local.shard.offer(send.channel, send.epoch, send.index, send.batch, LocalRoute(sender))
+            taken = local.shard.offer(send.channel, send.epoch, send.index, send.batch, LocalReply(sender))
             return taken is not DeliveryOutcome.RESTART
         address = self._known.addresses.get(entry.owner)
         if address is None:
@@ -133,13 +133,13 @@ class Traffic:
         name the last."""
         last: dict[tuple[Any, str, str, int], tuple[int, int]] = {}
         for target, number, arrival in applied:
-            if isinstance(arrival.route, InjectRoute):
-                arrival.route()
-            elif not isinstance(arrival.route, ReplayRoute):
-                last[arrival.route, arrival.channel, target, arrival.epoch] = arrival.index, number
-        for (route, channel, target, epoch), (index, number) in last.items():
-            if not isinstance(route, LocalRoute):
-                self._out.acks.append(Ack(route, channel, target, epoch, index, number))
-            elif (sender := self._served.get(route.sender)) is not None:
+            if isinstance(arrival.reply_to, InjectionReply):
+                arrival.reply_to()
+            elif not isinstance(arrival.reply_to, ReplayReply):
+                last[arrival.reply_to, arrival.channel, target, arrival.epoch] = arrival.index, number
+        for (reply_to, channel, target, epoch), (index, number) in last.items():
+            if not isinstance(reply_to, LocalReply):
+                self._out.acks.append(Ack(reply_to, channel, target, epoch, index, number))
+            elif (sender := self._served.get(reply_to.sender)) is not None:
                 sender.stirred = True
                 sender.shard.outbox.ack(channel, target, epoch, index)

@@ -106,15 +106,15 @@ class Shard:
 
     # --- receive -----------------------------------------------------------------------------------------
 
-    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, route: object) -> DeliveryOutcome:
+    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, reply_to: object) -> DeliveryOutcome:
         """A delivery arrived; it is applied by a later :meth:`run`."""
-        return self._inbox.offer(channel, epoch, index, batch, route)
+        return self._inbox.offer(channel, epoch, index, batch, reply_to)
 
-    def inject(self, batch: Batch, route: object) -> None:
-        """Records from outside; ``route`` is answered once they are durable. Ids are kept by when they came."""
+    def inject(self, batch: Batch, reply_to: object) -> None:
+        """Records from outside; ``reply_to`` is answered once they are durable. Ids are kept by when they came."""
         if self._seen is not None and batch.timestamps:
             self._seen.forget_before(batch.timestamps[0])
-        self._inbox.push(Arrival("", 0, 0, batch, route, MAX_TIME))
+        self._inbox.push(Arrival("", 0, 0, batch, reply_to, MAX_TIME))
 
     # --- dedup, run --------------------------------------------------------------------------------------
 

@@ -77,12 +77,12 @@ class InjectionOperator(Operator):
             self._silence.nothing(bundle.now)
         for arrival in bundle.arrivals:
             bundle.try_(LINE, len(arrival.batch))
-            route: Any = arrival.route
-            route.duplicates = arrival.duplicates
+            reply_to: Any = arrival.reply_to
+            reply_to.duplicates = arrival.duplicates
             for key, raw in zip(arrival.batch.keys, arrival.batch.rows().values, strict=True):
                 reason = self._take(bundle, key, raw, floor)
-                route.rejected += bool(reason)
-                route.accepted += not reason
+                reply_to.rejected += bool(reason)
+                reply_to.accepted += not reason
                 if reason:
                     letter = DeadLetter(
                         self._pipeline, self._node, self._spec.name, reason, key, bytes(raw).decode("utf-8", "replace")

@@ -60,7 +60,7 @@ def test_a_delivery_without_fresh_records_is_still_acked() -> None:
     inbox = Inbox({"c": 9})
     assert inbox.offer("c", 5, 0, batch(8, 9), "route") is DeliveryOutcome.TAKEN
     [arrival] = inbox.take(1)
-    assert (arrival.epoch, arrival.index, arrival.route) == (5, 0, "route")
+    assert (arrival.epoch, arrival.index, arrival.reply_to) == (5, 0, "route")
     assert inbox.records == 0
 
 
