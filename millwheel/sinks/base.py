@@ -6,7 +6,7 @@ Third parties register a factory under the entry point group ``millwheel.sinks``
 Per shard of the sink the runtime calls, in this order and never concurrently:
 
 1. ``prepare(batch)``: write the records so that they survive a crash but no reader sees them; return a committable.
-2. the runtime commits committable and input marks in one journal entry;
+2. the runtime commits committable and high-water marks in one journal entry;
 3. ``publish(committable)``: make them visible. Called again after a crash with the same committable, by this process
    or by another one, possibly while a zombie calls it too: it must be idempotent.
 

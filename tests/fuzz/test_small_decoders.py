@@ -31,7 +31,7 @@ from millwheel.sinks.files import Receipt
 from millwheel.sinks.files import _unpack as unpack_receipt
 from millwheel.sinks.latest import Replacement
 from millwheel.sinks.latest import _unpack as unpack_replacement
-from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_marks, encode_marks
+from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_high_water_marks, encode_high_water_marks
 from millwheel.workers.shard.opening import _decode_pending
 from tests.fuzz.test_decoders import PLAIN, damaged, fuzz, value_or_corruption
 
@@ -45,8 +45,8 @@ MARKS = HighWaterMarks(tuple((piece, number) for number, piece in enumerate(tile
 SMALL: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
     "meta": (decode_meta, encode_meta(Meta(7, 8, 9, {"records_in": 3}, 10, 11, 12))),
     "position": (decode_position, encode_meta(Position(7, 8, True))),
-    "mark": (decode_marks, encode_marks(300)),
-    "marks of a merge": (decode_marks, encode_marks(MARKS)),
+    "mark": (decode_high_water_marks, encode_high_water_marks(300)),
+    "marks of a merge": (decode_high_water_marks, encode_high_water_marks(MARKS)),
     "pending productions": (_decode_pending, pack(("hits-0", [b"one", b"two"]))),
     "receipt of a file": (unpack_receipt, pack(Receipt("part-0.tmp", "part-0.jsonl", 1, 3, 9, b"abc"))),
     "receipt of rows that stand": (unpack_replacement, pack(Replacement("a.tmp", "a.csv"))),
@@ -86,8 +86,8 @@ def test_marks_whose_ranges_leave_a_gap_are_corrupt() -> None:
     first, _, third = MARKS.pieces
     for pieces in ((first, third), ()):
         with pytest.raises(CorruptionError, match="follow each other"):
-            decode_marks(pack([(piece.lo, piece.hi - 1, mark) for piece, mark in pieces]))
-    assert decode_marks(encode_marks(MARKS)) == MARKS
+            decode_high_water_marks(pack([(piece.lo, piece.hi - 1, mark) for piece, mark in pieces]))
+    assert decode_high_water_marks(encode_high_water_marks(MARKS)) == MARKS
 
 
 @pytest.mark.parametrize("bad", ["../x", "/etc/passwd", "a/b", "", "a\0b"])

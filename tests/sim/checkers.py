@@ -19,7 +19,7 @@ from millwheel.core.pipeline.graph import Graph, Node, NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.errors import InvariantError, MillwheelError
 from millwheel.ports import Manifest
-from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_marks
+from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_high_water_marks
 from millwheel.workers.delivery.outbox import Send, split_epoch
 from millwheel.workers.shard.shard import Shard
 from tests.sim.kernel import Failure
@@ -93,7 +93,7 @@ class NothingIsSentBeforeItIsDurable:
         for commit in commits:
             for place, data in commit.puts:
                 if place.startswith(CHANNEL):
-                    self._applied(commit.shard, place[1:].decode(), decode_marks(data))
+                    self._applied(commit.shard, place[1:].decode(), decode_high_water_marks(data))
 
     def _applied(self, shard: str, channel: str, known: HighWaterMarks | int) -> None:
         model, last = self._model.shards.get(channel), known if isinstance(known, int) else known.highest

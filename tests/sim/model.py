@@ -22,7 +22,7 @@ from millwheel.core.formats.store_layout import (
     decode_position,
 )
 from millwheel.core.model.range_table import ShardEntry
-from millwheel.workers.delivery.high_water_marks import decode_marks
+from millwheel.workers.delivery.high_water_marks import decode_high_water_marks
 from tests.sim.heirs import expected
 from tests.sim.kernel import Failure
 
@@ -195,7 +195,7 @@ class CommitModel:
 
 def _bounds(data: bytes) -> tuple[int, int]:
     """The lowest and the highest mark of a channel."""
-    known = decode_marks(data)
+    known = decode_high_water_marks(data)
     return (known, known) if isinstance(known, int) else (known.lowest, known.highest)
 
 

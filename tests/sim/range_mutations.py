@@ -37,7 +37,7 @@ def marks_of_a_merge_made_one() -> Context:
     def wrong(parts: Any) -> Any:
         return max(known if isinstance(known, int) else known.highest for _, known in parts)
 
-    return replaced(inheriting, "joined_marks", wrong)
+    return replaced(inheriting, "joined_high_water_marks", wrong)
 
 
 @mistake(within=10, faults="split reshard")

@@ -3,7 +3,8 @@
 Three objects lie in a root for each *replay*, under its number: the **request** (letters, as ``millwheel replay`` chose
 them), the **order** (records for nodes, as the driver made them with the code of the run), and a mark that all of it
 is **done**. Each is created once and never changed. The records of an order are numbered, and are to a shard what any
-channel is: the marks of its commits cut off what it has applied. So each of them counts once, whoever dies when.
+channel is: the high-water marks of its commits cut off what it has applied. So each of them counts once, whoever dies
+when.
 """
 
 from __future__ import annotations

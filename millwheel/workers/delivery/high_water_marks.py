@@ -1,8 +1,9 @@
-"""The marks of a channel: up to which number its records have been applied, perhaps not everywhere alike.
+"""The high-water marks of a channel: up to which number its records have been applied, perhaps not everywhere alike.
 
-A shard has one mark per channel. Two shards that become one have two: what was applied of the lower half of the keys
-says nothing about the upper half. A lane sends in the order of numbers, over all keys of its target. So whatever is
-applied next raises every mark to its number, and the first record beyond the highest mark makes them one again.
+A shard has one high-water mark per channel. Two shards that become one have two: what was applied of the lower half of
+the keys says nothing about the upper half. A lane sends in the order of numbers, over all keys of its target. So
+whatever is applied next raises every mark to its number, and the first record beyond the highest mark makes them one
+again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from millwheel.core.model.ranges import KeyRange
 
 @dataclass(frozen=True, slots=True)
 class HighWaterMarks:
-    """Marks by sub-range, which tile the range of the shard in ascending order."""
+    """High-water marks by sub-range, which tile the range of the shard in ascending order."""
 
     pieces: tuple[tuple[KeyRange, int], ...]
 
@@ -39,7 +40,7 @@ class HighWaterMarks:
         return max(mark for _, mark in self.pieces)
 
     def raised(self, seq: int) -> HighWaterMarks | int:
-        """After a delivery that ends with ``seq``; a plain mark once they are all the same."""
+        """After a delivery that ends with ``seq``; a plain number once they are all the same."""
         if seq >= self.highest:
             return seq
         # Every mark rises, since a lane sends all keys in the order of numbers, and none goes back: what lies between
@@ -65,8 +66,8 @@ class HighWaterMarks:
         return seq > next((mark for piece, mark in self.pieces if place in piece), 0)
 
 
-def joined_marks(parts: Sequence[tuple[KeyRange, HighWaterMarks | int]]) -> HighWaterMarks | int:
-    """The marks of a shard whose range consists of these, each with what was applied there."""
+def joined_high_water_marks(parts: Sequence[tuple[KeyRange, HighWaterMarks | int]]) -> HighWaterMarks | int:
+    """The high-water marks of a shard whose range consists of these, each with what was applied there."""
     pieces: list[tuple[KeyRange, int]] = []
     for piece, known in parts:
         if isinstance(known, int):
@@ -81,16 +82,16 @@ def joined_marks(parts: Sequence[tuple[KeyRange, HighWaterMarks | int]]) -> High
     return pieces[0][1] if len(marks) == 1 else HighWaterMarks(tuple(pieces))
 
 
-def encode_marks(known: HighWaterMarks | int) -> bytes:
+def encode_high_water_marks(known: HighWaterMarks | int) -> bytes:
     """What is stored for a channel: a number, or a list of (first hash, last hash, number)."""
     if isinstance(known, int):
         return pack(known)
     return pack([(piece.lo, piece.hi - 1, mark) for piece, mark in known.pieces])
 
 
-def decode_marks(data: bytes) -> HighWaterMarks | int:
-    """The inverse of :func:`encode_marks`. Raises CorruptionError for other bytes."""
-    return _decode_marks(data)
+def decode_high_water_marks(data: bytes) -> HighWaterMarks | int:
+    """The inverse of :func:`encode_high_water_marks`. Raises CorruptionError for other bytes."""
+    return _decode_high_water_marks(data)
 
 
 def _marks_of(data: bytes) -> HighWaterMarks | int:
@@ -104,7 +105,7 @@ def _marks_of(data: bytes) -> HighWaterMarks | int:
 
 
 _decode_form = msgspec.msgpack.Decoder(int | list[tuple[int, int, int]]).decode
-_decode_marks = checked(_marks_of, "the marks of a channel")
+_decode_high_water_marks = checked(_marks_of, "the marks of a channel")
 
 
 class AppliedHighWaterMarks:
@@ -120,4 +121,4 @@ class AppliedHighWaterMarks:
         raised = last if known is None else known.raised(last)
         if isinstance(raised, HighWaterMarks):
             self._uneven[channel] = raised
-        return encode_marks(raised)
+        return encode_high_water_marks(raised)

@@ -51,7 +51,7 @@ class _Channel:
 
 
 def taken(marks: HighWaterMarks | int, batch: AnyBatch) -> tuple[AnyBatch, HighWaterMarks | int]:
-    """What of a batch was not taken before, and the marks after it."""
+    """What of a batch was not taken before, and the high-water marks after it."""
     if isinstance(marks, int):
         batch = batch.after(marks)
         return batch, batch.last_seq or marks

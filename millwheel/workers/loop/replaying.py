@@ -2,7 +2,7 @@
 
 The records of an order are a channel that no shard sends on: every worker reads the order in the root, and offers each
 of its shards what falls into its range, once in each life of the shard. What was applied before is cut off by the
-marks of the channel, as after any restart of a sender.
+high-water marks of the channel, as after any restart of a sender.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ a snapshot of its own.
 
     keys                state, timers, windows, rows, ids: by the hash of the key
     columns             each segment, cut down to the keys of the range
-    marks of channels   copied to both children of a split; of a merge one for each sub-range (``high_water_marks.py``)
+    high-water marks    copied to both children of a split; of a merge one for each sub-range (``high_water_marks.py``)
     productions         those of a parent that are on their way go to the one child that has the parent's lowest key.
                         They keep channel and numbers; the child numbers what it produces itself in a channel of its own
     counters            as productions
@@ -37,7 +37,11 @@ from millwheel.core.model.range_table import Parent, ShardEntry
 from millwheel.core.model.ranges import KeyRange
 from millwheel.errors import invariant
 from millwheel.ports import StateStore
-from millwheel.workers.delivery.high_water_marks import decode_marks, encode_marks, joined_marks
+from millwheel.workers.delivery.high_water_marks import (
+    decode_high_water_marks,
+    encode_high_water_marks,
+    joined_high_water_marks,
+)
 from millwheel.workers.operators.columns import segment_entry, segments_within
 
 _AT_ONCE = 10_000
@@ -99,10 +103,10 @@ def _within(estate: Estate, family: bytes, where: slice) -> Iterator[Entry]:
 
 
 def _marks(estates: Sequence[Estate]) -> Iterator[Entry]:
-    known = [{place: decode_marks(data) for place, data in estate.store.scan(CHANNEL)} for estate in estates]
+    known = [{place: decode_high_water_marks(data) for place, data in estate.store.scan(CHANNEL)} for estate in estates]
     for place in sorted({place for marks in known for place in marks}):
         parts = [(estate.share, marks.get(place, 0)) for estate, marks in zip(estates, known, strict=True)]
-        yield place, encode_marks(joined_marks(parts))
+        yield place, encode_high_water_marks(joined_high_water_marks(parts))
 
 
 def _segments(shard: str, estates: Sequence[Estate]) -> Iterator[Entry]:

@@ -59,7 +59,7 @@ class CommitBuilding:
         be answered."""
         bundle, chunk = step.bundle, step.chunk
         self._write_timers()
-        self._write_marks(step.arrivals)
+        self._write_high_water_marks(step.arrivals)
         rises = self.time.commit_floor(step.hold.at)
         read_again = bundle.positions_only and not bundle.commit_before_sending
         write_by = bundle.now + self.limits.company_us if self.identity.weak or read_again else 0
@@ -112,7 +112,7 @@ class CommitBuilding:
         for given, by in bundle.counters.items():
             name = counted(given, self.meta.counters)
             self.meta.counters[name] = self.meta.counters.get(name, 0) + by
-        # Everything goes under one number: a mark of a channel without the state that its records made would lose
+        # Everything goes under one number: a high-water mark without the state that its records made would lose
         # them, and state without the mark would count them twice (mutation applied_records_not_cut_off).
         self.commits.made += 1
         self.meta.number = self.commits.made
@@ -136,7 +136,7 @@ class CommitBuilding:
                 else:
                     self.overlay.put(place, timer_value(at, queue.cause_of(key, tag)))
 
-    def _write_marks(self, arrivals: list[Arrival]) -> None:
+    def _write_high_water_marks(self, arrivals: list[Arrival]) -> None:
         # Of all that arrived, not of what was left after deduplication: a copy that was dropped is applied, too.
         for arrival in arrivals:
             if last := arrival.batch.last_seq:

@@ -22,7 +22,7 @@ from millwheel.core.model.keys import key_from_bytes
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.ports import StateStore
-from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_marks
+from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_high_water_marks
 from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.shard.productions import earliest_of
@@ -36,9 +36,9 @@ def read_meta(store: StateStore) -> Meta:
     return Meta(counters={}) if data is None else decode_meta(data)
 
 
-def read_marks(store: StateStore) -> dict[str, HighWaterMarks | int]:
+def read_high_water_marks(store: StateStore) -> dict[str, HighWaterMarks | int]:
     """Up to where its records have been applied, by channel."""
-    return {place[1:].decode(): decode_marks(data) for place, data in store.scan(CHANNEL)}
+    return {place[1:].decode(): decode_high_water_marks(data) for place, data in store.scan(CHANNEL)}
 
 
 def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:

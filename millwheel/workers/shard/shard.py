@@ -34,7 +34,7 @@ from millwheel.workers.shard.admission import Admission
 from millwheel.workers.shard.bundle_sizes import BundleSize, ShardLimits
 from millwheel.workers.shard.commit_building import CommitBuilding
 from millwheel.workers.shard.in_flight import InFlight
-from millwheel.workers.shard.opening import read_marks, read_meta, read_productions, read_timers
+from millwheel.workers.shard.opening import read_high_water_marks, read_meta, read_productions, read_timers
 from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.productions import ProductionBuilding, ShardIdentity
 from millwheel.workers.shard.seen_ids import SeenIds
@@ -65,7 +65,7 @@ class Shard:
         self.identity, self.store, self._route, self._limits = identity, store, route, limits
         self.overlay, self.meta = Overlay(store), read_meta(store)
         self.input_shares: dict[float, int] = {}
-        self._timers, marks = read_timers(store), read_marks(store)
+        self._timers, marks = read_timers(store), read_high_water_marks(store)
         self._seen = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
         self._productions = ProductionBuilding(identity, self.meta, self.overlay, fanout, limits.given)
         self._inbox, self.outbox = Inbox(marks), Outbox(identity.token, limits.window)

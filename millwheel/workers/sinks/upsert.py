@@ -1,8 +1,9 @@
 """A sink that shows the rows that stand: the latest of each identity, without those that were taken back.
 
-The rows are state of the shard, in the same commits as the marks of the channels they came by: exactly the latest row
-per identity, whatever crashes, and no more than that. From time to time all of them are written out as one batch, which
-replaces the one before. Nothing is acknowledged later for that, but what is not visible yet holds the watermark.
+The rows are state of the shard, in the same commits as the high-water marks of the channels they came by: exactly the
+latest row per identity, whatever crashes, and no more than that. From time to time all of them are written out as one
+batch, which replaces the one before. Nothing is acknowledged later for that, but what is not visible yet holds the
+watermark.
 """
 
 from __future__ import annotations

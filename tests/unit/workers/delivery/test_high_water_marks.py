@@ -14,9 +14,9 @@ from millwheel.core.model.records import Batch
 from millwheel.workers.delivery.high_water_marks import (
     AppliedHighWaterMarks,
     HighWaterMarks,
-    decode_marks,
-    encode_marks,
-    joined_marks,
+    decode_high_water_marks,
+    encode_high_water_marks,
+    joined_high_water_marks,
 )
 
 LOWER, UPPER = tile(2)
@@ -30,7 +30,7 @@ def batch(*records: tuple[int, int]) -> Batch:
 
 
 def test_halves_with_the_same_mark_have_one_mark() -> None:
-    assert joined_marks([(LOWER, 7), (UPPER, 7)]) == 7
+    assert joined_high_water_marks([(LOWER, 7), (UPPER, 7)]) == 7
 
 
 def test_records_are_cut_off_by_the_mark_of_their_own_half() -> None:
@@ -57,15 +57,15 @@ def test_a_delivery_raises_every_mark_to_its_end_and_one_beyond_all_makes_them_o
 
 def test_marks_are_divided_with_the_range() -> None:
     quarter = KeyRange(0, SPACE // 4)
-    assert joined_marks([(quarter, HighWaterMarks(((LOWER, 3), (UPPER, 6))))]) == 3
+    assert joined_high_water_marks([(quarter, HighWaterMarks(((LOWER, 3), (UPPER, 6))))]) == 3
 
 
 def test_what_a_commit_says_stays_uneven_until_all_marks_are_passed() -> None:
     applied = AppliedHighWaterMarks({"even": 4, "uneven": HighWaterMarks(((LOWER, 3), (UPPER, 6)))})
-    assert decode_marks(applied.after("even", 9)) == 9
-    assert decode_marks(applied.after("uneven", 5)) == HighWaterMarks(((LOWER, 5), (UPPER, 6)))
-    assert decode_marks(applied.after("uneven", 8)) == 8
-    assert decode_marks(applied.after("uneven", 10)) == 10
+    assert decode_high_water_marks(applied.after("even", 9)) == 9
+    assert decode_high_water_marks(applied.after("uneven", 5)) == HighWaterMarks(((LOWER, 5), (UPPER, 6)))
+    assert decode_high_water_marks(applied.after("uneven", 8)) == 8
+    assert decode_high_water_marks(applied.after("uneven", 10)) == 10
 
 
 edges = st.lists(st.integers(1, SPACE - 1), unique=True, max_size=4).map(sorted)
@@ -75,5 +75,5 @@ edges = st.lists(st.integers(1, SPACE - 1), unique=True, max_size=4).map(sorted)
 def test_marks_survive_the_store(inner: list[int], data: st.DataObject) -> None:
     bounds = [0, *inner, SPACE]
     pieces = [(KeyRange(lo, hi), data.draw(st.integers(0, 9))) for lo, hi in pairwise(bounds)]
-    marks = joined_marks(pieces)
-    assert decode_marks(encode_marks(marks)) == marks
+    marks = joined_high_water_marks(pieces)
+    assert decode_high_water_marks(encode_high_water_marks(marks)) == marks

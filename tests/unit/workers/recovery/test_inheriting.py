@@ -23,7 +23,7 @@ from millwheel.core.model.keys import key_hash
 from millwheel.core.model.range_table import Parent, ShardEntry
 from millwheel.core.model.ranges import SPACE, KeyRange, tile
 from millwheel.errors import CorruptionError
-from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_marks
+from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_high_water_marks
 from millwheel.workers.operators.columns import segment_entry, segments_within
 from millwheel.workers.recovery.inheriting import Estate, inherit
 from millwheel.workers.recovery.recovery import recover
@@ -105,7 +105,7 @@ def test_a_merge_keeps_a_mark_for_each_half_and_all_that_is_pending() -> None:
     assert len(family(child, STATE)) == len(KEYS)
     mark = child.get(CHANNEL + b"up-0")
     assert mark is not None
-    assert decode_marks(mark) == HighWaterMarks(((LOWER, 17), (UPPER, 12)))
+    assert decode_high_water_marks(mark) == HighWaterMarks(((LOWER, 17), (UPPER, 12)))
     assert family(child, PENDING) == [b"third", b"ninth", b"third", b"ninth"]
     assert meta_of(child) == Meta(8, 1, 5, {"a": 3}, 60, 9, closed=40)
 
