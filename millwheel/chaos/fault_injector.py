@@ -101,7 +101,7 @@ class FaultInjector:
                     process.wait(60)
         if process.returncode != 0:
             words = self._log.read_text(errors="replace")[-_LAST_WORDS:]
-            raise SetupError(f"the run ended with code {process.returncode}; its log {self._log} ends so:\n{words}")
+            raise SetupError(f"the run ended with code {process.returncode}; its log {self._log} ends with:\n{words}")
         found = self._observer.recoveries.faults if self._observer is not None else ()
         return Outcome(time.monotonic() - started, self._struck, found)
 

@@ -103,7 +103,7 @@ class Driver:
             return self._say(f"Stopped. The same command continues on the root {root.address} where this one stopped.")
         root.complete(summary.to_json())
         if replays.open:
-            self._say(f"{replays.left():,} dead letters that are to be tried again wait for the next run on this root.")
+            self._say(f"{replays.left():,} dead letters wait to be tried again by the next run on this root.")
         return report(summary, self._console, self._settings.summary)
 
     def _try_again(self, root: Root, replays: Replays, node: str, since_s: float) -> None:
@@ -112,7 +112,7 @@ class Driver:
             found = list(read_letters(letters_folder(replays.spec, root.path)))
             mine = [letter for letter in found if letter.computation == node and letter.written_s >= since_s]
             if count := ask(root.path, replays.orders, mine, None):
-                self._say(f"The next run tries {count:,} dead letters of this one again, too.")
+                self._say(f"The next run also tries {count:,} dead letters of this one again.")
 
     def _check_same_input(self, root: Root, spec: PipelineSpec) -> None:
         changed = changed_inputs(spec, root.path)
@@ -134,7 +134,7 @@ class Driver:
         if begun is None and (root.used() or kept_blueprint(root.path) is not None):
             raise SetupError(
                 f"The root {root.address} has a state of its own. Give a new --root for a run from the savepoint, or "
-                "leave --from-savepoint out to go on with what the root has."
+                "leave --from-savepoint out to continue with the state of the root."
             )
         if begun is not None and begun.name != record.name:
             raise SetupError(f"The root {root.address} began with another savepoint than {place}. Give a new --root.")
@@ -156,7 +156,7 @@ class Driver:
                 built.adopt(former, str(root.identity))
             built.check(str(root.identity))
         for sentence in changed_inputs(spec, root.path):
-            self._say(f"Note: {sentence}; this run goes on with what the root began with.")
+            self._say(f"Note: {sentence}; this run continues with the root's original input.")
         keep_inputs(spec, root.path)
         ship(self._settings.pipeline, self._settings.params, root.path, spec, blueprint_bytes(spec))
         root.share()

@@ -84,10 +84,10 @@ def _field_of(line: bytes, field: str) -> str | None:
     return str(found) if isinstance(found, str | int) and found != "" else None
 
 
-SAFE_AGAIN = "injecting the same input again is safe: records that were taken are dropped by their ids"
+SAFE_AGAIN = "injecting the same input again is safe: records accepted before are dropped by their ids"
 DOUBLES_AGAIN = (
-    "part of the input may have been taken, and its records have no ids by which a copy is known: injecting it again "
-    "would double that part. Inputs that are injected with --name can be repeated under the same name"
+    "part of the input may have been accepted, and its records have no ids by which copies are recognized: injecting "
+    "it again would double that part. Inputs that are injected with --name can be repeated under the same name"
 )
 
 
@@ -161,8 +161,8 @@ class Injecting:
     def _wait(self, deadline_s: float, left: int) -> None:
         if time.monotonic() > deadline_s:
             raise UnavailableError(
-                f"Nobody took {left:,} records of {self._stream!r} within {self._patience_s:.0f} s. Look at `millwheel "
-                f"status`; {self._again}"
+                f"No worker accepted {left:,} records of {self._stream!r} within {self._patience_s:.0f} s. Look at "
+                f"`millwheel status`; {self._again}"
             )
         time.sleep(_RETRY_S)
         self._table, self._addresses = self._look()

@@ -115,7 +115,7 @@ class Scaling:
         count = wanted.workers + self._spares
         if self._most is not None and count > self._most:
             problem = (
-                f"this Spark has room for {self._most} workers, spares counted, because the run began with so many; "
+                f"this Spark has room for {self._most} workers, spares counted, because the run began with that many; "
                 "start it again with more --workers, or use --launcher processes or a Spark cluster with free cores"
             )
             self._answer(Scale(wanted.workers, problem))

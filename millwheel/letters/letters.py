@@ -85,8 +85,8 @@ def letters_folder(spec: PipelineSpec, root: Path) -> Path:
         return root / DEAD_LETTERS
     if sink.kind != "files" or sink.options.get("format", "jsonl") != "jsonl":
         raise SetupError(
-            f"The dead letters of {spec.name} go to a sink of the kind {sink.kind!r}, in a form that cannot be read "
-            "back: only that of {files: {format: jsonl}} can, as of the sink that every pipeline has by default"
+            f"The dead letters of {spec.name} go to a sink of the kind {sink.kind!r}, whose results cannot be read "
+            "back: use the default sink, or {files: {format: jsonl}}"
         )
     return Path(spec.folder, str(sink.options["path"]))
 

@@ -27,7 +27,7 @@ def find_root(place: str) -> Path:
         root = root_path(place)
         if is_s3(place) and not root.exists():
             raise SetupError(
-                f"{place} is not driven from here: ask on the machine of its driver, in the folder "
+                f"{place} has no driver here: use the machine of its driver, in the folder "
                 "where `millwheel run` was started"
             )
         return root
@@ -35,7 +35,7 @@ def find_root(place: str) -> Path:
     if len(found) == 1:
         return found[0].absolute()
     names = f", or one of {', '.join(map(str, found))}" if found else ""
-    raise SetupError(f"Say which run you mean: --root FOLDER, as it was given to `millwheel run`{names}")
+    raise SetupError(f"Name the run: --root FOLDER, as given to `millwheel run`{names}")
 
 
 def is_driven(root: Path) -> bool:
@@ -54,7 +54,7 @@ def attach(root: Path) -> RunInfo:
     """Where the run on a root is. Raises SetupError when none is going on."""
     run = read_run(root)
     if run is None:
-        raise SetupError(f"{root} is not the root of a run: give the folder that `millwheel run` was given as --root")
+        raise SetupError(f"{root} is not the root of a run: give the --root of its `millwheel run`")
     if not is_driven(root):
         raise SetupError(f"No run is going on on the root {root}. The same `millwheel run` command continues it")
     return run
@@ -83,7 +83,7 @@ class LiveMembers:
     def now(self) -> Mapping[str, bytes]:
         """Names and data. Raises UnavailableError when ZooKeeper does not say who they are."""
         if not self._known.wait(_ANSWER_S):
-            raise UnavailableError(f"ZooKeeper did not say who the {self._role} are within {_ANSWER_S:.0f} s")
+            raise UnavailableError(f"ZooKeeper did not list the {self._role} within {_ANSWER_S:.0f} s")
         return self._members
 
     def some(self, within_s: float = _LEADER_S) -> Mapping[str, bytes]:

@@ -71,7 +71,10 @@ class DriverLease:
         key, data = f"{space.root}/{LEASE_FILE}", msgspec.json.encode(mine)
         found = space.version(key)
         if found is not None and not _is_over(last := _decoded(found, key)):
-            say(f"The last driver of {space.root} ({last.who}) left no word: waiting {pace.silent_s:.0f} s for a sign")
+            say(
+                f"The last driver of {space.root} ({last.who}) did not sign off: waiting {pace.silent_s:.0f} s for a "
+                "sign of life"
+            )
             _watch(space, key, found, pace)
         taken = space.create(key, data) if found is None else space.replace(key, data, found.tag) is not None
         now = space.version(key)

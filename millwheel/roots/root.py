@@ -173,7 +173,7 @@ def root_path(place: str) -> Path:
         return Path(place).expanduser().absolute()
     if scheme != "file" or not rest.startswith("/"):
         raise SetupError(
-            f"The root {place} is none: give a path or file:///path that all workers share, or s3://bucket/prefix"
+            f"The root {place} is not valid: give a path or file:///path that all workers share, or s3://bucket/prefix"
         )
     return Path(rest)
 
@@ -219,7 +219,7 @@ def _refuse_foreign(path: Path) -> None:
     strange = [name for name in names - {LOCK_FILE} if not name.startswith(f".{IDENTITY}.")]
     if strange and IDENTITY not in names:
         raise SetupError(
-            f"The folder {path} is not empty and no root of a pipeline. Give an empty or a new folder with --root."
+            f"The folder {path} is not empty and is no root of a pipeline. Give an empty or a new folder with --root."
         )
 
 

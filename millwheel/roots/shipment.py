@@ -35,7 +35,7 @@ def share(space: ReplacingSpace, folder: Path) -> None:
             return
         if space.create(key, data) if found is None else space.replace(key, data, found.tag):
             return
-    raise UnavailableError(f"{key} changes while it is written: is another driver at work on this root?")
+    raise UnavailableError(f"{key} changes while it is written: is another driver using this root?")
 
 
 def fetch(space: ObjectSpace, folder: Path) -> bool:

@@ -37,7 +37,7 @@ class Change:
 
 
 Found = Iterator[tuple[Compatibility, str]]
-_NEW_NAME = "give it another name, and it begins empty"
+_NEW_NAME = "give it another name to start it empty"
 
 
 def compare(old: Blueprint, new: Blueprint) -> list[Change]:
@@ -51,7 +51,7 @@ def compare(old: Blueprint, new: Blueprint) -> list[Change]:
         if before is None:
             changes.append(Change(name, Compatibility.SAVEPOINT, _added(node)))
         elif before.form != node.form:
-            text = f"it was of the form {before.form!r} and is {node.form!r}, which has other state; {_NEW_NAME}"
+            text = f"it was of the form {before.form!r} and is {node.form!r}, whose state is different; {_NEW_NAME}"
             changes.append(Change(name, Compatibility.REFUSED, text))
         else:
             changes += [Change(name, *found) for found in _differences(before, node)]
@@ -71,13 +71,13 @@ def worst(changes: list[Change]) -> Compatibility:
 
 def _added(node: NodeBlueprint) -> str:
     if node.form == "source":
-        return "it is new, and is read from its beginning"
-    return "it is new: it begins empty, with what comes after the savepoint"
+        return "it is new and is read from its beginning"
+    return "it is new: it starts empty, with records after the savepoint"
 
 
 def _removed(node: NodeBlueprint) -> str:
-    what = {"source": "its positions are", "sink": "what it remembers of its files is"}
-    return f"it is gone: {what.get(node.form, 'its state, timers and open windows are')} left behind"
+    what = {"source": "its positions are", "sink": "the list of its files is"}
+    return f"it is removed: {what.get(node.form, 'its state, timers and open windows are')} left behind"
 
 
 def _differences(old: NodeBlueprint, new: NodeBlueprint) -> Found:
@@ -96,8 +96,8 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
 _FREE_OPTIONS = {
     "files": {
         "max_line_bytes": "takes effect at once",
-        "path": "files are known by their path below the folder that its globs share: those of the same name are read "
-        "on where they were, others from their beginning",
+        "path": "files are identified by their path below the folder that its globs share: reading continues in files "
+        "of the same name; others are read from their beginning",
     },
     "generator": {"rate": "takes effect at once", "count": "takes effect at once"},
 }
@@ -106,8 +106,8 @@ _FREE_OPTIONS = {
 def _source_kind(before: str, after: str, node: NodeBlueprint) -> Found:
     yield (
         Compatibility.REFUSED,
-        f"its source was of kind {before!r} and is {after!r}, to which the positions mean nothing; give the stream "
-        "another name, and it is read from its beginning",
+        f"its source was of kind {before!r} and is {after!r}, for which the positions have no meaning; give the stream "
+        "another name to read it from its beginning",
     )
 
 
@@ -121,8 +121,8 @@ def _options(before: Any, after: Any, node: NodeBlueprint) -> Found:
         if name in free:
             yield Compatibility.FREE, f"{told}: {free[name]}"
         else:
-            fix = "give the stream another name, and it is read from its beginning"
-            yield Compatibility.REFUSED, f"{told}, which decides what its positions mean; {fix}"
+            fix = "give the stream another name to read it from its beginning"
+            yield Compatibility.REFUSED, f"{told}, which changes the meaning of its positions; {fix}"
 
 
 def _sink_options(before: Any, after: Any, node: NodeBlueprint) -> Found:
@@ -131,10 +131,10 @@ def _sink_options(before: Any, after: Any, node: NodeBlueprint) -> Found:
         if name in ("flush", "cut_records"):
             yield Compatibility.FREE, f"{told}: takes effect at once"
         elif name in ("mode", "by"):
-            text = f"{told}: which rows stand is not known in the new form; start without state, on a new root"
+            text = f"{told}: the current rows are not known in the new form; start without state, on a new root"
             yield Compatibility.REFUSED, text
         else:
-            yield Compatibility.SAVEPOINT, f"{told}: for what is written after the savepoint"
+            yield Compatibility.SAVEPOINT, f"{told}: for files written after the savepoint"
 
 
 def _kind(before: str, after: str, node: NodeBlueprint) -> Found:
@@ -143,7 +143,7 @@ def _kind(before: str, after: str, node: NodeBlueprint) -> Found:
     else:
         yield (
             Compatibility.SAVEPOINT,
-            f"its kind was {before!r} and is {after!r}: for what is written after the savepoint",
+            f"its kind was {before!r} and is {after!r}: for files written after the savepoint",
         )
 
 
@@ -170,38 +170,38 @@ def _sink_key(before: str, after: str, node: NodeBlueprint) -> Found:
     upsert = node.facets["options"].get("mode") == "upsert"
     told = f"its key was {before} and is {after}"
     if upsert:
-        text = "the rows that stand are known by the old one; start without state, on a new root"
+        text = "the current rows are identified by the old one; start without state, on a new root"
         yield Compatibility.REFUSED, f"{told}: {text}"
     else:
-        yield Compatibility.SAVEPOINT, f"{told}: for what is written after the savepoint"
+        yield Compatibility.SAVEPOINT, f"{told}: for files written after the savepoint"
 
 
 def _keys(before: Mapping[str, str], after: Mapping[str, str], node: NodeBlueprint) -> Found:
     for stream in _changed(before, after):
         if stream not in before:
-            yield Compatibility.SAVEPOINT, f"it takes the stream {stream!r} as well: what comes after the savepoint"
+            yield Compatibility.SAVEPOINT, f"it also consumes the stream {stream!r}, from the savepoint on"
         elif stream not in after:
-            yield Compatibility.SAVEPOINT, f"it takes the stream {stream!r} no more"
+            yield Compatibility.SAVEPOINT, f"it no longer consumes the stream {stream!r}"
         else:
-            told = f"the key it takes from {stream!r} was {before[stream]} and is {after[stream]}"
+            told = f"its key for {stream!r} was {before[stream]} and is {after[stream]}"
             if node.form in _KEYLESS:
-                yield Compatibility.SAVEPOINT, f"{told}; it keeps nothing by key"
+                yield Compatibility.SAVEPOINT, f"{told}; it keeps no state by key"
             else:
-                yield Compatibility.REFUSED, f"{told}: what it remembers lies under the old keys; {_NEW_NAME}"
+                yield Compatibility.REFUSED, f"{told}: its state is stored under the old keys; {_NEW_NAME}"
 
 
 def _states(before: Mapping[str, Any], after: Mapping[str, Any], node: NodeBlueprint) -> Found:
     for name in _changed(before, after):
         if name not in before:
-            yield Compatibility.FREE, f"state {name!r} is new, and empty for every key"
+            yield Compatibility.FREE, f"state {name!r} is new and empty for every key"
         elif name not in after:
-            yield Compatibility.FREE, f"state {name!r} is gone: what it held is not read any more"
+            yield Compatibility.FREE, f"state {name!r} is removed: its values are not read any more"
         else:
             yield from _state(name, before[name], after[name])
 
 
 def _state(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Found:
-    fix = "give the state another name, and it begins empty"
+    fix = "give the state another name to start it empty"
     if before["kind"] != after["kind"]:
         yield Compatibility.REFUSED, f"state {name!r} was a {before['kind']} and is a {after['kind']}; {fix}"
         return
@@ -209,13 +209,13 @@ def _state(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Fo
     if (old_ttl is None) != (new_ttl is None):
         yield Compatibility.REFUSED, f"state {name!r} {'got' if old_ttl is None else 'lost'} its time to live; {fix}"
     elif old_ttl != new_ttl:
-        yield Compatibility.FREE, f"state {name!r} has another time to live, for what is written from now on"
+        yield Compatibility.FREE, f"state {name!r} has another time to live, for values written from now on"
     if before["schema"] != after["schema"]:
         why = unreadable(before["schema"], after["schema"])
         if why:
-            yield Compatibility.REFUSED, f"the type of state {name!r} cannot read what was written: {why}; or {fix}"
+            yield Compatibility.REFUSED, f"the type of state {name!r} cannot read the old values: {why}; or {fix}"
         else:
-            yield Compatibility.FREE, f"the type of state {name!r} has changed, and reads what was written"
+            yield Compatibility.FREE, f"the type of state {name!r} has changed and reads the old values"
 
 
 def _windows(what: str) -> Callable[[Any, Any, NodeBlueprint], Found]:
@@ -242,16 +242,16 @@ def _outputs(before: list[str], after: list[str], node: NodeBlueprint) -> Found:
 
 
 def _shards(before: int | None, after: int | None, node: NodeBlueprint) -> Found:
-    yield Compatibility.FREE, "it asks for another number of shards, which only a start without state gives"
+    yield Compatibility.FREE, "it requests another number of shards; only a start without state changes that"
 
 
 _RULES: dict[str, Callable[[Any, Any, NodeBlueprint], Found]] = {
     "kind": _kind,
     "options": _options,
     "key": _sink_key,
-    "timestamp": _free("timestamps are taken otherwise, from the next record on"),
-    "id": _free("ids are taken otherwise, from the next record on: copies of older records are not recognized"),
-    "schema": _at_rest("its records are decoded otherwise"),
+    "timestamp": _free("its timestamps are read differently, from the next record on"),
+    "id": _free("its ids are read differently, from the next record on: copies of older records are not recognized"),
+    "schema": _at_rest("its records are decoded differently"),
     "fields": _at_rest("its declared fields have changed"),
     "watermark": _free("its watermark settings have changed, from the next record on"),
     "keys": _keys,
@@ -264,13 +264,13 @@ _RULES: dict[str, Callable[[Any, Any, NodeBlueprint], Found]] = {
     "states": _states,
     "window": _windows("its window"),
     "aggregates": _windows("its aggregates"),
-    "speaking": _windows("when it speaks, or about what,"),
-    "columns": _windows("the declared fields of what it takes"),
+    "speaking": _windows("when it fires, or on which records,"),
+    "columns": _windows("the declared fields of its input"),
     "pairing": lambda before, after, node: iter(
         [
             (
                 Compatibility.REFUSED,
-                f"how it pairs or orders records has changed, and it remembers the old way; {_NEW_NAME}",
+                f"how it pairs or orders records has changed, and its state has the old form; {_NEW_NAME}",
             )
         ]
     ),

@@ -104,9 +104,9 @@ def read_record(folder: Path, name: str = RECORD_FILE) -> SavepointRecord:
         whole = xxh3_128_hexdigest(msgspec.json.encode(record)) == sealed.checksum and record.format == _FORMAT
         first_tables(record, [each.node for each in record.shards])
     except FileNotFoundError:
-        hint = " Its taking was not finished: take another one." if (folder / "snapshots").is_dir() else ""
+        hint = " It was not finished: take another one." if (folder / "snapshots").is_dir() else ""
         raise SetupError(
-            f"{folder} holds no savepoint (there is no {RECORD_FILE}).{hint} `millwheel savepoint FOLDER` takes one"
+            f"{folder} contains no savepoint (there is no {RECORD_FILE}).{hint} `millwheel savepoint FOLDER` takes one"
         ) from None
     except (OSError, MillwheelError, *DAMAGE) as error:
         raise SetupError(f"{file} cannot be used ({error}): bring it back from a copy, or take another one") from error

@@ -32,8 +32,8 @@ def restored(root: Path) -> SavepointRecord | None:
     """The savepoint that a root began with. Raises SetupError when that was not finished."""
     if (root / _RESTORING).exists():
         raise SetupError(
-            f"The root {root} was to begin with a savepoint, and that was interrupted. Remove it, and give the same "
-            "command with --from-savepoint again"
+            f"The root {root} was being started from a savepoint when that was interrupted. Remove it and "
+            "repeat the command with --from-savepoint"
         )
     return read_record(root, _RESTORED) if (root / _RESTORED).exists() else None
 
@@ -60,7 +60,7 @@ def _copy(shard: SavedShard, source: FileSnapshots, target: FileSnapshots, scrat
     try:
         manifest = source.latest(shard.shard)
         if manifest is None or (manifest.token, manifest.last_commit) != (shard.token, shard.commit):
-            raise CorruptionError(f"its copy of {shard.shard} is not the one that {RECORD_FILE} names")
+            raise CorruptionError(f"its copy of {shard.shard} does not match {RECORD_FILE}")
         source.restore(manifest, str(scratch))
         for _ in source.unverified():
             pass
@@ -93,8 +93,8 @@ def refuse_saved(root: Path) -> None:
     if saved.exists():
         place = saved.read_text().splitlines()[1]
         raise SetupError(
-            f"The run on {root} was stopped with the savepoint {place}. Go on with --from-savepoint {place} and a "
-            f"new --root. To go on here, remove {saved}; a run from that savepoint then needs other output folders"
+            f"The run on {root} was stopped with the savepoint {place}. Continue with --from-savepoint {place} and a "
+            f"new --root. To continue here, remove {saved}; a run from that savepoint then needs other output folders"
         )
 
 

@@ -35,30 +35,30 @@ class _Reading:
             return "" if "" in reasons else f"{place} was {_words(old)}, and none of {_words(new)} can read that"
         if "enum" in old and "enum" in new:
             gone = [each for each in old["enum"] if each not in new["enum"]]
-            return f"{place} may hold {gone[0]!r}, which the new type does not know" if gone else ""
+            return f"{place} may hold {gone[0]!r}, which the new type does not accept" if gone else ""
         if old.get("type") == "integer" and new == {"type": "number"}:
             return ""
         if old.get("type") != new.get("type") or not old:
-            return f"{place} was {_words(old)} and is to be {_words(new)}"
+            return f"{place} was {_words(old)} and becomes {_words(new)}"
         if "properties" in old or "properties" in new:
             return self._object(old, new, place, depth)
         if old.get("type") == "object":
             return self._map(old, new, place, depth)
         if old.get("type") == "array":
             return self._array(old, new, place, depth)
-        return "" if old == new else f"{place} was {_words(old)} and is to be {_words(new)}"
+        return "" if old == new else f"{place} was {_words(old)} and becomes {_words(new)}"
 
     def _object(self, old: Schema, new: Schema, place: str, depth: int) -> str:
         before, after = old.get("properties"), new.get("properties")
         if before is None or after is None:
-            return f"{place} was {_words(old)} and is to be {_words(new)}"
+            return f"{place} was {_words(old)} and becomes {_words(new)}"
         for name in new.get("required", ()):
             if name not in old.get("required", ()):
                 return f"{place} gets the field {name!r}, which old values lack; give it a default"
         for name, schema in before.items():
             if name not in after:
                 if new.get("additionalProperties") is False:
-                    return f"{place} lost the field {name!r}, and the new type forbids fields that it does not know"
+                    return f"{place} lost the field {name!r}, and the new type forbids unknown fields"
                 continue
             reason = self.why(schema, after[name], f"its field {name!r}", depth + 1)
             if reason:
@@ -70,13 +70,13 @@ class _Reading:
         if old.get("propertyNames") != new.get("propertyNames"):
             return f"the keys of {place} have another type"
         if not isinstance(before, Mapping) or not isinstance(after, Mapping):
-            return "" if before == after else f"{place} was {_words(old)} and is to be {_words(new)}"
+            return "" if before == after else f"{place} was {_words(old)} and becomes {_words(new)}"
         return self.why(before, after, f"an entry of {place}", depth + 1)
 
     def _array(self, old: Schema, new: Schema, place: str, depth: int) -> str:
         before, after = old.get("prefixItems"), new.get("prefixItems")
         if (before is None) != (after is None):
-            return f"{place} was {_words(old)} and is to be {_words(new)}"
+            return f"{place} was {_words(old)} and becomes {_words(new)}"
         if before is None or after is None:
             return self.why(_item(old), _item(new), f"an item of {place}", depth + 1)
         if new.get("minItems", 0) > old.get("minItems", len(before)):

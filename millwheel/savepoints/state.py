@@ -134,9 +134,10 @@ class Taking:
         missing = [shard for shard in entries if shard not in self._said or self._said[shard].unrest]
         seconds = self.wanted.patience_us // 1_000_000
         raise UnavailableError(
-            f"The pipeline did not come to rest within {seconds} s, so nothing was done and it goes on. Still at work: "
+            f"The pipeline did not come to rest within {seconds} s, so nothing was done and it continues. Still "
+            "working: "
             f"{', '.join(missing[:5]) or 'nodes without range tables'}{' …' if len(missing) > 5 else ''}. "
-            "`millwheel status` says what each waits for; try again later or with a longer --timeout"
+            "`millwheel status` shows what each waits for; try again later or with a longer --timeout"
         )
 
     def _next(self, phase: Phase, now_us: int, cut: Mapping[str, Standing] | None = None) -> SavepointOrder:

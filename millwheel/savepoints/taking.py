@@ -25,7 +25,7 @@ from millwheel.savepoints.state import SavepointRequest, Taking
 
 _STEP_S = 0.005
 _WORDS = {
-    Phase.REST: "finishing what is on its way",
+    Phase.REST: "finishing records in flight",
     Phase.HOLD: "standing still",
     Phase.SAVE: "copying",
     Phase.FINISH: "ending the sources",
@@ -47,7 +47,9 @@ class Savepoint:
 def savepoint_folder(place: str) -> Path:
     """The folder of a savepoint, absolute. Raises SetupError for an object store."""
     if is_s3(place):
-        raise SetupError(f"{place} is no folder: a savepoint lies in one that all workers and this command can reach")
+        raise SetupError(
+            f"{place} is not a folder: a savepoint needs a folder that all workers and this command can reach"
+        )
     return root_path(place)
 
 

@@ -44,10 +44,10 @@ def check_same_root(root: Path, spec: PipelineSpec, told: Callable[[str], None])
         return _tell(changes, told)
     heading = f"{spec.file or spec.name} differs from the pipeline that the root {root} was run with:"
     if verdict is Compatibility.REFUSED:
-        fix = "Undo what is refused, or use a new root: then everything begins anew."
+        fix = "Undo the refused changes, or start without state on a new root."
     else:
         fix = (
-            f"This takes a savepoint: start the run as it was, `millwheel stop --root {root} --savepoint FOLDER`, then "
+            f"This needs a savepoint: start the run as it was, `millwheel stop --root {root} --savepoint FOLDER`, then "
             "`millwheel run` with --from-savepoint FOLDER and a new --root. Or undo the changes."
         )
     raise PipelineError("\n".join([heading, *_lines(changes), fix]))
@@ -58,8 +58,8 @@ def check_savepoint(old: Blueprint, place: Path, spec: PipelineSpec, told: Calla
     changes = compare(old, blueprint_of(spec))
     if worst(changes) is Compatibility.REFUSED:
         refused = [change for change in changes if change.verdict is Compatibility.REFUSED]
-        heading = f"{spec.file or spec.name} cannot go on from the savepoint {place}:"
-        fix = "`millwheel explain-upgrade SAVEPOINT PIPELINE` shows all that is different."
+        heading = f"{spec.file or spec.name} cannot continue from the savepoint {place}:"
+        fix = "`millwheel explain-upgrade SAVEPOINT PIPELINE` shows all differences."
         raise PipelineError("\n".join([heading, *_lines(refused), fix]))
     _tell(changes, told)
 

@@ -66,6 +66,7 @@ class Failures:
         return (
             f"{call.judged} failed on {tally.failed:,} of its last {tally.tried:,} {noun}, so the run was stopped "
             f"(on_error: {limit}).{why}\n"
-            f"Nothing is lost. Mend it, and start again on the same root, {self._root}: what failed here is tried "
-            f"again. Or write on_error: dead_letter for {call.judged}, to go on with dead letters whatever fails."
+            f"Nothing is lost. Correct the code or the data and start again on the same root, {self._root}: the "
+            f"failed calls are tried again. Or write on_error: dead_letter for {call.judged}, to continue with dead "
+            "letters whatever fails."
         )

@@ -150,7 +150,7 @@ class FollowedInput:
         self.close()
         self._is_gone = True
         if self._next:
-            log.warning("a file that was %s is gone, with what had not been applied of it: that is lost", self._path)
+            log.warning("a file that was %s is gone; its records that had not been applied are lost", self._path)
             return InputPosition(skip_to=self._next[0].base)
         found = self._decided(position + _LEAP)
         if found is not None:
@@ -163,8 +163,8 @@ class FollowedInput:
         if not self._was_cut:
             self._was_cut = True
             log.warning(
-                "the followed file %s was truncated after %d bytes of it had been read; reading begins again at its "
-                "start, and what was written between the last look and that moment is lost",
+                "the followed file %s was truncated after %d bytes of it had been read; reading starts again at its "
+                "beginning, and bytes written between the last poll and the truncation are lost",
                 self._path,
                 offset,
             )
@@ -204,8 +204,8 @@ class FollowedInput:
 
     def _warn_of_loss(self, offset: int) -> None:
         log.warning(
-            "the followed file %s was replaced while it was not open here; what the former file had after %d bytes, if "
-            "anything, is lost",
+            "the followed file %s was replaced while it was not open here; anything that the former file had after %d "
+            "bytes is lost",
             self._path,
             offset,
         )

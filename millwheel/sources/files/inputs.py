@@ -68,7 +68,7 @@ def cannot_read(path: str, error: OSError) -> SetupError | ExhaustedError:
     """The error for an input file that cannot be read, for good or for now."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return ExhaustedError(
-            f"cannot open {path}: {error.strerror}; it is tried again every second, other files are read meanwhile. "
+            f"cannot open {path}: {error.strerror}; retrying every second; other files are read meanwhile. "
             "Raise the limit of open files (ulimit -n)"
         )
     return SetupError(f"cannot read the input file {path}: {error.strerror or error}; check its path and permissions")

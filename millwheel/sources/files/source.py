@@ -137,8 +137,8 @@ class FilesSource(Source):
         if self._top not in _told_of_compressed:
             _told_of_compressed.add(self._top)
             log.warning(
-                "%s is compressed, and compressed files are not followed: it and others like it are left alone. "
-                "Narrow the glob to say so yourself",
+                "%s is compressed, and compressed files are not followed: it and others like it are ignored. "
+                "Narrow the glob to exclude them",
                 path,
             )
 

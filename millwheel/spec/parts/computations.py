@@ -125,8 +125,8 @@ def _check_callback(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
     if "accumulation" in fields and fields["accumulation"].value == Accumulation.RETRACTING.value:
         reader.bad(
             fields["accumulation"],
-            "what a callback has sent cannot be taken back; write accumulating (every pane has all records so far) or "
-            "discarding",
+            "the productions of a callback cannot be taken back; write accumulating (every pane has all records so "
+            "far) or discarding",
         )
 
 

@@ -61,12 +61,12 @@ def read_enrich(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequ
     if "order_by" in fields:
         reader.bad(
             fields["order_by"],
-            "as_of says which version a record sees, and as_of: timestamp keeps their order; leave out order_by",
+            "as_of decides which version a record gets, and as_of: timestamp keeps their order; leave out order_by",
         )
     parts = reader.fields(given, ("with", "as", "missing", "as_of"), _ENRICH)
     if "with" not in parts:
         if given.is_map:
-            reader.missing(given, "with", f"which input holds what is added; write for example {_ENRICH}")
+            reader.missing(given, "with", f"which input is added; write for example {_ENRICH}")
         return None
     _check_two(reader, given, inputs)
     stream = reader.text(parts["with"], "prices")

@@ -36,7 +36,7 @@ def _share(reader: NodeReader, node: YamlNode | None, default: float) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share < 1:
-        fix = "to go on whatever fails, write on_error: dead_letter"
+        fix = "to continue whatever fails, write on_error: dead_letter"
         reader.bad(node, f"must be a share from 0% to below 100%, such as 10%, not {node.kind()}; {fix}")
         return default
     return share

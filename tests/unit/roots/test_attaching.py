@@ -52,13 +52,13 @@ def test_members_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_zookeeper_that_does_not_answer_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attaching, "_ANSWER_S", 0.01)
     silent = FakeZooKeeper()
-    with pytest.raises(UnavailableError, match="who the workers are"):
+    with pytest.raises(UnavailableError, match="did not list the workers"):
         LiveMembers(silent.connect(), "workers").now()
 
 
 def test_a_run_on_an_object_store_is_found_where_its_driver_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SetupError, match="ask on the machine of its driver"):
+    with pytest.raises(SetupError, match="use the machine of its driver"):
         find_root("s3://bucket/visits")
     root_path("s3://bucket/visits").mkdir(parents=True)
     assert find_root("s3://bucket/visits") == root_path("s3://bucket/visits")

@@ -40,10 +40,10 @@ def test_a_record_comes_back_and_gives_tables_that_nobody_owns_under_tokens_that
 
 
 def test_a_folder_without_a_record_and_a_damaged_one_are_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"holds no savepoint .* `millwheel savepoint FOLDER` takes one"):
+    with pytest.raises(SetupError, match=r"contains no savepoint .* `millwheel savepoint FOLDER` takes one"):
         read_record(tmp_path)
     (tmp_path / "snapshots").mkdir()
-    with pytest.raises(SetupError, match="Its taking was not finished"):
+    with pytest.raises(SetupError, match="It was not finished"):
         read_record(tmp_path)
     whole = encode_record(record())
     (tmp_path / RECORD_FILE).write_bytes(whole.replace(b'"commit": 10', b'"commit": 12'))

@@ -58,8 +58,8 @@ READABLE: list[tuple[Any, Any]] = [
     (tuple[int, str], tuple[float, str]),
 ]
 UNREADABLE: list[tuple[Any, Any, str]] = [
-    (int, str, "was integer and is to be string"),
-    (float, int, "was number and is to be integer"),
+    (int, str, "was integer and becomes string"),
+    (float, int, "was number and becomes integer"),
     (int | None, int, "was null"),
     (Any, int, "was anything"),
     (Farther, Point, "its field 'x' was number"),

@@ -113,7 +113,7 @@ def test_copies_that_fail_are_tried_again_and_then_given_up_with_the_reason() ->
 def test_a_pipeline_that_never_rests_is_let_go_and_who_was_at_work_is_said() -> None:
     made = taking(patience_us=SECOND)
     made.step(0, {}, [])
-    with pytest.raises(UnavailableError, match=r"within 1 s.*at work: a-1\. "):
+    with pytest.raises(UnavailableError, match=r"within 1 s.*working: a-1\. "):
         made.step(SECOND + 1, tables(), said(made.order, a_0=Standing(1, 4)))
 
 

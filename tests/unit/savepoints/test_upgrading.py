@@ -65,17 +65,17 @@ def test_a_root_goes_on_with_what_is_free_and_says_it(tmp_path: Path) -> None:
 
 def test_a_root_refuses_what_takes_a_savepoint_and_what_cannot_be_and_says_what_to_do(tmp_path: Path) -> None:
     keep(tmp_path)
-    with pytest.raises(PipelineError, match=r"(?s)migrates: short: the key .* --from-savepoint FOLDER and"):
+    with pytest.raises(PipelineError, match=r"(?s)migrates: short: its key .* --from-savepoint FOLDER and"):
         check_same_root(tmp_path, OTHER_KEY, print)
-    with pytest.raises(PipelineError, match=r"(?s)refused: source.visits: option 'format' .*Undo what is refused"):
+    with pytest.raises(PipelineError, match=r"(?s)refused: source.visits: option 'format' .*Undo the refused changes"):
         check_same_root(tmp_path, OTHER_FORMAT, print)
 
 
 def test_a_savepoint_takes_what_migrates_and_refuses_the_rest(tmp_path: Path) -> None:
     said: list[str] = []
     check_savepoint(blueprint_of(SPEC), tmp_path, OTHER_KEY, said.append)
-    assert "it keeps nothing by key" in said[0]
-    with pytest.raises(PipelineError, match=r"visits\.yaml cannot go on from the savepoint"):
+    assert "it keeps no state by key" in said[0]
+    with pytest.raises(PipelineError, match=r"visits\.yaml cannot continue from the savepoint"):
         check_savepoint(blueprint_of(SPEC), tmp_path, OTHER_FORMAT, said.append)
 
 

@@ -83,7 +83,7 @@ def test_what_is_gone_when_it_is_to_be_read_again_is_skipped_up_to_the_decided_e
     path.with_name("old").unlink()
     first.decided = whole.decided
     assert read_on(follow(path, first), 8).records == whole.records[1:]
-    assert [message for message in caplog.messages if "is gone, with what had" in message] == caplog.messages
+    assert [message for message in caplog.messages if "is gone; its records" in message] == caplog.messages
 
 
 @pytest.mark.parametrize("empty", [False, True])

@@ -135,7 +135,7 @@ def test_the_stream_of_late_records_can_be_consumed(check: Any) -> None:
         ({"max_attempts": "0"}, "must be a whole number from 1 to 1000, not 0"),
         ({"on_error": "ignore"}, "on_error: must be dead_letter, stop, or for example {stop_above: 10%"),
         ({"on_error": "{stop_above: 10}"}, "on_error.stop_above: must be a share from 0% to below 100%"),
-        ({"on_error": "{stop_above: 100%}"}, "to go on whatever fails, write on_error: dead_letter"),
+        ({"on_error": "{stop_above: 100%}"}, "to continue whatever fails, write on_error: dead_letter"),
         ({"on_error": "{of_at_least: 0}"}, "must be a whole number from 1"),
         ({"shards": "'8'"}, "must be a whole number from 1 to 4096, not '8'"),
         ({"standby": "2"}, "must be a whole number from 0 to 1, not 2"),
