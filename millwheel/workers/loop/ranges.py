@@ -129,7 +129,7 @@ class Ranges:
         for name, served in self._served.items():
             shard = served.shard
             # Released before, the next owner would open without that commit, and give its number to another one.
-            if served.life is Life.LEAVING and shard.settled() and self._snapshots.covers(shard):
+            if served.leaving and served.life is Life.LEAVING and shard.settled() and self._snapshots.covers(shard):
                 served.change(LifeChange.IS_RELEASED)
                 self._out.released(name, shard.identity.token, shard.made_number)
 

@@ -121,6 +121,9 @@ TRANSITIONS: dict[Life, dict[LifeChange, Life]] = {
 }
 
 _LIVE = Life.LIVE
+_BEGINNING = (Life.OPENED, Life.KNOWN)
+_LEAVING = (Life.LEAVING, Life.RELEASED)
+# By name, because members of an enum are looked up slowly, and these are asked for in every step of every shard.
 
 
 @dataclass(slots=True)
@@ -164,7 +167,12 @@ class Served:
     @property
     def leaving(self) -> bool:
         """True when it is to go to another worker."""
-        return self.life in (Life.LEAVING, Life.RELEASED)
+        return self.life in _LEAVING
+
+    @property
+    def begins(self) -> bool:
+        """True before it may act for the first time."""
+        return self.life in _BEGINNING
 
     def begin(self) -> None:
         """It may act from now on."""
