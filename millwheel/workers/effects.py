@@ -36,8 +36,7 @@ class OnceDurable(Protocol):
     reads: list[OutputChunk]
 
 
-@dataclass(frozen=True, slots=True)
-class CommitGroup:
+class CommitGroup(NamedTuple):
     """Commits for the journal, in the order in which they were made: a commit may rest on any before it. ``last`` is
     the last number of each shard in it. ``inline``: somebody waits for it, and no group is before it."""
 
@@ -185,8 +184,7 @@ Effect = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """All that a stretch of a step wants done, in this order."""
 
     sends: Sequence[Outgoing] = ()

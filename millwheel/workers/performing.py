@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from millwheel.errors import invariant, unreachable
+from millwheel.errors import InvariantError, unreachable
 from millwheel.workers import effects as ef
 from millwheel.workers.ports import WorkerPorts
 
@@ -26,11 +26,13 @@ class Performing:
             transport.refuse(refusal.reply_to, refusal.channel, refusal.target, refusal.epoch, refusal.moved)
         for ack in ready.acks:
             # Earlier, the sender would forget records whose commit a crash may take back (mutation ack_before_commit).
-            self._check(ack.target, ack.rests_on, "acks")
+            if ack.rests_on > self._durable.get(ack.target, 0):
+                raise self._too_early(ack.target, ack.rests_on, "acks")
             transport.ack(ack.reply_to, ack.channel, ack.target, ack.epoch, ack.up_to)
         for out in ready.sends:
             # Earlier, other workers would apply what a crash may unmake (mutation productions_sent_before_commit).
-            self._check(out.sender, out.send.rests_on, "sends")
+            if out.send.rests_on > self._durable.get(out.sender, 0):
+                raise self._too_early(out.sender, out.send.rests_on, "sends")
             transport.send(out.address, out.token, out.send)
         for effect in ready.others:
             self._do(effect)
@@ -45,9 +47,9 @@ class Performing:
         """The journal has made the oldest submitted group durable."""
         self._durable.update(self._submitted.popleft().last)
 
-    def _check(self, shard: str, number: int, what: str) -> None:
-        durable = self._durable.get(shard, 0) if number else 0
-        invariant(number <= durable, f"{shard} {what} what rests on its commit {number}, durable is {durable}")
+    def _too_early(self, shard: str, number: int, what: str) -> InvariantError:
+        durable = self._durable.get(shard, 0)
+        return InvariantError(f"{shard} {what} what rests on its commit {number}, durable is {durable}")
 
     def _write(self, group: ef.CommitGroup) -> int | None:
         segment = self._ports.journal.write_now(group.entries) if group.inline else None

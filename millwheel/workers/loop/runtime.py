@@ -92,7 +92,8 @@ class WorkerRuntime:
             if now >= self._ranges.beginning.until:
                 self._go_live(now)
             self._work(now)
-        self._write(self._commits.submit(self._shards(), now, self._stopping), now)
+        if (group := self._commits.submit(self._shards(), now, self._stopping)) is not None:
+            self._write(group, now)
         self._traffic.send_all(self._served, now)
         self._reporting.step(self._served.values(), now)
         self._snapshots.step(now, [(s.shard, s.leaving) for s in self._served.values()])
@@ -134,7 +135,8 @@ class WorkerRuntime:
             started = clock.monotonic_us()
             pending = served.shard.run(now)
             served.done.busy_us += (took := clock.monotonic_us() - started)
-            self._write(self._commits.submit_after(took, self._shards, now), now)
+            if (group := self._commits.submit_after(took, self._shards, now)) is not None:
+                self._write(group, now)
             served.stirred = True
             if pending is not None or served.has_news(now):
                 self._reporting.changed = True
@@ -153,17 +155,12 @@ class WorkerRuntime:
     def _shards(self) -> list[Shard]:
         return [served.shard for served in self._served.values()]
 
-    def _perform(self) -> None:
-        ready = self._out.take()
-        if ready is not None:
-            self._performing.perform(ready)
-
-    def _write(self, group: CommitGroup | None, now: int) -> None:
-        if group is None:
-            return
+    def _perform(self, group: CommitGroup | None = None) -> int | None:
         ready = self._out.take(group)
-        segment = self._performing.perform(ready) if ready is not None else None
-        if segment is not None:
+        return None if ready is None else self._performing.perform(ready)
+
+    def _write(self, group: CommitGroup, now: int) -> None:
+        if (segment := self._perform(group)) is not None:
             self._commits.durable(segment, now)
 
     def _complete(self, group: list[PendingCommit], now: int) -> None:

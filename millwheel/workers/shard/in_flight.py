@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from millwheel.core.formats.codec import encode_commit
 from millwheel.core.formats.store_layout import Meta
 from millwheel.core.model.times import MAX_TIME
-from millwheel.errors import invariant
+from millwheel.errors import InvariantError
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.step import Step
@@ -78,7 +78,8 @@ class InFlight:
     def settle(self, pending: PendingCommit) -> None:
         """The journal has the oldest of them."""
         # Out of order, an ack would go out for records whose commit may still be lost: the sender forgets them.
-        invariant(self._commits[0] is pending, f"{self._name}: commits became durable out of order")
+        if self._commits[0] is not pending:
+            raise InvariantError(f"{self._name}: commits became durable out of order")
         self._commits.popleft()
         self.durable = max(self.durable, pending.number)
         self.floor = max(self.floor, pending.floor)
