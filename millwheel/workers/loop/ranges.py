@@ -12,7 +12,7 @@ from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.effects import Gathering, Recover
 from millwheel.workers.loop.beginning import Beginning
 from millwheel.workers.loop.known import KnownEntries
-from millwheel.workers.loop.served import Life, LifeChange, Served, levels_of
+from millwheel.workers.loop.served import LEAVING, Life, LifeChange, Served, levels_of
 from millwheel.workers.loop.snapshots import SnapshotPolicy
 from millwheel.workers.loop.standing_by import StandingBy
 
@@ -127,9 +127,11 @@ class Ranges:
     def release_leaving(self) -> None:
         """A planned move: once the last commit is durable and in a snapshot, the master may hand the shard on."""
         for name, served in self._served.items():
+            if served.life not in LEAVING:
+                continue
             shard = served.shard
             # Released before, the next owner would open without that commit, and give its number to another one.
-            if served.leaving and served.life is Life.LEAVING and shard.settled() and self._snapshots.covers(shard):
+            if served.life is Life.LEAVING and shard.settled() and self._snapshots.covers(shard):
                 served.change(LifeChange.IS_RELEASED)
                 self._out.released(name, shard.identity.token, shard.made_number)
 

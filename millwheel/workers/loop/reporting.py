@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from millwheel.core.model.times import SECOND
 from millwheel.core.model.watermark import ShardReport
 from millwheel.workers.bundle.bundle import Hold
-from millwheel.workers.loop.served import Served
+from millwheel.workers.loop.served import BEGINNING, Served
 from millwheel.workers.ports import MasterLine, Reports
 
 _FOR_THE_EYE_US = 200_000
@@ -81,7 +81,9 @@ def _report_of(served: Served, now: int, careful: bool) -> ShardReport | None:
     shares = shard.time.of_shares(now)
     latencies = shard.operator.take_latencies()
     state = (hold.at, shard.durable_number, shard.verdicts.version, *shares.values())
-    if state == served.reported and not latencies and not served.begins:  # one that begins waits for an answer
+    if (
+        state == served.reported and not latencies and served.life not in BEGINNING
+    ):  # one that begins waits for an answer
         return None
     served.reported = state
     counters = {**shard.meta.counters, **shard.verdicts.counters()}

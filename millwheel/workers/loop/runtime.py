@@ -32,7 +32,7 @@ from millwheel.workers.loop.ranges import Ranges
 from millwheel.workers.loop.replaying import Replaying
 from millwheel.workers.loop.reporting import Reporting
 from millwheel.workers.loop.savepoint import SavepointPart
-from millwheel.workers.loop.served import Served
+from millwheel.workers.loop.served import LEAVING, LIVE, Served
 from millwheel.workers.loop.snapshots import SnapshotPolicy
 from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.performing import Performing
@@ -96,7 +96,7 @@ class WorkerRuntime:
             self._write(group, now)
         self._traffic.send_all(self._served, now)
         self._reporting.step(self._served.values(), now)
-        self._snapshots.step(now, [(s.shard, s.leaving) for s in self._served.values()])
+        self._snapshots.step(now, [(s.shard, s.life in LEAVING) for s in self._served.values()])
         self._ranges.release_leaving()
         self._savepoints.step(self._served, now)
         self._perform()
@@ -130,7 +130,7 @@ class WorkerRuntime:
         for served in shards if not self._savepoints.holding else ():
             if now < served.wakes_at and not served.stirred:
                 continue
-            if not served.works or not self._runnable(served, now, patient):
+            if served.life is not LIVE or not self._runnable(served, now, patient):
                 continue
             started = clock.monotonic_us()
             pending = served.shard.run(now)
@@ -181,7 +181,7 @@ class WorkerRuntime:
         patient, idle = bool(self._commits), self._stopping or self._savepoints.holding
         for served in self._served.values():
             wakes += served.stalled.values()
-            if served.works and not idle:
+            if served.life is LIVE and not idle:
                 if served.stirred and self._runnable(served, now, patient):
                     return now
                 if served.wakes_at > now:  # what is due but cannot run yet waits for the event that lets it

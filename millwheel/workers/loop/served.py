@@ -120,10 +120,10 @@ TRANSITIONS: dict[Life, dict[LifeChange, Life]] = {
     },
 }
 
-_LIVE = Life.LIVE
-_BEGINNING = (Life.OPENED, Life.KNOWN)
-_LEAVING = (Life.LEAVING, Life.RELEASED)
-# By name, because members of an enum are looked up slowly, and these are asked for in every step of every shard.
+LIVE = Life.LIVE
+BEGINNING = (Life.OPENED, Life.KNOWN)
+LEAVING = (Life.LEAVING, Life.RELEASED)
+# By these names, because members of an enum are looked up slowly, and the loop asks in every step of every shard.
 
 
 @dataclass(slots=True)
@@ -162,17 +162,12 @@ class Served:
     @property
     def works(self) -> bool:
         """True when it may act."""
-        return self.life is _LIVE
+        return self.life is LIVE
 
     @property
     def leaving(self) -> bool:
         """True when it is to go to another worker."""
-        return self.life in _LEAVING
-
-    @property
-    def begins(self) -> bool:
-        """True before it may act for the first time."""
-        return self.life in _BEGINNING
+        return self.life in LEAVING
 
     def begin(self) -> None:
         """It may act from now on."""

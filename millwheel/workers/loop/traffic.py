@@ -13,7 +13,7 @@ from millwheel.workers.delivery.inbox import Arrival, DeliveryOutcome
 from millwheel.workers.delivery.outbox import Send
 from millwheel.workers.effects import Ack, DeliveryRefusal, Gathering, Outgoing
 from millwheel.workers.loop.known import KnownEntries
-from millwheel.workers.loop.served import InjectionReply, LocalReply, Served
+from millwheel.workers.loop.served import LIVE, InjectionReply, LocalReply, Served
 
 
 class Traffic:
@@ -88,7 +88,7 @@ class Traffic:
         for name in senders:
             served = self._served[name]
             outbox = served.shard.outbox
-            if not outbox.has_ready or not served.works:
+            if not outbox.has_ready or served.life is not LIVE:
                 continue
             for send in outbox.sends(self._may_have_early):
                 lane = (send.channel, send.target)
