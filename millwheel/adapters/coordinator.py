@@ -55,8 +55,8 @@ LOCAL = "local:"
 """Addresses of embedded coordinators begin so; the path of a Unix socket follows."""
 SOCKET = "coordinator"
 
-_BEATS_PER_TIMEOUT = 5
-_RETRY_PAUSE_S = 0.02
+_BEATS_PER_TIMEOUT = 5  # heartbeats within one session time-out: four may be lost
+_RETRY_PAUSE_S = 0.02  # between tries to reach the coordinator again
 
 
 class LocalCoordination:

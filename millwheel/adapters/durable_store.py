@@ -11,7 +11,7 @@ from millwheel.adapters.spaces.object_space import ObjectSpace
 from millwheel.adapters.spaces.s3_address import is_s3, parse_s3
 from millwheel.errors import SetupError
 
-_COPIES = 8
+_COPIES = 8  # files that are copied side by side when a snapshot is restored
 
 
 def open_space(root: str) -> ObjectSpace:

@@ -39,12 +39,12 @@ CACHE_BYTES = 192 << 20
 """Blocks, filters, indexes and unflushed writes of all stores of a process together."""
 WRITE_BYTES = 64 << 20
 """Of which unflushed writes."""
-_SHARD_WRITE_BYTES = 16 << 20
+_SHARD_WRITE_BYTES = 16 << 20  # write buffer of one shard; all together have WRITE_BYTES
 _BLOCK_BYTES = 2 << 10
 """Most reads are of one small value at a random place."""
 _IDENTITY = b"\x00"
 _FORMAT = b"millwheel state 1"
-_CHUNK = 512
+_CHUNK = 512  # entries that a scan hands over at once
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,191}")
 
 Entry = tuple[bytes, bytes]

@@ -19,9 +19,9 @@ from millwheel.chaos.processes import processes_of, slot_of, strike
 from millwheel.chaos.recoveries import Recovery
 from millwheel.errors import SetupError
 
-_POLL_S = 0.05
-_LAST_WORDS = 2_000
-_PATIENCE_S = 30.0
+_POLL_S = 0.05  # between looks at the run
+_LAST_WORDS = 2_000  # characters of a log that are shown when a process has failed
+_PATIENCE_S = 30.0  # for the pipeline to recover from a fault
 _SIGNALS = {Fault.KILL: signal.SIGKILL, Fault.PAUSE: signal.SIGSTOP}
 Say = Callable[[str], None]
 

@@ -23,7 +23,7 @@ from millwheel.core.formats.journal_segment import (
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import CorruptionError
 
-_MAX_HEADER = 512
+_MAX_HEADER = 512  # bytes: more than the header of a segment takes
 SEAL = "SEAL"
 
 

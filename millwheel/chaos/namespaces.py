@@ -22,12 +22,12 @@ from millwheel.errors import SetupError
 HUB_ADDRESS = "10.213.0.1"
 PREFIX = "MILLWHEEL_NAMESPACES"
 """The variable that tells a worker how its namespaces are called."""
-MAX_WORKERS = 200
+MAX_WORKERS = 200  # addresses that there are in the network of the hub
 _NAME = "mwchaos"
 _BRIDGE = "millwheel"
 _FOLDER = Path("/run/netns")
-_NEWNET = 0x40000000
-_PATIENCE_S = 20.0
+_NEWNET = 0x40000000  # Fixed: CLONE_NEWNET of Linux
+_PATIENCE_S = 20.0  # for one command of ip(8)
 
 
 def address_of(slot: int) -> str:

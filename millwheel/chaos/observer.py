@@ -21,7 +21,7 @@ from millwheel.ports import Coordination
 
 LEADERS = {Target.MASTER: "masters-leader", Target.INJECTOR: "injector-leader"}
 """The role in which the leader of a service is a member."""
-_AGAIN_S = 1.0
+_AGAIN_S = 1.0  # before a service that did not answer is asked again
 Seen = Callable[[Recoveries, float], None]
 
 

@@ -12,7 +12,7 @@ from millwheel.chaos.plan import Fault, Target
 from millwheel.chaos.recoveries import quantile
 from millwheel.chaos.results import Difference
 
-_SHARES = {"p50": 0.5, "p99": 0.99}
+_SHARES = {"p50": 0.5, "p99": 0.99}  # Fixed: the quantiles of the report
 _COLUMNS = {
     "detected": "detected",
     "replaced": "a new process",

@@ -13,7 +13,7 @@ from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import SetupError
 
-_SHOWN = 3
+_SHOWN = 3  # rows of a difference that are shown
 
 
 @dataclass(frozen=True, slots=True)

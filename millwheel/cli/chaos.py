@@ -33,7 +33,7 @@ from millwheel.roots.attaching import attach
 from millwheel.spec import load_pipeline, resolve_params
 
 CALM, CHAOS = "calm", "chaos"
-_OUTAGE_S = 60.0
+_OUTAGE_S = 60.0  # as long as the driver bears without ZooKeeper
 
 
 @dataclass(frozen=True, slots=True)

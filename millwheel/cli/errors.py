@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from millwheel.errors import BrokenError, MillwheelError
 from millwheel.secret_values import masking
 
-_BROKEN = 3
-_INTERRUPTED = 130
+_BROKEN = 3  # Fixed: exit code of a pipeline that cannot go on
+_INTERRUPTED = 130  # Fixed: exit code after Ctrl-C, as shells have it
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from millwheel.roots.attaching import find_root, is_driven
 from millwheel.roots.root import read_run
 from millwheel.roots.shipped import load_shipped
 
-_EXAMPLE = 200
+_EXAMPLE = 200  # characters of an example that are shown
 
 
 def letters(place: str, computation: str, reason: str, as_json: bool, console: Console) -> None:

@@ -23,7 +23,7 @@ from millwheel.savepoints.record import SavepointRecord
 from millwheel.savepoints.restoring import note_saved
 from millwheel.savepoints.taking import Savepoint, check_place, savepoint_folder, sources_ended, taken
 
-_LOOK_S = 0.1
+_LOOK_S = 0.1  # between looks whether the savepoint stands
 
 
 class Ending(Enum):

@@ -10,7 +10,7 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.launch.scaling import answer, ask
 from millwheel.roots.attaching import attach, find_root, is_driven
 
-_POLL_S = 0.1
+_POLL_S = 0.1  # between looks whether the driver has obeyed
 
 
 def scale(place: str, workers: int, limit_s: float, console: Console) -> None:

@@ -29,7 +29,7 @@ from millwheel.errors import MillwheelError, UnavailableError, invariant
 
 log = logging.getLogger("millwheel.coordinator")
 
-_TICK_S = 0.1
+_TICK_S = 0.1  # between looks at sessions whose time may be over
 _PATIENCE_S = 10.0
 """How long writing to a full disk is tried. Nobody is answered meanwhile."""
 

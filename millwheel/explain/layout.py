@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-_STARTS = 16
-_SWEEPS = 12
+_STARTS = 16  # orders from which the layout begins; the best result counts
+_SWEEPS = 12  # passes over the layers, which then hardly improve
 _SETTLING = 200
 """Sweeps until the cells have found their places."""
 _STRAIGHT = 4.0

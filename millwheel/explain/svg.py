@@ -18,13 +18,13 @@ _FONT = "ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace
 _TEXT, _SMALL, _TITLE = 12.0, 10.5, 14.0
 _ADVANCE = 0.605
 """Width of a character of the widest usual fixed-width font, in font sizes."""
-_LINE = 17.0
-_PAD = 12.0
-_COLUMNS = 44
-_STRIPE = 5.0
+_LINE = 17.0  # pixels of a line of text
+_PAD = 12.0  # pixels between the edge of a box and its text
+_COLUMNS = 44  # characters of a line, then it wraps
+_STRIPE = 5.0  # pixels of the coloured edge of a box
 _GAP = Size(26, 25)
-_MARGIN = 14.0
-_HEAD = 30.0
+_MARGIN = 14.0  # pixels around the picture
+_HEAD = 30.0  # pixels above the picture for its title
 _GREY, _INK, _FAINT, _CARD, _EDGE, _LABEL = "#7d8794", "#1c2330", "#5b6675", "#ffffff", "#c3cad4", "#eef1f5"
 _COLOURS = {
     BoxKind.SOURCE: "#1a7f4b",

@@ -33,7 +33,7 @@ from millwheel.injector.events import Longs, ReportColumns
 from millwheel.injector.range_index import NOWHERE, RangeIndex
 from millwheel.injector.session_directory import SessionDirectory
 
-_MAX_WAITING = 1_000_000
+_MAX_WAITING = 1_000_000  # reports of shards that no table has: bounds what a flood of names takes
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
 from millwheel.injector.events import Longs
 
-_NOBODY = 0
+_NOBODY = 0  # Fixed: no connection
 NOWHERE = -1
 """The row of a shard that the table does not have, or not under the token that was asked for."""
 

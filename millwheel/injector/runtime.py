@@ -15,7 +15,7 @@ from millwheel.injector.effects import Broadcast, Effect, Greet, Tallies, Tokens
 from millwheel.injector.events import Connected, Disconnected, Event, PublishDue
 from millwheel.injector.state import InjectorState
 
-PUBLISH_EVERY_US = 2_000
+PUBLISH_EVERY_US = 2_000  # watermarks are published at most this often: a part of every latency
 
 
 class Subscriber(Protocol):

@@ -26,8 +26,8 @@ from millwheel.injector.wire import read_frame, write_status
 from millwheel.pb import injector_pb2 as pb
 from millwheel.pb.injector_pb2_grpc import InjectorServicer, add_InjectorServicer_to_server
 
-_MAX_CONNECTIONS = 1_000
-_GRACE_S = 0.5
+_MAX_CONNECTIONS = 1_000  # workers and commands at once, a thread for each
+_GRACE_S = 0.5  # for calls to end when the service stops
 
 
 class _Stop:

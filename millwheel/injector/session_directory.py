@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from millwheel.injector.events import Longs, ReportColumns
 from millwheel.injector.range_index import NOWHERE, RangeIndex
 
-_NO_TOKEN = -1
+_NO_TOKEN = -1  # Fixed: a number that was not given
 
 
 def _longs() -> Longs:

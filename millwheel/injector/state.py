@@ -27,7 +27,7 @@ from millwheel.injector.events import (
 )
 from millwheel.injector.node import NodeState
 
-_NAMED_SILENT = 100
+_NAMED_SILENT = 100  # silent shards that `millwheel status` names
 
 
 @dataclass(frozen=True, slots=True)

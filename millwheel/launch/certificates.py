@@ -19,7 +19,7 @@ from millwheel.adapters.grpc.security import CA_FILE, NAME, TOKEN_FILE
 from millwheel.adapters.zookeeper.guard import AUTH_FILE
 from millwheel.errors import SetupError
 
-DAYS = 365
+DAYS = 365  # that a certificate is valid
 ROLES = ("process", "worker", "master", "injector", "client")
 """``process`` is what a process uses whose own role has no certificate."""
 _SKEW = timedelta(minutes=5)

@@ -16,8 +16,8 @@ from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.processes.address import EMBEDDED, LOOPBACK
 from millwheel.processes.lifeline import child_environment, mortal
 
-_POLL_S = 0.1
-_RESTART_ATTEMPTS = 5
+_POLL_S = 0.1  # between looks at the coordinator
+_RESTART_ATTEMPTS = 5  # starts of a coordinator that ends at once
 _ZOOKEEPER_FOLDER = "zookeeper"
 _COORDINATOR_FILE = "coordinator.db"
 

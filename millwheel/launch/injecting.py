@@ -22,12 +22,12 @@ from millwheel.core.model.keys import key_hash
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.errors import SetupError, UnavailableError
 
-BATCH_RECORDS = 2_000
-BATCH_BYTES = 4_000_000
-_READ_BYTES = 1 << 20
-_PATIENCE_S = 60.0
-_RETRY_S = 0.1
-_PARALLEL = 8
+BATCH_RECORDS = 2_000  # records in one request: its answer tells how far it has come
+BATCH_BYTES = 4_000_000  # of a request, well below the limit of a message
+_READ_BYTES = 1 << 20  # of one read of the input
+_PATIENCE_S = 60.0  # for a shard to be served again
+_RETRY_S = 0.1  # before records are sent again
+_PARALLEL = 8  # requests at once: the next waits while one is committed
 
 
 class Client(Protocol):

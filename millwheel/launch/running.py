@@ -46,10 +46,10 @@ from millwheel.processes.supervisor import Supervisor
 from millwheel.roots.root import Root, RunInfo
 from millwheel.savepoints.restoring import write_tables
 
-_WORKER_GRACE_S = 12.0
-_SERVICE_GRACE_S = 5.0
-_OUTAGE_S = 60.0
-_REPLAYS_S = {False: 1.0, True: 10.0}
+_WORKER_GRACE_S = 12.0  # for workers to end in order, a last snapshot included
+_SERVICE_GRACE_S = 5.0  # for master and injector to end in order
+_OUTAGE_S = 60.0  # without ZooKeeper that the driver bears
+_REPLAYS_S = {False: 1.0, True: 10.0}  # between looks for letters to replay, of a folder and of an object store
 
 
 class Running:

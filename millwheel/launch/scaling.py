@@ -21,7 +21,7 @@ from millwheel.processes.supervisor import Supervisor
 from millwheel.roots.root import write_atomically
 
 _ASKED, _ANSWERED = "scale.json", "scaled.json"
-_LOOK_S = 0.2
+_LOOK_S = 0.2  # between looks whether another number of workers is wanted
 
 
 class Scale(msgspec.Struct, frozen=True):

@@ -19,8 +19,8 @@ from millwheel.launch.stragglers import Stragglers
 from millwheel.processes.output import OutputPump
 from millwheel.processes.supervisor import ProcessEnded, Supervisor
 
-_STEP_S = 0.02
-_SHOW_INTERVAL_S = 0.25
+_STEP_S = 0.02  # between steps of the driver: an ended process is started again after it
+_SHOW_INTERVAL_S = 0.25  # between updates of the line of progress
 
 
 class Watch:

@@ -29,7 +29,7 @@ from millwheel.workers.sources.source_parts import SourceParts
 
 _LETTERS = 5_000
 """So many letters are in one request at most."""
-_EVER = -(2**63)
+_EVER = -(2**63)  # Fixed: nothing is late
 
 
 @contextmanager

@@ -30,8 +30,8 @@ from millwheel.master.loads import Load
 from millwheel.master.tables.planner import Move
 from millwheel.master.tables.resharding import Merge, Resharding, Split
 
-_SIDE = 0.1
-_MIN_SAMPLE = 32
+_SIDE = 0.1  # of the load: less on one side of a split is not worth one
+_MIN_SAMPLE = 32  # sampled keys below which nobody knows where to split
 
 Step = Move | Resharding
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from millwheel.core.model.lease import Lease
 from millwheel.master.events import ShardLoad
 
-_SMOOTH_US = 3_000_000
-_SECOND = 1_000_000
+_SMOOTH_US = 3_000_000  # over which loads are averaged: a burst moves nothing
+_SECOND = 1_000_000  # Fixed: µs
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from millwheel.ports import Clock, Coordination, Journals, Snapshots
 log = logging.getLogger("millwheel.master")
 
 ROLE = "masters"
-_MAX_THREADS = 32
+_MAX_THREADS = 32  # workers and commands at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from millwheel.processes.lifeline import child_environment
 
-_LAST_WORDS_BYTES = 2_000
-_LOG_LIMIT_BYTES = 16_000_000
+_LAST_WORDS_BYTES = 2_000  # of a log that are shown when a process has failed
+_LOG_LIMIT_BYTES = 16_000_000  # a larger log is begun anew
 
 
 class LifeLog:

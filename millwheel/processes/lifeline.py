@@ -19,8 +19,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 PARENT = "MILLWHEEL_PARENT"
-_PR_SET_PDEATHSIG = 1
-_WATCH_INTERVAL_S = 0.5
+_PR_SET_PDEATHSIG = 1  # Fixed: of prctl(2)
+_WATCH_INTERVAL_S = 0.5  # between looks whether the parent lives, where the kernel does not tell
 
 
 def child_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -11,9 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-_READ_BYTES = 1 << 20
-_PUNCH_BYTES = 16 << 20
-_KEEP_SIZE_AND_PUNCH_HOLE = 0x03
+_READ_BYTES = 1 << 20  # of what a process wrote, in one read
+_PUNCH_BYTES = 16 << 20  # that were shown are given back to the disk at once
+_KEEP_SIZE_AND_PUNCH_HOLE = 0x03  # Fixed: of fallocate(2)
 
 
 class OutputPump:

@@ -19,8 +19,8 @@ PATIENCE = 3
 """So many quick failures in a row are answered without delay."""
 GIVE_UP = 10
 """So many quick failures in a row end the run."""
-_FIRST_DELAY_S = 0.1
-_LONGEST_DELAY_S = 3.0
+_FIRST_DELAY_S = 0.1  # before a process that fails quickly is started again; doubles
+_LONGEST_DELAY_S = 3.0  # before such a process is started again
 _KILLED = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
 
 

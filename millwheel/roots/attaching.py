@@ -14,8 +14,8 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.ports import Coordination
 from millwheel.roots.root import DEFAULT_FOLDER, LOCK_FILE, RunInfo, read_run, root_path
 
-_ANSWER_S = 10.0
-_LEADER_S = 5.0
+_ANSWER_S = 10.0  # for ZooKeeper to say who leads
+_LEADER_S = 5.0  # for somebody to lead
 
 
 def find_root(place: str) -> Path:

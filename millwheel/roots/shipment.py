@@ -20,7 +20,7 @@ from millwheel.errors import CorruptionError, SetupError, UnavailableError
 _NAME = "shipped.msgpack"
 _FOLDERS = ("pipeline", "inputs")
 _FILES = ("restored.json",)
-_TRIES = 3
+_TRIES = 3  # attempts while others ship to the same root
 
 
 def share(space: ReplacingSpace, folder: Path) -> None:

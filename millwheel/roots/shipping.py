@@ -32,7 +32,7 @@ BLUEPRINT_FILE = ".blueprint.json"
 """Holds what of the pipeline concerns its state."""
 HOME_FILE = ".home"
 """Holds the folder for what the pipeline keeps beside its root, when the root is no folder."""
-TOTAL_LIMIT_BYTES = 50_000_000
+TOTAL_LIMIT_BYTES = 50_000_000  # of a pipeline's folder: every worker reads them, and data does not belong there
 
 
 def ship(

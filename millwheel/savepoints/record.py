@@ -23,7 +23,7 @@ from millwheel.savepoints.orders import Standing
 
 RECORD_FILE = "savepoint.json"
 KEPT_FOLDERS = ("pipeline", "inputs")
-_FORMAT = 1
+_FORMAT = 1  # Fixed: of the format
 
 
 class SavedShard(msgspec.Struct, frozen=True):

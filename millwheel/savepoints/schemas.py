@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _WORDS = frozenset({"title", "description", "default", "examples", "$defs"})
-_DEEPEST = 20
+_DEEPEST = 20  # levels of a type that are compared
 Schema = Mapping[str, Any]
 
 

@@ -25,7 +25,7 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import UnavailableError
 from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing
 
-_COPY_TRIES = 5
+_COPY_TRIES = 5  # attempts while shards change owners; then the savepoint is given up
 
 
 @dataclass(frozen=True, slots=True)

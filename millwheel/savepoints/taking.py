@@ -23,7 +23,7 @@ from millwheel.savepoints.record import KEPT_FOLDERS, RECORD_FILE, SavepointReco
 from millwheel.savepoints.runtime import Taker
 from millwheel.savepoints.state import SavepointRequest, Taking
 
-_STEP_S = 0.005
+_STEP_S = 0.005  # between steps of a savepoint, while the pipeline waits
 _WORDS = {
     Phase.REST: "finishing records in flight",
     Phase.HOLD: "standing still",

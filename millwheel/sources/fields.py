@@ -15,7 +15,7 @@ _ALLOWED: dict[str, set[type]] = {
     "str": {str, type(None)},
     "bool": {bool, type(None)},
 }
-_INT64 = 2**63
+_INT64 = 2**63  # Fixed: integers from here on are no int64
 _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
 
 

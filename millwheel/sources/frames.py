@@ -40,7 +40,7 @@ def frames_of(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return frames[0] if len(frames) == 1 else pl.concat(frames, rechunk=True)
 
 
-_EXAMPLE_VALUES = 5_000
+_EXAMPLE_VALUES = 5_000  # distinct numbers of an example that warms the columns
 
 
 def example_frame(fields: Mapping[str, str], rows: int) -> pl.DataFrame:

@@ -30,7 +30,7 @@ _EXAMPLES = {
     "seed": "seed: 7",
     "start": 'start: "2025-01-01T00:00:00Z"',
 }
-_BLOCK = 4096
+_BLOCK = 4096  # Fixed: records that share a random generator; the records depend on it
 _MAX_BURST_US = SECOND
 
 

@@ -17,7 +17,7 @@ from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
 
 _EXAMPLE = "[model.json, 'words/*.txt']"
-_LONGEST_NAME = 200
+_LONGEST_NAME = 200  # characters of an option that may be a file's name
 _OURS = frozenset({"pipeline.yaml", "params.json", "origin", "entry"})
 """Files that lie beside what is shipped."""
 

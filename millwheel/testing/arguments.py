@@ -23,7 +23,7 @@ from millwheel.core.windows.windows import (
 
 E_ = TypeVar("E_", bound=Enum)
 _WINDOWS = (Tumbling, Sliding, Sessions, Global, Count, Cumulative, Custom)
-_FAR = MAX_TIME // 2
+_FAR = MAX_TIME // 2  # Fixed: later times are mistakes
 
 
 def check_time(given: Any, what: str, limit: int = _FAR) -> int:

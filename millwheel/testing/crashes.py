@@ -14,7 +14,7 @@ from millwheel.testing.pipeline_harness import PipelineHarness
 from millwheel.testing.rewiring import spec_of
 
 Story = Callable[[PipelineHarness], object]
-_SHOWN = 3
+_SHOWN = 3  # records of a difference that are shown
 
 
 def assert_survives_crashes(

@@ -13,7 +13,7 @@ from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.sinks.base import Sink, SinkBatch, SinkRecord, Writer
 
 KIND = "tap"
-_CUT_RECORDS = 10_000
+_CUT_RECORDS = 10_000  # of a batch: tests see whole bundles
 
 
 class Taps:

@@ -45,10 +45,10 @@ from millwheel.workers.recovery.following import Following, Standbys
 from millwheel.workers.recovery.journal_reads import ReadOnce
 from millwheel.workers.server import MasterReports, WorkerService, serve
 
-_MAX_EVENTS = 2_000
+_MAX_EVENTS = 2_000  # that a step takes: more would make the commit wait
 _REPLAYS_S = {True: 1.0, False: 10.0}
 """How often a worker looks whether dead letters are to be tried again."""
-_SWITCH_INTERVAL_S = 0.0005
+_SWITCH_INTERVAL_S = 0.0005  # of the interpreter's lock: threads hand it back to the loop sooner
 _FOLLOW_S = {True: 0.1, False: 1.0}
 """How often a standby looks for new commits: where commits are quick, so are looks; elsewhere each costs requests."""
 GC_THRESHOLDS = (200_000, 20, 50)

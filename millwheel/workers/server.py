@@ -15,8 +15,8 @@ from millwheel.pb.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_s
 from millwheel.workers import events as ev
 from millwheel.workers.ports import ShardWork
 
-_MAX_THREADS = 256
-_INJECT_TIMEOUT_S = 30.0
+_MAX_THREADS = 256  # injecting clients at once
+_INJECT_TIMEOUT_S = 30.0  # for what was injected to be durable
 
 Post = Callable[[ev.Event], None]
 

@@ -28,8 +28,8 @@ log = logging.getLogger("millwheel.exchange")
 
 FRAME_BYTES = 4 << 20
 """A frame is closed when it reaches this size; one delivery may be larger."""
-_REDIAL_PAUSE_S = 0.1
-_SHORT_S = 0.01
+_REDIAL_PAUSE_S = 0.1  # between calls to a worker that does not answer
+_SHORT_S = 0.01  # below this select() waits more exactly than poll(), which counts whole ms
 _SELECT_FDS = 1024
 """``select`` takes only files with numbers below this."""
 

@@ -23,9 +23,9 @@ log = logging.getLogger("millwheel.security")
 
 _GREETING = b"millwheel-exchange-1\n"
 _WELCOME, _REFUSED = b"+", b"-"
-_LONGEST_TOKEN = 4096
-_HELLO_TIMEOUT_S = 10.0
-_ACCEPT_PAUSE_S = 0.05
+_LONGEST_TOKEN = 4096  # characters of a token that a stranger may make us read
+_HELLO_TIMEOUT_S = 10.0  # a caller that has not shown its token by then is hung up on
+_ACCEPT_PAUSE_S = 0.05  # between tries to accept when that fails, for example without file descriptors
 _MOST_HELLOS = 64
 """More callers than this at a time are hung up on: each hello has a thread."""
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 8_000))

@@ -13,8 +13,8 @@ from struct import Struct
 MAX_FRAME_BYTES = 64 << 20
 """No frame is larger; senders cut their batches well below it."""
 _LENGTH = Struct("<I")
-_READ_BYTES = 256 << 10
-_TOGETHER_BYTES = 64 << 10
+_READ_BYTES = 256 << 10  # one read of a connection: several deliveries, and little memory for each worker
+_TOGETHER_BYTES = 64 << 10  # smaller frames are joined and sent in one call
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 

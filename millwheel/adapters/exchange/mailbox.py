@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-_BELLS = 4096
+_BELLS = 4096  # wake-ups that are taken off the socket in one read
 
 
 class Mailbox:

@@ -18,8 +18,8 @@ from millwheel.adapters.grpc.security import Security
 from millwheel.pb import worker_pb2 as pb
 from millwheel.pb.worker_pb2_grpc import WorkerStub
 
-_PROBE_TIMEOUT_S = 1.0
-_BACK_OFF_S = (0.005, 0.5)
+_PROBE_TIMEOUT_S = 1.0  # to connect to a worker's port, which says at once whether it lives
+_BACK_OFF_S = (0.005, 0.5)  # first and longest pause before a worker is attached again
 
 OnReport = Callable[[str, pb.WorkerReport], None]
 OnDead = Callable[[str, str], None]

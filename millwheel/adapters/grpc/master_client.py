@@ -13,7 +13,7 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.pb import master_pb2 as pb
 from millwheel.pb.master_pb2_grpc import MasterStub
 
-_GRACE_S = 2.0
+_GRACE_S = 2.0  # more than the master's own time-out, whose answer says more
 _Reply = TypeVar("_Reply", pb.DescribeReply, pb.MoveReply)
 
 

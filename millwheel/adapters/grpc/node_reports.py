@@ -16,10 +16,10 @@ from millwheel.core.model.lease import Lease
 from millwheel.core.model.watermark import ShardReport, share_columns
 from millwheel.pb import injector_pb2 as pb
 
-_MAX_SPELLED_OUT = 10_000
+_MAX_SPELLED_OUT = 10_000  # reports in one message: some 100 bytes each, far below the limit of a message
 _MAX_CHANGED = 100_000
 """Reports in one message. It must stay well below the largest message that gRPC takes."""
-_MAX_SAMPLES = 1_000
+_MAX_SAMPLES = 1_000  # latency samples of a shard that are kept until they are sent
 
 
 @dataclass(slots=True)

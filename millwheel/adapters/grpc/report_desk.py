@@ -12,7 +12,7 @@ from millwheel.adapters.grpc.node_reports import NodeReports
 from millwheel.core.model.watermark import ShardReport
 from millwheel.pb import injector_pb2 as pb
 
-_FRAME_BYTES = 2**20
+_FRAME_BYTES = 2**20  # a message of reports is sent once it is this large
 
 
 class ReportDesk:

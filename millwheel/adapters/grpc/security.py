@@ -26,9 +26,9 @@ log = logging.getLogger("millwheel.security")
 
 NAME = "millwheel"
 CA_FILE, TOKEN_FILE = "ca.pem", "token"
-_MIN_TOKEN_CHARS = 16
-_MAX_FILE_BYTES = 1 << 20
-_OTHERS = 0o077
+_MIN_TOKEN_CHARS = 16  # below that a token could be guessed
+_MAX_FILE_BYTES = 1 << 20  # of a certificate, key or token: more is none, and is not read
+_OTHERS = 0o077  # Fixed: the permission bits of everybody but the owner
 _HEADER = "authorization"
 
 

@@ -23,8 +23,8 @@ from millwheel.errors import UnavailableError
 from millwheel.pb import injector_pb2 as pb
 from millwheel.pb.injector_pb2_grpc import InjectorStub
 
-_SEND_EVERY_S = 0.005
-_BACK_OFF_S = (0.02, 1.0)
+_SEND_EVERY_S = 0.005  # reports of all shards go together at most this often
+_BACK_OFF_S = (0.02, 1.0)  # first and longest pause before the service is called again
 
 
 class StatusLine:

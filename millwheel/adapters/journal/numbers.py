@@ -33,8 +33,8 @@ from millwheel.errors import CorruptionError, UnavailableError
 
 KEPT_GROUPS = 8
 """The newest groups stay even when nobody needs them. One would do, if a listing were one moment."""
-_FURTHER = 4
-_TRIES = 100
+_FURTHER = 4  # how many times further ahead a sealer tries when the writer was quicker
+_TRIES = 100  # attempts to seal: the last ones are far ahead of any writer
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from millwheel.core.formats.journal_segment import (
 )
 from millwheel.errors import CorruptionError
 
-_LIST_TRIES = 10
+_LIST_TRIES = 10  # listings of a folder that changes while it is read
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-LIMIT_BYTES = 4 << 30
+LIMIT_BYTES = 4 << 30  # of local copies of blobs; the oldest go first
 
 
 class BlobCache:

@@ -31,8 +31,8 @@ from millwheel.core.model.lease import Lease
 from millwheel.errors import ConflictError, CorruptionError, InvariantError, SetupError, UnavailableError
 from millwheel.ports import Manifest
 
-KEPT_MANIFESTS = 2
-_TRIES = 20
+KEPT_MANIFESTS = 2  # the newest, and one that somebody may be restoring
+_TRIES = 20  # attempts while others publish or collect the same shard
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 

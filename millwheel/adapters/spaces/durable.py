@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from millwheel.adapters.spaces.files import Files
 
-_CHUNK = 4 << 20
+_CHUNK_BYTES = 4 << 20  # bytes that are copied at once
 TEMPORARY = ".tmp-"
 
 
@@ -90,7 +90,7 @@ def chunks(files: Files, path: str) -> Iterator[bytes]:
     fd = files.open_read(path)
     try:
         at = 0
-        while part := files.read_at(fd, _CHUNK, at):
+        while part := files.read_at(fd, _CHUNK_BYTES, at):
             yield part
             at += len(part)
     finally:

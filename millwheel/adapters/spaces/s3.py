@@ -23,8 +23,8 @@ from millwheel.adapters.spaces.s3_client import S3Limits, connect, no_bucket, tr
 from millwheel.errors import MillwheelError, SetupError, UnavailableError
 
 _CLAIM = ".claimed"
-_CHUNK = 8 << 20
-_TRIES = 3
+_CHUNK_BYTES = 8 << 20  # bytes of one part of an upload or download
+_TRIES = 3  # attempts where the outcome of a conditional write is not known
 _T = TypeVar("_T")
 
 
@@ -129,7 +129,7 @@ class S3Space:
     def put_file(self, source: str, key: str, *, immutable: bool) -> str:
         """The store checks what arrives against a checksum that goes with each part."""
         with self._explained(f"upload {source} as", key):
-            obstore.put(self._store, self._path(key), Path(source), chunk_size=_CHUNK, max_concurrency=4)
+            obstore.put(self._store, self._path(key), Path(source), chunk_size=_CHUNK_BYTES, max_concurrency=4)
         return source
 
     def share_file(self, key: str, target: str) -> bool:
@@ -142,8 +142,8 @@ class S3Space:
             path = self._path(key)
             size = obstore.head(self._store, path)["size"]
             with open(target, "xb") as file:
-                for start in range(0, size, _CHUNK):
-                    end = min(start + _CHUNK, size)
+                for start in range(0, size, _CHUNK_BYTES):
+                    end = min(start + _CHUNK_BYTES, size)
                     file.write(obstore.get_range(self._store, path, start=start, end=end))
             return True
 

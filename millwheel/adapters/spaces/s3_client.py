@@ -16,7 +16,7 @@ from millwheel.errors import MillwheelError, SetupError, UnavailableError
 if TYPE_CHECKING:
     from obstore.store import S3Config
 
-_REASON_LETTERS = 400
+_REASON_LETTERS = 400  # characters of an error of the store that are shown
 
 
 @dataclass(frozen=True, slots=True)

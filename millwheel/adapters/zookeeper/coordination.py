@@ -22,7 +22,7 @@ from millwheel.errors import ConflictError, SetupError, invariant
 _HOSTS = re.compile(r"([^\s/,]+:\d+)(,[^\s/,]+:\d+)*")
 _CHROOT = re.compile(r"(/[A-Za-z0-9_.-]+)*/?")
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
-_CONNECT_TIMEOUT_S = 10.0
+_CONNECT_TIMEOUT_S = 10.0  # to the first connection; then we are told that there is no ZooKeeper
 
 
 class ZooKeeperCoordination:

@@ -17,7 +17,7 @@ from kazoo.security import make_digest_acl
 from millwheel.errors import SetupError
 
 AUTH_FILE, CA_FILE, CERTIFICATE_FILE, KEY_FILE = "zookeeper.auth", "zookeeper-ca.pem", "zookeeper.pem", "zookeeper.key"
-_OTHERS = 0o077
+_OTHERS = 0o077  # Fixed: the permission bits of everybody but the owner
 
 
 @dataclass(frozen=True, slots=True)

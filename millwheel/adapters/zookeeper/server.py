@@ -62,10 +62,10 @@ appender.console.layout.type=PatternLayout
 appender.console.layout.pattern=%d %p %c{1} - %m%n
 """
 _HOST = "127.0.0.1"
-_START_ATTEMPTS = 3
-_POLL_S = 0.02
-_STOP_S = 5.0
-_LOG_LIMIT_BYTES = 8_000_000
+_START_ATTEMPTS = 3  # others may take the port that was found free
+_POLL_S = 0.02  # between looks whether the server answers
+_STOP_S = 5.0  # to end in order; then it is killed
+_LOG_LIMIT_BYTES = 8_000_000  # a larger log is begun anew
 
 
 class EmbeddedZooKeeper:

@@ -39,9 +39,10 @@ _kazoo_log = logging.getLogger("millwheel.zookeeper.kazoo")
 _kazoo_log.setLevel(logging.CRITICAL)
 
 _UNSETTLED = (ConnectionLoss, OperationTimeoutError, KazooTimeoutError)
-_RETRY_PAUSE_S = 0.02
+_RETRY_PAUSE_S = 0.02  # between tries of a request whose connection broke
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 1.5, "max_delay": 0.5}
-_HEARTBEATS_PER_TIMEOUT = 5
+"""Pauses (s) between connections, until the session is over."""
+_HEARTBEATS_PER_TIMEOUT = 5  # within one session time-out: four may be lost
 
 Watch = Callable[[], None]
 

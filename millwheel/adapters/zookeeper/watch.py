@@ -18,7 +18,7 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import UnavailableError
 
 log = logging.getLogger("millwheel.zookeeper")
-_RETRY_S = 0.2
+_RETRY_S = 0.2  # before a failed look is repeated
 
 
 class Subscription(Protocol):

@@ -19,9 +19,9 @@ Exact = list[Any]
 """``[whole, float, float, ...]``, whose sum is exact. ``whole`` is the sum of the ints, as text beyond 64 bits. There
 is at least one float if any was added, so that a sum of floats stays a float (also once they are subtracted again)."""
 
-_INT64 = 2**63
-_SPLIT = 134217729.0
-_SQUARABLE = 1e150
+_INT64 = 2**63  # Fixed: integers from here on are no int64
+_SPLIT = 134217729.0  # Fixed: 2**27 + 1 halves a double (Dekker)
+_SQUARABLE = 1e150  # Fixed: squares of larger numbers overflow
 _fsum = math.fsum
 
 

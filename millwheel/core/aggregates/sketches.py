@@ -17,8 +17,8 @@ from ddsketch.mapping import LogarithmicMapping
 from millwheel.core.aggregates.base import AggregateFunction, Aggregator, wrong
 from millwheel.core.aggregates.numeric import check_number
 
-_LG_K = 12
-_ACCURACY = 0.01
+_LG_K = 12  # 2**12 registers: an error of 1.6 %, 4 kB for a key
+_ACCURACY = 0.01  # relative error of quantiles
 
 
 class ApproxCountDistinct(Aggregator[bytes]):

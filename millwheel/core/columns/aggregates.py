@@ -25,7 +25,7 @@ from millwheel.core.columns.fixed_sums import (
 from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.core.pipeline.spec import AggregateSpec
 
-_EXACT_INT = 2**53
+_EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ class _Form(msgspec.Struct, array_like=True):
     born_us: int
 
 
-_DIGEST = 8
+_DIGEST = 8  # Fixed: bytes of the checksum in the stored form
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Form).decode
 _KEY, _TIME, _SEQ, _PLACE = "key", "time", "seq", "place"

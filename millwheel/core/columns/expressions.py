@@ -11,7 +11,7 @@ from typing import Any
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.expressions.nodes import CONSTANTS
 
-_EXACT_INT = 2**53
+_EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
 _COMPARE: dict[type[ast.cmpop], Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,

@@ -12,14 +12,14 @@ from typing import Any
 from millwheel.core.aggregates.numeric import Exact
 from millwheel.core.columns.lazy_polars import pl
 
-SCALE_BITS = 90
-_SCALE = 2.0**SCALE_BITS
-_ONE = 1 << SCALE_BITS
+SCALE_BITS = 90  # Fixed: of the fraction in an exact sum; stored sums have it
+_SCALE = 2.0**SCALE_BITS  # Fixed: what fractions are multiplied by
+_ONE = 1 << SCALE_BITS  # Fixed: one, in the scale of exact sums
 _LEAST = 2.0**-37
 """A float of at least this size has no bit below 2**-90."""
-_MOST = 2.0**60
-_SMALL_SUM = 1 << 36
-_INT64 = 2**63
+_MOST = 2.0**60  # Fixed: larger numbers do not fit an exact sum
+_SMALL_SUM = 1 << 36  # Fixed: below it the scaled sum fits 128 bits
+_INT64 = 2**63  # Fixed: integers from here on are no int64
 
 
 class Unfit(Exception):

@@ -14,7 +14,7 @@ from millwheel.core.columns.plan import END, ColumnPlan
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.lateness import is_complete, still_open
 
-_FAN = 8
+_FAN = 8  # segments of one size that become one: each group is rewritten log8 times
 
 
 @dataclass(slots=True, eq=False)

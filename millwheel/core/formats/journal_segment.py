@@ -26,19 +26,19 @@ from xxhash import xxh3_64_intdigest
 
 from millwheel.errors import CorruptionError, invariant
 
-MAX_BODY = 1 << 30
-PUT_ID_BYTES = 16
-MAX_NAME = 255
+MAX_BODY = 1 << 30  # Fixed: bytes of one group; longer ones are damage
+PUT_ID_BYTES = 16  # Fixed: of the format
+MAX_NAME = 255  # Fixed: of the format
 
 _HEADER_MAGIC = b"MWJRNL1\n"
 _HEADER = struct.Struct(f"<8sBQQ{PUT_ID_BYTES}sH")
 _GROUP_MAGIC = b"\xf7MWg"
 _GROUP = struct.Struct("<4sIQQ")
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
-_MASK = (1 << 64) - 1
-_SPREAD = 0x9E3779B97F4A7C15
-_OFFSET_BITS = 40
-_END_WORDS = 7
+_MASK = (1 << 64) - 1  # Fixed: 64 bits
+_SPREAD = 0x9E3779B97F4A7C15  # Fixed: of the format, spreads the seeds of checksums
+_OFFSET_BITS = 40  # Fixed: of the format, a segment is below 1 TB
+_END_WORDS = 7  # Fixed: of the format of a seal
 
 GROUP_HEADER_BYTES = _GROUP.size
 HEADER_BYTES = _HEADER.size + MAX_NAME + _U64.size

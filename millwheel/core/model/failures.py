@@ -14,7 +14,7 @@ from enum import Enum
 
 RECENT = 10_000
 """A tally forgets half of itself when it holds so many calls: what is judged is how it goes now."""
-_KIND_LENGTH = 120
+_KIND_LENGTH = 120  # characters of a kind of failure that are kept
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -92,7 +92,7 @@ def printable(text: str) -> str:
 
 KINDS = "dead_letters."
 """How the durable counters of dead letters by kind begin."""
-KINDS_KEPT = 20
+KINDS_KEPT = 20  # kinds that a shard counts apart; all others are one
 OTHER_KINDS = KINDS + "other reasons"
 
 

@@ -12,6 +12,7 @@ CREDIT_BYTES = 1024
 DELIVERY_BYTES = 4 << 20
 """Batches are cut into deliveries of about this size. One record may be larger."""
 _UNITS = {"B": 1, "kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+"""Fixed: units of sizes."""
 _SIZE = re.compile(r"(\d+)\s*(B|kB|MB|GB|KiB|MiB|GiB)")
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from millwheel.errors import InvariantError, invariant
 
-SPACE = 2**64
+SPACE = 2**64  # Fixed: hashes of keys
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -15,7 +15,7 @@ IDLE_TIME = MAX_TIME - 1
 """What a source shard without live input reports: it holds nothing now, but may again later. No other shard reports
 it."""
 
-SECOND = 1_000_000
+SECOND = 1_000_000  # Fixed: µs
 _IDLE_STEP_US, _LONG_SILENCE_US, _LONG_IDLE_STEP_US = 250_000, 20 * SECOND, SECOND
 """The watermark of an idle source follows the wall clock in such steps: each is a report of every node downstream."""
 _UNITS_US = {"us": 1, "ms": 1_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}

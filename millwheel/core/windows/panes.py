@@ -74,8 +74,8 @@ class Pane(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RETRACTION_FIELD = "__retraction__"
-_MARKED = 1
-_WRAPPED = 2
+_MARKED = 1  # Fixed: of the format of a retraction
+_WRAPPED = 2  # Fixed: of the format of a retraction
 
 
 class Retraction(msgspec.Struct, frozen=True, tag_field=RETRACTION_FIELD, tag=_WRAPPED):

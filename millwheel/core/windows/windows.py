@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from millwheel.core.model.times import MAX_TIME, MIN_TIME, duration_text, duration_us
 from millwheel.core.windows.zones import Days
 
-DAY = 86_400_000_000
+DAY = 86_400_000_000  # Fixed: µs
 
 
 class Window(NamedTuple):

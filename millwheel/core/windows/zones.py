@@ -10,7 +10,7 @@ from millwheel.errors import RecordError
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _US = timedelta(microseconds=1)
-_REMEMBERED = 64
+_REMEMBERED = 64  # days of a zone whose midnights are remembered
 
 
 class Days:

@@ -23,8 +23,8 @@ import xxhash
 
 from millwheel.errors import SetupError
 
-MIN_JAVA = 17
-_PROBE_TIMEOUT_S = 30
+MIN_JAVA = 17  # Fixed: what Spark needs
+_PROBE_TIMEOUT_S = 30  # for `java -version` on a busy machine
 _VECTOR = "jdk.incubator.vector"
 _FIX = (
     f"install Java {MIN_JAVA} or newer (Debian: apt install openjdk-17-jre-headless) and set JAVA_HOME, "

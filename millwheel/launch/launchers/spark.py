@@ -28,8 +28,8 @@ from millwheel.launch.launchers.task import SlotTask
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_EXECUTOR_MEMORY_MB = 1024
-_JVM_GRACE_S = 20.0
+_EXECUTOR_MEMORY_MB = 1024  # of an executor of `local-cluster`, which has no data
+_JVM_GRACE_S = 20.0  # for the JVM to end in order; then it is killed
 _PYTHON_ERROR = re.compile(r"\w+Error: ")
 _LOST = re.compile(r"ExecutorLostFailure|crashed|EOFException|exited unexpectedly|TaskKilled|killed", re.IGNORECASE)
 

@@ -22,8 +22,8 @@ from millwheel.launch.launchers.executor_orders import Orders, orders_at
 from millwheel.processes.child import Child, fresh_scratch
 from millwheel.processes.libraries import worker_environment
 
-_POLL_S = 0.05
-_STOP_GRACE_S = 8.0
+_POLL_S = 0.05  # between looks whether the worker has ended or is to stop
+_STOP_GRACE_S = 8.0  # for a worker to end in order, less than the driver gives the task
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from millwheel.launch.launchers.warm_messages import (
 from millwheel.processes.child import Child, LifeLog
 from millwheel.processes.command_line import ROOM
 
-_SEND_S = 5.0
-_END_S = 5.0
+_SEND_S = 5.0  # for the parent to take an order; then it counts as hung
+_END_S = 5.0  # for the parent to end; then it is killed
 KILLED = -int(signal.SIGKILL)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-_MOST_BYTES = 1 << 17
+_MOST_BYTES = 1 << 17  # of a message between driver and parent
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):

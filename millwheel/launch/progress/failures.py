@@ -12,7 +12,7 @@ from millwheel.launch.progress.summary import ClusterView
 
 _PATIENCE_S = 1.0
 """So long a share must be too large: shards that do well may not have reported yet."""
-_TOLD = 20
+_TOLD = 20  # first failures that a run tells of, for each node
 _NOUNS = {"record": "records", "timer": "timers", "window": "windows", "line": "lines"}
 
 

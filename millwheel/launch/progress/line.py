@@ -19,8 +19,8 @@ from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, du
 from millwheel.core.pipeline.graph import Graph, NodeKind
 from millwheel.launch.progress.summary import ClusterView, reason_texts, total
 
-_PLAIN_INTERVAL_S = 5.0
-_RATE_WINDOW_S = 3.0
+_PLAIN_INTERVAL_S = 5.0  # between lines of progress where there is no terminal
+_RATE_WINDOW_S = 3.0  # over which records per second are counted
 
 
 @dataclass(slots=True)

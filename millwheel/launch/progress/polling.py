@@ -18,7 +18,7 @@ from millwheel.launch.stragglers import JoinedWorker, read_members
 from millwheel.pb import injector_pb2
 from millwheel.ports import Coordination
 
-_INTERVAL_S = 0.2
+_INTERVAL_S = 0.2  # between questions about progress
 LEADER_ROLE = "injector-leader"
 LEAVING_ROLE = "leaving"
 SEATS_ROLE = "seats"

@@ -11,7 +11,7 @@ from millwheel.errors import SetupError
 from millwheel.launch.progress.summary import Summary, reason_texts
 from millwheel.roots.root import write_atomically
 
-_REASONS = 3
+_REASONS = 3  # reasons of dead letters that the summary shows
 
 
 def summary_lines(summary: Summary) -> list[str]:

@@ -16,7 +16,7 @@ from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.pipeline.graph import NodeKind
 
-_SHARDS_PER_WORKER = 2
+_SHARDS_PER_WORKER = 2  # so that one can move and the others stay even
 _FIXED = {
     NodeKind.SOURCE: "a source is read by partitions, which no key divides; its shards can be moved",
     NodeKind.SINK: "files and cuts of a sink are named after its shards; its shards can be moved",

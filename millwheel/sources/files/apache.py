@@ -20,7 +20,7 @@ _LINE = re.compile(
 _TIME = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)")
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
-_CACHED_TIMES = 100_000
+_CACHED_TIMES = 100_000  # parsed times that are remembered: lines of a second share one
 
 
 class ApacheCombined:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 GENERATION = 1 << 48
 """Positions without a note are of an earlier form: those of the n-th file under a name began at n times this."""
-_CHECKED_BYTES = 256
+_CHECKED_BYTES = 256  # Fixed: of a file's beginning, by which a rotated file is known again; notes are stored
 _LEAP = 1 << 40
 """Who died before may have sent so much beyond a committed position, and nobody can tell once the bytes are gone. Where
 something else goes on in their stead, it has positions beyond them: consumers would take it for applied."""

@@ -14,7 +14,7 @@ from typing import Protocol
 from millwheel.errors import ExhaustedError, SetupError
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
-_BLOCK = 1 << 18
+_BLOCK_BYTES = 1 << 18  # bytes that are unpacked at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +154,11 @@ class CompressedInput:
         if self._ended:
             return False
         try:
-            block = self._stream.read(_BLOCK)
+            block = self._stream.read(_BLOCK_BYTES)
         except OSError as ex:
             self._ended, self._damage = True, f"the compressed file is damaged or cut off: {ex}"
             return False
-        self._ended = len(block) < _BLOCK
+        self._ended = len(block) < _BLOCK_BYTES
         self._buffer += block
         drop = min(max(wanted - self._start, 0), len(self._buffer))
         del self._buffer[:drop]

@@ -22,13 +22,13 @@ from millwheel.sources.files.inputs import PartitionInput
 
 MAX_RAW_BYTES = 65_536
 """How much of a rejected line is kept."""
-_SCAN_BYTES = 1 << 20
+_SCAN_BYTES = 1 << 20  # of one look for the next line break
 _MOST_BYTES = 16 << 20
 """One read takes no more, unless a single line is longer."""
 _PIECE_BYTES = 1 << 20
 """So much becomes columns at once: what it takes as objects meanwhile stays in the cache of the processor."""
 _BOM = b"\xef\xbb\xbf"
-_NEWLINE = 10
+_NEWLINE = 10  # Fixed: the byte
 Ends = npt.NDArray[np.int64]
 
 

@@ -19,8 +19,8 @@ from millwheel.sources.files.lines import MAX_RAW_BYTES
 from millwheel.sources.frames import example_frame, frame_of
 from millwheel.sources.structs import Structs
 
-_LEAST_ROWS = 1_000
-_WARM_ROWS = 180_000
+_LEAST_ROWS = 1_000  # of a read, however wide the rows
+_WARM_ROWS = 180_000  # that warm the decoder, about a first read
 _MOST_BYTES = 16 << 20
 """One read of rows takes about so much, uncompressed."""
 _FRAME_BYTES = 4 << 20

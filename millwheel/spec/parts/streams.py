@@ -14,7 +14,7 @@ from millwheel.spec.reading.reader import NodeReader
 FIELDS = ("source", "timestamp", "id", "watermark", "schema", "fields", "on_error")
 _ONLY_WITH_SOURCE = ("timestamp", "id", "watermark", "on_error")
 _EXAMPLE = "{source: {files: {path: …}}, timestamp: ts}"
-_UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}
+_UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}  # Fixed: units of timestamps
 _TYPES = ("int", "float", "str", "bool")
 _GENERATOR_TIMESTAMP = "ts"
 """Where the built-in generator puts its timestamps."""

@@ -19,7 +19,7 @@ from millwheel.spec.reading.problems import Problems, did_you_mean, unknown
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Names of pipelines, streams and computations: they become names of folders and of znodes."""
-MAX_DURATION_US = 100 * 366 * 86_400_000_000
+MAX_DURATION_US = 100 * 366 * 86_400_000_000  # Fixed: a century; longer ones are mistakes
 
 T = TypeVar("T")
 

@@ -31,8 +31,8 @@ from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.loop.runtime import MakeShard
 from millwheel.workers.shard.shard import Shard
 
-_ENDLESS = 2_000_000
-_LONGER = 10
+_ENDLESS = 2_000_000  # steps after which a pipeline is said never to rest
+_LONGER = 10  # how many times rarer crashes become while nothing gets done
 
 
 class ManualClock:

@@ -18,7 +18,7 @@ Choice = Callable[[int], int]
 """Given n, how many of n unsynced bytes or operations survive."""
 
 
-UNLIMITED = 1 << 40
+UNLIMITED = 1 << 40  # Fixed: more bytes than there are
 
 
 def nothing(_: int) -> int:

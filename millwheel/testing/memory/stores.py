@@ -12,7 +12,7 @@ from millwheel.adapters.spaces.durable import make_dirs, read_whole, remove_tree
 from millwheel.adapters.spaces.files import Files
 from millwheel.errors import CorruptionError, InvariantError
 
-_DIGEST_BYTES = 16
+_DIGEST_BYTES = 16  # Fixed: of the format
 _encode = msgspec.msgpack.Encoder().encode
 _Changes = list[tuple[bytes, bytes | None]]
 _decode = msgspec.msgpack.Decoder(_Changes).decode

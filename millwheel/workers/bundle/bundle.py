@@ -23,12 +23,12 @@ from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.state.overlay import Overlay
 
 _COUNTED = "\0counted"
-_LETTER_STATE = 1 << 20
+_LETTER_STATE_BYTES = 1 << 20
 """So many bytes of state go into a dead letter whole."""
-_BEGINNING = 10_000
+_BEGINNING = 10_000  # characters of a value that a dead letter shows
 _MOST_TIMERS = 100_000
 """So many event-time timers fire before the records of a bundle at most, even if each sets the next."""
-_WORDS = 300
+_WORDS = 300  # characters of a failure that the log shows
 RECORD, TIMER, WINDOW, LINE = "record", "timer", "window", "line"
 """What calls are about."""
 
@@ -243,7 +243,7 @@ def plain_letter(letter: DeadLetter) -> Any:
     for name in ("key", "value", "state"):
         try:
             size = len(encode_value(getattr(letter, name)))
-            if name == "state" and size > _LETTER_STATE:
+            if name == "state" and size > _LETTER_STATE_BYTES:
                 letter.state = {"size": size, "begins": beginning(letter.state)}
         except (TypeError, ValueError, OverflowError):
             value = repr(getattr(letter, name))

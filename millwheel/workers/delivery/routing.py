@@ -23,11 +23,11 @@ from millwheel.workers.delivery.timestamps import ints_of, numbers_of, plain_col
 
 Extractor = Callable[[Any], Key]
 _TEXT_KEYS = {str, bytes}
-_ROUTES_KEPT = 200_000
+_ROUTES_KEPT = 200_000  # keys whose shards are remembered
 _DENSE_KEYS = 1 << 22
 """Below this, whole numbers are looked up by their place in an array."""
-_FEW_ROWS = 32
-_BYTES_PER_CHARACTER = 4
+_FEW_ROWS = 32  # up to here a loop is faster than arrays
+_BYTES_PER_CHARACTER = 4  # Fixed: at most, in UTF-8
 _KEY_HEAD = 5
 """So many bytes go before those of a text, at most."""
 

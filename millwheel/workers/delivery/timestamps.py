@@ -14,7 +14,7 @@ import numpy.typing as npt
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.errors import RecordError
 
-LIMIT_US = 2**62
+LIMIT_US = 2**62  # Fixed: half of all time, so that windows around any record fit
 _FEW = 64
 """Up to so many numbers a list is quicker than an array."""
 

@@ -68,8 +68,8 @@ from millwheel.workers.sources.injection import InjectionOperator
 from millwheel.workers.sources.source import SourceOperator
 from millwheel.workers.sources.source_parts import SourceParts
 
-_CACHE_ENTRIES = 100_000
-_WARM_ROWS = 60_000
+_CACHE_ENTRIES = 100_000  # values of keys that an operator keeps decoded
+_WARM_ROWS = 60_000  # that warm the columns, about a bundle
 
 
 @dataclass(frozen=True, slots=True)

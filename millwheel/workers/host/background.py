@@ -25,14 +25,14 @@ from millwheel.workers.recovery.journal_reads import ReadOnce
 from millwheel.workers.recovery.recovery import Effort, recover
 from millwheel.workers.sinks.sink import Publication
 
-_VERIFY_PAUSE_S = 0.02
+_VERIFY_PAUSE_S = 0.02  # between reads of tables that are verified later: recovery comes first
 Post = Callable[[ev.Event], None]
-_ANSWER_TRIES = 5
+_ANSWER_TRIES = 5  # to tell the driver of a savepoint
 
-_AT_ONCE_BYTES = 64 << 10
+_AT_ONCE_BYTES = 64 << 10  # a larger group is written by the thread
 _SLOW_WRITE_S, _LONGEST_COUNTED_S = 0.003, 0.02
 """While writes usually take longer, the loop does not wait for them. One that takes very long for once says little."""
-_OF_THE_LAST = 8
+_OF_THE_LAST = 8  # writes over which the usual duration is averaged
 
 SEAL_CHECK_S = 5.0
 """A journal that nobody writes to is looked at this often. A worker that was declared dead while it joined, and before

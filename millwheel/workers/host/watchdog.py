@@ -19,7 +19,7 @@ from millwheel.core.model.times import duration_text
 from millwheel.workers.bundle.hangs import Doing, Hang, Hangs, LeasedShard, Watched
 
 _log = logging.getLogger(__name__)
-_PERIOD_US = 1_000_000
+_PERIOD_US = 1_000_000  # between looks at running calls
 _WRITE_S = 10.0
 """How long the note may take: a worker that cannot write must end all the same."""
 _GRACE_S = 30.0

@@ -26,7 +26,7 @@ from millwheel.workers.loop.known import KnownEntries
 from millwheel.workers.loop.reporting import Reporting
 from millwheel.workers.loop.served import Served
 
-_PIECE = 1_000
+_PIECE = 1_000  # letters that are offered to a shard at once
 
 
 @dataclass(slots=True)

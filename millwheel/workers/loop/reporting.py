@@ -11,7 +11,7 @@ from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.loop.served import BEGINNING, Served
 from millwheel.workers.ports import MasterLine, Reports
 
-_FOR_THE_EYE_US = 200_000
+_FOR_THE_EYE_US = 200_000  # between reports for which no window waits
 
 
 @dataclass(frozen=True, slots=True)

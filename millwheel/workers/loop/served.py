@@ -18,7 +18,7 @@ from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.ports import ShardWork
 from millwheel.workers.shard.shard import Shard
 
-_SAMPLE = 256
+_SAMPLE = 256  # keys of a shard by which it could be split
 _OF_A_BUNDLE, _ONE_OF = 4, 8
 """So many keys are sampled of a bundle, at random as good as, and no more than one of eight. The last ones are told to
 the master."""

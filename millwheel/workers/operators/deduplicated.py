@@ -16,7 +16,7 @@ from millwheel.core.pipeline.spec import DeduplicateSpec
 DROPPED = "deduplicated"
 """What dropped records are counted as."""
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
-_LONGEST = 32
+_LONGEST = 32  # Fixed: bytes of an identity that is stored as it is; state depends on it
 
 
 class Deduplicated(Computation):

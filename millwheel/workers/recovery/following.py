@@ -29,7 +29,7 @@ from millwheel.workers.recovery.write_behind import WriteBehindStore
 
 log = logging.getLogger("millwheel.workers")
 
-_MUCH_BYTES = 1 << 20
+_MUCH_BYTES = 1 << 20  # read at once: the standby is behind and goes on without a pause
 _REST_ROUNDS = 50
 """What cannot be made is tried again after so many rounds."""
 

@@ -44,7 +44,7 @@ from millwheel.workers.delivery.high_water_marks import (
 )
 from millwheel.workers.operators.columns import segment_entry, segments_within
 
-_AT_ONCE = 10_000
+_AT_ONCE = 10_000  # entries of a parent that are written together
 _HASH = slice(1, 9)
 _SEEN_HASH = slice(9, 17)
 Entry = tuple[bytes, bytes]

@@ -10,7 +10,7 @@ from itertools import chain
 from millwheel.core.formats.journal_segment import JournalPlace
 from millwheel.ports import Followed, JournalsRead
 
-_AT_MOST_BYTES = 128 << 20
+_AT_MOST_BYTES = 128 << 20  # of a journal that are kept for the next shard; more is read again
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 
 from millwheel.ports import StateStore
 
-_ENTRIES = 2_000
-_BYTES = 1 << 20
+_ENTRIES = 2_000  # that wait for one write to the store
+_BYTES = 1 << 20  # that wait for one write to the store
 _LARGE = 1_000
 """A commit of more entries goes to the store by itself: to gather it with others costs more than a write."""
 

@@ -17,7 +17,7 @@ from millwheel.workers.shard.productions import ShardIdentity
 from millwheel.workers.shard.verdicts import Verdicts, looks_at
 from millwheel.workers.shard.watermark import ShardWatermark
 
-_WORTH_A_TURN = 256
+_WORTH_A_TURN = 256  # records for which a commit is worth its bytes while the journal writes
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,10 @@ from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.state.overlay import Overlay
 
-MIN_SPAN_US = 60 * SECOND
-_BUCKETS_PER_HORIZON = 8
-_CAPACITY = 100_000
-_ERROR_RATE = 0.001
+MIN_SPAN_US = 60 * SECOND  # of a bucket: shorter horizons need no more of them
+_BUCKETS_PER_HORIZON = 8  # ids are forgotten in steps of an eighth
+_CAPACITY = 100_000  # ids of the first filter; each next one takes twice as many
+_ERROR_RATE = 0.001  # of ids that are looked up in the store for nothing
 _BEHIND_ALL = b"\xff" * 25
 """Behind every mark of a bucket: they have 24 bytes."""
 _encode = msgspec.msgpack.Encoder().encode

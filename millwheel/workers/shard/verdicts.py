@@ -17,7 +17,7 @@ from millwheel.workers.bundle.bundle import Bundle
 
 EARLY_US = SECOND
 """So long a step waits for other calls of its node where there are too few to judge by."""
-_FIRSTS = 5
+_FIRSTS = 5  # first failures that a shard tells of
 
 Policies = Callable[[str], OnError]
 """What failures of a node come to."""

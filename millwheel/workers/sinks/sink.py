@@ -17,7 +17,7 @@ from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
 
-_RETRY_US = 100_000
+_RETRY_US = 100_000  # before a failed publish is repeated
 _ON_THEIR_WAY = 2
 """While so many batches are being published, the next one waits and grows."""
 LAST_FLUSH_US = 20_000

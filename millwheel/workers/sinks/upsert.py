@@ -25,10 +25,10 @@ from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.sinks.sink import LAST_FLUSH_US
 from millwheel.workers.state.overlay import Overlay
 
-_RETRY_US = 100_000
+_RETRY_US = 100_000  # before a failed publish is repeated
 ROWS_PER_FLUSH = 50_000
 """A table of so many rows is written once per ``flush`` at most, one of twice as many half as often."""
-_MOST_SAMPLES = 10_000
+_MOST_SAMPLES = 10_000  # latencies of a flush that are kept
 _AT_ONCE = MIN_TIME // 2
 """What is not visible since then is due by any clock."""
 

@@ -20,9 +20,9 @@ from millwheel.sources.base import FrameChunk
 from millwheel.workers.delivery.routing import Keyless
 from millwheel.workers.delivery.timestamps import LIMIT_US
 
-_FIRST_BYTES = 1 << 20
-_MOST_BYTES = 1 << 23
-_GROWTH = 4
+_FIRST_BYTES = 1 << 20  # of a read while little comes
+_MOST_BYTES = 1 << 23  # of a read while there is always more
+_GROWTH = 4  # how much more each full read brings
 
 Split = Callable[[ColumnBatch], tuple[list[tuple[str, AnyBatch]], list[Keyless]]]
 

@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 _LIST_EACH_US = 200
 """Listings lie so far apart for each partition, so that listing takes a small share of a core."""
-_ASLEEP_AFTER_US = 10 * SECOND
+_ASLEEP_AFTER_US = 10 * SECOND  # without news: then a file is looked at, but not kept open
 _UNSEEN = 500
 """So many partitions of an unbounded source are opened before all that they hold is read."""
-_OPEN = 64
-_SILENT_ABOUT_US = 60 * SECOND
+_OPEN = 64  # partitions that are open at once
+_SILENT_ABOUT_US = 60 * SECOND  # between warnings about the same trouble
 
 
 class _Stand(NamedTuple):

@@ -37,7 +37,7 @@ _STORED: Any = object()
 """The value of a cell that is still as the store has it."""
 _LOADS_OF_MOST = 4
 """Where one in so many records asks the store for a value, the values of the next bundles are read ahead."""
-_BUNDLES_AHEAD = 63
+_BUNDLES_AHEAD = 63  # that are read ahead before it is looked again what is asked for
 _CACHED_BYTES = 32 << 20
 """Of one state of a shard, as they are stored."""
 TTL_TAG = "\0ttl:"

@@ -20,7 +20,7 @@ from millwheel.errors import RecordError
 from millwheel.workers.state.handles import ABSENT, TTL_TAG, Cell, ListCells, MapCells, Typed, ValueCells
 from millwheel.workers.state.overlay import Overlay
 
-_WORTH_READING_AHEAD = 64
+_WORTH_READING_AHEAD = 64  # keys of a bundle from which one read of them all is faster
 Change = tuple[Typed, Cell, bytes | None]
 """A cell of a handle, and what it is in the store now (None: gone)."""
 
