@@ -1,4 +1,4 @@
-"""What users subclass and declare: computations and their typed, per-key state.
+"""The classes for user code: computations and their typed, per-key state.
 
     class Spikes(Computation):
         stats = ValueState(Stats, default=Stats)
@@ -9,7 +9,7 @@
             self.stats.set(stats)
             ctx.produce("alerts", {"path": ctx.key}, timestamp=record.timestamp)
 
-A state handle always speaks of the key being processed. Calls for one key are serial, in order, on one
+A state handle always refers to the key being processed. Calls for one key are serial, in order, on one
 thread; one instance of the class serves one shard, so plain attributes are scratch space that may vanish.
 """
 
@@ -90,8 +90,8 @@ def sets_timers(kind: Any) -> bool:
 
 
 class State:
-    """Base of the declarations. ``ttl`` (duration or µs): an entry is absent for records and timers whose time is so
-    much later than that of any that wrote it, and is removed by the watermark."""
+    """Base of the declarations. ``ttl`` (duration or µs): an entry is absent for records and timers whose time is
+    later by ``ttl`` than that of any that wrote it; the watermark removes it."""
 
     name: str
 
@@ -108,7 +108,7 @@ class ValueState(State, Generic[T]):
 
     ``type`` is anything msgspec can encode: a Struct (fields may be added later, with defaults), int, str,
     dict[str, float], … ``default`` is a value or a factory called for keys without one (None otherwise).
-    What ``get`` returned may be changed in place and is saved with the commit; ``set`` replaces it.
+    A value returned by ``get`` may be changed in place and is saved with the commit; ``set`` replaces it.
     """
 
     def __init__(

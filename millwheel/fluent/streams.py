@@ -1,12 +1,12 @@
 """Streams of a fluent pipeline: each method adds a computation to the pipeline and returns the stream of its results.
 
-What every computation may be told:
+Options of every computation:
 
-- ``name``: what it is called in ``millwheel status``, in errors and in the root. Default: the name of its output.
+- ``name``: its name in ``millwheel status``, in errors and in the root. Default: the name of its output.
 - ``output``: the stream of its results. Default: the name of the computation. Several may have the same output.
 - ``delivery``, ``productions``, ``max_attempts``: the guarantee, see docs/pipeline.md.
-- ``on_error``: what failures come to: ``"dead_letter"``, ``"stop"``, or ``{"stop_above": "10%", "of_at_least": 100}``.
-- ``shards``: how many pieces the key space is cut into. Default: two per worker.
+- ``on_error``: the effect of failures: ``"dead_letter"``, ``"stop"``, or ``{"stop_above": "10%", "of_at_least": 100}``.
+- ``shards``: the number of pieces of the key space. Default: two per worker.
 - ``standby``: 1 for a second worker that follows each shard and takes over without replay. Default: 0.
 
 Functions may be named functions, lambdas or nested ones. They must be pure: the same value gives the same result.
