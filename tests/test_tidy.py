@@ -429,3 +429,14 @@ def test_capabilities_are_declared_by_base_classes_and_not_probed_for() -> None:
 def test_a_probe_is_noticed() -> None:
     found = probes_in(ast.parse("getattr(source, 'poll_us', 5); hasattr(sink, 'adopt'); getattr(kind, name)"))
     assert len(list(found)) == 2
+
+
+def test_tests_and_mistakes_that_comments_name_exist() -> None:
+    """A comment at a dangerous line says ``test_…`` or ``mistake …``: what would notice if the line were wrong."""
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in sorted((HOUSE / "tests").rglob("*.py")))
+    known = set(re.findall(r"^ *def (\w+)\(", tests, re.MULTILINE))
+    for path in sources():
+        comments = re.sub(r"\n *# ", " ", "\n".join(re.findall(r"^ *# .*", path.read_text(), re.MULTILINE)))
+        named = re.findall(r"\b(test_\w+)\b(?!\.py)|mistake (\w+_\w+)", comments)
+        missing = {name for pair in named for name in pair if name} - known
+        assert not missing, f"{name_of(path)} names {', '.join(sorted(missing))}"

@@ -223,6 +223,8 @@ class FilesWriter(Writer):
         told = _unpack(committable)
         try:
             told = self._unfolded(told)
+            # The visible name is durable before the hidden one goes. The other way round, a power cut leaves neither,
+            # and the receipt leads nowhere: test_a_crash_at_any_call_loses_and_doubles_nothing.
             self._show(told)
             self._files.sync_dir(self._folder)
             self._remove(told.temp)

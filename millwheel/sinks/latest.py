@@ -80,6 +80,8 @@ class LatestWriter(Writer):
         rows must be prepared anew."""
         told = _unpack(committable)
         try:
+            # Nobody asks whether the visible file is there: it may be an older cut. Only the hidden file tells, and the
+            # rename uses it up: test_a_zombie_that_publishes_between_any_two_calls_of_its_successor_changes_nothing.
             if told.temp not in self._renamed:
                 self._files.rename(f"{self._hidden}/{told.temp}", f"{self._folder}/{told.final}")
                 self._renamed = {told.temp}

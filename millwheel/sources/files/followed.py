@@ -87,6 +87,8 @@ class FollowedInput:
         if self._fd < 0 and not self._reopen():
             return self._without_it(position)
         self._see_who_has_the_name()
+        # Before each read, not only at the end of the file: a file that comes and is renamed while this one is read
+        # would never be read. See mistake only_the_last_name_counts.
         offset = self._read_to = position - self._file.base
         if not self._unchanged(offset):
             return self._without_it(position) if self._next else self._truncated(position, offset)
@@ -152,6 +154,8 @@ class FollowedInput:
         if self._next:
             log.warning("a file that was %s is gone; its records that had not been applied are lost", self._path)
             return InputPosition(skip_to=self._next[0].base)
+        # A leap, because the dead may have sent bytes of the former file beyond this position: see mistake
+        # what_goes_on_takes_positions_that_were_used.
         found = self._decided(position + _LEAP)
         if found is not None:
             self._warn_of_loss(position - self._file.base)
@@ -161,6 +165,8 @@ class FollowedInput:
     def _truncated(self, position: int, offset: int) -> InputPosition:
         """Go on at the start of the open file, once it holds something."""
         if not self._was_cut:
+            # Remembered until the file holds something: then it may be as long as it was. See mistake
+            # a_truncation_is_forgotten_while_the_file_is_empty.
             self._was_cut = True
             log.warning(
                 "the followed file %s was truncated after %d bytes of it had been read; reading starts again at its "
@@ -254,6 +260,8 @@ class FollowedInput:
             if fd is None:
                 continue
             found = os.fstat(fd)
+            # By number alone, another file that got the number of a deleted one would be read on in its stead: see
+            # mistake a_file_is_known_by_its_number_alone.
             certain = mark.offset > 0 or path == self._path
             if certain and (found.st_dev, found.st_ino) == mark.who and self._fits(fd, mark):
                 return fd

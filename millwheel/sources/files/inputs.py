@@ -154,6 +154,7 @@ class CompressedInput:
         if self._ended:
             return False
         try:
+            # Blocks of one size, wherever a reader begins: damage ends the input at the same byte for all of them.
             block = self._stream.read(_BLOCK_BYTES)
         except OSError as ex:
             self._ended, self._damage = True, f"the compressed file is damaged or cut off: {ex}"

@@ -200,6 +200,8 @@ class LineReader(Reader):
             ends = window.ends[:max_records]
             if not len(ends):
                 return self._nothing(position, window.data, base + offset)
+            # "Last" only if the input has ended: in a file that grows, half a line at its end is the beginning of one,
+            # and as a record of its own it would be read again, whole, from a position in its middle.
             last = window.at_end and len(ends) == len(window.ends) and self._input.ended()
             block = Block(window.data, ends, base + offset, last)
             decoded = form.decode(block)

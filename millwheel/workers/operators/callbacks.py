@@ -103,11 +103,16 @@ class CallbackOperator(Operator):
             if self._attempts.avoided.hangs and self._may_hang(bundle):
                 raise _LookCloserError
             self._run_fast(bundle)
+            # Encoded before the try ends: a value that cannot be stored is the fault of one record as well. See
+            # test_state_that_grows_over_the_limit_keeps_what_it_was.
             changed = self._state.encoded()
             self._at = None
         except FATAL:
             raise
         except Exception:  # whatever a callback raises concerns one record: find it
+            # All that the first try did must go: its state, its timers, its outputs, and the list of the timers that
+            # fired. What is left happens twice. See
+            # test_what_a_failing_record_did_to_a_timer_that_is_due_never_happened.
             bundle.overlay.undo_to(start)
             for domain, queue in bundle.timers.items():
                 queue.undo_to(marks[domain])
@@ -204,6 +209,8 @@ class CallbackOperator(Operator):
         assert self._ordered is not None
         start = 0
         for place in late_among(batch.timestamps, bundle.watermark):
+            # Fired here and not behind the batch: sorted with its neighbours it would depend on how records were
+            # bundled. See test_records_behind_the_watermark_come_in_their_order_one_by_one_or_together.
             self._ordered.keep(batch, channel, bundle, range(start, place + 1))
             self._fire_passed(bundle, fire)
             start = place + 1
@@ -214,6 +221,8 @@ class CallbackOperator(Operator):
         that has fired before: time does not go back for who sets a timer for the past."""
         state = self._state
         for due in bundle.fires(Domain.EVENT):
+            # As of the timer, not of the watermark: in smaller steps of the watermark the timer would have seen state
+            # that has a ttl. See test_a_timer_sees_what_lives_at_its_own_time_however_far_the_watermark_has_jumped.
             state.clock = max(state.clock, due.at)
             fire(due)
         state.clock = bundle.watermark
@@ -222,6 +231,8 @@ class CallbackOperator(Operator):
     def _settle(self, bundle: Bundle, fire: Fire) -> None:
         """What is left to do when a call is over."""
         self._state.settle()
+        # Now, and not with the next bundle: records may follow in this one. See mistake
+        # timers_that_timers_set_wait_for_the_next_step.
         if self._context.passed:
             self._fire_passed(bundle, fire)
 
@@ -241,6 +252,9 @@ class CallbackOperator(Operator):
             self._settle(bundle, fire)
 
     def _fire_one(self, due: Due) -> None:
+        # A wall-clock timer has no event time. Before the floor its results would be behind a published watermark, and
+        # windows would drop them:
+        # test_a_new_owner_says_nothing_before_a_watermark_that_was_published_while_a_processing_timer_waited.
         floor = due.at if due.domain is Domain.EVENT else self._context.floor
         self._context.point(due.key, floor, self._cause_of(due))
         self._at = due

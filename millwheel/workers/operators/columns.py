@@ -110,6 +110,7 @@ class ColumnOperator(Operator):
         except Unfit:
             self._go_on_in_rows(bundle)
             return
+        # Only once all of them fit: what is in the columns already would count again when the bundle goes by rows.
         for groups in bundles:
             self._windows.add(groups)
         bundle.arrivals = []
@@ -124,6 +125,8 @@ class ColumnOperator(Operator):
         groups = self._plan.group(batch)
         if groups.height and is_complete(groups[END].min(), bundle.watermark):  # type: ignore[arg-type]
             bundle.count("late", self._plan.count_late(batch, bundle.watermark))
+            # These windows have fired and are forgotten. Added again they would fire a second time, with the late
+            # records alone.
             groups = groups.filter(still_open(pl.col(END), bundle.watermark))
         return groups
 

@@ -57,6 +57,7 @@ class GroupedOperator(WindowedOperator):
             groups = self._plan.group(joined(columns))
         except Unfit:
             return None
+        # Late records are judged one by one, by the machine. As a group they would get into a window that is over.
         if groups.height and is_complete(groups.select(pl.col(END).min()).item(), bundle.watermark):
             return None
         found = list(self._plan.row_groups(groups))

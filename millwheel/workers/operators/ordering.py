@@ -50,6 +50,8 @@ class OrderBuffer:
         raw = msgspec.Raw
         for place in places:
             key, value, timestamp = batch.keys[place], batch.values[place], batch.timestamps[place]
+            # Timers of one time fire in the order of their tags. So the tag is made of what a second delivery has, too:
+            # in the order of arrival a crash would change the results. See test_order_survives_crashes.
             rank = "0" if batch.stream == self._first else "1"
             tag = f"{ORDER_TAG}{rank}{channel}:{self._name(batch, place, bundle)}"
             encoded = value if type(value) is raw else raw(encode_value(value))
@@ -63,6 +65,7 @@ class OrderBuffer:
         own = batch.ids[place] if batch.ids is not None else None
         if own is not None:
             return f"{encode_value(own).hex()}:{batch.timestamps[place]}"
+        # See mistake records_without_a_name_share_one.
         # Weak productions of an at-least-once computation have neither. Two of one key and time are two records: they
         # are named by the commit that takes them in, whose number no other owner uses, and come as they have arrived.
         self._nameless += 1

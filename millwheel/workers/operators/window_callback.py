@@ -117,6 +117,8 @@ class WindowCallbackOperator(WindowedOperator):
     def _take(self, bundle: Bundle, times: Times) -> None:
         self._state.clock = bundle.watermark
         super()._take(bundle, times)
+        # A window that fires among the records may have set a timer for a time that has passed. It must not wait for
+        # the next bundle, or results depend on how records are bundled.
         if self._context.passed:
             self._fire(bundle.fires(Domain.EVENT), times, bundle)
 
@@ -146,6 +148,8 @@ class WindowCallbackOperator(WindowedOperator):
 
     def _records(self, pane: Pane) -> list[Record]:
         """The records of a pane. They are copies: what a callback does to them must not reach the windows' state."""
+        # Without the copy a callback that changes its records changes those of later panes, but only as long as no
+        # crash reads them back. See test_a_pane_has_what_is_new_or_all_whatever_the_callback_did_to_its_records.
         stored: Any = unpack(pack(pane.result))
         return [
             Record(pane.key, self._typed_value(self._streams[number], value), timestamp, self._streams[number])

@@ -65,6 +65,8 @@ class WindowCells:
                 raise ValueError(over("state", "a value", len(data), self._most))
             self._overlay.put(self._store_key(key, slot), data)
         except (TypeError, ValueError, OverflowError) as ex:  # an aggregator or trigger of the user's made it
+            # The store still has the value before. If the cache kept this one, results would hold records that a new
+            # owner knows nothing of. See test_what_cannot_be_stored_is_what_it_was_before.
             del self._cells[key, slot]
             self.unstorable.append((key, slot, str(ex)))
 

@@ -71,7 +71,7 @@ class WindowedOperator(Operator):
         for place, data in overlay.scan(HOLD):
             key, _, tag = parse_timer(place)
             self._holds.set(key_from_bytes(key), tag, number_from8(data))
-        self._holds.take_changes()
+        self._holds.take_changes()  # what was read is no change, and is not written again
 
     def wakes_at(self, now: int) -> int:
         return now if self.share_timers.due() else MAX_TIME
@@ -154,6 +154,7 @@ class WindowedOperator(Operator):
             except _FATAL:
                 raise
             except Exception:  # some record of this key: find it
+                # The cells may hold half of what the failed call did: it is read again from the store.
                 self._cells.drop(key)
                 self._take_one_by_one(key, gathered, times, bundle)
                 continue

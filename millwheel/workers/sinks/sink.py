@@ -189,6 +189,8 @@ class SinkOperator(Operator):
     def _publish(self, now: int) -> None:
         self._retry_at = MAX_TIME
         for pending in self._pending:
+            # Shown before its commit is durable, it is shown again by the next owner, in a batch that is divided
+            # otherwise. See test_a_cut_waits_for_its_own_commit.
             if pending.commit > self._durable:
                 break
             if pending.asked:
@@ -223,6 +225,9 @@ class SinkOperator(Operator):
             raise error
 
     def _forget_visible(self) -> None:
+        # In their order, although threads answer in any: the hold is that of the first, and a number that is missing
+        # before one that is gone looks like a cut that was lost. See
+        # test_answers_may_come_in_any_order_and_receipts_go_in_theirs.
         while self._pending and self._pending[0].visible:
             self._published.append(self._pending.popleft().number)
 
@@ -232,6 +237,7 @@ class SinkOperator(Operator):
         for number, committable in found:
             self._writer.publish(committable)
             self._published.append(number)
+        # Only now: a sweep before the publications could remove what the committables are about.
         self._writer.sweep([committable for _, committable in found])
         data = store.get(CUTS)
         return 0 if data is None else int.from_bytes(data, "big")

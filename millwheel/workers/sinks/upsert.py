@@ -174,6 +174,7 @@ class UpsertOperator(Operator):
     def _publish(self, now: int) -> None:
         self._retry_at = MAX_TIME
         pending = self._pending
+        # Rows of a commit that is not durable may never have stood: see mistake uncommitted_rows_shown.
         if pending is None or pending.commit > self._durable:
             return
         try:

@@ -104,7 +104,9 @@ class Partitions:
     def _look_for_gone(self, listed: dict[str, Partition], now: int) -> None:
         for name in self._unopened.keys() - listed.keys():
             del self._unopened[name]
-        for name in self._asleep.keys() - listed.keys():  # it may have got something before it went
+        # A name that is gone is looked at once more, since it may have got something before it went, and then closed.
+        # If none ever were, the worker would run out of open files: see mistake files_that_are_gone_stay_open.
+        for name in self._asleep.keys() - listed.keys():
             self._asleep[name].next_poll = now
             self.awake[name] = self._asleep.pop(name)
         for name in self.awake.keys() - listed.keys():
@@ -170,6 +172,8 @@ class Partitions:
 
     def hold(self) -> Hold:
         """What keeps the watermark: the partitions that are not idle; if there are none, how far silence has come."""
+        # What was not opened yet may hold anything. Without this hold, a folder of many old files is late before it is
+        # read.
         if self._unopened:
             return Hold(MIN_TIME, f"partition {next(iter(self._unopened))}: not opened yet")
         stand = self._stand_of(self.awake.values(), self._asleep_stand)

@@ -34,6 +34,9 @@ class Silence:
         """Somebody has looked, and there was nothing that came later than what was heard last. ``closely``: as good as
         looked at all the time."""
         if not closely and now - self.looked_at > max((self.idle_after_us or 0) // 2, _CLOSELY_US):
+            # A machine that slept for an hour has not heard an hour of silence. Without this, all partitions are idle
+            # when it wakes, and what they still hold is late: see
+            # test_after_a_gap_between_looks_who_slept_as_well_has_time_to_speak.
             self._listening_since = now
         self.looked_at = now
 

@@ -126,6 +126,8 @@ class Sorting:
             self.max_timestamp = max(first, highest)
         if none_late(lowest, self.max_timestamp, delay):
             return set()
+        # Against what stands before it in the partition, not against what was read before: how much is read at once
+        # must not decide what is late. See test_who_is_late_does_not_depend_on_how_much_is_read_at_once.
         late = np.flatnonzero(late_places(times, first, delay, self._stated))
         return set((late if good is None else good[late]).tolist())
 
@@ -156,6 +158,8 @@ class Sorting:
     def _floors(self, first: int, positions: list[int], stamps: Stamps, bad: set[int]) -> list[int]:
         """A timestamp for each letter: the watermark of the partition there, which another read that begins elsewhere
         finds, too. (Where the source states its watermarks, the one at the beginning of the read.)"""
+        # Not the watermark before the read: that begins elsewhere after a crash. See mistake
+        # letters_stamped_with_the_read.
         self._letters.sort(key=lambda pair: pair[0])
         highest = first
         floors: list[int] = []

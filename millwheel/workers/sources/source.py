@@ -61,6 +61,8 @@ class SourceOperator(Operator):
         bundle.positions_only = True
         if bundle.now >= self._settles_at(bundle.now):
             self._settle(bundle)
+        # An end that is committed before the last reads are applied loses them: no later owner reads on. See mistake
+        # sources_end_before_what_they_read_is_applied.
         if self._end.due(self.unrest() == 0):
             self._end.commit(bundle)
             bundle.positions_only = False
@@ -98,6 +100,7 @@ class SourceOperator(Operator):
         """What may be read now: not what waits for a commit, since whatever is sent behind an unsent read makes
         consumers take that for applied. Before an end, also what an earlier owner may have sent to some consumers and
         not to others: it cannot have read beyond what there is."""
+        # It must be that commit, not just any: see mistake any_commit_is_the_one_awaited.
         parts = [part for part in self._partitions.awake.values() if not part.read_all and part.awaits <= self._durable]
         if self._end.reads_nothing:
             return [part for part in parts if self._end.catching_up and not part.certain]
@@ -140,6 +143,9 @@ class SourceOperator(Operator):
         sorting.judge(bundle, len(read) + len(read.rejects))
         part.judge(sorting.newly_judged, bundle.overlay)
         if sorting.newly_judged:
+            # "Too far in the future" is a judgement by the clock. A second reading, later, would find these records in
+            # time and send them under positions that consumers take for applied, or miss: see
+            # test_a_record_too_far_in_the_future_never_costs_its_neighbours.
             self._await_commit(part, bundle)
         self._move(part, read, sorting.max_timestamp)
         self._send(part, found, bundle)
@@ -147,6 +153,7 @@ class SourceOperator(Operator):
     def _heard_nothing(self, part: Part, read: Read | FrameChunk, bundle: Bundle) -> bool:
         """True when a look found nothing to send. Then look again soon; less often when it has been silent for long."""
         if read.begins is not None:
+            # Durable before anything behind it is read: see mistake decisions_are_not_stored.
             part.decide(*read.begins, bundle.overlay)
             self._await_commit(part, bundle)
         if len(read) or read.rejects or read.finished or read.next_position > part.position:
@@ -200,6 +207,9 @@ class SourceOperator(Operator):
         """A read goes on its way; its position is committed once every consumer has applied it. Letters are numbered by
         positions, too, so those of each who writes them have a channel of their own: whoever consumes several of these
         has a mark for each."""
+        # On the records' channel the marks cut letters off, and on one channel for all who write letters each takes the
+        # other's for copies: see mistake letters_numbered_with_the_records and mistake
+        # one_channel_for_the_letters_of_all.
         after = Position(part.position, part.max_timestamp, part.read_all, part.note)
         chunks = [self._chunk(part, part.channel, found.batches)]
         for name, letters in found.letters.items():
@@ -228,6 +238,8 @@ class SourceOperator(Operator):
         self._settled_at = bundle.now
         for part in self._partitions.awake.values():
             moved = False
+            # Applied, and in order. A position that is committed when it is read loses what was still on its way when
+            # the worker dies: see mistake position_committed_when_read.
             while part.outstanding and part.outstanding[0].applied:
                 settled = part.outstanding.popleft()
                 part.committed, moved = settled.after, True

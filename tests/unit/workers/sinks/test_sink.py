@@ -95,6 +95,17 @@ def test_the_loop_publishes_once_a_commit_is_durable() -> None:
     assert bench.committables() == 0
 
 
+def test_a_cut_waits_for_its_own_commit() -> None:
+    """The one before it may be durable, and the worker may die before the next group is."""
+    bench = Bench(aside=False)
+    bench.bundle(1)
+    bench.bundle(2)
+    bench.durable(1)
+    assert bench.writer.published == [b"0:1"]
+    bench.durable(2)
+    assert bench.writer.published == [b"0:1", b"1:2"]
+
+
 def test_a_thread_publishes_while_the_loop_goes_on() -> None:
     bench = Bench(aside=True)
     bench.bundle(1)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millwheel import Computation, ValueState
 from millwheel.core.model.records import Domain
+from millwheel.testing import PipelineHarness
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.unit.workers.bench import NOW, Dial, ShardBench, computation, pipeline
+from tests.unit.workers.operators.combinations import HEAD, hit
 
 CLOCK, EVENT = Domain.PROCESSING, Domain.EVENT
 
@@ -209,3 +212,26 @@ def test_records_that_wait_are_no_timers_of_the_user() -> None:
     assert len(bench.told()) == 11_000
     assert bench.letters == []
     assert list(bench.shard._timers[EVENT].items()) == [("k", "t", 10**7)]
+
+
+def test_a_timer_may_cancel_and_move_those_that_come_due_with_it(tmp_path: Path) -> None:
+    (tmp_path / "bells.py").write_text(
+        "from millwheel import Computation\n\n\n"
+        "class Bells(Computation):\n"
+        "    def process_record(self, ctx, record):\n"
+        "        for tag in 'abc':\n"
+        "            ctx.set_timer(tag, record.timestamp + ord(tag) - ord('a'))\n\n"
+        "    def process_timer(self, ctx, timer):\n"
+        "        ctx.produce('rung', [timer.tag, timer.at])\n"
+        "        if timer.tag == 'a':\n"
+        "            ctx.cancel_timer('b')\n"
+        "            ctx.set_timer('c', 50)\n"
+    )
+    text = HEAD + "computations:\n  ring: {input: {hits: {key: user}}, callback: 'bells:Bells', output: rung}\n"
+    (tmp_path / "pipeline.yaml").write_text(text)
+    with PipelineHarness(tmp_path / "pipeline.yaml") as harness:
+        harness.push("hits", hit(10))
+        harness.advance_watermark(40)
+        assert harness.read("rung") == [["a", 10]]
+        harness.advance_watermark(51)
+        assert harness.read("rung") == [["a", 10], ["c", 50]]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from millwheel.core.model.times import SECOND, idle_progress
+from millwheel.core.model.times import SECOND
 from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
 from millwheel.sources.base import Chunk, Partition, Reader, Source
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.timestamps import Timestamps
-from millwheel.workers.sources.silence import Silence
 from millwheel.workers.sources.source import SourceOperator
 from millwheel.workers.sources.source_parts import SourceParts
 from millwheel.workers.state.overlay import Overlay
@@ -98,13 +97,6 @@ def test_a_partition_is_looked_at_less_often_when_it_has_been_silent_for_long() 
     assert reads[19] - reads[18] == 10
 
 
-def test_silence_moves_the_watermark_in_small_steps_first_and_always_forward() -> None:
-    heard = [idle_progress(silent) for silent in range(0, 30 * SECOND, 50_000)]
-    assert heard == sorted(heard)
-    assert heard[-1] == 29 * SECOND
-    assert len(set(heard)) == 20 * 4 + 10
-
-
 def test_only_looks_that_found_nothing_make_a_partition_idle() -> None:
     """Two partitions, of which a bundle reads one: who was not looked at during a pause of the worker is not silent."""
     written = {"a": 1, "b": 1}
@@ -129,28 +121,6 @@ def pauses(written: dict[str, int], operator: SourceOperator) -> list[int]:
             if operator.hold(now).at > min(part.position for part in operator._partitions.awake.values()) * SECOND:
                 wrong.append(now)
     return wrong
-
-
-def test_silence_is_what_looks_have_found() -> None:
-    silence = Silence(5 * SECOND, 0)
-    for second in range(1, 7):
-        assert not silence.idle
-        silence.nothing(second * SECOND)
-    assert silence.idle
-    assert silence.progress_us == silence.lasted_us == 6 * SECOND
-    silence.heard(7 * SECOND)
-    assert (silence.idle, silence.progress_us) == (False, 0)
-
-
-def test_after_a_gap_between_looks_who_slept_as_well_has_time_to_speak() -> None:
-    silence = Silence(5 * SECOND, 0)
-    silence.nothing(SECOND)
-    silence.nothing(60 * SECOND)
-    assert not silence.idle
-    for second in range(61, 67):
-        silence.nothing(second * SECOND)
-    assert silence.idle
-    assert silence.lasted_us == 66 * SECOND
 
 
 def test_a_source_at_rest_is_not_silent() -> None:
