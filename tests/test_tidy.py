@@ -437,6 +437,6 @@ def test_tests_and_mistakes_that_comments_name_exist() -> None:
     known = set(re.findall(r"^ *def (\w+)\(", tests, re.MULTILINE))
     for path in sources():
         comments = re.sub(r"\n *# ", " ", "\n".join(re.findall(r"^ *# .*", path.read_text(), re.MULTILINE)))
-        named = re.findall(r"\b(test_\w+)\b(?!\.py)|mistake (\w+_\w+)", comments)
+        named = re.findall(r"\b(test_\w+)\b(?!\.py|…)|mistake (\w+_\w+)", comments)
         missing = {name for pair in named for name in pair if name} - known
         assert not missing, f"{name_of(path)} names {', '.join(sorted(missing))}"
