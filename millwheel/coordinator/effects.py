@@ -1,6 +1,6 @@
 """Effects of the embedded coordinator.
 
-The order is a promise: what is stored must be durable before any message of the same step, or of a later one, is sent.
+The order matters: stored values must be durable before any message of the same step, or of a later one, is sent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Close the connection of a session once it was told everything."""
+    """Close the connection of a session after its last message."""
 
     session: int
 

@@ -9,7 +9,7 @@ from millwheel.core.formats.coordinator_messages import Ask
 
 @dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """A client said hello. Its session ends when nothing is heard of it for ``timeout_us``."""
+    """A client opened a session. The session ends when nothing is received from it for ``timeout_us``."""
 
     session: int
     timeout_us: int
@@ -17,14 +17,14 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A session gave a sign of life."""
+    """A session sent a heartbeat."""
 
     session: int
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A session asks for something."""
+    """A session sent a request."""
 
     session: int
     ask: Ask

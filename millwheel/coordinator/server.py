@@ -1,7 +1,7 @@
 """The shell of the embedded coordinator: one thread, a Unix socket, and the store below the root.
 
-A step takes all that has arrived, stores what has to last in one transaction, and only then answers. So however many
-tables are written at the same time, they cost one sync of the disk.
+A step takes all requests that have arrived, stores durable values in one transaction, and only then answers. So any
+number of simultaneous table writes costs one sync of the disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger("millwheel.coordinator")
 
 _TICK_S = 0.1  # between looks at sessions whose time may be over
 _PATIENCE_S = 10.0
-"""How long writing to a full disk is tried. Nobody is answered meanwhile."""
+"""How long writes to a full disk are retried. No request is answered meanwhile."""
 
 
 class CoordinatorServer:
@@ -52,7 +52,7 @@ class CoordinatorServer:
 
     @property
     def address(self) -> str:
-        """What clients are told."""
+        """The address for clients."""
         return f"{LOCAL}{self._folder}/{SOCKET}"
 
     def start(self) -> str:
@@ -71,7 +71,7 @@ class CoordinatorServer:
         return self.address
 
     def check(self) -> None:
-        """Raises what has ended the server: UnavailableError when its database cannot be written."""
+        """Raises the error that ended the server: UnavailableError when its database cannot be written."""
         if self._error is not None:
             raise self._error
 

@@ -1,9 +1,9 @@
 """The embedded coordinator as a pure machine: sessions, members, elections, range tables and named values.
 
-It is what :class:`millwheel.ports.Coordination` needs of ZooKeeper, for the processes of one machine. Tables and values
-last; members and elections belong to sessions, and end with them. A session is one connection: on one machine a
+It does for the processes of one machine what :class:`millwheel.ports.Coordination` needs of ZooKeeper. Tables and
+values last; members and elections belong to sessions, and end with them. A session is one connection: on one machine a
 connection ends only with one of its two processes, so its end is the end of the session, at once. A process that is
-stopped keeps its connection; its session ends when nothing was heard of it for as long as it has said.
+stopped keeps its connection; its session ends when nothing was received from it for the timeout that it chose.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from millwheel.core.formats.coordinator_messages import (
 )
 
 LATE_TICK_US = 500_000
-"""A tick that comes later than this after the one before says that *we* were stopped: silence then proves nothing."""
+"""If a tick comes later than this after the previous one, this process itself was stopped, and silence proves
+nothing."""
 
 
 @dataclass(slots=True)
@@ -73,7 +74,7 @@ class CoordinatorState:
         self._effects: list[do.Effect] = []
 
     def step(self, event: ev.Event, now_us: int) -> list[do.Effect]:
-        """What to do about one event, in this order. ``now_us`` is a clock that never goes back, µs."""
+        """The effects of one event, to be performed in this order. ``now_us`` is a clock that never goes back, µs."""
         self._handle(event, now_us)
         effects, self._effects = self._effects, []
         return effects
@@ -103,7 +104,7 @@ class CoordinatorState:
                 self._tick(now_us)
 
     def _hear(self, session: int, now_us: int) -> bool:
-        """False for a session that has ended: what it had sent before it knew counts for nothing."""
+        """False for a session that has ended: messages that it sent before it learned so are ignored."""
         found = self._sessions.get(session)
         if found is None:
             return False
@@ -216,7 +217,7 @@ class CoordinatorState:
     # --- messages
 
     def _crown(self, role: str) -> None:
-        """Who waits longest leads, if anybody waits."""
+        """The candidate that has waited longest leads."""
         waiting = self._waiting[role]
         if not waiting:
             return

@@ -19,7 +19,7 @@ from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
 
 _SESSION_TIMEOUT_S = 2.5
-"""How long a dead leader leads on. A ZooKeeper that is started again should be back before that."""
+"""How long a dead leader keeps its office. A restarted ZooKeeper should be back before that."""
 _CONNECT_S = 60.0
 """The driver has seen that ZooKeeper is there; it may have died since, and take its time to come back."""
 
@@ -48,9 +48,9 @@ class Shutdown:
 
 
 def serve(coordination: Coordination, server: InjectorServer, ending: Shutdown) -> int:
-    """Stand by, lead when elected, and return the exit code once ``ending`` says so.
+    """Stand by, lead when elected, and return the exit code once ``ending`` is set.
 
-    A leader without session ends at once: it may have missed a new token, and a zombie would be believed.
+    A leader without a session ends at once: it may have missed a new token, and would then accept a zombie's reports.
     """
     coordination.on_lost(lambda: ending.end(Exit.FENCED))
     coordination.watch_tables(server.table_changed)

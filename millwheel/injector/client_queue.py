@@ -47,13 +47,13 @@ class ClientQueue:
             self._ready.notify()
 
     def close(self) -> None:
-        """End the stream; what was not sent is dropped."""
+        """End the stream; unsent messages are dropped."""
         with self._ready:
             self._closed = True
             self._ready.notify()
 
     def messages(self) -> Iterator[pb.Broadcast]:
-        """Blocks for the next message until the outbox is closed."""
+        """Blocks for the next message until the queue is closed."""
         while (message := self._next()) is not None:
             yield message
 

@@ -10,7 +10,7 @@ from millwheel.core.model.failures import CallKind, Tally
 
 @dataclass(frozen=True, slots=True)
 class Greet:
-    """Tell one new connection all published watermarks (µs, by node), be it none."""
+    """Send all published watermarks (µs, by node) to one new connection, even if there are none."""
 
     connection: int
     watermarks: Mapping[str, int]
@@ -18,14 +18,14 @@ class Greet:
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """Tell every connection the watermarks that rose."""
+    """Send the watermarks that rose to every connection."""
 
     watermarks: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Tallies:
-    """Tell every connection (or one) how calls of nodes went, where some failed."""
+    """Send tallies of calls, for nodes with failures, to every connection or to one."""
 
     tallies: Mapping[str, Mapping[CallKind, Tally]]
     connection: int | None = None

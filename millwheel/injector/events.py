@@ -85,14 +85,14 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """A stream has ended, and nothing more will come of it. What its shards reported stays."""
+    """A stream has ended. What its shards reported stays valid."""
 
     connection: int
 
 
 @dataclass(frozen=True, slots=True)
 class RangesChanged:
-    """The range table of a node, in a version that may be old news."""
+    """The range table of a node, in a version that may be outdated."""
 
     table: RangeTable
 
@@ -135,4 +135,4 @@ class PublishDue:
 
 
 Event = Connected | Disconnected | RangesChanged | ReportsArrived | NumbersReported | PublishDue
-"""What happens to the watermark service."""
+"""All events of the watermark service."""

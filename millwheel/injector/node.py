@@ -1,14 +1,14 @@
 """The watermark of one node, from the reports of its shards.
 
-Everything that decides what a report is worth lives here.
+All rules about the validity of a report are in this module.
 
-- Only the owner under the token of the **range table** is believed. An older token is a zombie's, which knows nothing
-  of what its successor holds, and is refused.
+- Only reports of the owner, under the token of the **range table**, count. An older token belongs to a zombie, which
+  does not know what its successor holds; its reports are refused.
 - A report ahead of the table seen here (the table watch lags behind the owners) **waits** for that table, and so does
   its answer, without which its owner acks nothing. Until the table says which shards lost their ranges to the new
   one, zombies of any of them could still raise the watermark over what the new owner has acked.
-- A **number** stands for a shard under a token, as the same connection has named it. What is reported by number is
-  worth what it would be spelled out (``session_directory.py``).
+- A **number** stands for a shard under a token, as the same connection has named it. A report by number counts exactly
+  as it would spelled out (``session_directory.py``).
 - The **value** of a shard is the highest watermark reported. A shard without owner keeps its last one; a shard with a
   new range starts from the lowest of the shards that had it before.
 - A shard of a source that has no live input reports IDLE_TIME: it counts for nothing until it reports a time again,
@@ -43,7 +43,7 @@ class _Waiting:
 
 
 class NodeState:
-    """All that the service knows of one node."""
+    """The service's state of one node."""
 
     def __init__(self) -> None:
         self.version = -1
@@ -123,11 +123,11 @@ class NodeState:
         return directory
 
     def disconnected(self, connection: int) -> None:
-        """Nothing more will come of it by number."""
+        """The connection has ended: forget its numbers."""
         self._directories.pop(connection, None)
 
     def _doubt(self, connection: int, reports: ReportColumns, rows: Longs) -> None:
-        """Reports that are not believed under the current table: those ahead of it wait, older ones are refused."""
+        """Reports that do not count under the current table: newer ones wait, older ones are refused."""
         ahead = rows == NOWHERE
         known = np.flatnonzero(~ahead)
         # An older report would be a zombie's: kept, it would be believed once its shard leaves the table.
@@ -200,7 +200,7 @@ class NodeState:
         return risen
 
     def tallies(self) -> dict[CallKind, Tally]:
-        """How calls went, over all shards, where some failed."""
+        """Tallies of calls over all shards, where some calls failed."""
         return tallies_in(self.totals()) if self.fails else {}
 
     def publish_tallies(self) -> dict[CallKind, Tally] | None:

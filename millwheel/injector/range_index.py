@@ -54,7 +54,7 @@ class RangeIndex:
         )
 
     def share(self, share: float) -> Longs:
-        """What is known of each shard for a percentile watermark."""
+        """The values of all shards for a percentile watermark."""
         if share not in self.shares:
             self.shares[share] = np.full(len(self.entries), MIN_TIME, np.int64)
         return self.shares[share]
@@ -73,7 +73,7 @@ class RangeIndex:
         return np.where(current, rows, NOWHERE)
 
     def rise(self, rows: Longs, watermarks: Longs) -> int:
-        """Take reported watermarks; returns how many were lower than what is known. An idle shard begins anew."""
+        """Take reported watermarks; returns how many were lower than what is known. An idle shard starts anew."""
         values = self.values
         before = values[rows]
         if (idle := rows[before == IDLE_TIME]).size:

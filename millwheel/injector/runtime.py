@@ -19,22 +19,22 @@ PUBLISH_EVERY_US = 2_000  # watermarks are published at most this often: a part 
 
 
 class Subscriber(Protocol):
-    """What one connection is told; nothing here waits for its reader."""
+    """The messages to one connection; no call waits for the reader."""
 
     def greet(self, watermarks: Mapping[str, int]) -> None:
-        """A first message, be it empty: all published watermarks (µs), by node."""
+        """The first message, even if it is empty: all published watermarks (µs), by node."""
 
     def watermarks(self, watermarks: Mapping[str, int]) -> None:
         """Watermarks that rose."""
 
     def tallies(self, tallies: Mapping[str, Mapping[CallKind, Tally]]) -> None:
-        """How calls of nodes went."""
+        """Tallies of calls, by node."""
 
     def tokens(self, tokens: Mapping[str, int]) -> None:
         """Tokens that are known, by shard."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """No more messages follow."""
 
 
 class InjectorRuntime:
@@ -48,7 +48,7 @@ class InjectorRuntime:
         self._dirty = False
 
     def connect(self, connection: int, line: Subscriber) -> Connected:
-        """Serve a connection from the step on that is given the returned event."""
+        """Serve a connection, from the step that gets the returned event."""
         self._lines[connection] = line
         return Connected(connection)
 

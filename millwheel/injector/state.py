@@ -1,7 +1,7 @@
 """The watermark service as a pure machine: an event in, effects out.
 
-It publishes per node the minimum over the complete tiling of the node's key ranges, and that only rises
-(MillWheel, VLDB 2013, section 5.3). Minima over inputs are the consumers' business.
+For each node it publishes the minimum over the complete tiling of the node's key ranges, which only rises (MillWheel,
+VLDB 2013, section 5.3). Consumers compute the minimum over their inputs themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAMED_SILENT = 100  # silent shards that `millwheel status` names
 
 @dataclass(frozen=True, slots=True)
 class WatermarkView:
-    """Where the watermark of a node stands and who holds it.
+    """The watermark of a node, and the shard that holds it back.
 
     ``watermark_us`` is MIN_TIME until something was published. ``silent`` counts the shards that have not
     reported, and ``silent_shards`` names the first hundred of them.
@@ -58,7 +58,7 @@ class Latencies:
         self._max = 0.0
 
     def add(self, samples_ms: Iterable[float]) -> None:
-        """Count samples; one that is no latency (negative, not finite) is left out."""
+        """Count samples; values that cannot be latencies (negative, not finite) are ignored."""
         for sample in samples_ms:
             if math.isfinite(sample) and sample >= 0:
                 self._sketch.add(sample)
@@ -81,7 +81,7 @@ class InjectorState:
         self.latencies = Latencies()
 
     def handle(self, event: Event) -> Sequence[Effect]:
-        """What to do about ``event``. Nothing is broadcast before the next PublishDue."""
+        """The effects of ``event``. Nothing is broadcast before the next PublishDue."""
         match event:
             case ReportsArrived():
                 self.latencies.add(event.latencies_ms)

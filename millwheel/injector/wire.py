@@ -1,4 +1,4 @@
-"""Between the wire's messages and the machine's words."""
+"""Conversion between protobuf messages and the machine's events and views."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Balance by measured load: which shard should move, be split, or be merged next. Pure.
 
-One step at a time, and only when it is worth its price, because a shard that moves stands still for a moment:
+Steps are taken one at a time, and only when they are worth their price, because a shard pauses while it moves:
 
 - while the busiest worker is busier than the idlest by less than ``gap``, nothing is done for balance;
 - a move must leave both of them at least ``gain`` below what the busiest has now, so the sum of the squares of all
@@ -11,8 +11,8 @@ One step at a time, and only when it is worth its price, because a shard that mo
 - neighbours are merged when both together do less than ``cold``, and a node never gets fewer shards than it began with.
 
 A child of a split does at least a tenth of ``hot``, which is more than ``cold``: it is not merged while the load
-stays as it is. So under constant load the steps end, and nothing goes to and fro. Against loads that are not constant a
-step is taken only after ``steady`` looks in a row have found one, and after each there is a pause of ``rest_us``.
+stays as it is. So under constant load the steps end, and nothing moves back and forth. Because loads vary, a step is
+taken only after ``steady`` looks in a row have found one, and each step is followed by a pause of ``rest_us``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Step = Move | Resharding
 
 @dataclass(frozen=True, slots=True)
 class BalanceConfig:
-    """Shares of one core, and times in µs; the module says what they mean."""
+    """Thresholds of balancing: shares of one core, and times in µs. The module's docstring explains them."""
 
     gap: float = 0.25
     gain: float = 0.08
@@ -56,8 +56,8 @@ class BalanceConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoad:
-    """What balance looks at. ``least`` are the nodes whose shards can be split and merged, each with the number of
-    shards that it has at least."""
+    """The input of a balancing decision. ``least`` are the nodes whose shards can be split and merged, each with the
+    number of shards that it has at least."""
 
     tables: Sequence[RangeTable]
     workers: Collection[str]
@@ -72,16 +72,16 @@ class ClusterLoad:
                     yield table.computation, entry
 
     def busy(self, shard: str) -> float:
-        """What a shard does."""
+        """The load of one shard."""
         return self.loads[shard].busy
 
     def burden(self, worker: str) -> float:
-        """What all shards of a worker do."""
+        """The load of all shards of one worker."""
         return sum(self.busy(e.shard) for table in self.tables for e in table.shards if e.owner == worker)
 
 
 def next_step(cluster: ClusterLoad, config: BalanceConfig) -> Step | None:
-    """What to do next, None when all is well or not all loads are known."""
+    """The next step; None when no step helps or some load is unknown."""
     entries = [entry for table in cluster.tables for entry in table.shards]
     if not cluster.workers or any(entry.shard not in cluster.loads for entry in entries):
         return None
@@ -140,7 +140,7 @@ def _merged(cluster: ClusterLoad, config: BalanceConfig) -> Merge | None:
 
 @dataclass(slots=True)
 class Balancer:
-    """Takes a step when it has been wanted for a while, and rests after it."""
+    """Takes a step once several looks in a row have found one, and pauses after it."""
 
     config: BalanceConfig
     _wanted: int = field(default=0)

@@ -40,7 +40,7 @@ class AttachWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetachWorker:
-    """Close the line to a worker that is dead or gone."""
+    """Close the connection to a worker that is dead or has left."""
 
     incarnation: str
 
@@ -54,7 +54,7 @@ class CollectJournal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerMove:
-    """Answer a MoveRequested or ReshardRequested: ``refusal`` is empty when the table says so by now."""
+    """Answer a MoveRequested or ReshardRequested. ``refusal`` is empty when the stored table contains the change."""
 
     ticket: int
     refusal: str = ""

@@ -10,7 +10,7 @@ from millwheel.master.tables.resharding import Resharding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A worker as its membership describes it. ``leaving``: it wants to give its shards away and stop."""
+    """A worker as its membership describes it. ``leaving``: it is to give its shards away and stop."""
 
     incarnation: str
     address: str
@@ -20,8 +20,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardLoad:
-    """What a shard has done since its owner opened it, how much state it holds, and the hashes of some of its recent
-    keys."""
+    """The work of a shard since its owner opened it, the size of its state, and the hashes of some recent keys."""
 
     shard: str
     token: int
@@ -48,7 +47,7 @@ class TableSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteConflicted:
-    """Our write of a table lost against somebody else's. ``stored`` is what stands there (None: nothing)."""
+    """Our write of a table lost against another one. ``stored`` is the stored table (None: there is none)."""
 
     node: str
     stored: RangeTable | None
@@ -134,7 +133,7 @@ class JournalsFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveRequested:
-    """Somebody asks for a planned move. ``ticket`` identifies the question for the answer."""
+    """A planned move is requested. ``ticket`` relates the answer to the request."""
 
     ticket: int
     node: str
@@ -144,7 +143,7 @@ class MoveRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReshardRequested:
-    """Somebody asks for a split or a merge. ``ticket`` identifies the question for the answer."""
+    """A split or a merge is requested. ``ticket`` relates the answer to the request."""
 
     ticket: int
     wanted: Resharding

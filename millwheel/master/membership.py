@@ -1,8 +1,8 @@
 """Living and dead workers, and the steps that a death requires. Pure, as ``state.py`` is.
 
 Dead is for ever: an incarnation is never used again, so a false alarm costs a restart of that worker and
-nothing else. A dead worker goes through seal, removal from the membership, and collection of its journal. Those who
-die together are buried, and so sealed, in the order of their names: the same events give the same effects.
+nothing else. A dead worker goes through seal, removal from the membership, and collection of its journal. Workers that
+die together are sealed in the order of their names, so that the same events give the same effects.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Membership:
 
     @property
     def known(self) -> bool:
-        """Whether the members were told at all; before that, silence says nothing."""
+        """Whether the members are known yet. Before that, the absence of a worker proves nothing."""
         return self._members is not None
 
     @property
@@ -66,7 +66,7 @@ class Membership:
         return {member.host for name, member in (self._members or {}).items() if name in self._dead}
 
     def leaving(self) -> set[str]:
-        """The living that want to give their shards away."""
+        """The living workers that are to give their shards away."""
         return {name for name, member in self.live().items() if member.leaving}
 
     def take(self, members: Collection[Member]) -> bool:
@@ -89,7 +89,7 @@ class Membership:
             self._reasons[incarnation] = reason
 
     def bury_strangers(self, mentioned: Collection[str]) -> None:
-        """Count everybody in ``mentioned`` that is no member as dead."""
+        """Count each worker in ``mentioned`` that is not a member as dead."""
         for incarnation in sorted(mentioned):
             if incarnation not in (self._members or {}) and incarnation not in self._collected:
                 self.bury(incarnation, "a range table names it and it is no member")
@@ -131,14 +131,14 @@ class Membership:
             yield AttachWorker(incarnation=name, address=live[name].address)
 
     def seals(self) -> Iterator[SealJournal]:
-        """Seal the journal of everybody who is dead, owner or not."""
+        """Seal the journal of each dead worker, whether it owned shards or not."""
         for name, end in list(self._dead.items()):
             if end is None and name not in self._sealing:
                 self._sealing.add(name)
                 yield SealJournal(incarnation=name, reason=self._reasons[name])
 
     def removals(self, owners: Collection[str]) -> Iterator[RemoveMember]:
-        """End the membership of the dead who own nothing any more."""
+        """End the membership of dead workers that no longer own anything."""
         for name, end in list(self._dead.items()):
             if end is not None and name in (self._members or {}) and name not in owners and name not in self._removing:
                 self._removing.add(name)

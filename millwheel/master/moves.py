@@ -13,7 +13,7 @@ from millwheel.master.tables.resharding import Resharding, Split, refusal
 
 
 class WantedMoves:
-    """At most one wanted taker per shard."""
+    """The requested moves: at most one new owner per shard."""
 
     def __init__(self) -> None:
         self.takers: dict[tuple[str, str], str] = {}
@@ -24,12 +24,12 @@ class WantedMoves:
         self.takers.update(((move.node, move.shard), move.worker) for move in moves)
 
     def ask(self, request: MoveRequested) -> None:
-        """A move that somebody waits for an answer about."""
+        """Note a requested move, to be answered later."""
         self._asked.append(request)
         self.takers[request.node, request.shard] = request.worker
 
     def answers(self, holdings: Holdings, takers: Collection[str]) -> Iterator[AnswerMove]:
-        """Answer what is settled: the table carries the move, or it cannot be made any more."""
+        """Answer requests that are settled: the table contains the move, or it has become impossible."""
         waiting = []
         for request in self._asked:
             refusal = _refusal(request, holdings, takers)
@@ -40,7 +40,7 @@ class WantedMoves:
         self._asked = waiting
 
     def forget(self, holdings: Holdings, takers: Collection[str]) -> None:
-        """Drop wishes that stored tables have fulfilled or overtaken."""
+        """Drop requests that stored tables have fulfilled or made obsolete."""
         for (node, shard), worker in list(self.takers.items()):
             entry = holdings.entry(node, shard)
             if entry is None or not entry.owner or entry.next_owner or entry.owner == worker or worker not in takers:
@@ -48,7 +48,7 @@ class WantedMoves:
 
 
 def _refusal(request: MoveRequested, holdings: Holdings, takers: Collection[str]) -> str | None:
-    """ "" when the table carries the move, None when it may still come to carry it, else why it never will."""
+    """ "" when the table contains the move, None when it may still do so, else the reason why it never will."""
     table = holdings.stored.get(request.node)
     if table is None:
         return f"there is no node {request.node}; there are {', '.join(sorted(holdings.stored)) or 'none yet'}"
@@ -65,7 +65,7 @@ def _refusal(request: MoveRequested, holdings: Holdings, takers: Collection[str]
 
 
 class WantedReshardings:
-    """Splits and merges that no stored table carries yet."""
+    """Splits and merges that no stored table contains yet."""
 
     def __init__(self, demands: Iterable[NodeDemand]) -> None:
         self.wanted: list[Resharding] = []
@@ -77,12 +77,12 @@ class WantedReshardings:
         self.wanted += [each for each in reshardings if each.node not in self._fixed]
 
     def ask(self, request: ReshardRequested) -> None:
-        """A split or merge that somebody waits for an answer about."""
+        """Note a requested split or merge, to be answered later."""
         self._asked.append(request)
         self.plan([request.wanted])
 
     def answers(self, holdings: Holdings) -> Iterator[AnswerMove]:
-        """Answer what is settled: a table carries it, or it can never be made."""
+        """Answer requests that are settled: a table contains them, or they can never be made."""
         waiting = []
         for request in self._asked:
             why = "" if _carried(request.wanted, holdings) else refusal(request.wanted, holdings.stored, self._fixed)
@@ -93,12 +93,12 @@ class WantedReshardings:
         self._asked = waiting
 
     def forget(self, holdings: Holdings) -> None:
-        """Drop wishes that stored tables carry, or that can never be fulfilled."""
+        """Drop requests that stored tables contain, or that can never be fulfilled."""
         self.wanted = [each for each in self.wanted if not refusal(each, holdings.stored, self._fixed)]
 
 
 def _carried(wanted: Resharding, holdings: Holdings) -> bool:
-    """Whether the stored table says that this very split or merge is to be made."""
+    """Whether the stored table contains exactly this planned split or merge."""
     if isinstance(wanted, Split):
         entry = holdings.entry(wanted.node, wanted.shard)
         return entry is not None and entry.split_at == wanted.at

@@ -1,8 +1,8 @@
 """The master's loop as a step: take events, ask the pure machine, perform its effects. One thread.
 
 A step performs seals and writes of tables itself, in the order in which the machine gave them, and feeds the
-outcome back before it returns. What may take long and hurries nobody (looking at snapshots, deleting
-journals) goes to ``background``.
+outcome back before it returns. Slow work that nothing waits for (looking at snapshots, deleting journals) goes to
+``background``.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ log = logging.getLogger("millwheel.master")
 
 WORKERS = "workers"
 LEAVING = "leaving"
-"""Workers that are members of this role as well want to give their shards away."""
+"""Workers that are also members of this role are to give their shards away."""
 SEATS = "seats"
 """The name of its one member is the number of workers that are to serve, when it is not what the run began with."""
 
 
 class Lines(Protocol):
-    """The master's lines to its workers."""
+    """The master's connections to its workers."""
 
     def attach(self, incarnation: str, address: str) -> None: ...
 
@@ -88,7 +88,7 @@ class MasterPace:
 
 @dataclass(frozen=True, slots=True)
 class MasterView:
-    """What the master knows, for those who ask: live workers, stored tables, and what shards do."""
+    """The master's view, for status requests: live workers, stored tables, and the loads of shards."""
 
     workers: tuple[str, ...] = ()
     tables: tuple[RangeTable, ...] = ()
@@ -126,14 +126,14 @@ class MasterRuntime:
         self._ports.coordination.watch_tables(lambda table: self._ports.post(TableSeen(table=table)))
 
     def ask_move(self, node: str, shard: str, worker: str, answer: Callable[[str], None]) -> None:
-        """Ask for a planned move, on the thread that steps. ``answer`` gets a refusal, or "" once the table
-        says so."""
+        """Ask for a planned move, on the thread that steps. ``answer`` gets a refusal, or "" once the stored table
+        contains the move."""
         self._tickets += 1
         self._answers[self._tickets] = answer
         self._ports.post(MoveRequested(ticket=self._tickets, node=node, shard=shard, worker=worker))
 
     def ask_reshard(self, wanted: Resharding, answer: Callable[[str], None]) -> None:
-        """Ask for a split or merge; ``answer`` is called with a refusal, or "" once the table says so."""
+        """Ask for a split or merge; ``answer`` gets a refusal, or "" once the stored table contains it."""
         self._tickets += 1
         self._answers[self._tickets] = answer
         self._ports.post(ReshardRequested(ticket=self._tickets, wanted=wanted))
@@ -216,8 +216,8 @@ class MasterRuntime:
     # --- in the background
 
     def _collect(self, incarnation: str) -> None:
-        """Delete a dead worker's journal. The tables are read once more: if we have been replaced without
-        knowing it yet, our successor may have given shards to a worker that we never saw own any."""
+        """Delete a dead worker's journal. The tables are read once more: if this master has been replaced and has not
+        noticed it yet, its successor may have given shards to a worker that never owned any here."""
         try:
             if any(_mentions(table, incarnation) for table in self._ports.coordination.tables().values()):
                 return
@@ -233,7 +233,7 @@ class MasterRuntime:
             self._ports.background(lambda: self._scan(shards))
 
     def _scan(self, shards: Sequence[str]) -> None:
-        """Look for snapshots that shorten lineages, and for journals that nobody knows."""
+        """Look for snapshots that shorten lineages, and for journals that no table or member accounts for."""
         try:
             for shard in shards:
                 found = self._ports.snapshots.latest(shard)

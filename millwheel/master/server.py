@@ -41,12 +41,12 @@ class _MoveAsked:
 
 @dataclass(frozen=True, slots=True)
 class _Won:
-    """We lead."""
+    """This master leads."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """The process ends; ``lost`` when its session is gone."""
+    """The process ends; ``lost`` when its session has been lost."""
 
     lost: bool
 
@@ -64,7 +64,7 @@ _Item = Event | _MoveAsked | _ReshardAsked | _Won | _Ending
 
 @dataclass(frozen=True, slots=True)
 class MasterOutside:
-    """The systems that a master works with."""
+    """The outside systems of a master."""
 
     clock: Clock
     coordination: Coordination
@@ -117,7 +117,7 @@ class MasterService(MasterServicer):
 
 
 def _resharding(request: pb.ReshapeRequest, view: MasterView) -> Resharding:
-    """What is asked for. Raises ValueError, with a sentence, for what can be no edge."""
+    """The requested split or merge. Raises ValueError, with a sentence, for a value that cannot be an edge."""
     if request.merge_with:
         return Merge(request.node, request.shard, request.merge_with)
     if request.at:
@@ -212,7 +212,7 @@ class MasterProcess:
         return self._runtime.step(events)
 
     def _take(self, wake_us: int | None) -> list[_Item]:
-        """What there is; waits for the first, but not beyond ``wake_us``."""
+        """All queued items; waits for the first one, at most until ``wake_us``."""
         items: list[_Item] = []
         try:
             wait_s = None if wake_us is None else max(0.0, (wake_us - self._outside.clock.monotonic_us()) / 1e6)

@@ -1,9 +1,9 @@
 """The master as a pure machine: an event in, effects out.
 
-It decides from levels, not from edges: every event first changes what is known, then everything that is known
-is looked at afresh. That makes each step idempotent. A master that is elected in the middle of anything reads
-tables and members and goes on: an owner that is no member is dead, so its journal is sealed, so its shards
-get owners.
+It decides from levels, not from edges: every event first updates the known state, and then all decisions are derived
+from that state anew. This makes each step idempotent. A newly elected master reads tables and members and continues,
+whatever was in progress: an owner that is not a member is dead, so its journal is sealed, and then its shards get new
+owners.
 
 The order at a death, which nothing here may shorten: seal the journal; only then write tables with new
 owners, higher tokens and the sealed end in the lineage; only when no table names the dead worker as owner,
@@ -50,13 +50,13 @@ from millwheel.master.tables.succession import Situation, successor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterConfig:
-    """What the master is to serve, and its patience.
+    """The nodes to be served, and the waiting times.
 
     While nothing is served, shards are given away only once ``expected_workers`` are there, or ``grace_us``
     after the first one came. Balance is looked at ``settle_us`` after the last change of membership, with at
     most ``moves_at_once`` shards on their way; by measured load, too, with ``balance``. With ``spares`` no more than
     ``expected_workers`` own shards, unless another number of seats is asked for; without, everybody does. Standbys are
-    chosen ``standby_settle_us`` after the last change of membership, so that whoever was started again counts.
+    chosen ``standby_settle_us`` after the last change of membership, so that a worker that was started again counts.
     """
 
     nodes: tuple[NodeDemand, ...]
@@ -74,7 +74,7 @@ class MasterConfig:
 
 
 class MasterState:
-    """Everything one elected master knows."""
+    """The state of one elected master."""
 
     def __init__(self, config: MasterConfig) -> None:
         self._config = config
@@ -109,7 +109,7 @@ class MasterState:
 
     @property
     def loads(self) -> Mapping[str, Load]:
-        """What shards do, as far as it is known."""
+        """The loads of shards, as far as they are known."""
         return self._book.loads
 
     def shards_with_lineage(self) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class MasterState:
         return tuple(entry.shard for _, entry in self._holdings.entries() if entry.lineage or entry.parents)
 
     def handle(self, event: Event) -> list[Effect]:
-        """What to do about ``event``, in this order."""
+        """The effects of ``event``, to be performed in this order."""
         self._take(event)
         if not self._loaded or not self._membership.known:
             return []
@@ -139,7 +139,7 @@ class MasterState:
         ]
 
     def _take(self, event: Event) -> None:
-        """Change what is known; decide nothing."""
+        """Update the known state; decide nothing."""
         match event:
             case Tick():
                 self._now_us = max(self._now_us, event.now_us)
@@ -189,12 +189,13 @@ class MasterState:
                 self._membership.journals_found(event.incarnations)
 
     def _unsettle(self) -> None:
-        """Who serves may have changed: look at the balance again, when this has been so for a while."""
+        """The set of serving workers may have changed: look at the balance again once it has been stable for a
+        while."""
         self._members_since_us = self._now_us
         self._balanced = False
 
     def _serving(self) -> set[str]:
-        """The workers that own shards or may be given some: all that can take any, without those that stand by."""
+        """The workers that own shards or may be given some: all eligible workers except spares."""
         if not self._config.spares:
             return self._membership.takers()
         burdens = Census((), self._holdings.expected().values()).burdens()
@@ -202,7 +203,7 @@ class MasterState:
         return seated(self._membership.places(), burdens, self._seats, self._membership.struck(), following)
 
     def _forget_old_news(self) -> None:
-        """Drop what stored tables have overtaken, and see since when somebody could take shards."""
+        """Drop requests that stored tables have made obsolete, and note since when a worker could take shards."""
         held = {(entry.owner, entry.shard, entry.token) for _, entry in self._holdings.entries()}
         self._released = {key: commit for key, commit in self._released.items() if key in held}
         takers = self._membership.takers()
@@ -214,7 +215,7 @@ class MasterState:
             self._takers_since_us = self._now_us
 
     def _giving(self) -> bool:
-        """Whether shards may be given away: always while something is served, else when enough workers came."""
+        """Whether shards may be assigned: always while something is served, else once enough workers have joined."""
         takers = self._membership.takers()
         if not takers or self._takers_since_us is None:
             return False
@@ -241,7 +242,7 @@ class MasterState:
                 yield WriteRangeTable(table=wanted)
 
     def _wanted(self, demand: NodeDemand, situation: Situation, census: Census) -> RangeTable | None:
-        """The table that should be stored next, None when the one that is stored will do."""
+        """The table that should be stored next, None when the stored one is right."""
         stored = self._holdings.stored.get(demand.name)
         if stored is None:
             return first_table(demand, self._config.expected_workers, census) if situation.takers else None
@@ -249,7 +250,7 @@ class MasterState:
         return None if table == stored else table
 
     def _plan(self) -> None:
-        """Want a few moves when membership has settled, everything is served and something is uneven."""
+        """Plan a few moves when membership has settled, every shard is served, and the load is uneven."""
         if self._now_us - self._members_since_us < self._config.settle_us or not self._at_rest():
             return
         if self._balanced:
@@ -269,14 +270,14 @@ class MasterState:
         self._balanced = not moves and not on_their_way
 
     def _choose_standbys(self) -> None:
-        """Who is to follow the shards that are to be followed, when membership has settled and everything is served."""
+        """Choose the standbys, when membership has settled and every shard is served."""
         settled = self._now_us - self._members_since_us >= self._config.standby_settle_us and self._at_rest()
         if settled and self._followed:
             tables = [self._holdings.stored[node] for node in sorted(self._followed)]
             self._standbys = chosen(tables, self._membership.places(), self._serving())
 
     def _plan_by_load(self) -> None:
-        """Numbers of shards are even: look at what they do."""
+        """Each worker has its share of shards: balance by measured load."""
         busy = any(entry.next_owner or entry.resharded for _, entry in self._holdings.entries())
         if self._balancer is None or busy or self._moves.takers or self._reshardings.wanted:
             return

@@ -1,4 +1,4 @@
-"""What a window does with its records: one aggregator, several named ones, or none.
+"""The aggregation of a window: one aggregator, several named ones, or none.
 
 A window machine needs only the interface :class:`Aggregation`: ``prepare`` a record once, outside of any state (that is
 where bad values are found), then ``add_many`` what was prepared to the accumulator of each window it belongs to.
@@ -17,7 +17,7 @@ from millwheel.errors import RecordError
 Evaluate = Callable[[Any], Any]
 """A record's value -> the value of an expression over its fields. Raises RecordError."""
 Prepared = Any
-"""What ``prepare`` made of one record; opaque."""
+"""The result of ``prepare`` for one record; opaque."""
 
 
 class _Mark:
@@ -37,7 +37,7 @@ _SKIP = _Mark("SKIP")
 
 
 class Aggregation(Protocol):
-    """What a window does with its records."""
+    """The aggregation of a window's records."""
 
     subtracts: bool
     """A record can be taken out of an accumulator."""
@@ -47,13 +47,13 @@ class Aggregation(Protocol):
     """The order of arrival may show in the result."""
 
     def prepare(self, value: Any) -> Prepared:
-        """What is needed of a record; FILTERED when it is left out. RecordError for unusable values."""
+        """The part of a record that is aggregated; FILTERED when it is left out. RecordError for unusable values."""
 
     def create(self) -> Any:
         """The accumulator of an empty window."""
 
     def add_many(self, acc: Any, prepared: Sequence[Prepared], timestamps: Sequence[int]) -> Any:
-        """The accumulator with records added (the given one may be changed)."""
+        """The accumulator with records added (the argument may be changed)."""
 
     def merge(self, acc: Any, other: Any) -> Any:
         """Both together; ``other`` is neither changed nor kept."""
@@ -144,7 +144,7 @@ class NamedAggregation:
 
 
 _Reading = tuple[str, bool]
-"""What is read, as written, and whether a record must have it."""
+"""The field or expression as written, and whether a record must have it."""
 _Reader = Callable[[Any, dict[_Reading, Any]], Any]
 """(value, arguments known so far) -> the checked argument of one aggregate, or _SKIP."""
 
@@ -161,7 +161,7 @@ def _reader(part: Named, parts: Sequence[Named]) -> _Reader:
 
 def _reading(part: Named) -> _Reading:
     """Aggregates for which this is equal may share the value. ``count`` finds None where a record has no such field;
-    for the others the same record is a dead letter, whoever stands beside them."""
+    for all other aggregates the same record is a dead letter."""
     return part.argument, part.aggregator.needs_argument
 
 

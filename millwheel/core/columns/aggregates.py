@@ -30,7 +30,7 @@ _EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What an aggregate looks at: a field of a kind (None: the record as such), where a condition holds."""
+    """The input of an aggregate: a field of a kind (None: the whole record), where a condition holds."""
 
     field: pl.Expr
     kind: str

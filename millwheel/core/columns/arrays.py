@@ -25,7 +25,7 @@ class Assigned:
 
 
 def can_assign(function: WindowFunction) -> bool:
-    """True for window functions that :func:`assign_array` knows: those that look at nothing but the timestamp."""
+    """True for window functions that :func:`assign_array` supports: those that depend on the timestamp only."""
     return isinstance(function, (Tumbling, Sliding, Cumulative, Global))
 
 

@@ -22,7 +22,7 @@ Int64s = npt.NDArray[np.int64]
 Compression = Literal["uncompressed", "lz4"]
 
 COLUMN_WEIGHT = 16
-"""So many records in columns take as much credit as one by itself: that is about what they cost."""
+"""So many records in columns take as much credit as one row, because they cost about as much."""
 _SMALL = 1_000
 """A batch of so few records is never cut."""
 
@@ -61,7 +61,7 @@ class ColumnBatch:
 
     @property
     def weight(self) -> int:
-        """What the records take of the credit between two shards."""
+        """The credit between two shards that the records take."""
         return len(self.timestamps) // COLUMN_WEIGHT + 1
 
     def after(self, seq: int) -> ColumnBatch:
@@ -160,7 +160,7 @@ def joined(batches: Sequence[ColumnBatch]) -> ColumnBatch:
 
 
 COLUMNS_MARK = b"\xc1"
-"""How a batch in columns begins: a byte that msgpack never uses, so that it cannot be taken for one in rows."""
+"""The first byte of a batch in columns. msgpack never uses it, so it cannot be mistaken for a batch in rows."""
 
 
 class _Form(msgspec.Struct, array_like=True):

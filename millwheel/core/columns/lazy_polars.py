@@ -28,5 +28,5 @@ else:
 
 
 def dtype(kind: str) -> Any:
-    """What a column of a declared field is made of."""
+    """The Polars type of a declared field."""
     return {"int": pl.Int64, "float": pl.Float64, "str": pl.String, "bool": pl.Boolean}[kind]

@@ -30,7 +30,7 @@ _KEYS = ("int", "str")
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """Everything that is known before the first record comes.
+    """The parts of an aggregation that are known before the first record arrives.
 
     A *groups* frame has one row per (key, window): ``key``, ``start``, ``end``, ``count`` (records), and the columns of
     the ``aggregates``, named after their place: ``a0``, ``a0f``, ``a1``, … ``needs`` are the fields that must hold

@@ -30,7 +30,7 @@ class ColumnarSegment:
 
 @dataclass(slots=True)
 class Changes:
-    """What a bundle did to the segments: numbers of those that are gone, and those that are new."""
+    """The changes of a bundle: the numbers of removed segments, and the new segments."""
 
     gone: list[int] = field(default_factory=list)
     new: list[ColumnarSegment] = field(default_factory=list)
@@ -91,7 +91,7 @@ class ColumnWindows:
             self._remove(segment)
 
     def take_changes(self) -> Changes:
-        """What has changed since the last call."""
+        """The changes since the last call."""
         changes, self._changes = self._changes, Changes()
         return changes
 

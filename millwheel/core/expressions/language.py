@@ -33,7 +33,7 @@ class Expression:
 
     ``evaluate(value)`` takes a record's value (a dict, or an object with attributes). It raises RecordError, naming
     the expression, for a missing field and for an operation that the values do not allow. ``fields`` are the
-    fields that it reads. ``tree`` is what was parsed, for those who translate it into something else.
+    fields that it reads. ``tree`` is the syntax tree, for translators.
     """
 
     text: str

@@ -17,7 +17,7 @@ Evaluate = Callable[[Any], Any]
 """A record's value -> the value of an expression."""
 
 RUNTIME_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, InvalidExpression)
-"""What values that do not fit an expression make it raise."""
+"""The exceptions of an expression for values that do not fit it."""
 
 CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
 COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {

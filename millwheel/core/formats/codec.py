@@ -1,4 +1,4 @@
-"""How batches and commits look as bytes: msgpack, with the integer columns packed.
+"""The byte formats of batches and commits: msgpack, with packed integer columns.
 
 Values inside a batch are kept as they were encoded when they were produced (``msgspec.Raw``), so that a
 production is encoded once for the journal, the store and the wire, and every consumer decodes its own copy.
@@ -135,8 +135,8 @@ def deliveries(batch: AnyBatch, most: int = DELIVERY_BYTES) -> list[AnyBatch]:
 
 
 def _batch_keys(form: _BatchForm) -> list[Any] | None:
-    """The keys of a delivery, None when they are no list. Raises CorruptionError for what cannot be a key: it would
-    end the worker much later, where nobody knows whence it came."""
+    """The keys of a delivery, None when they are no list. Raises CorruptionError for values that cannot be keys: they
+    would end the worker much later, where their origin is unknown."""
     keys = form.keys
     if type(keys) is not list:
         return None

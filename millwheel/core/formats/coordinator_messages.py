@@ -128,13 +128,13 @@ class StoredTable(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """What was asked conflicts with what stands; ``why`` is a sentence."""
+    """The request conflicts with the present state; ``why`` is a sentence."""
 
     why: str
 
 
 class Answer(_Numbered, frozen=True):
-    """What one request led to: a value, or why it was refused."""
+    """The answer to one request: a value, or the reason of a refusal."""
 
     value: int | bytes | list[StoredTable] | None = None
     refused: Refusal | None = None

@@ -1,4 +1,4 @@
-"""How a journal looks as bytes.
+"""The byte format of a journal.
 
     segment  = header, group, group, ...
     header   = magic, kind, segment number, first group number, put-id, name of the incarnation, checksum
@@ -6,7 +6,7 @@
     body     = count, count lengths, the entries one after the other
 
 Groups are numbered from 1 through the whole journal, so that a missing one is seen. The checksum of a group is
-seeded with the header's, which holds a put-id nobody else has: bytes of another segment or of an older file in
+seeded with the header's, which holds a put-id that is unique: bytes of another segment or of an older file in
 the same blocks never pass for a group of this one.
 
 A writer makes a group durable before it starts the next. Therefore only the last group of the last segment can
@@ -46,7 +46,7 @@ HEADER_BYTES = _HEADER.size + MAX_NAME + _U64.size
 
 
 class SegmentKind(IntEnum):
-    """What a file of a journal is."""
+    """The kind of a journal's file."""
 
     DATA = 0
     SEAL = 1

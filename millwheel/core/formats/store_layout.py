@@ -44,10 +44,11 @@ _unpack = msgspec.msgpack.Decoder().decode
 
 
 class Meta(msgspec.Struct, array_like=True):
-    """What every commit rewrites. ``watermark`` is that of the inputs as the commit saw it: it never goes back for a
-    shard, not even when a new owner has not heard from the injector yet. ``floor``: what its own watermark may have
-    been said to be while processing-time timers of callbacks were waiting. ``closed``: up to which watermark windows in
-    columns have been closed, where that is not ``watermark``: in what came of a merge, before its first commit."""
+    """The entry that every commit rewrites. ``watermark`` is that of the inputs as the commit saw it: it never goes
+    back for a shard, not even when a new owner has not heard from the injector yet. ``floor``: the highest watermark
+    that the shard may have reported while processing-time timers of callbacks were waiting. ``closed``: up to which
+    watermark windows in columns have been closed, where that is not ``watermark``: in what came of a merge, before its
+    first commit."""
 
     number: int = 0
     next_seq: int = 1

@@ -37,7 +37,7 @@ class Queue:
         self._front.pop()
 
     def result(self) -> Any:
-        """The result over all that is in the queue."""
+        """The result over the whole queue."""
         if not self._front:
             return self._aggregation.result(self._back_total)
         return self._aggregation.result(self._aggregation.merge(self._copy(self._front[-1]), self._back_total))

@@ -279,7 +279,7 @@ class KeyWindowMachine:
         call.state[SLOT] = own
 
     def _end(self, own: Steps, call: Call) -> None:
-        """Nothing of the key is in any window that is still to end: its state ends."""
+        """No open window contains a record of the key: its state is deleted."""
         for point in self._queue.chain(own.kept, call.state):
             del call.state[point]
         if own.timer_at is not None:

@@ -18,7 +18,7 @@ from millwheel.core.windowing.contract import KeyState
 
 
 class Steps(msgspec.Struct, array_like=True):
-    """A key's step function as far as it is known.
+    """The known part of a key's step function.
 
     ``last`` is the result at the watermark. ``pending`` are the points ahead at which buckets enter, ``extra`` others
     at which the result may change. The queue of entered buckets runs from ``first`` over ``split``, the last of the
@@ -122,7 +122,7 @@ class BucketQueue:
         return self._aggregation.merge(self._aggregation.create(), acc)
 
     def result(self, own: Steps, state: KeyState) -> Any:
-        """The result over all that is in the window."""
+        """The result over the whole window."""
         if own.split is None:
             return self._aggregation.result(own.back)
         front = state.get(own.first)[2]

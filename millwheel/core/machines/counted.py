@@ -1,11 +1,11 @@
 """The machine of count windows: every n records of a key in a row, as they arrive.
 
-Each pane is its window's only one, and spans the timestamps of its records. What is left when bounded input
-ends is emitted then.
+Each pane is its window's only one, and spans the timestamps of its records. When bounded input ends, incomplete windows
+are emitted.
 
 A window may wait for ever to be full, so it does not hold the watermark while it fills, but with output_time
 earliest. Without a hold, the watermark may have passed all of its records when a late one fills it, or when the input
-has ended. Its pane then has the time of the watermark, so that it is not late for those who consume it. At the end of
+has ended. Its pane then has the time of the watermark, so that it is not late for its consumers. At the end of
 the input that is the last instant, in every run.
 """
 
@@ -40,7 +40,7 @@ SLOT = "count"
 
 class Filling(msgspec.Struct, array_like=True):
     """The window that is filling. ``output_at`` is its earliest record that was not behind the watermark, for
-    output_time earliest; ``held_at`` is what was last asked of the runtime."""
+    output_time earliest; ``held_at`` is the hold that was last requested."""
 
     acc: Any
     count: int = 0

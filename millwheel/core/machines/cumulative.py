@@ -244,7 +244,7 @@ class CumulativeMachine:
         return stored if type(stored) is Period else Period(*stored)
 
     def _fold(self, own: Period, watermark: int) -> None:
-        """What can change no more needs no slice of its own."""
+        """Slices of final windows are merged into one."""
         final = 0
         while final < len(own.slices) and is_final(own.slices[final][0], watermark, self._lateness):
             own.acc = self._aggregation.merge(own.acc, own.slices[final][1])

@@ -1,6 +1,6 @@
 """Sessions whose input may be taken back: a retraction can shorten a session, split it, or end it.
 
-To know what a session is without one of its records, the records themselves are kept. When a session falls apart, what
+The records are kept, so that a session can be computed without one of them. When a session falls apart, what
 it had emitted is retracted at once, so that no moment shows both the whole and its parts; the parts then fire when
 their trigger does.
 """

@@ -1,8 +1,8 @@
-"""What all windows with triggers share: how one takes records, fires, and ends.
+"""The common part of all windows with triggers: how a window takes records, fires, and ends.
 
 The life of a window: it is born with its first record; fires as its trigger decides; when the watermark has passed its
-end, it has its on-time pane; when it has passed the end plus the allowed lateness, what is still unsaid is
-emitted and the state is deleted.
+end, it has its on-time pane; when it has passed the end plus the allowed lateness, the last pane is emitted and the
+state is deleted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TriggeredMachine:
         return is_final(window.end, watermark, self.windowing.allowed_lateness)
 
     def _prepare(self, call: Call, value: Any, timestamp: int) -> tuple[Prepared, Sequence[Window]] | None:
-        """What the aggregation needs of a record, and its windows; None for one that is filtered or rejected."""
+        """The prepared value of a record, and its windows; None for a record that is filtered or rejected."""
         try:
             prepared = self.aggregation.prepare(value)
             return None if prepared is FILTERED else (prepared, self.windowing.window.assign(timestamp))
@@ -56,7 +56,7 @@ class TriggeredMachine:
             return None
 
     def _split(self, value: Any) -> tuple[Any, bool]:
-        """What a record is about, and whether it takes that back."""
+        """The value of a record, and whether it is a retraction."""
         back = as_retraction(value) if self._undoes else None
         return (value, False) if back is None else (back.value, True)
 

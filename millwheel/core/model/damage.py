@@ -12,7 +12,8 @@ from millwheel.errors import CorruptionError, InvariantError
 T = TypeVar("T")
 
 DAMAGE = (msgspec.MsgspecError, ValueError, RecursionError, InvariantError)
-"""What reading strange bytes raises: they do not parse, are no text, nest too deeply, or say what cannot be."""
+"""The exceptions of decoders for arbitrary bytes: these do not parse, are not text, nest too deeply, or have impossible
+values."""
 
 
 def checked(decode: Callable[[bytes], T], what: str) -> Callable[[bytes], T]:

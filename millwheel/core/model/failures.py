@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 RECENT = 10_000
-"""A tally forgets half of itself when it holds so many calls: what is judged is how it goes now."""
+"""A tally halves its counts when it holds so many calls, because only recent calls are to be judged."""
 _KIND_LENGTH = 120  # characters of a kind of failure that are kept
 _NUMBERS = re.compile(r"\d+")
 
@@ -36,7 +36,7 @@ STOP = OnError(0.0, 1)
 
 
 class FailureVerdict(Enum):
-    """What a tally comes to under a policy."""
+    """The judgement of a tally under a policy."""
 
     FINE = "fine"
     EARLY = "early"  # too few calls to judge by
@@ -80,7 +80,7 @@ def share_text(share: float) -> str:
 
 
 def kind_of(error: str, location: str, reason: str) -> str:
-    """What a failure is counted under: exception and place in the code, or the reason with its numbers left out."""
+    """The name under which a failure is counted: exception and line of code, or the reason without its numbers."""
     text = f"{error} at {location}" if error and location else _NUMBERS.sub("#", reason)
     return printable(text if len(text) <= _KIND_LENGTH else text[: _KIND_LENGTH - 1] + "…")
 

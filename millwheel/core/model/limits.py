@@ -18,12 +18,12 @@ _SIZE = re.compile(r"(\d+)\s*(B|kB|MB|GB|KiB|MiB|GiB)")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one pipeline accepts.
+    """The limits of one pipeline.
 
     ``record``, ``key`` and ``state`` are bytes of one encoded record, key and entry of state. ``in_flight`` bytes of
     productions may wait in a shard for its consumers. ``timers`` of each domain may wait per key. A call of user code
-    that takes longer than ``callback_us`` (None: never) ends its worker, and what it was about is not called again
-    after ``hangs`` such ends.
+    that takes longer than ``callback_us`` (None: never) ends its worker. After ``hangs`` such ends the same record,
+    timer or window is not passed to user code again.
     """
 
     record: int = 16 << 20
@@ -55,5 +55,5 @@ def size_text(size: int) -> str:
 
 
 def over(option: str, what: str, size: int, most: int) -> str:
-    """The sentence about something that is larger than a limit."""
+    """The error message for a value that is larger than a limit."""
     return f"{what} of {size} bytes is over limits.{option} ({size_text(most)}); docs/limits.md says how to raise it"

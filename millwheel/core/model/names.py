@@ -24,9 +24,9 @@ WorkerName = NewType("WorkerName", str)
 NOBODY, NO_SHARD = WorkerName(""), ShardName("")
 """Where none is meant."""
 ChannelName = NewType("ChannelName", str)
-"""What numbers records: they are applied once for each channel and number."""
+"""One numbering of records: each pair of channel and number is applied once."""
 Token = NewType("Token", int)
-"""What tells the owners of a shard apart, see ``lease.py``."""
+"""Distinguishes the owners of a shard, see ``lease.py``."""
 
 
 def shard_name(node: str, number: int) -> ShardName:

@@ -3,8 +3,8 @@
 The percentile watermark of a node for a share s is the highest time that at least that share of its shards has passed.
 A shard has passed a time when nothing that it works on lies before it, and when the percentile watermarks of all nodes
 that feed it have passed it too: a slow shard anywhere upstream is left out as long as it belongs to the others. With
-s = 1 it is the low watermark. It promises nothing about the records of the shards that are left out: what is said by it
-is early.
+s = 1 it is the low watermark. It promises nothing about the records of the shards that are left out: results that are
+emitted by it are early.
 """
 
 from __future__ import annotations

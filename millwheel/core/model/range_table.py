@@ -37,7 +37,7 @@ class Ancestor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A shard that is no more, from which another one came by a split or a merge.
+    """A shard that no longer exists, from which another one was made by a split or a merge.
 
     Its owner released it after ``last_commit``, so a snapshot of it holds everything (0: it never committed
     anything). The child has the keys of both its own range and this one.
@@ -55,8 +55,9 @@ class ShardEntry:
 
     ``next_owner`` names the worker a planned move goes to, ``split_at`` the lower edge of the upper half of a planned
     split (0: none), ``merges_as`` the shard that it becomes together with its neighbour of the same plan. For each of
-    them the owner stops, commits, and says so. ``parents`` are whence it came, until it has a snapshot of its own.
-    ``standby`` is the worker that follows the owner's commits, "" when nobody does.
+    these plans the owner stops, commits, and releases the shard. ``parents`` are the shards from which it was made,
+    until it has a snapshot of its own. ``standby`` is the worker that follows the owner's commits, "" when there is
+    none.
     """
 
     shard: str
@@ -72,7 +73,7 @@ class ShardEntry:
 
     @property
     def lease(self) -> Lease:
-        """What fences off the owners before this one."""
+        """The lease that fences off all earlier owners."""
         return Lease(self.token)
 
     def ancestors_since(self, token: int) -> tuple[Ancestor, ...]:

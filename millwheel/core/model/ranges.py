@@ -26,7 +26,7 @@ class KeyRange:
         return self.lo <= key_hash < self.hi
 
     def overlap(self, other: KeyRange) -> KeyRange | None:
-        """What lies in both, None when nothing does."""
+        """The intersection, None when it is empty."""
         lo, hi = max(self.lo, other.lo), min(self.hi, other.hi)
         return KeyRange(lo, hi) if lo < hi else None
 

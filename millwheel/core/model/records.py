@@ -65,7 +65,7 @@ class Batch:
     of weak productions (None: there are none). Values that a computation produced are still encoded
     (``msgspec.Raw``); ``born_us`` is the wall clock at which the oldest record entered the system. ``size`` is about
     what all of it takes when it is encoded (bytes; 0: not known). ``numbers`` are the keys as an array, if they are all
-    int64 and whoever made the batch had them so.
+    int64 and were available as one.
     """
 
     stream: str
@@ -93,7 +93,7 @@ class Batch:
 
     @property
     def weight(self) -> int:
-        """What the records take of the credit between two shards."""
+        """The credit between two shards that the records take."""
         return max(len(self.timestamps), self.size // CREDIT_BYTES)
 
     def after(self, seq: int) -> Batch:

@@ -21,7 +21,7 @@ _Id = tuple[Key, str]
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A timer that fires now. ``cause`` is what was given when it was set (see core/pipeline/production_ids.py)."""
+    """A timer that fires now. ``cause`` is the argument with which it was set (see core/pipeline/production_ids.py)."""
 
     key: Key
     tag: str
@@ -80,7 +80,7 @@ class TimerQueue:
         return True
 
     def cause_of(self, key: Key, tag: str) -> bytes:
-        """What was given when the timer was set."""
+        """The cause with which the timer was set."""
         return self._causes.get((key, tag), b"")
 
     def _recall(self, place: _Id, cause: bytes) -> bytes:
@@ -162,7 +162,7 @@ class TimerQueue:
             del counts[key]
 
     def take_changes(self) -> dict[_Id, int | None]:
-        """What changed since the last call, as the present time of each touched timer (None: gone)."""
+        """The changes since the last call, as the present time of each touched timer (None: removed)."""
         if not self._undo:
             return {}
         changed = {place: self._at.get(place) for place, *_ in self._undo}

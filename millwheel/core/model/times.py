@@ -12,8 +12,8 @@ MAX_TIME = 2**63 - 1
 LAST_TIME = MAX_TIME - 1
 """The last instant at which something can be: a record, a timer, the end of a window."""
 IDLE_TIME = MAX_TIME - 1
-"""What a source shard without live input reports: it holds nothing now, but may again later. No other shard reports
-it."""
+"""Reported by a source shard without live input: it does not hold the watermark now, but may again later. No other
+shard reports it."""
 
 SECOND = 1_000_000  # Fixed: µs
 _IDLE_STEP_US, _LONG_SILENCE_US, _LONG_IDLE_STEP_US = 250_000, 20 * SECOND, SECOND
@@ -49,14 +49,14 @@ def duration_text(us: int) -> str:
 
 
 def instant(at: int) -> int:
-    """A time as far as time goes: what is to be after the last instant is at it. TypeError for what is no whole
-    number."""
+    """A time within the supported range: a time after the last instant becomes that instant. TypeError for values that
+    are not whole numbers."""
     return min(max(index(at), MIN_TIME), LAST_TIME)
 
 
 def held_at(at_us: int) -> int:
     """Where work at a time holds the watermark. Work at the last instant is reported to hold before it: a report of
-    that instant would say that nothing is held, and consumers would take the end of time for reached."""
+    that instant would mean that nothing is held, and consumers would take the end of time as reached."""
     return at_us - 1 if at_us == IDLE_TIME else at_us
 
 

@@ -27,7 +27,7 @@ def lowest(holds: Iterable[WatermarkHold]) -> WatermarkHold:
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """What the owner of a shard tells the watermark service.
+    """The report of a shard's owner to the watermark service.
 
     ``counters`` are totals of the shard's *durable* commits, all of them or none when they did not change.
     ``latencies_ms`` are the samples taken since the last report. ``shares`` is what counts for percentile watermarks,
@@ -44,13 +44,14 @@ class ShardReport:
 
 
 def share_columns(rows: Sequence[Mapping[float, int]]) -> dict[float, NDArray[np.int64]]:
-    """What each report says (µs) of each share, as columns by share; MIN_TIME where it says nothing."""
+    """The value (µs) of each report for each share, as columns by share; MIN_TIME where it has none."""
     names = sorted({share for row in rows for share in row})
     return {share: np.array([row.get(share, MIN_TIME) for row in rows], np.int64) for share in names}
 
 
 class Watermarks:
-    """Published watermarks of nodes as one worker knows them: they only rise, whoever publishes them."""
+    """Published watermarks of nodes, as one worker has received them. They only rise, even when another injector takes
+    over."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}

@@ -14,7 +14,7 @@ Choose = Callable[[Any], Sequence[str]]
 
 
 def compile_branches(branches: Sequence[BranchSpec], match_all: bool) -> Choose:
-    """RecordError for values that a condition cannot be asked about. ValueError for a condition that is none."""
+    """RecordError for values on which a condition cannot be evaluated. ValueError for text that is not a condition."""
     tests = [(each.stream, compile_expression(each.condition).evaluate) for each in branches if each.condition]
     rest = [each.stream for each in branches if not each.condition]
 

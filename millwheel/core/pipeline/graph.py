@@ -19,7 +19,7 @@ from millwheel.core.windows.panes import Accumulation
 
 
 class NodeKind(Enum):
-    """What runs in the shards of a node."""
+    """The kind of operator in the shards of a node."""
 
     SOURCE = "source"
     COMPUTATION = "computation"
@@ -41,8 +41,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes by name, who consumes each stream, who feeds each node, and for which shares its percentile watermark is
-    wanted."""
+    """Nodes by name, the consumers of each stream, the producers that feed each node, and the shares for which its
+    percentile watermark is needed."""
 
     nodes: dict[str, Node]
     consumers: dict[str, tuple[str, ...]]
@@ -70,7 +70,7 @@ class Graph:
         return found
 
     def on_error(self, node: str) -> OnError:
-        """What failures of a node come to."""
+        """The policy for failures of a node."""
         given = self.nodes[node].stream or self.nodes[node].computation
         return SHARE if given is None else given.on_error
 
@@ -100,8 +100,8 @@ def _closure(down: dict[str, set[str]], start: str) -> set[str]:
 
 
 def build_graph(spec: PipelineSpec) -> Graph:
-    """The nodes and edges of a valid pipeline. Every node may produce dead letters; they do not carry watermarks
-    back into the graph unless somebody consumes the stream."""
+    """The nodes and edges of a valid pipeline. Every node may produce dead letters; these do not carry watermarks back
+    into the graph unless a node consumes the stream."""
     nodes: dict[str, Node] = {}
     for stream in spec.streams:
         if stream.source is not None:

@@ -27,19 +27,20 @@ def pairs(records: Sequence[Record], left: str, kind: JoinKind) -> Iterator[tupl
 
 
 class Version(msgspec.Struct, array_like=True):
-    """What was said of a key, and when (µs)."""
+    """The value of a key from a time (µs) on."""
 
     at: int
     value: Any
 
 
 def newer(at: int, version: Version | None) -> bool:
-    """True if what was said at ``at`` replaces a version. Of one time, the last to come counts."""
+    """True if a value of the time ``at`` replaces a version. Of several values with one time the last to arrive
+    counts."""
     return version is None or version.at <= at
 
 
 def known(version: Version | None, at: int | None) -> Any:
-    """What a record of the time ``at`` sees of its key: nothing that was said after it. None sees whatever there is."""
+    """The value of its key for a record of the time ``at``: never a later one. None gets the newest value."""
     if version is None or (at is not None and version.at > at):
         return None
     return version.value

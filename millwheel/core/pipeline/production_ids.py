@@ -36,7 +36,7 @@ Cause = Any
 """Plain data that msgpack can carry; None: not known."""
 
 UNKNOWN = b"?"
-"""What is remembered of a cause that is None. (b"" is a timer that was set without a cause: by the system, or while the
+"""The stored form of a cause that is None. (b"" is a timer that was set without a cause: by the system, or while the
 computation had strong productions.)"""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -68,7 +68,7 @@ def _of_record(stream: str, channel: str, given: Any, seq: int, key: Any, timest
 
 
 def remembered(cause: Cause) -> bytes:
-    """What a timer keeps of the call that set it."""
+    """The part of the cause that a timer keeps from the call that set it."""
     return UNKNOWN if cause is None else xxhash.xxh3_128_digest(_encode(cause))
 
 
@@ -83,8 +83,8 @@ def timer_cause(due: Due) -> Cause:
 
 
 def window_timer_cause(due: Due) -> Cause:
-    """What made a window fire that no record did. At which of its timers it notices that the watermark has passed it
-    depends on how far the watermark jumps, so only the wall clock and percentile watermarks are named."""
+    """The cause of a window that fires without a record. At which of its timers it notices that the watermark has
+    passed it depends on how far the watermark jumps, so only the wall clock and percentile watermarks are named."""
     if due.domain is Domain.EVENT and share_of(due.tag) is None:
         return ("w", due.key)
     return ("w", due.key, due.tag, due.at)

@@ -1,10 +1,10 @@
 """Dead letters on their way back: the request, and the plan that workers follow. Pure.
 
 Three objects lie in a root for each *replay*, under its number: the **request** (letters, as ``millwheel replay`` chose
-them), the **order** (records for nodes, as the driver made them with the code of the run), and a mark that all of it
+them), the **order** (records for nodes, as the driver made them with the code of the run), and a marker that all of it
 is **done**. Each is created once and never changed. The records of an order are numbered, and are to a shard what any
-channel is: the high-water marks of its commits cut off what it has applied. So each of them counts once, whoever dies
-when.
+channel is: the high-water marks of its commits cut off what it has applied. So each of them counts once, whatever
+process dies at whatever moment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from millwheel.errors import CorruptionError
 
 T = TypeVar("T")
 RECORD, KEY, LINE = "record", "key", "line"
-"""What of a letter can be tried again."""
+"""The failed parts of which a letter can be replayed."""
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -69,14 +69,14 @@ class Again(msgspec.Struct, frozen=True):
 
 
 class ReplayOrder(msgspec.Struct, frozen=True):
-    """What a request has become. Its records are numbered from 1."""
+    """The plan that was made from a request. Its records are numbered from 1."""
 
     id: str
     records: list[Again]
 
     @property
     def channel(self) -> ChannelName:
-        """What shards know the numbering by."""
+        """The channel of the records."""
         return replay_channel(self.id)
 
     @property

@@ -1,7 +1,7 @@
 """A pipeline as a value: the common result of YAML and the Python API. Frozen, complete, validated elsewhere.
 
-All times are microseconds. ``where`` fields say the place in the user's file ("pipeline.yaml:12") for
-errors found later than validation.
+All times are microseconds. ``where`` fields hold the line of the user's file ("pipeline.yaml:12"), for errors that are
+found after validation.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from millwheel.core.model.failures import SHARE, OnError
 from millwheel.core.model.limits import DEFAULTS, Limits
 
 _SIDE = "side:"
-"""What ``late: side:STREAM`` begins with."""
+"""The prefix of ``late: side:STREAM``."""
 DEAD_LETTERS = "dead_letters"
 """The stream every pipeline has: records that could not be used, with the reason."""
 
 
 class Delivery(Enum):
-    """What a computation does about records delivered twice."""
+    """How a computation treats records that are delivered twice."""
 
     EXACTLY_ONCE = "exactly_once"
     AT_LEAST_ONCE = "at_least_once"
@@ -122,7 +122,7 @@ class WindowSpec:
 
 
 class StepKind(Enum):
-    """What one step does with a record's value."""
+    """The kind of a step."""
 
     MAP = "map"
     FLAT_MAP = "flat_map"
@@ -166,7 +166,7 @@ class JoinKind(Enum):
 
 
 class Missing(Enum):
-    """What becomes of a record that there is nothing to enrich with."""
+    """What happens to a record without a match to enrich it."""
 
     KEEP = "keep"
     DROP = "drop"

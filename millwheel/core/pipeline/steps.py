@@ -1,7 +1,7 @@
 """Steps: ``map``, ``flat_map`` and ``filter``, applied to one record's value one after the other.
 
-A step knows nothing of keys, time or state: a record's results have its key and its timestamp. A retraction goes the
-way of the record that it takes back, so that what comes out of it takes back what came out of that record.
+A step has no access to keys, time or state: a record's results have its key and its timestamp. A retraction goes
+through the same steps as the record that it takes back, so its results take back the results of that record.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from millwheel.core.windows.panes import as_retraction, retracted
 from millwheel.errors import RecordError
 
 Apply = Callable[[Any], Sequence[Any]]
-"""A record's value -> the values that come of it."""
+"""A record's value -> the resulting values."""
 Load = Callable[[str], Callable[[Any], Any]]
 """``module:function`` -> the function."""
 
 
 def compile_steps(steps: Sequence[StepSpec], load: Load) -> Apply:
-    """What the steps make of a value, retractions included. RecordError for values that a step cannot use; a function
-    of the user's raises what it raises. ValueError for an expression that is none."""
+    """The results of the steps for a value, retractions included. RecordError for values that a step cannot use; a
+    user's function may raise anything. ValueError for text that is not an expression."""
     run: Apply = _itself
     for step in reversed(steps):
         run = _joined(step, load, run)
@@ -41,7 +41,7 @@ def step_text(step: StepSpec) -> str:
 
 
 def _joined(step: StepSpec, load: Load, rest: Apply) -> Apply:
-    """What the step and all behind it make of a value; one call within another, because this runs for every record."""
+    """The results of this step and all later ones. The calls are nested, because this runs for every record."""
     call = _fields(step) if step.fields else _function(step, load)
     if step.kind is StepKind.FILTER:
         return lambda value: rest(value) if call(value) else ()

@@ -21,7 +21,7 @@ def _check(name: str, parts: Sequence[object], minimum: int) -> None:
 
 
 class _Combination(Trigger):
-    """What all combinations share. ``parts`` are their triggers."""
+    """Common base of all combinations. ``parts`` are their triggers."""
 
     __slots__ = ()
 
@@ -173,7 +173,7 @@ class OrFinally(_Combination):
 
 
 class _Around(Trigger):
-    """What Repeat and Once share: one trigger inside, whose state is theirs."""
+    """Common base of Repeat and Once: one inner trigger, whose state is theirs."""
 
     __slots__ = ()
 

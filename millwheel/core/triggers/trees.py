@@ -35,7 +35,7 @@ def trigger_from_tree(tree: Any, load: Load | None = None) -> Trigger:
 
 
 class _Reader:
-    """Reads one node; ``path`` says where in the tree, for errors."""
+    """Reads one node; ``path`` is its position in the tree, for errors."""
 
     def __init__(self, load: Load | None, path: str) -> None:
         self.load = load

@@ -29,7 +29,7 @@ State = Any
 
 @dataclass(slots=True)
 class Moment:
-    """What a trigger may look at: the window, the input watermark and the wall clock (µs).
+    """The input of a trigger: the window, the input watermark and the wall clock (µs).
 
     ``percentiles`` maps a share (0.9) to the watermark that this share of the input has passed.
     """
@@ -51,7 +51,7 @@ class Trigger:
     __slots__ = ()
 
     needs_bytes = False
-    """True when ``add`` wants the size of the records, which costs an encoding of each."""
+    """True when ``add`` needs the size of the records, which costs an encoding of each."""
     on_time = False
     """True when the trigger itself fires as the watermark passes the end: a pane is emitted there even if it is
     empty."""
@@ -290,5 +290,6 @@ def _finished_or_sum(states: Sequence[State]) -> State:
 
 
 def _waits_again(states: Sequence[State], reached: bool) -> State:
-    """What waits for a watermark has finished only if it had in every part and the new end is passed, too."""
+    """A part that waits for a watermark has finished only if it had in every merged window and the new end is passed,
+    too."""
     return None if reached and all(state is None for state in states) else 0

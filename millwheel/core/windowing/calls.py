@@ -46,7 +46,7 @@ class Taken:
 
     @property
     def prepared(self) -> list[Prepared]:
-        """What the aggregation needs of each row."""
+        """The prepared value of each row."""
         return [row[2] for row in self.rows]
 
     @property

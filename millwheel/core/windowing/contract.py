@@ -1,4 +1,4 @@
-"""The words between a window machine and the runtime: what is asked, what comes out.
+"""The contract between a window machine and the runtime: its calls and their effects.
 
 A machine is pure. It is called with the records of one key out of one bundle, or with a timer of one key, and with
 that key's state as a small mapping; it changes the mapping and appends what else must happen to :class:`Effects`.
@@ -41,7 +41,7 @@ class KeyState(Protocol):
 
 
 class LatePolicy(Enum):
-    """What becomes of a record whose windows are gone."""
+    """How a record is treated whose windows are final."""
 
     DROP = "drop"
     """It is reported as late, to be counted or sent to a side stream."""
@@ -53,7 +53,7 @@ class LatePolicy(Enum):
 class Windowing:
     """Where, when and how: everything about windows but the aggregation.
 
-    ``takes_retractions`` is set when the input may contain retractions: what is needed to undo a record is then kept.
+    ``takes_retractions`` is set when the input may contain retractions: then the data that undoes a record is kept.
     """
 
     window: WindowFunction
@@ -115,7 +115,7 @@ def rejected(key: Key, value: Any, timestamp: int, ex: RecordError) -> RejectedR
 
 @dataclass(slots=True)
 class Effects:
-    """What a call made happen, in order. May be passed to further calls, to collect those of a whole bundle."""
+    """The effects of a call, in order. May be passed to further calls, to collect those of a whole bundle."""
 
     panes: list[Pane] = field(default_factory=list)
     timers: list[TimerEffect] = field(default_factory=list)
@@ -134,7 +134,7 @@ class Times:
 
 
 class Machine(Protocol):
-    """What every kind of window comes down to."""
+    """The interface of every window machine."""
 
     def on_records(
         self, state: KeyState, key: Key, records: Sequence[tuple[Any, int]], times: Times, effects: Effects

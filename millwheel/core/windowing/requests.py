@@ -1,4 +1,4 @@
-"""What a window asks of the runtime: one timer per clock, and a hold on the output watermark.
+"""The requests of a window to the runtime: one timer per clock, and a hold on the output watermark.
 
 Each request is remembered in the window's state and repeated only when it changes. An event-time timer that is early is
 left alone: when it fires, the window looks and asks again.
@@ -53,7 +53,7 @@ class Requests:
         self._hold(slot, own, None, call)
 
     def rung(self, own: WindowState, tag: str, domain: Domain, at: int, times: Times) -> Times:
-        """The clocks of a timer call: whoever fires a timer vouches that its time has passed."""
+        """The clocks of a timer call. That a timer fires guarantees that its time has passed."""
         if share_of(tag) is not None:
             return times
         if domain is Domain.EVENT:
@@ -77,7 +77,8 @@ class Requests:
                 call.effects.timers.append(TimerEffect(call.key, share_tag(slot, share), Domain.EVENT, at, share))
 
     def _hold_at(self, own: WindowState, window: Window, complete: bool) -> int | None:
-        """What is not emitted yet must not come behind the output watermark. Until the end its timer sees to that."""
+        """A pane that is not emitted yet must not fall behind the output watermark. Until the end, the timer ensures
+        that."""
         if not own.fresh:
             return None
         if own.output_at is not None:

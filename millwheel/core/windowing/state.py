@@ -1,4 +1,4 @@
-"""What is remembered about one window of one key."""
+"""The state of one window of one key."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Timing(str, Enum):
 
 
 class Accumulation(str, Enum):
-    """What a pane holds when its window fires more than once."""
+    """The contents of a pane when its window fires more than once."""
 
     DISCARDING = "discarding"
     """Only what came since the last pane."""

@@ -31,7 +31,7 @@ class Window(NamedTuple):
 
 
 def within_time(start: int, end: int) -> Window:
-    """``[start, end)``, as far as time goes: what lies outside fits no store, and no watermark gets there."""
+    """``[start, end)``, limited to the supported times: others cannot be stored, and no watermark reaches them."""
     return Window(start if start > MIN_TIME else MIN_TIME, end if end < MAX_TIME else MAX_TIME)
 
 
@@ -153,7 +153,7 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """One window for all of time; useful with a trigger that fires before the end of it."""
+    """One window for all of time; useful with a trigger that fires before its end."""
 
     merging = False
 

@@ -18,7 +18,7 @@ class Holdings:
         self._failed: set[str] = set()
 
     def take(self, table: RangeTable) -> None:
-        """A table as the store has it; older versions than the known one are old news."""
+        """A table as the store has it; versions older than the known one are ignored."""
         known = self.stored.get(table.computation)
         if known is not None and known.version >= table.version:
             return
@@ -30,7 +30,7 @@ class Holdings:
             del self.writing[table.computation]
 
     def lost(self, node: str, stored: RangeTable | None) -> None:
-        """Somebody else's write of this table came first. Without news of it another try waits for its time."""
+        """Another write of this table came first. Until its content is known, the next attempt waits."""
         known = self.stored.get(node)
         if stored is None or (known is not None and stored.version <= known.version):
             self.failed(node)
@@ -39,17 +39,17 @@ class Holdings:
             self.take(stored)
 
     def failed(self, node: str) -> None:
-        """Our write of this table had no effect; it counts as on its way until it is time for another try."""
+        """Our write of this table had no effect; it counts as in progress until it is time for another attempt."""
         self._failed.add(node)
 
     def try_again(self) -> None:
-        """The time for another try has come."""
+        """It is time for another attempt."""
         for node in self._failed:
             self.writing.pop(node, None)
         self._failed.clear()
 
     def expected(self) -> dict[str, RangeTable]:
-        """The tables as if every write on its way had succeeded."""
+        """The tables as if every write in progress had succeeded."""
         return {**self.stored, **self.writing}
 
     def entry(self, node: str, shard: str) -> ShardEntry | None:
@@ -64,11 +64,11 @@ class Holdings:
                 yield table.computation, entry
 
     def owners(self) -> set[str]:
-        """Everybody who owns a shard."""
+        """All workers that own a shard."""
         return {entry.owner for _, entry in self.entries() if entry.owner}
 
     def mentioned(self) -> set[str]:
-        """Everybody whose journal somebody may have to read: owners and ancestors."""
+        """All workers whose journals may still be read: owners and ancestors."""
         ancestors = {ancestor.incarnation for _, entry in self.entries() for ancestor in entry.lineage}
         return ancestors | self.owners()
 

@@ -53,8 +53,8 @@ class Move:
 
 
 class Census:
-    """How many shards each worker has or is about to have, per node and in all. ``hosts`` says where workers are, and
-    where those were that died."""
+    """How many shards each worker has or is about to have, per node and in all. ``hosts`` maps workers to their hosts,
+    dead workers included."""
 
     def __init__(
         self, workers: Collection[str], tables: Iterable[RangeTable], hosts: Mapping[str, str] | None = None
@@ -171,7 +171,7 @@ def _steps(
     resting: Mapping[tuple[str, str], ShardEntry],
     leaving: Collection[str],
 ) -> Iterator[tuple[str, str, str]]:
-    """(node, giver, taker) of one helpful move after the other; the caller records each before the next."""
+    """(node, giver, taker) of helpful moves, one at a time; the caller records each one before it asks for the next."""
     for (node, _), entry in list(resting.items()):
         if entry.owner in leaving:
             yield node, entry.owner, census.least(node)

@@ -1,9 +1,9 @@
 """Splits and merges of shards, on the way from one range table to the next. As pure as ``state.py``.
 
-Both begin as a planned move does: the table says so, the owner stops, commits, has a snapshot made and releases the
-shard. Then nobody owns it, and it is *waiting*: its range goes to new shards, with new names and higher tokens, that
-name it as their parent. An owner that dies before its release is followed by another one, which releases the shard in
-its stead. So whatever was on its way is in the parent's last snapshot, and no journal has to be divided.
+Both begin like a planned move: the plan is stored in the table; the owner stops, commits, has a snapshot made and
+releases the shard. Then the shard has no owner and is *waiting*: its range goes to new shards, with new names and
+higher tokens, that name it as their parent. If the owner dies before the release, the next owner releases the shard
+instead. So all work in progress is in the parent's last snapshot, and no journal has to be divided.
 
 A plan is never taken back, because the owner may have stopped the shard already.
 """
@@ -41,11 +41,11 @@ Resharding = Split | Merge
 
 
 def outlived(shards: Iterable[str], tables: Mapping[str, RangeTable]) -> list[str]:
-    """Of the shards that have snapshots, those of which no snapshot can be needed any more: their names were given, no
-    table has them as a shard, and none as the parent of one that has no snapshot of its own.
+    """The shards whose snapshots can no longer be needed: their names were given, no table lists them as a shard, and
+    none as the parent of a shard without a snapshot of its own.
 
-    What is so in a stored table stays so in all that follow it, because names are never given again. So whoever decides
-    it, from however old a table, is right.
+    If this holds in a stored table, it holds in all later ones, because names are never reused. So the decision is
+    right even if it is made from an old table.
     """
     return [shard for shard in shards if _is_outlived(shard, tables)]
 
@@ -59,7 +59,8 @@ def _is_outlived(shard: str, tables: Mapping[str, RangeTable]) -> bool:
 
 
 def refusal(wanted: Resharding, tables: Mapping[str, RangeTable], fixed: Mapping[str, str]) -> str:
-    """Why a split or merge can never be made, "" when it can be, if not at once. ``fixed`` says why a node cannot."""
+    """Why a split or merge can never be made, "" when it can be, now or later. ``fixed`` gives the reasons of nodes
+    that cannot be resharded."""
     table = tables.get(wanted.node)
     if table is None:
         return f"there is no node {wanted.node}; there are {', '.join(sorted(tables)) or 'none yet'}"
@@ -133,8 +134,8 @@ def resharded(table: RangeTable) -> RangeTable:
 
 
 def _child(name: str, piece: KeyRange, parents: list[ShardEntry], owner: str = "") -> ShardEntry:
-    """Its token is higher than any of a parent once it is given away: it goes on with their channels. ``owner`` has
-    its parent's snapshot at hand, and is to get it."""
+    """A new shard. Once it is assigned, its token is higher than any of its parents', because it continues their
+    channels. ``owner`` is to get it, because it has the parent's snapshot locally."""
     return ShardEntry(
         shard=name,
         range=piece,

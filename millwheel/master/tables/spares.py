@@ -1,7 +1,7 @@
 """Seats and spares: which workers may own shards. Pure, as ``state.py`` is.
 
-There are as many *seats* as the run has workers, spares not counted. Whoever owns shards keeps its seat; a free seat
-goes to one that stands by. So a dead worker is followed by a spare, and when its process has been started again it owns
+There are as many *seats* as the run has workers, spares not counted. A worker that owns shards keeps its seat; a free
+seat goes to a spare. So a dead worker is followed by a spare, and when its process has been started again it owns
 nothing and is the new spare: nothing moves back.
 """
 
@@ -45,6 +45,7 @@ def exposed(hosts: Mapping[str, str], serving: Collection[str], idle: Collection
 
 
 def _spread(hosts: Mapping[str, str], serving: list[str], idle: list[str], taken: str) -> tuple[int, int]:
-    """How well things stand once ``taken`` serves: what the worst loss leaves open, then how many serve on its host."""
+    """A measure of the state once ``taken`` serves: the empty seats after the worst loss, then the number of serving
+    workers on its host."""
     left = [name for name in idle if name != taken]
     return exposed(hosts, serving, left), sum(1 for name in serving if hosts[name] == hosts[taken])

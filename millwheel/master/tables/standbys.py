@@ -2,7 +2,7 @@
 
 A shard of a node that asks for it has one standby, another worker than its owner: a spare before one that serves, then
 one on another host, then the one that follows the fewest. A spare follows all shards of an owner or none of them,
-because it gets all of them together. Whoever stands by goes on doing so as long as nobody is better by those rules.
+because it gets all of them together. A standby stays as long as no other worker is better by these rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Place = tuple[str, str]
 
 
 def chosen(tables: Iterable[RangeTable], hosts: Mapping[str, str], serving: Collection[str]) -> dict[Place, str]:
-    """The standby of each shard of ``tables`` ("" when nobody is left). ``hosts`` maps the workers that may follow,
+    """The standby of each shard of ``tables`` ("" when no worker is left). ``hosts`` maps the workers that may follow,
     with a seat (``serving``) or without, to their hosts."""
     served = {(table.computation, entry.shard): entry for table in tables for entry in table.shards if entry.owner}
     spares = hosts.keys() - serving
@@ -34,7 +34,7 @@ def followers(entries: Iterable[ShardEntry], gone: Collection[str]) -> Counter[s
 def _by_owner(
     served: Mapping[Place, ShardEntry], spares: Mapping[str, str], hosts: Mapping[str, str]
 ) -> dict[Place, str]:
-    """All shards of an owner to one spare."""
+    """Assign all shards of an owner to one spare."""
     found: dict[Place, str] = {}
     owners: Counter[str] = Counter()
     for owner in sorted({entry.owner for entry in served.values()}):
@@ -47,7 +47,7 @@ def _by_owner(
 
 
 def _one_by_one(served: Mapping[Place, ShardEntry], hosts: Mapping[str, str]) -> dict[Place, str]:
-    """Shards to those that serve others."""
+    """Assign shards to workers that serve others."""
     found: dict[Place, str] = {}
     load: Counter[str] = Counter(entry.standby for entry in served.values())
     for place, entry in sorted(served.items()):

@@ -19,12 +19,13 @@ SEALED = -1
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What decides about a shard, apart from its own entry.
+    """The input of a decision about a shard, apart from its own entry.
 
     ``takers`` may be given shards now. ``dead`` holds the journal ends of those dead that are sealed and None
     for those that are not yet. ``released`` maps (owner, shard, token) to the last commit. ``moves`` maps
     (node, shard) to the wanted next owner, ``reshardings`` are wanted splits and merges. ``manifest_tokens`` says what
-    snapshots have made superfluous. ``standbys`` maps (node, shard) to who is to follow it from now on ("": nobody).
+    snapshots have made superfluous. ``standbys`` maps (node, shard) to the worker that is to follow it from now on ("":
+    none).
     """
 
     takers: Collection[str]
@@ -47,7 +48,7 @@ def successor(table: RangeTable, now: Situation, census: Census) -> RangeTable:
 
 
 def _with_shards(table: RangeTable, shards: Sequence[ShardEntry]) -> RangeTable:
-    """Mostly nothing changes: then the table is the same, and its ranges need not be checked again."""
+    """In most cases nothing changes. Then the same table is returned, and its ranges need not be checked again."""
     same = all(after is before for after, before in zip(shards, table.shards, strict=True))
     return table if same else replace(table, shards=tuple(shards))
 
@@ -67,13 +68,13 @@ def _next(node: str, entry: ShardEntry, now: Situation, census: Census) -> Shard
 
 
 def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
-    """Nobody owns the shard any more; the lineage says what its last owner left."""
+    """The shard has no owner any more; its lineage records where its last owner's commits end."""
     ancestor = Ancestor(entry.owner, entry.token, sealed_end, last_commit)
     return replace(entry, owner="", lineage=(*entry.lineage, ancestor))
 
 
 def _given(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
-    """An orphan under its new owner and token, or still an orphan when nobody can take it, or nobody shall."""
+    """An orphan under its new owner and token, or unchanged when no worker can or may take it."""
     if is_waiting(entry):
         return _unpromised(entry)
     known = [name for name in (entry.next_owner, entry.standby) if name in now.takers]
@@ -96,9 +97,8 @@ def _last_owner(entry: ShardEntry) -> str:
 def _moving(node: str, entry: ShardEntry, now: Situation) -> ShardEntry:
     """A served shard: start a wanted move.
 
-    A move is never taken back, because the owner may have stopped the shard already. When its taker dies the
-    release is awaited all the same, and whoever is best then takes the shard: perhaps its owner again, under
-    a new token.
+    A move is never taken back, because the owner may have stopped the shard already. If the new owner dies, the release
+    is awaited all the same, and then the best worker takes the shard: perhaps its former owner, under a new token.
     """
     if entry.next_owner or entry.resharded:
         return entry
