@@ -91,9 +91,11 @@ class Followed:
 class JournalsRead(Protocol):
     """What recoveries and standbys need of journals."""
 
-    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
-        """Entries in order, up to the sealed end ``upto`` (-1: all that is durable now, for a live journal).
-        ``since`` is a place to which :meth:`follow` has come, for a sealed journal.
+    def read(
+        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+    ) -> Iterator[bytes]:
+        """Entries that begin with ``prefix``, in order, up to the sealed end ``upto`` (-1: all that is durable now, for
+        a live journal). ``since`` is a place to which :meth:`follow` has come, for a sealed journal.
 
         Raises CorruptionError for damage anywhere but in the torn tail beyond the sealed end.
         """

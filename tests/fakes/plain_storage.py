@@ -87,11 +87,13 @@ class SimJournals:
             journal.sealed_end = journal.written
         return journal.sealed_end
 
-    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
+    def read(
+        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+    ) -> Iterator[bytes]:
         journal = self.journals[incarnation]
         for number in sorted(journal.groups):
             if (since is None or number >= since.group) and (upto < 0 or number <= upto):
-                yield from journal.groups[number]
+                yield from (entry for entry in journal.groups[number] if entry.startswith(prefix))
 
     def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
         """A group counts once there is another one behind it."""

@@ -191,7 +191,9 @@ class ModelJournals:
             journal.sealed_end = journal.written
         return journal.sealed_end
 
-    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
+    def read(
+        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+    ) -> Iterator[bytes]:
         self._wait(100, 4000)
         journal = self._shared.journals[incarnation]
         first = since.group if since is not None else 0
@@ -201,7 +203,7 @@ class ModelJournals:
             raise FencedError(f"{incarnation}: groups behind {first} were collected")
         for number in sorted(journal.groups):
             if number >= first and (upto < 0 or number <= upto):
-                yield from journal.groups.get(number, [])
+                yield from (entry for entry in journal.groups.get(number, []) if entry.startswith(prefix))
 
     def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
         """A group counts once there is another one behind it."""

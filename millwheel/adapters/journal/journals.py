@@ -129,9 +129,12 @@ class FileJournals:
             self._space.settle(folder.path)
             return end
 
-    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
+    def read(
+        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+    ) -> Iterator[bytes]:
         """See :class:`millwheel.ports.Journals`. Raises FencedError when the journal was collected meanwhile."""
-        return chain.from_iterable(self._groups(incarnation, upto, since))
+        entries = chain.from_iterable(self._groups(incarnation, upto, since))
+        return (entry for entry in entries if entry.startswith(prefix)) if prefix else entries
 
     def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
         """See :class:`millwheel.ports.Journals`."""

@@ -51,11 +51,26 @@ _raw: Callable[[bytes], msgspec.Raw] = msgspec.Raw
 _encode = msgspec.msgpack.Encoder().encode
 _decode_batch = msgspec.msgpack.Decoder(_BatchForm).decode
 _decode_commit = msgspec.msgpack.Decoder(Commit).decode
+_ARRAY_OF_5, _STR8 = b"\x95", 0xD9
 
 
 def encode_commit(commit: Commit) -> bytes:
     """A journal entry."""
     return _encode(commit)
+
+
+def commits_prefix(shard: str, token: int) -> bytes:
+    """How the commits of a shard under a token begin in a journal."""
+    return _ARRAY_OF_5 + _encode(shard) + _encode(token)
+
+
+def shard_of_commit(data: bytes) -> bytes:
+    """The beginning of an encoded commit, as far as it names the shard: equal for commits of one shard only. For bytes
+    that are no commit it is some other beginning. Much cheaper than decoding."""
+    head = data[1:3]
+    if not head or head[0] < _STR8:  # a text of up to 31 bytes has its length in the first byte
+        return data[: 2 + (head[0] & 31 if head else 0)]
+    return data[: 3 + head[1]] if len(head) > 1 else data
 
 
 def decode_commit(data: bytes) -> Commit:

@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from millwheel.core.formats.codec import decode_commit
+from millwheel.core.formats.codec import commits_prefix, decode_commit
 from millwheel.core.formats.journal_segment import JournalPlace
 from millwheel.core.model.range_table import Ancestor, ShardEntry
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError
 from millwheel.ports import Journals, Snapshots, StateStore, StateStores
-from millwheel.workers.recovery.recovery import apply, commits_prefix, inherited, is_behind, last_commit, replay
+from millwheel.workers.recovery.recovery import apply, inherited, is_behind, last_commit, replay
 from millwheel.workers.recovery.write_behind import WriteBehindStore
 
 log = logging.getLogger("millwheel.workers")

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 
+from millwheel.core.formats.codec import shard_of_commit
 from millwheel.core.formats.journal_segment import JournalPlace
 from millwheel.ports import Followed, JournalsRead
 
@@ -15,11 +16,16 @@ _AT_MOST_BYTES = 128 << 20  # of a journal that are kept for the next shard; mor
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """All entries of a sealed journal: whoever holds this has them, whatever is forgotten meanwhile."""
+    """All entries of a sealed journal by shard, in order: whoever holds this has them, whatever is forgotten
+    meanwhile. Without this division each of fifty shards would look at the entries of all."""
 
     incarnation: str
     upto: int
-    entries: tuple[bytes, ...]
+    by_shard: dict[bytes, list[bytes]]
+
+    def beginning_with(self, prefix: bytes) -> Iterator[bytes]:
+        entries = self.by_shard.get(shard_of_commit(prefix), [])
+        return (entry for entry in entries if entry.startswith(prefix))
 
 
 class ReadOnce:
@@ -31,28 +37,30 @@ class ReadOnce:
         self._lock = lock
         self._known: _Whole | None = None
 
-    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
+    def read(
+        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+    ) -> Iterator[bytes]:
         """See :class:`millwheel.ports.Journals`."""
-        if upto < 0 or since is not None:
-            return self._journals.read(incarnation, upto, since)
+        if upto < 0 or since is not None or not prefix:
+            return self._journals.read(incarnation, upto, since, prefix)
         with self._lock:
             # Looked at once: another recovery may end, and forget, between any two lines of this function.
             known = self._known
             if known is None or (known.incarnation, known.upto) != (incarnation, upto):
-                return self._fresh(incarnation, upto)
-        return iter(known.entries)
+                return self._fresh(incarnation, upto, prefix)
+        return known.beginning_with(prefix)
 
-    def _fresh(self, incarnation: str, upto: int) -> Iterator[bytes]:
+    def _fresh(self, incarnation: str, upto: int, prefix: bytes) -> Iterator[bytes]:
         self.forget()
-        entries: list[bytes] = []
+        whole = _Whole(incarnation, upto, {})
         rest, size = self._journals.read(incarnation, upto), 0
         for entry in rest:
-            entries.append(entry)
+            whole.by_shard.setdefault(shard_of_commit(entry), []).append(entry)
             size += len(entry)
             if size > _AT_MOST_BYTES:
-                return chain(entries, rest)
-        self._known = _Whole(incarnation, upto, tuple(entries))
-        return iter(entries)
+                return chain(whole.beginning_with(prefix), (entry for entry in rest if entry.startswith(prefix)))
+        self._known = whole
+        return whole.beginning_with(prefix)
 
     def follow(self, incarnation: str, since: JournalPlace | None) -> Followed:
         """See :class:`millwheel.ports.Journals`."""

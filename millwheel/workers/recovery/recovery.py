@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from millwheel.core.formats.codec import Commit, decode_commit
+from millwheel.core.formats.codec import Commit, commits_prefix, decode_commit
 from millwheel.core.formats.journal_segment import JournalPlace
 from millwheel.core.formats.store_layout import META, decode_meta
 from millwheel.core.model.range_table import Ancestor, ShardEntry
@@ -20,9 +18,6 @@ from millwheel.workers.recovery.inheriting import Estate, inherit
 from millwheel.workers.recovery.write_behind import WriteBehindStore
 
 log = logging.getLogger("millwheel.workers")
-
-_ARRAY_OF_5 = b"\x95"
-_pack = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(slots=True)
@@ -102,7 +97,7 @@ def _recover_from(
         if manifest is None and entry.parents:
             _inherit(entry, store, snapshots, stores, scratch, place)
         have = restored = last_commit(store)
-        replayed = WriteBehindStore(store)  # one write for many commits: most of them write some places again
+        replayed = WriteBehindStore(store)  # one write for many commits: most of them write some entries again
         for ancestor in entry.ancestors_since(manifest.token if manifest is not None else 0):
             have = replay(entry.shard, ancestor, journals, replayed, have, effort=effort)
         replayed.written()
@@ -189,19 +184,13 @@ def apply(commit: Commit, incarnation: str, store: StateStore, have: int) -> int
     return commit.number
 
 
-def commits_prefix(shard: str, token: int) -> bytes:
-    """How the commits of a shard under a token begin."""
-    return _ARRAY_OF_5 + _pack(shard) + _pack(token)
-
-
 def _commits(
     shard: str, ancestor: Ancestor, journals: JournalsRead, since: JournalPlace | None
 ) -> Iterator[tuple[Commit, int]]:
     """An ancestor's commits of the shard, each with its bytes."""
     prefix = commits_prefix(shard, ancestor.token)
-    for entry in journals.read(ancestor.incarnation, ancestor.sealed_end, since):
-        if not entry.startswith(prefix):
-            continue
+    found = journals.read(ancestor.incarnation, ancestor.sealed_end, since, prefix)
+    for entry in found:
         commit = decode_commit(entry)
         if 0 <= ancestor.last_commit < commit.number:
             return

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from millwheel.core.formats.codec import (
     Commit,
+    commits_prefix,
     decode_batch,
     decode_commit,
     encode_batch,
     encode_commit,
     encode_value,
     pack_ints,
+    shard_of_commit,
     stream_decoder,
     unpack_ints,
 )
@@ -143,3 +145,14 @@ def test_values_are_decoded_by_the_schema_of_their_stream() -> None:
     untouched = [Point(4)]
     assert decode("points", untouched) is untouched
     assert decode("points", []) == []
+
+
+@given(st.lists(st.tuples(st.text(max_size=300), st.integers(0, 2**63 - 1), st.integers(1, 2**40)), max_size=8))
+def test_a_commit_tells_its_shard_and_token_without_being_decoded(made: list[tuple[str, int, int]]) -> None:
+    commits = [Commit(shard, token, number, [(b"k", b"v")], [b"d"]) for shard, token, number in made]
+    entries = [encode_commit(commit) for commit in commits]
+    for one, entry in zip(commits, entries, strict=True):
+        assert entry.startswith(commits_prefix(one.shard, one.token))
+        assert shard_of_commit(entry) == shard_of_commit(commits_prefix(one.shard, one.token))
+        for other, its in zip(commits, entries, strict=True):
+            assert (shard_of_commit(entry) == shard_of_commit(its)) == (one.shard == other.shard)

@@ -179,12 +179,14 @@ class Collecting(SimJournals):
         self.error = error
         self.reads = 0
 
-    def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
+    def read(
+        self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+    ) -> Iterator[bytes]:
         self.reads += 1
         if self.reads == 1:
             self.storage.snapshot(2, 1)
             raise self.error
-        return super().read(incarnation, upto, since)
+        return super().read(incarnation, upto, since, prefix)
 
 
 @pytest.mark.parametrize("error", [CorruptionError("segment 1 is missing"), FencedError("w1")])
@@ -214,12 +216,14 @@ def test_recovery_begins_again_when_segments_went_and_nothing_else_tells(storage
     class Quiet(SimJournals):
         """Before it is read, the former owner publishes its newest commit and deletes the segment with it."""
 
-        def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
+        def read(
+            self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+        ) -> Iterator[bytes]:
             if storage.journals.segments(incarnation):
                 storage.snapshot(2, 1)
                 for segment in self.segments(incarnation):
                     self.delete_segment(incarnation, segment)
-            return super().read(incarnation, upto, since)
+            return super().read(incarnation, upto, since, prefix)
 
     storage.journals = Quiet()
     storage.snapshot(1, 1)
@@ -232,7 +236,9 @@ def test_damage_is_not_tried_again_and_again(storage: Storage) -> None:
     tries = 0
 
     class Damaged(SimJournals):
-        def read(self, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
+        def read(
+            self, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+        ) -> Iterator[bytes]:
             nonlocal tries
             tries += 1
             raise CorruptionError("bad checksum")
