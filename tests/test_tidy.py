@@ -158,6 +158,7 @@ def test_adapters_know_core_and_ports_only() -> None:
     ("library", "rooms_of_it"),
     [
         ("grpc", r"millwheel/adapters/.*\.py|millwheel/[a-z]+/server\.py"),
+        ("confluent_kafka", r"millwheel/connectors/kafka/\w+\.py"),
         ("kazoo", r"millwheel/adapters/zookeeper/\w+\.py"),
         ("rocksdict", r"millwheel/adapters/rocks\w*\.py"),
         ("pyspark", r"millwheel/launch/launchers/spark\.py"),

@@ -53,6 +53,8 @@ def _bounded(spec: PipelineSpec) -> dict[str, Sequence[Partition] | None]:
             found[stream.name] = None  # it has nothing to list: its records are sent to the workers
         elif stream.source is not None:
             source = build_source(stream.source, spec.folder)
+            if not source.bounded:
+                source.check()
             found[stream.name] = source.partitions() if source.bounded else None
     return found
 

@@ -242,6 +242,14 @@ def take_lock(path: Path) -> IO[str]:
     return lock
 
 
+def identity_of(folder: str) -> str:
+    """What the root whose shared files lie in ``folder`` calls itself, "" for one without a name."""
+    try:
+        return str(msgspec.json.decode((Path(folder) / IDENTITY).read_bytes(), type=Identity))
+    except (OSError, *DAMAGE):
+        return ""
+
+
 def _identity(path: Path, pipeline: str) -> Identity:
     """The identity that stands, created by us if there is none. Raises SetupError when it is another pipeline's."""
     target = path / IDENTITY

@@ -16,10 +16,11 @@ from millwheel.adapters.spaces.object_space import ObjectSpace, ReplacingSpace
 from millwheel.adapters.spaces.s3_address import is_s3
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import CorruptionError, SetupError, UnavailableError
+from millwheel.roots.root import IDENTITY
 
 _NAME = "shipped.msgpack"
 _FOLDERS = ("pipeline", "inputs")
-_FILES = ("restored.json",)
+_FILES = ("restored.json", IDENTITY)
 _TRIES = 3  # attempts while others ship to the same root
 
 

@@ -16,7 +16,7 @@ from millwheel.sinks.adapted import as_sink
 from millwheel.sinks.base import Sink
 
 _GROUP = "millwheel.sinks"
-_BUILT_IN = ("files", "stdout")
+_BUILT_IN = ("files", "kafka", "stdout")
 
 
 def known_sinks() -> list[str]:
@@ -24,16 +24,20 @@ def known_sinks() -> list[str]:
     return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=_GROUP))})
 
 
-def build_sink(spec: SinkSpec, folder: str) -> Sink:
-    """The sink that a spec describes. Relative paths are relative to ``folder``.
+def build_sink(spec: SinkSpec, folder: str, identity: str = "") -> Sink:
+    """The sink that a spec describes. Relative paths are relative to ``folder``; ``identity`` names the run's root.
 
     Raises ValueError, with a sentence, for options that cannot work, SetupError for a secret that has no value here.
     """
     options = revealed(spec.options)
     if spec.kind == "files":
-        from millwheel.sinks.files import build_files
+        from millwheel.sinks.files.sink import build_files
 
         return build_files(options, folder)
+    if spec.kind == "kafka":
+        from millwheel.connectors.kafka.sink import build_kafka_sink
+
+        return build_kafka_sink(options, identity)
     if spec.kind == "stdout":
         from millwheel.sinks.stdout import build_stdout
 

@@ -41,7 +41,7 @@ class _AdaptedSink(Sink):
 class _AdaptedWriter(Writer):
     def __init__(self, made: Any) -> None:
         self._made = made
-        take_over(self, made, "takes_columns", "publishes_aside", "close")
+        take_over(self, made, "takes_columns", "publishes_aside", "publishes_in_order", "lane", "take_refused", "close")
 
     def prepare(self, batch: SinkBatch) -> bytes:
         committable: bytes = self._made.prepare(batch)

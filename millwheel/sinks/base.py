@@ -59,6 +59,14 @@ Cut = SinkBatch
 """The earlier name, for plug-ins that import it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A record that the target cannot take, and why: it becomes a dead letter."""
+
+    record: SinkRecord
+    reason: str
+
+
 class LostError(UnavailableError):
     """A prepared batch is gone: publishing it cannot succeed any more, preparing it again can."""
 
@@ -76,6 +84,12 @@ class Writer(ABC):
     publishes_aside: bool = False
     """True when :meth:`publish` may run on another thread than the rest, at the same time. Then the worker's loop never
     waits for it; otherwise a slow ``publish`` holds up all shards of the worker."""
+    publishes_in_order: bool = False
+    """True when a batch must be visible before the next one is published. Only together with :attr:`publishes_aside`.
+    Committed batches of a former owner are published aside then, too, instead of while the shard is opened."""
+    lane: str = ""
+    """Publications of one lane share a thread. Another system that may be away for minutes needs a lane of its own,
+    or all other sinks of the worker wait with it."""
 
     @abstractmethod
     def prepare(self, batch: SinkBatch) -> bytes:
@@ -84,6 +98,11 @@ class Writer(ABC):
 
         Showing anything here breaks exactly-once: after a crash before the commit, the same records come again in
         different batches. An error ends the worker, and the next owner gets the records again."""
+
+    def take_refused(self) -> list[Refused]:
+        """Records of the last :meth:`prepare` that are not in its committable, because the target cannot take them.
+        Asked once after each ``prepare``. Refuse by the record alone: it must be refused again after a crash."""
+        return []
 
     @abstractmethod
     def publish(self, committable: bytes) -> None:

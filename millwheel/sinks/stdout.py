@@ -17,7 +17,7 @@ from millwheel.options import read_options
 from millwheel.sinks.base import Sink, SinkBatch, Writer
 from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.error_messages import in_words
-from millwheel.sinks.files import flush_us
+from millwheel.sinks.files.sink import flush_us
 from millwheel.sinks.rows import json_lines, rows_of
 
 _EXAMPLES = {

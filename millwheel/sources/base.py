@@ -147,9 +147,15 @@ class Source(ABC):
     list_us: int = 1_000_000
     """How often an unbounded source is asked for its partitions, µs."""
 
+    def check(self) -> None:
+        """Called once by the driver, before anything starts, for an unbounded source. Raises SetupError, with a
+        sentence, when the input is not there and will not appear by itself."""
+        return
+
     @abstractmethod
     def partitions(self) -> Sequence[Partition]:
-        """Return the partitions that exist now.
+        """Return the partitions that exist now. Never wait for long. Raises ExhaustedError while another system has not
+        said yet which there are: event time stands still until then.
 
         The driver asks a bounded source once and keeps the answer in the root. Each shard of an unbounded source asks
         every ``list_us``. A partition that is no longer listed is read to its end; then only its position is kept, and

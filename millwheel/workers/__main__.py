@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -21,6 +22,7 @@ from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
+from millwheel.roots.root import identity_of
 from millwheel.roots.shipment import fetched
 from millwheel.roots.shipped import load_shipped
 from millwheel.secret_values import FOLDER_VARIABLE, masking
@@ -64,7 +66,8 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
     try:
         settings = replace(settings, security=load_security(security, "worker"))
         folder = fetched(root, f"{settings.scratch}/shipped")
-        assembly = Assembly(load_shipped(folder), folder, SystemClock(), Factories(build_source, build_sink))
+        sinks = partial(build_sink, identity=identity_of(folder))
+        assembly = Assembly(load_shipped(folder), folder, SystemClock(), Factories(build_source, sinks))
         coordination = open_coordination(
             zookeeper,
             pipeline,

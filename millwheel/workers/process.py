@@ -27,7 +27,7 @@ from millwheel.workers.host.background import (
     Desk,
     JournalThread,
     PendingReplays,
-    PublishThread,
+    PublishThreads,
     Recovering,
     RecoveryThread,
     ReplayThread,
@@ -105,7 +105,7 @@ class WorkerProcess:
             lambda tallies: self._events.put(ev.TalliesTold(tallies)),
         )
         scratch, post = settings.scratch, self._events.put
-        assembly.publish_aside(PublishThread(post).publish)
+        assembly.publish_aside(PublishThreads(post).publish)
         assembly.warm_up()
         assembly.stop_broken()
         given = assembly.spec.limits

@@ -27,11 +27,15 @@ from millwheel.savepoints.blueprint import Blueprint
 from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing, answers_to, encode, standing_order
 from millwheel.savepoints.record import RECORD_FILE, SavedShard, SavepointRecord, encode_record, read_record
 from millwheel.savepoints.upgrading import kept_blueprint
-from millwheel.sinks.files import Receipt
-from millwheel.sinks.files import _unpack as unpack_receipt
-from millwheel.sinks.latest import Replacement
-from millwheel.sinks.latest import _unpack as unpack_replacement
-from millwheel.workers.delivery.high_water_marks import HighWaterMarks, decode_high_water_marks, encode_high_water_marks
+from millwheel.sinks.files.latest import Replacement
+from millwheel.sinks.files.latest import _unpack as unpack_replacement
+from millwheel.sinks.files.sink import Receipt
+from millwheel.sinks.files.sink import _unpack as unpack_receipt
+from millwheel.workers.delivery.high_water_marks import (
+    HighWaterMarks,
+    decode_high_water_marks,
+    encode_high_water_marks,
+)
 from millwheel.workers.shard.opening import _decode_pending
 from tests.fuzz.test_decoders import PLAIN, damaged, fuzz, value_or_corruption
 

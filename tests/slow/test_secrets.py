@@ -45,7 +45,7 @@ class Call(Computation):
 SINK = """
 import hashlib, logging
 from pathlib import Path
-from millwheel.sinks.files import build_files
+from millwheel.sinks.files.sink import build_files
 
 def build(options, folder):
     password = options.pop("password")

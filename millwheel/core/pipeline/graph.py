@@ -113,7 +113,8 @@ def build_graph(spec: PipelineSpec) -> Graph:
         nodes[comp.name] = Node(comp.name, NodeKind.COMPUTATION, comp.inputs, outputs, computation=comp)
     for sink in spec.sinks:
         name = f"sink.{sink.stream}"
-        nodes[name] = Node(name, NodeKind.SINK, (InputSpec(sink.stream, sink.key),), (), sink=sink)
+        letters = (DEAD_LETTERS,) if sink.may_refuse and sink.stream != DEAD_LETTERS else ()
+        nodes[name] = Node(name, NodeKind.SINK, (InputSpec(sink.stream, sink.key),), letters, sink=sink)
     consumers: dict[str, list[str]] = {}
     for node in nodes.values():
         for given in node.inputs:

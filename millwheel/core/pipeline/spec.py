@@ -252,6 +252,11 @@ class SinkSpec:
     takes_late: bool = False
     key: KeySpec = KeySpec(KeyKind.RECORD)
 
+    @property
+    def may_refuse(self) -> bool:
+        """Whether a record can be such that the target does not take it. Files and standard output take everything."""
+        return self.kind not in ("files", "stdout")
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:

@@ -42,7 +42,7 @@ _SOON = (
     "encodings.utf_8_sig",
     "grpc._channel",
     "grpc._server",
-    "millwheel.sinks.files",
+    "millwheel.sinks.files.sink",
     "millwheel.sources.files.apache",
     "millwheel.sources.files.csv_lines",
     "millwheel.sources.files.source",

@@ -347,7 +347,8 @@ class Assembly:
         if sink.keeps_latest:
             table = Table(spec.key.kind is KeyKind.RECORD, place.shard.meta.watermark)
             return UpsertOperator(writer, token, place.store, self._decode, table, sink.flush_us)
-        shard = SinkShard(place.entry.shard, token, place.store, self._outside.publish)
+        publish = self._outside.publish
+        shard = SinkShard(place.entry.shard, token, place.store, publish, self.spec.name, spec.stream)
         return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records, sink.shows_at_once)
 
 

@@ -274,21 +274,26 @@ class ReplayThread:
                 self._post(ev.ReplayDone(known.pop(number)))
 
 
-class PublishThread:
-    """Makes committed batches of sinks visible, so that the loop never waits for a file system."""
+class PublishThreads:
+    """Make committed batches of sinks visible, one thread for each lane, so that the loop never waits for a file
+    system, and no sink for the target of another one."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
-        self._queue: queue.SimpleQueue[Publication] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name="sinks", daemon=True).start()
+        self._lanes: dict[str, queue.SimpleQueue[Publication]] = {}
 
     def publish(self, publication: Publication) -> None:
         """Publish a batch; the answer is an event."""
-        self._queue.put(publication)
+        name = publication.writer.lane
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = queue.SimpleQueue()
+            threading.Thread(target=self._run, args=(lane,), name=f"sinks {name}".strip(), daemon=True).start()
+        lane.put(publication)
 
-    def _run(self) -> None:
+    def _run(self, lane: queue.SimpleQueue[Publication]) -> None:
         while True:
-            publication = self._queue.get()
+            publication = lane.get()
             self._post(publication.carried_out())
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.formats.store_layout import CUTS, RECEIPT, number8, number_from8
-from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.records import DeadLetter
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.errors import UnavailableError
 from millwheel.ports import StateStore
 from millwheel.sinks.base import SinkBatch, SinkRecord, Writer
@@ -58,6 +59,8 @@ class SinkShard:
     token: int
     store: StateStore
     publish: Callable[[Publication], None] | None = None
+    pipeline: str = ""
+    stream: str = ""
 
 
 @dataclass(slots=True)
@@ -91,6 +94,7 @@ class SinkOperator(Operator):
         self._at_once = at_once
         self._aside = shard.publish if writer.publishes_aside and not at_once else None
         self._decode = decode
+        self._in_order = self._aside is not None and writer.publishes_in_order
         self._in_columns = writer.takes_columns
         self._flush_us = flush_us
         self._cut_records = cut_records
@@ -136,6 +140,7 @@ class SinkOperator(Operator):
         number = self._next_number
         self._next_number += 1
         committable = self._writer.prepare(SinkBatch(number, f"{self._shard.token}-{bundle.number}", records, columns))
+        count -= self._refuse(bundle)
         bundle.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
         bundle.count("records_out", count)
         earliest = min(arrival.batch.earliest for arrival in bundle.arrivals)
@@ -145,6 +150,16 @@ class SinkOperator(Operator):
             return
         bundle.overlay.put(RECEIPT + number8(number), committable)
         self._pending.append(pending)
+
+    def _refuse(self, bundle: Bundle) -> int:
+        """What the target cannot take becomes dead letters; how many."""
+        refused = self._writer.take_refused()
+        for each in refused:
+            key, value, timestamp = each.record.key, each.record.value, each.record.timestamp
+            stream = self._shard.stream
+            letter = DeadLetter(self._shard.pipeline, f"sink.{stream}", stream, each.reason, key, value, timestamp)
+            bundle.dead_letter(letter, timestamp)
+        return len(refused)
 
     def durable(self, number: int, now: int) -> None:
         self._durable = number
@@ -193,12 +208,16 @@ class SinkOperator(Operator):
             # otherwise. See test_a_cut_waits_for_its_own_commit.
             if pending.commit > self._durable:
                 break
+            if pending.asked and self._in_order:
+                break
             if pending.asked:
                 continue
             pending.asked = True
             if self._aside is not None:
                 name, token = self._shard.name, self._shard.token
                 self._aside(Publication(name, token, pending.number, pending.committable, self._writer, self._told))
+                if self._in_order:
+                    break
             elif not self._shown(pending, now):
                 break
         self._forget_visible()
@@ -212,6 +231,8 @@ class SinkOperator(Operator):
         """Another thread has published a batch, or could not."""
         self._learn(next(pending for pending in self._pending if pending.number == number), error, now)
         self._forget_visible()
+        if self._in_order and error is None:
+            self._publish(now)
 
     def _learn(self, pending: _Pending, error: Exception | None, now: int) -> None:
         """A batch is visible, or is to be tried again."""
@@ -235,8 +256,12 @@ class SinkOperator(Operator):
         """Publish every committed batch again (it is idempotent), sweep what was never committed."""
         found = [(number_from8(place[1:]), committable) for place, committable in store.scan(RECEIPT)]
         for number, committable in found:
-            self._writer.publish(committable)
-            self._published.append(number)
+            if self._in_order:  # the target may be away, and nobody may wait for it here
+                self._pending.append(_Pending(0, number, committable, MIN_TIME, []))
+                self._retry_at = 0
+            else:
+                self._writer.publish(committable)
+                self._published.append(number)
         # Only now: a sweep before the publications could remove what the committables are about.
         self._writer.sweep([committable for _, committable in found])
         data = store.get(CUTS)

@@ -51,6 +51,7 @@ class Partitions:
         self._list_us = parts.source.list_us
         self._listed_at = 0
         self._listed = 0
+        self._unknown = True
         self.awake: dict[str, Part] = {}
         self._asleep: dict[str, Part] = {}
         self._unopened: dict[str, Partition] = {}
@@ -69,8 +70,13 @@ class Partitions:
 
     def look(self, now: int) -> None:
         """See what there is."""
-        listed = {partition.name: partition for partition in self._parts.partitions()}
-        self._listed_at, self._listed = now, len(listed)
+        self._listed_at = now
+        try:
+            listed = {partition.name: partition for partition in self._parts.partitions()}
+        except ExhaustedError as ex:
+            self._say(ex, now)
+            return
+        self._listed, self._unknown = len(listed), False
         for name, partition in listed.items():
             if (part := self.awake.get(name)) is not None:
                 part.partition, part.gone_at = partition, None
@@ -159,6 +165,9 @@ class Partitions:
         opened = [other for other in self.awake.values() if other.reader is not None]
         if opened and not self._bounded:
             min(opened, key=lambda other: other.silence.heard_at).close()
+        self._say(error, now)
+
+    def _say(self, error: ExhaustedError, now: int) -> None:
         if now >= self._said_at + _SILENT_ABOUT_US:
             self._said_at = now
             log.warning("%s", error)
@@ -172,6 +181,8 @@ class Partitions:
 
     def hold(self) -> Hold:
         """What keeps the watermark: the partitions that are not idle; if there are none, how far silence has come."""
+        if self._unknown:  # to count as idle would let event time pass what is not listed yet
+            return Hold(MIN_TIME, "its partitions are not known yet")
         # What was not opened yet may hold anything. Without this hold, a folder of many old files is late before it is
         # read.
         if self._unopened:

@@ -12,7 +12,7 @@ from millwheel.errors import PipelineError, SetupError
 from millwheel.roots import shipping
 from millwheel.roots.root import IDENTITY
 from millwheel.roots.shipped import load_shipped
-from millwheel.sinks.marker import claim
+from millwheel.sinks.files.marker import claim
 from millwheel.spec import load_pipeline, resolve_params
 from millwheel.spec.loading import load_object
 

@@ -13,7 +13,7 @@ import pytest
 from millwheel.core.windows.panes import Retraction, retracted
 from millwheel.sinks.base import SinkBatch, SinkRecord
 from millwheel.sinks.changes import change_rows
-from millwheel.sinks.files import build_files
+from millwheel.sinks.files.sink import build_files
 from millwheel.sinks.stdout import build_stdout
 
 RECORDS = [

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millwheel.sinks.base import SinkRecord
-from millwheel.sinks.parquet_rows import ParquetRows
+from millwheel.sinks.files.parquet_rows import ParquetRows
 from millwheel.sinks.rows import json_lines, rows_of
 
 

@@ -7,7 +7,7 @@ import pytest
 from millwheel.core.pipeline.spec import PipelineSpec, SinkSpec
 from millwheel.errors import PipelineError
 from millwheel.roots import root
-from millwheel.sinks import marker
+from millwheel.sinks.files import marker
 from millwheel.spec import check_pipeline
 from millwheel.spec.imports import OUTPUT_MARK, ROOT_MARK
 from millwheel.spec.reading.nodes import YamlNode

@@ -102,7 +102,7 @@ def test_mistakes_in_a_stream_are_named(problems: Any, text: str, expected: str)
         ("source: 3", "names one source with its options, for example {files: {path: …}}. Known: files, generator"),
         ("source: {}", "names one source"),
         ("source: {files: {path: x}, injection: {}}", "names one source"),
-        ("source: {kafka: {}}", "unknown source 'kafka'."),
+        ("source: {pulsar: {}}", "unknown source 'pulsar'."),
         ("source: {files: [x]}", "streams.a.source.files: must be a map, not a list"),
         ("source: {files: {format: jsonl}}", "streams.a.source.files: the source 'files' needs the option 'path'"),
         ("source: {injection: {port: 3}}", "injection has no options"),

@@ -16,8 +16,8 @@ from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.core.windows.panes import retracted
 from millwheel.sinks.base import SinkRecord
-from millwheel.sinks.files import build_files
-from millwheel.sinks.marker import HIDDEN
+from millwheel.sinks.files.marker import HIDDEN
+from millwheel.sinks.files.sink import build_files
 from millwheel.testing import PipelineHarness
 from millwheel.testing import pipeline_harness as harness_module
 from millwheel.testing.memory.stores import MemoryStore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millwheel.sinks.hidden_files import hidden_name, left_behind
+from millwheel.sinks.files.hidden import hidden_name, left_behind
 
 
 def test_a_sweep_finds_what_former_owners_of_the_shard_left_and_nothing_else() -> None:

@@ -31,12 +31,12 @@ from millwheel.errors import CorruptionError
 from millwheel.options import one_of, read_options
 from millwheel.sinks.base import Sink, SinkBatch, SinkRecord, Writer
 from millwheel.sinks.changes import Mode, change_rows, mode_of
-from millwheel.sinks.csv_rows import CsvRows
 from millwheel.sinks.error_messages import in_words
-from millwheel.sinks.hidden_files import hidden_name, left_behind
-from millwheel.sinks.latest import LatestWriter, must_be_plain
-from millwheel.sinks.marker import HIDDEN, adopt, claim
-from millwheel.sinks.parquet_rows import ParquetRows
+from millwheel.sinks.files.csv_rows import CsvRows
+from millwheel.sinks.files.hidden import hidden_name, left_behind
+from millwheel.sinks.files.latest import LatestWriter, must_be_plain
+from millwheel.sinks.files.marker import HIDDEN, adopt, claim
+from millwheel.sinks.files.parquet_rows import ParquetRows
 from millwheel.sinks.rows import frame_of, json_lines, json_lines_of, rows_of
 
 _FORMATS = ("jsonl", "csv", "parquet")

@@ -15,8 +15,8 @@ import pytest
 from millwheel.adapters.spaces.files import Files
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.sinks.base import LostError, SinkBatch, SinkRecord, Writer
-from millwheel.sinks.files import build_files
-from millwheel.sinks.marker import HIDDEN
+from millwheel.sinks.files.marker import HIDDEN
+from millwheel.sinks.files.sink import build_files
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, fail_when, kill_at
 from tests.fakes.memory_disk import MemoryDisk
 

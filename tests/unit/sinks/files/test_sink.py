@@ -14,10 +14,10 @@ import pytest
 
 from millwheel.adapters.spaces.files import Files
 from millwheel.errors import CorruptionError, SetupError, UnavailableError
-from millwheel.sinks import files as files_module
 from millwheel.sinks.base import SinkBatch, SinkRecord
-from millwheel.sinks.files import FilesSink, FilesWriter, build_files
-from millwheel.sinks.marker import HIDDEN
+from millwheel.sinks.files import sink as files_module
+from millwheel.sinks.files.marker import HIDDEN
+from millwheel.sinks.files.sink import FilesSink, FilesWriter, build_files
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, fail_when, kill_at
 from tests.fakes.memory_disk import MemoryDisk, nothing
 

@@ -22,8 +22,8 @@ from millwheel.adapters.spaces.files import Files
 from millwheel.core.model.damage import checked
 from millwheel.sinks.base import LostError, SinkBatch, SinkRecord, Writer
 from millwheel.sinks.error_messages import in_words
-from millwheel.sinks.hidden_files import hidden_name, left_behind
-from millwheel.sinks.marker import HIDDEN
+from millwheel.sinks.files.hidden import hidden_name, left_behind
+from millwheel.sinks.files.marker import HIDDEN
 
 Encode = Callable[[Sequence[SinkRecord]], bytes]
 """Records -> the content of a file."""

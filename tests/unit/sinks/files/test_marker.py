@@ -10,7 +10,7 @@ import pytest
 
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.errors import SetupError
-from millwheel.sinks.marker import claim
+from millwheel.sinks.files.marker import claim
 from tests.fakes.faulty_files import FaultyFiles, Killed, fail_when, kill_at
 from tests.fakes.memory_disk import MemoryDisk
 

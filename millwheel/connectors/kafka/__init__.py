@@ -1,0 +1,1 @@
+"""Kafka: topics as a source with offsets as positions, and as a sink with exactly-once transactions."""

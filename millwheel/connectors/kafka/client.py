@@ -1,0 +1,104 @@
+"""What all Kafka clients of this project have in common: addresses, settings, and errors in words.
+
+The library is confluent-kafka: librdkafka in one wheel, the only Python client with transactions that Confluent keeps.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from millwheel.errors import SetupError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+log = logging.getLogger("millwheel.kafka")
+_theirs = logging.getLogger("millwheel.kafka.librdkafka")
+_theirs.addHandler(logging.NullHandler())
+_theirs.propagate = False
+
+ANSWER_S = 10.0
+"""How long a question to the brokers may take where somebody waits for the answer."""
+_SAY_EVERY_S = 60.0
+_OWN = frozenset(
+    """bootstrap.servers enable.auto.commit enable.partition.eof auto.offset.reset transactional.id
+    enable.idempotence isolation.level""".split()  # noqa: SIM905
+)
+_QUIET = frozenset({"_TRANSPORT", "_RESOLVE"})
+"""A single connection that breaks is librdkafka's business; that no broker is left is ours."""
+
+
+def library() -> Any:
+    """The ``confluent_kafka`` module. Raises SetupError if it is not installed."""
+    try:
+        import confluent_kafka
+    except ImportError as ex:
+        raise SetupError(
+            "Kafka needs the package confluent-kafka; install it with: pip install 'millwheel-spark[kafka]'"
+        ) from ex
+    return confluent_kafka
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """ValueError for settings of librdkafka that are decided by options of ours."""
+    if clash := sorted(_OWN & config.keys()):
+        raise ValueError(f"option 'config' sets {clash[0]}, which the connector decides by itself; remove it")
+    if wrong := [name for name, value in config.items() if not isinstance(value, (str, int, float, bool))]:
+        raise ValueError(f"option 'config': {wrong[0]} is no text, number or boolean")
+
+
+class Complaints:
+    """Errors that librdkafka reports beside its calls: the first one, then at most one a minute, goes to the log.
+    Any thread."""
+
+    def __init__(self, brokers: str) -> None:
+        self._brokers = brokers
+        self._lock = threading.Lock()
+        self._said_at = -_SAY_EVERY_S
+        self.last = ""
+
+    def __call__(self, error: KafkaError) -> None:
+        if error.name() in _QUIET:
+            self.last = self.last or error.str()
+            return
+        self.last = error.str()
+        now = time.monotonic()
+        with self._lock:
+            if now < self._said_at + _SAY_EVERY_S:
+                return
+            self._said_at = now
+        log.warning("Kafka at %s: %s. It is tried again; nothing is lost meanwhile.", self._brokers, error.str())
+
+    def because(self) -> str:
+        """The last complaint as the end of a sentence."""
+        return f": {self.last}" if self.last else ""
+
+
+def settings(brokers: str, config: Mapping[str, Any], complaints: Callable[[KafkaError], None]) -> dict[str, Any]:
+    """The configuration of a client."""
+    return {
+        "bootstrap.servers": brokers,
+        "client.id": "millwheel",
+        "error_cb": complaints,
+        "logger": _theirs,  # what matters reaches ``error_cb``; without one its lines go to standard error
+        "socket.keepalive.enable": True,
+        "reconnect.backoff.max.ms": 1_000,
+        **config,
+    }
+
+
+def existing_topics(client: Any, brokers: str, complaints: Complaints) -> Mapping[str, Any]:
+    """Topic name to its metadata. Raises SetupError when no broker answers in time."""
+    kafka = library()
+    try:
+        found: Mapping[str, Any] = client.list_topics(timeout=ANSWER_S).topics
+    except kafka.KafkaException as ex:
+        reason = complaints.because() or f": {ex.args[0].str()}"
+        raise SetupError(
+            f"no Kafka broker at {brokers} answers{reason}. Check the option 'brokers', and its listeners and security"
+        ) from ex
+    return found

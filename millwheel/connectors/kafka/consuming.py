@@ -1,0 +1,132 @@
+"""One consumer for all partitions of a source in a process, and the messages of each that nobody has asked for yet.
+
+librdkafka fetches on threads of its own; nothing here waits. The loop asks partition by partition, so messages that
+come for another one are kept until it is asked for, and a partition of which too many are kept is paused.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from millwheel.connectors.kafka.client import Complaints, library, settings
+from millwheel.errors import SetupError
+
+TopicShare: TypeAlias = tuple[str, int]
+"""(topic, number of the partition)."""
+_KEPT = 20_000
+_PULL = 10_000
+_GONE = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"})
+
+
+@dataclass(slots=True)
+class _Assigned:
+    """A partition that is read. ``next_offset`` is what the next taker should ask for; ``end`` is how far the
+    broker said that there is nothing for now (-1: it has not); ``gone``: retention has taken what was asked for."""
+
+    next_offset: int
+    messages: deque[Any] = field(default_factory=deque)
+    end: int = -1
+    gone: bool = False
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """Messages in the order of their offsets; the next one to ask for is ``next_offset``. ``at_end``: the broker had
+    nothing more. ``gone``: what was asked for is not there any more."""
+
+    messages: list[Any]
+    next_offset: int
+    at_end: bool
+    gone: bool = False
+
+
+class Consuming:
+    """For one thread."""
+
+    def __init__(self, brokers: str, config: Mapping[str, Any], isolation: str, complaints: Complaints) -> None:
+        self._kafka = library()
+        self._brokers = brokers
+        self._consumer = self._kafka.Consumer(
+            {
+                "queued.max.messages.kbytes": 65_536,
+                "fetch.wait.max.ms": 50,
+                "group.id": "millwheel",
+                **settings(brokers, config, complaints),
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": isolation,
+            }
+        )
+        self._assigned: dict[TopicShare, _Assigned] = {}
+
+    def take(self, share: TopicShare, offset: int, most: int) -> Polled:
+        """Up to ``most`` messages from ``offset`` on; never waits."""
+        at = self._assigned.get(share)
+        if at is None or at.next_offset != offset:
+            at = self._assign(share, offset)
+        if len(at.messages) < most:
+            self._pull()
+        if at.gone:
+            del self._assigned[share]
+            self._consumer.incremental_unassign([self._kafka.TopicPartition(*share)])
+            return Polled([], offset, False, gone=True)
+        messages = [at.messages.popleft() for _ in range(min(most, len(at.messages)))]
+        if messages:
+            at.next_offset = messages[-1].offset() + 1
+        if at.paused and len(at.messages) < _KEPT // 2:
+            at.paused = False
+            self._consumer.resume([self._kafka.TopicPartition(*share)])
+        at_end = not at.messages and at.end >= at.next_offset
+        if at_end:  # markers of transactions and compacted messages take offsets, too
+            at.next_offset = at.end
+        return Polled(messages, at.next_offset, at_end)
+
+    def begin_after_gap(self, share: TopicShare, offset: int) -> None:
+        """The next one to ask for ``offset`` gets the oldest message there is."""
+        self._assign(share, offset, self._kafka.OFFSET_BEGINNING)
+
+    def leave(self, share: TopicShare) -> None:
+        """Nobody reads it here any more."""
+        if self._assigned.pop(share, None) is not None:
+            self._consumer.incremental_unassign([self._kafka.TopicPartition(*share)])
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+    def _assign(self, share: TopicShare, offset: int, begin: int | None = None) -> _Assigned:
+        self.leave(share)
+        begin = begin or offset or self._kafka.OFFSET_BEGINNING
+        self._consumer.incremental_assign([self._kafka.TopicPartition(*share, begin)])
+        at = self._assigned[share] = _Assigned(offset)
+        return at
+
+    def _pull(self) -> None:
+        assigned = self._assigned
+        for message in self._consumer.consume(_PULL, 0):
+            at = assigned.get((message.topic(), message.partition()))
+            if message.error() is not None:
+                self._learn(message.error(), message, at)
+            elif at is not None:
+                at.messages.append(message)
+                if len(at.messages) > _KEPT and not at.paused:
+                    at.paused = True
+                    self._consumer.pause([self._kafka.TopicPartition(message.topic(), message.partition())])
+
+    def _learn(self, error: Any, message: Any, at: _Assigned | None) -> None:
+        if at is None:
+            return
+        if error.name() == "_PARTITION_EOF":
+            at.end = message.offset()
+        elif error.name() in _GONE:
+            at.gone = True
+        elif not error.retriable() and error.name() not in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT"):
+            raise SetupError(
+                f"Kafka at {self._brokers} refuses topic {message.topic()}, partition {message.partition()}: "
+                f"{error.str()}"
+            )

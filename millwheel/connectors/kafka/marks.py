@@ -1,0 +1,80 @@
+"""Marks: up to which committable each shard of a sink has published, kept in a compacted topic.
+
+A mark is written in the transaction of the rows, so that it stands exactly when they do. It names the lease token of
+its writer, too: a worker that finds a higher one is a zombie, and stops.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from millwheel.connectors.kafka.client import ANSWER_S, library
+from millwheel.errors import CorruptionError, UnavailableError
+
+_FIRST_LOOK = 200
+_POLLS = 100
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """``number`` is that of the last committable, -1 for none yet; ``token`` is the lease of its writer."""
+
+    number: int
+    token: int
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Mark).decode
+
+
+def encode(mark: Mark) -> bytes:
+    """A mark as the value of a message, readable for people."""
+    return _encode(mark)
+
+
+def last_mark(consumer: Any, topic: str, name: str) -> Mark | None:
+    """The newest committed mark of a shard, None if it has none. ``consumer`` reads committed messages only.
+
+    Call it after ``init_transactions`` only: before that, a transaction of the former owner may still be open, and
+    its mark would appear behind our look.
+    """
+    kafka = library()
+    try:
+        low, high = consumer.get_watermark_offsets(kafka.TopicPartition(topic, 0), timeout=ANSWER_S)
+        until, look = high, _FIRST_LOOK
+        # Backwards, in growing pieces: the mark of a busy shard is near the end, whatever the compaction has left.
+        while until > low:
+            since = max(low, until - look)
+            found = _newest_between(consumer, topic, name, since, until)
+            if found is not None:
+                return found
+            until, look = since, look * 4
+    except kafka.KafkaException as ex:
+        raise UnavailableError(f"the marks in topic {topic} cannot be read: {ex.args[0].str()}") from ex
+    return None
+
+
+def _newest_between(consumer: Any, topic: str, name: str, since: int, until: int) -> Mark | None:
+    kafka = library()
+    found = None
+    at = kafka.TopicPartition(topic, 0, since)
+    consumer.assign([at])
+    try:
+        for _ in range(_POLLS):
+            for message in consumer.consume(_FIRST_LOOK * 10, 0.2):
+                if message.error() is None and message.offset() < until and message.key() == name.encode():
+                    found = _decoded(message.value(), topic)
+            # Markers of transactions take offsets, too, so it is the position that says whether all was seen.
+            if consumer.position([kafka.TopicPartition(topic, 0)])[0].offset >= until:
+                return found
+    finally:
+        consumer.unassign()
+    raise UnavailableError(f"the marks in topic {topic} could not be read to offset {until} in time")
+
+
+def _decoded(value: bytes, topic: str) -> Mark:
+    try:
+        return _decode(value)
+    except msgspec.DecodeError as ex:
+        raise CorruptionError(f"topic {topic} holds something that is no mark ({value[:100]!r}): {ex}") from ex

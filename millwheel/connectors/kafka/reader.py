@@ -1,0 +1,197 @@
+"""Reads one partition of a topic."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from millwheel.connectors.kafka.consuming import Consuming, Polled, TopicShare
+from millwheel.connectors.kafka.formats import TextFormat, decode_values, shown
+from millwheel.connectors.kafka.source_options import KafkaSourceOptions
+from millwheel.errors import SetupError
+from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
+from millwheel.sources.files.lines import LineFormat
+
+log = logging.getLogger("millwheel.kafka")
+_START = msgspec.msgpack.Encoder()
+_LEAST = 16
+_MOST = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """Names of the fields that get what Kafka has beside the value of a message: its key (text, or bytes that are no
+    text), its timestamp (ms), its headers (a map; the last of a name counts)."""
+
+    key: str | None
+    timestamp: str | None
+    headers: str | None
+
+    def __bool__(self) -> bool:
+        return any((self.key, self.timestamp, self.headers))
+
+    def add(self, value: dict[str, Any], message: Any) -> None:
+        """Put them into a value."""
+        if self.key is not None:
+            value[self.key] = _text(message.key())
+        if self.timestamp is not None:
+            value[self.timestamp] = message.timestamp()[1]
+        if self.headers is not None:
+            value[self.headers] = {name: _text(given) for name, given in message.headers() or ()}
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """How values become records: decoded by ``rows``, then converted into ``schema`` if there is one; decoded by
+    ``columns`` where a stream declares ``fields``."""
+
+    rows: LineFormat | TextFormat
+    schema: type | None
+    extras: Extras
+    columns: LineFormat | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+class KafkaReader(Reader):
+    """``start`` (-1: the oldest message
+    there is) holds at position 0 only; ``end`` is the first offset that is not read."""
+
+    def __init__(
+        self,
+        consuming: Consuming,
+        share: TopicShare,
+        options: KafkaSourceOptions,
+        forms: Forms,
+        start: int = -1,
+        end: int | None = None,
+    ) -> None:
+        self._consuming = consuming
+        self._share = share
+        self._options = options
+        self._forms = forms
+        self._start = start
+        self._end = end
+        self._decided = start < 0 or end is not None
+        self._bytes = 200.0
+
+    def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
+        """See :class:`millwheel.sources.base.ResumingReader`. The only decision is where the partition begins."""
+        for position, note in notes[1:]:
+            if position == 0:
+                self._start, self._decided = msgspec.msgpack.decode(note), True
+
+    def read(self, position: int, max_records: int) -> Chunk:
+        """See :class:`millwheel.sources.base.Reader`."""
+        if position == 0 and not self._decided:
+            self._decided = True
+            return Chunk([], [], 0, begins=(0, _START.encode(self._start)))
+        taken = self._take(position, max_records)
+        chunk = Chunk([], [], taken.next_offset, caught_up=taken.at_end)
+        self._sort(taken.messages, chunk)
+        chunk.finished = self._ended(taken)
+        return chunk
+
+    def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
+        """See :class:`millwheel.sources.base.FrameReader`."""
+        form = self._forms.columns
+        if form is None or (position == 0 and not self._decided):
+            return None
+        from millwheel.sources.frames import frame_of
+
+        taken = self._take(position, min(max(int(max_bytes / self._bytes), _LEAST), _MOST))
+        whole = [message for message in taken.messages if message.value()]
+        values = [message.value() for message in whole]
+        places, rows, wrong = decode_values(form, values) if values else ([], [], {})
+        offsets = np.array([message.offset() for message in whole], np.int64) + 1
+        rejects = self._empty_ones(taken.messages)
+        rejects += [self._reject(whole[place], reason) for place, reason in wrong.items()]
+        rejects.sort(key=lambda reject: reject.position)
+        if values:
+            self._bytes = max(sum(map(len, values)) / len(values), 1.0)
+        frame = frame_of(rows, self._forms.fields)
+        return FrameChunk(offsets[places], frame, taken.next_offset, rejects, self._ended(taken))
+
+    def close(self) -> None:
+        self._consuming.leave(self._share)
+
+    # --- messages ----------------------------------------------------------------------------------------
+
+    def _take(self, position: int, most: int) -> Polled:
+        if self._end is not None and position >= self._end:
+            return Polled([], position, True)
+        offset = self._start if position == 0 and self._start > 0 else position
+        taken = self._consuming.take(self._share, offset, most)
+        if taken.gone:
+            return self._over_the_gap(offset)
+        if self._end is not None and taken.messages and taken.messages[-1].offset() >= self._end:
+            return Polled([each for each in taken.messages if each.offset() < self._end], self._end, True)
+        return taken
+
+    def _over_the_gap(self, offset: int) -> Polled:
+        topic, number = self._share
+        where = f"topic {topic}, partition {number}"
+        if self._options.on_gap == "stop":
+            raise SetupError(
+                f"{where}: Kafka has no offset {offset} any more: its retention has taken what was not read yet. Write "
+                "on_gap: continue to go on with the oldest message there is, and keep messages for longer"
+            )
+        log.warning(
+            "%s: what followed offset %d is gone; reading goes on with the oldest message there is", where, offset
+        )
+        return self._consuming.take(self._share, 0, 0)
+
+    def _ended(self, taken: Polled) -> bool:
+        return self._end is not None and taken.next_offset >= self._end
+
+    # --- values ------------------------------------------------------------------------------------------
+
+    def _sort(self, messages: list[Any], chunk: Chunk) -> None:
+        whole = [message for message in messages if message.value()]
+        chunk.rejects += self._empty_ones(messages)
+        if not whole:
+            return
+        places, values, wrong = decode_values(self._forms.rows, [message.value() for message in whole])
+        chunk.rejects += [self._reject(whole[place], reason) for place, reason in wrong.items()]
+        for place, value in zip(places, values, strict=True):
+            self._keep(whole[place], value, chunk)
+        chunk.rejects.sort(key=lambda reject: reject.position)
+
+    def _keep(self, message: Any, value: Any, chunk: Chunk) -> None:
+        if self._forms.extras:
+            self._forms.extras.add(value, message)
+        if self._forms.schema is not None:
+            try:
+                value = msgspec.convert(value, self._forms.schema)
+            except msgspec.ValidationError as ex:
+                chunk.rejects.append(self._reject(message, str(ex)))
+                return
+        chunk.positions.append(message.offset() + 1)
+        chunk.values.append(value)
+
+    def _empty_ones(self, messages: list[Any]) -> list[Reject]:
+        empty = [message for message in messages if not message.value()]
+        if self._options.tombstones == "skip":
+            empty = [message for message in empty if message.value() is not None]
+        return [
+            self._reject(message, "it has no value (a tombstone)" if message.value() is None else "its value is empty")
+            for message in empty
+        ]
+
+    def _reject(self, message: Any, reason: str) -> Reject:
+        topic, number = self._share
+        where = f"topic {topic}, partition {number}, offset {message.offset()}"
+        return Reject(message.offset() + 1, shown(message.value()), f"{where}: {reason}")
+
+
+def _text(value: bytes | str | None) -> Any:
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

@@ -1,0 +1,120 @@
+"""Records as messages of Kafka, and a committable as bytes for the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.connectors.kafka.sink_options import KafkaSinkOptions
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.windows.panes import as_retraction
+from millwheel.errors import CorruptionError, RecordError
+from millwheel.sinks.base import Refused, SinkRecord
+from millwheel.sinks.changes import Mode, change_rows
+from millwheel.sinks.rows import json_lines, rows_of
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True):
+    """One message: a value of None is a tombstone; ``partition`` -1 leaves the choice to the key."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+    partition: int
+    timestamp_ms: int
+    """0: the moment at which it is sent."""
+
+
+class Committable(msgspec.Struct, frozen=True, array_like=True):
+    """What is written in one transaction, numbered from 0 in its shard."""
+
+    number: int
+    messages: list[Message]
+
+
+_MOST_BYTES, _ROOM_BYTES = 1_000_000, 512
+"""librdkafka's limit of a message, and what it takes beside key and value."""
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Committable).decode
+
+
+def encode(committable: Committable) -> bytes:
+    """A committable as the commit of a shard has it."""
+    return _encode(committable)
+
+
+def decode(data: bytes) -> Committable:
+    """The inverse of :func:`encode`; CorruptionError when the bytes are none."""
+    try:
+        return _decode(data)
+    except msgspec.DecodeError as ex:
+        raise CorruptionError(f"{len(data)} bytes of a commit are no rows for Kafka: {ex}") from ex
+
+
+class Rows:
+    """From the records of one committable to messages."""
+
+    def __init__(self, options: KafkaSinkOptions) -> None:
+        self._options = options
+        self._mode = Mode(options.mode)
+        self._most_bytes = int(options.config.get("message.max.bytes", _MOST_BYTES)) - _ROOM_BYTES
+        self._key = _evaluator(options.key)
+        self._partition = _evaluator(options.partition)
+        self._headers = [(name, _evaluator(text)) for name, text in options.headers.items()]
+
+    def messages(self, records: Sequence[SinkRecord]) -> tuple[list[Message], list[Refused]]:
+        """In the order of the records; those of which an expression cannot be evaluated, or that are too large for the
+        brokers, are refused."""
+        options = self._options
+        backs = [as_retraction(record.value) for record in records]
+        values = [record.value if back is None else back.value for record, back in zip(records, backs, strict=True)]
+        if self._mode is Mode.CHANGELOG:
+            rows = change_rows(records, options.with_key, options.with_timestamp, options.mark)
+        else:
+            plain = [SinkRecord(r.key, value, r.timestamp) for r, value in zip(records, values, strict=True)]
+            rows = rows_of(plain, options.with_key, options.with_timestamp)
+        encoded: list[bytes | None] = [*json_lines(rows).splitlines()]
+        if self._mode is Mode.UPSERT:
+            encoded = [line if back is None else None for line, back in zip(encoded, backs, strict=True)]
+        messages, refused = [], []
+        for record, value, line in zip(records, values, encoded, strict=True):
+            try:
+                messages.append(self._message(record, value, line))
+            except RecordError as ex:
+                refused.append(Refused(record, str(ex)))
+        return messages, refused
+
+    def _message(self, record: SinkRecord, value: Any, line: bytes | None) -> Message:
+        key = None if self._key is None else as_bytes(self._key(value))
+        size = len(key or b"") + len(line or b"")
+        if size > self._most_bytes:
+            raise RecordError(
+                f"its message has {size} bytes, more than message.max.bytes: {self._most_bytes} allows; raise it under "
+                "'config', and max.message.bytes of the topic"
+            )
+        headers = [(name, as_bytes(of(value)) or b"") for name, of in self._headers if of is not None]
+        return Message(key, line, headers, self._number(value), self._moment(record))
+
+    def _moment(self, record: SinkRecord) -> int:
+        return max(record.timestamp // 1000, 0) if self._options.event_time else 0
+
+    def _number(self, value: Any) -> int:
+        if self._partition is None:
+            return -1
+        number = self._partition(value)
+        if type(number) is not int or number < 0:
+            raise RecordError(f"`partition: {self._options.partition}` gave {number!r}, which is no partition")
+        return number
+
+
+def as_bytes(value: Any) -> bytes | None:
+    """A key or header: text and bytes as they are, other values as JSON."""
+    if value is None or isinstance(value, bytes):
+        return value
+    return value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+
+
+def _evaluator(text: str | None) -> Callable[[Any], Any] | None:
+    return None if text is None else compile_expression(text).evaluate

@@ -1,0 +1,104 @@
+"""A topic as a sink. See ``publishing.py`` for how rows appear once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from millwheel.connectors.kafka.client import ANSWER_S, Complaints, existing_topics, library, settings
+from millwheel.connectors.kafka.publishing import AtLeastOnce, Transactions
+from millwheel.connectors.kafka.rows import Committable, Rows, decode, encode
+from millwheel.connectors.kafka.sink_options import EXACTLY_ONCE, EXAMPLES, KafkaSinkOptions
+from millwheel.errors import SetupError
+from millwheel.options import read_options
+from millwheel.sinks.base import Refused, Sink, SinkBatch, Writer
+from millwheel.sinks.changes import Mode
+from millwheel.sinks.files.sink import flush_us
+
+
+def build_kafka_sink(options: Mapping[str, Any], identity: str = "") -> KafkaSink:
+    """``identity`` names the root of the run: transactional ids begin with it. Raises ValueError, with a sentence, for
+    options that cannot work."""
+    return KafkaSink(read_options("the sink 'kafka'", options, KafkaSinkOptions, EXAMPLES), identity)
+
+
+class KafkaSink(Sink):
+    """Built by :func:`build_kafka_sink`."""
+
+    cut_records = 2_000
+
+    def __init__(self, options: KafkaSinkOptions, identity: str) -> None:
+        library()
+        self._options = options
+        self._identity = identity
+        self._complaints = Complaints(options.brokers)
+        self.flush_us = flush_us(options.flush)
+        self.takes_retractions = Mode(options.mode) is not Mode.APPEND
+
+    def check(self, identity: str) -> None:
+        """The topic must be there; the topic of marks is made if it is not."""
+        options = self._options
+        library()
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient(settings(options.brokers, options.config, self._complaints))
+        topics = existing_topics(admin, options.brokers, self._complaints)
+        if options.topic not in topics:
+            raise SetupError(
+                f"Kafka at {options.brokers} has no topic {options.topic!r}; create it with as many partitions as "
+                "its readers need"
+            )
+        if options.guarantee == EXACTLY_ONCE and options.marks_topic not in topics:
+            self._make_marks_topic(admin)
+
+    def _make_marks_topic(self, admin: Any) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.cimpl import NewTopic
+
+        name = self._options.marks_topic
+        try:
+            admin.create_topics([NewTopic(name, 1, config={"cleanup.policy": "compact"})])[name].result(ANSWER_S)
+        except KafkaException as ex:
+            if ex.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise SetupError(
+                    f"Kafka at {self._options.brokers} does not create the topic {name!r}, in which the sink notes "
+                    f"what it has published: {ex.args[0].str()}. Create it with one partition and "
+                    "cleanup.policy=compact"
+                ) from ex
+
+    def open(self, shard: str, token: int) -> KafkaWriter:
+        return KafkaWriter(self._options, f"{self._identity}/{shard}", token, self._complaints)
+
+
+class KafkaWriter(Writer):
+    """The committables of one shard. They are published one after the other, on a thread of the shard's own."""
+
+    publishes_aside = True
+    publishes_in_order = True
+
+    def __init__(self, options: KafkaSinkOptions, name: str, token: int, complaints: Complaints) -> None:
+        self._rows = Rows(options)
+        self._refused: list[Refused] = []
+        self.lane = name
+        exactly_once = options.guarantee == EXACTLY_ONCE
+        self._publisher: Transactions | AtLeastOnce = (
+            Transactions(options, name, token, complaints) if exactly_once else AtLeastOnce(options, complaints)
+        )
+
+    def prepare(self, batch: SinkBatch) -> bytes:
+        """The rows themselves: they lie in the journal from here on."""
+        messages, self._refused = self._rows.messages(batch.records)
+        return encode(Committable(batch.number, messages))
+
+    def take_refused(self) -> list[Refused]:
+        refused, self._refused = self._refused, []
+        return refused
+
+    def publish(self, committable: bytes) -> None:
+        self._publisher.publish(decode(committable))
+
+    def sweep(self, committables: list[bytes]) -> None:
+        """Nothing is left behind: an open transaction is ended by the next owner."""
+
+    def close(self) -> None:
+        self._publisher.close()

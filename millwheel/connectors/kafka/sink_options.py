@@ -1,0 +1,78 @@
+"""What may stand below ``kafka:`` of a sink."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from millwheel.connectors.kafka.client import check_config
+from millwheel.core.expressions.language import compile_expression
+from millwheel.options import one_of
+from millwheel.sinks.changes import Mode, mode_of
+from millwheel.sinks.files.sink import flush_us
+
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once", "at_least_once"
+EXAMPLES = {
+    "brokers": 'brokers: "127.0.0.1:9092"',
+    "topic": "topic: results",
+    "format": "format: json",
+    "key": "key: ad_id",
+    "headers": "headers: {source: name}",
+    "partition": "partition: ad_id % 4",
+    "guarantee": "guarantee: exactly_once",
+    "mode": "mode: append",
+    "mark": "mark: change",
+    "flush": "flush: 20ms",
+    "marks_topic": "marks_topic: millwheel-marks",
+    "event_time": "event_time: true",
+    "with_key": "with_key: true",
+    "with_timestamp": "with_timestamp: true",
+    "config": "config: {compression.type: zstd}",
+}
+
+
+class KafkaSinkOptions(msgspec.Struct, frozen=True):
+    """``key``, ``headers`` and ``partition`` are expressions over the record's value. ``guarantee: exactly_once``
+    writes rows and their number in one transaction; ``at_least_once`` does without, so a crash may repeat some rows.
+    ``mode: upsert`` writes a retraction as a tombstone of its ``key``, ``changelog`` as a row with a mark.
+    ``event_time`` gives a message the time of its record, not that at which it is sent: the brokers' retention then
+    deletes at once what is older than it keeps, and they refuse what lies in the future. ``marks_topic`` is the
+    compacted topic that remembers, for each shard of a sink, which rows it has published."""
+
+    brokers: str
+    topic: str
+    format: str = "json"
+    key: str | None = None
+    headers: dict[str, str] = {}
+    partition: str | None = None
+    guarantee: str = EXACTLY_ONCE
+    mode: str = "append"
+    mark: str = "change"
+    flush: str | int = "20ms"
+    marks_topic: str = "millwheel-marks"
+    event_time: bool = False
+    with_key: bool = False
+    with_timestamp: bool = False
+    config: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        one_of("format", self.format, ("json",))
+        one_of("guarantee", self.guarantee, (EXACTLY_ONCE, AT_LEAST_ONCE))
+        flush_us(self.flush)
+        check_config(self.config)
+        if mode_of(self.mode) is Mode.UPSERT and self.key is None:
+            raise ValueError("option 'mode' is upsert, which needs the option 'key': what identifies a row")
+        for name, text in self._expressions():
+            try:
+                compile_expression(text)
+            except ValueError as ex:
+                raise ValueError(f"option {name!r}: {ex}") from ex
+
+    def _expressions(self) -> list[tuple[str, str]]:
+        given = [
+            ("key", self.key),
+            ("partition", self.partition),
+            *(("headers", text) for text in self.headers.values()),
+        ]
+        return [(name, text) for name, text in given if text is not None]

@@ -1,0 +1,101 @@
+"""Topics as a source. A partition of a topic is a partition of ours, named ``topic/number``.
+
+The position of a message is its offset plus one, so that the next read begins at the offset of the same number. What is
+applied is committed by the runtime, never by a consumer group: a group's offsets are for others to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from millwheel.connectors.kafka.client import Complaints, library
+from millwheel.connectors.kafka.consuming import Consuming
+from millwheel.connectors.kafka.formats import TextFormat, json_form
+from millwheel.connectors.kafka.listing import Listing, ListingThread
+from millwheel.connectors.kafka.reader import Extras, Forms, KafkaReader
+from millwheel.connectors.kafka.source_options import EXAMPLES, KafkaSourceOptions
+from millwheel.errors import ExhaustedError
+from millwheel.options import read_options
+from millwheel.sources.base import Partition, Reader, Source
+from millwheel.sources.fields import FieldTypes
+
+_FIRST_LIST_S = 2.0
+
+
+def build_kafka_source(
+    options: Mapping[str, Any], schema: type | None = None, fields: Mapping[str, str] | None = None
+) -> KafkaSource:
+    """Raises ValueError, with a sentence, for options that cannot work."""
+    FieldTypes(fields or {})
+    return KafkaSource(read_options("the source 'kafka'", options, KafkaSourceOptions, EXAMPLES), schema, fields or {})
+
+
+class KafkaSource(Source):
+    """Built by :func:`build_kafka_source`. Connects when it is asked for partitions."""
+
+    poll_us = 2_000
+
+    def __init__(self, options: KafkaSourceOptions, schema: type | None, fields: Mapping[str, str]) -> None:
+        library()
+        self._options = options
+        self._schema = schema
+        self._fields = dict(fields)
+        self._complaints = Complaints(options.brokers)
+        self._consuming: Consuming | None = None
+        self._listing: ListingThread | None = None
+        self.bounded = options.until is not None
+
+    def check(self) -> None:
+        """Raises SetupError when no broker answers, or a topic is not there."""
+        listing = Listing(self._options)
+        try:
+            listing.shares()
+        finally:
+            listing.close()
+
+    def partitions(self) -> Sequence[Partition]:
+        """Of a bounded source with their first and last offsets as ``version``, which the root keeps."""
+        if self.bounded:
+            listing = Listing(self._options)
+            try:
+                spans = listing.spans(listing.shares())
+            finally:
+                listing.close()
+            return [Partition(f"{topic}/{n}", (at.start, at.end)) for (topic, n), at in sorted(spans.items())]
+        return [Partition(f"{topic}/{number}") for topic, number in sorted(self._listed())]
+
+    def open(self, partition: Partition) -> Reader:
+        if self._consuming is None:
+            options = self._options
+            self._consuming = Consuming(options.brokers, options.config, options.isolation, self._complaints)
+        topic, _, number = partition.name.rpartition("/")
+        share = (topic, int(number))
+        if partition.version is not None:
+            start, end = partition.version
+            return KafkaReader(self._consuming, share, self._options, self._forms(), start, end)
+        start = -1 if self._options.start == "earliest" else self._listed()[share].start
+        return KafkaReader(self._consuming, share, self._options, self._forms(), start)
+
+    def _listed(self) -> Mapping[tuple[str, int], Any]:
+        if self._listing is None:
+            self._listing = ListingThread(self._options)
+            self._listing.wait(_FIRST_LIST_S)
+        known = self._listing.known()
+        if known is None:
+            raise ExhaustedError(f"Kafka at {self._options.brokers} has not said yet which partitions there are")
+        return known
+
+    def _forms(self) -> Forms:
+        options = self._options
+        extras = Extras(options.key_field, options.timestamp_field, options.headers_field)
+        if options.format != "json":
+            return Forms(TextFormat(options.format == "raw"), self._schema, extras)
+        if self._schema is not None and not extras:
+            return Forms(json_form(self._schema, {}), None, extras)
+        columns = None
+        if self._fields and self._schema is None and not extras:
+            from millwheel.sources.frames import row_type
+
+            columns = json_form(row_type(self._fields), {})
+        return Forms(json_form(None, self._fields), self._schema, extras, columns, self._fields)

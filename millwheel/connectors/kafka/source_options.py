@@ -1,0 +1,110 @@
+"""What may stand below ``source: {kafka: …}``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+
+from millwheel.connectors.kafka.client import check_config
+from millwheel.options import one_of
+
+FORMATS = ("json", "text", "raw")
+EXAMPLES = {
+    "brokers": 'brokers: "127.0.0.1:9092"',
+    "topics": "topics: [clicks]",
+    "format": "format: json",
+    "start": "start: earliest",
+    "until": "until: latest",
+    "on_gap": "on_gap: stop",
+    "isolation": "isolation: read_committed",
+    "key_field": "key_field: _key",
+    "timestamp_field": "timestamp_field: _timestamp",
+    "headers_field": "headers_field: _headers",
+    "tombstones": "tombstones: skip",
+    "config": "config: {security.protocol: ssl}",
+}
+
+
+class KafkaSourceOptions(msgspec.Struct, frozen=True):
+    """``topics`` are names, or one pattern that begins with ``^``. ``start`` is where a partition begins that the root
+    does not know yet: ``earliest``, ``latest``, ``{time: …}`` or ``{group: …}`` (the committed offsets of a consumer
+    group). ``until: latest`` reads what is there when the root is new, and ends. ``key_field``, ``timestamp_field``
+    (ms) and ``headers_field`` add what Kafka has beside the value to each record.
+    """
+
+    brokers: str
+    topics: str | list[str]
+    format: str = "json"
+    start: str | dict[str, Any] = "earliest"
+    until: str | None = None
+    on_gap: str = "stop"
+    isolation: str = "read_committed"
+    key_field: str | None = None
+    timestamp_field: str | None = None
+    headers_field: str | None = None
+    tombstones: str = "reject"
+    config: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        one_of("format", self.format, FORMATS)
+        one_of("on_gap", self.on_gap, ("stop", "continue"))
+        one_of("isolation", self.isolation, ("read_committed", "read_uncommitted"))
+        one_of("tombstones", self.tombstones, ("reject", "skip"))
+        if self.until is not None:
+            one_of("until", self.until, ("latest",))
+        check_config(self.config)
+        self._check_topics()
+        self._check_start()
+
+    def names(self) -> list[str]:
+        """The topics, or nothing when there is a pattern."""
+        names = [self.topics] if isinstance(self.topics, str) else self.topics
+        return [name for name in names if not name.startswith("^")]
+
+    def pattern(self) -> re.Pattern[str] | None:
+        """Which topics are read, by name."""
+        names = [self.topics] if isinstance(self.topics, str) else self.topics
+        return next((re.compile(name) for name in names if name.startswith("^")), None)
+
+    def start_ms(self) -> int | None:
+        """The moment with which ``start: {time: …}`` begins, in ms since 1970 UTC."""
+        if not isinstance(self.start, Mapping) or "time" not in self.start:
+            return None
+        return _ms(self.start["time"])
+
+    def start_group(self) -> str | None:
+        """The consumer group whose committed offsets are where reading begins."""
+        return str(self.start["group"]) if isinstance(self.start, Mapping) and "group" in self.start else None
+
+    def _check_topics(self) -> None:
+        names = [self.topics] if isinstance(self.topics, str) else self.topics
+        if not names or "" in names:
+            raise ValueError("option 'topics' is empty; write for example topics: [clicks]")
+        if len(names) > 1 and any(name.startswith("^") for name in names):
+            raise ValueError("option 'topics' mixes a pattern with names; write one pattern, or names only")
+        try:
+            self.pattern()
+        except re.error as ex:
+            raise ValueError(f"option 'topics': {names[0]} is no regular expression: {ex}") from ex
+
+    def _check_start(self) -> None:
+        if isinstance(self.start, str):
+            one_of("start", self.start, ("earliest", "latest"))
+        elif len(self.start) != 1 or next(iter(self.start)) not in ("time", "group"):
+            raise ValueError("option 'start' is a map; write {time: 2026-01-01T00:00:00Z} or {group: name}")
+        self.start_ms()
+
+
+def _ms(moment: Any) -> int:
+    try:
+        found = datetime.fromisoformat(str(moment).replace("Z", "+00:00"))
+    except ValueError:
+        raise ValueError(
+            f"option 'start': {moment!r} is no ISO 8601 time; write for example {{time: 2026-01-01T00:00:00Z}}"
+        ) from None
+    aware = found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    return round(aware.timestamp() * 1000)

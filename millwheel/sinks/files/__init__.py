@@ -1,0 +1,1 @@
+"""Files as sinks: committables become visible files, whole and final."""

@@ -1,0 +1,1 @@
+"""Real servers of others, started for tests on loopback."""

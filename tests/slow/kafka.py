@@ -1,0 +1,87 @@
+"""What the tests of Kafka share: a broker for the tests of one process, producers, and readers of what is committed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from millwheel.connectors.kafka.source import KafkaSource, build_kafka_source
+from millwheel.sources.base import Chunk, Reader
+from tests.servers.kafka import Broker
+
+
+def produce(broker: Broker, topic: str, messages: Iterable[tuple[int, Any, Any]], **more: Any) -> None:
+    """Write (partition, key, value), in this order; values that are no bytes become JSON."""
+    producer = Producer({"bootstrap.servers": broker.address, "enable.idempotence": True})
+    refused: list[Any] = []
+    for partition, key, value in messages:
+        data = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+        if len(producer) > 50_000:
+            producer.poll(1)
+        producer.produce(topic, data, key, partition, on_delivery=lambda error, _: refused.append(error), **more)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    assert not any(refused), refused
+
+
+def committed(broker: Broker, topic: str, partitions: int) -> list[tuple[bytes | None, bytes | None]]:
+    """(key, value) of all messages that a reader of committed messages sees, by partition and offset."""
+    return [(message.key(), message.value()) for message in committed_messages(broker, topic, partitions)]
+
+
+def committed_messages(broker: Broker, topic: str, partitions: int) -> list[Any]:
+    """The messages themselves."""
+    found = []
+    for number in range(partitions):
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.address,
+                "group.id": "test",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.assign([TopicPartition(topic, number, 0)])
+        ended = False
+        while not ended:
+            for message in consumer.consume(1000, 10):
+                if message.error() is None:
+                    found.append(message)
+                else:
+                    assert message.error().name() == "_PARTITION_EOF", message.error()
+                    ended = True
+        consumer.close()
+    return found
+
+
+def source(broker: Broker, topic: str, fields: Mapping[str, str] | None = None, **options: Any) -> KafkaSource:
+    """A source of one topic."""
+    return build_kafka_source({"brokers": broker.address, "topics": [topic], **options}, None, fields)
+
+
+def drained(reader: Reader, position: int = 0, rows: bool = True, enough: int = 1 << 30) -> list[Chunk]:
+    """Reads until the partition has ended, there is nothing for now, or ``enough`` records are read."""
+    chunks: list[Any] = []
+    while True:
+        chunk: Any = reader.read(position, 7) if rows else reader.read_frame(position, 1 << 20)  # type: ignore[attr-defined]
+        assert chunk is not None
+        position = chunk.next_position
+        if len(chunk) or chunk.rejects or chunk.finished or chunk.begins:
+            chunks.append(chunk)
+        done = chunk.finished or (rows and chunk.caught_up) or chunk.begins is not None
+        if done or sum(len(each) for each in chunks) >= enough:
+            return chunks
+
+
+def values(chunks: list[Chunk]) -> list[Any]:
+    """All values, in order."""
+    return [value for chunk in chunks for value in chunk.values]
+
+
+def positions(chunks: list[Chunk]) -> list[int]:
+    """All positions, in order."""
+    return [int(position) for chunk in chunks for position in chunk.positions]

@@ -1,0 +1,61 @@
+"""From topic to topic while workers and the broker are killed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.kafka import Broker, need_kafka
+from tests.slow.kafka import committed, produce
+from tests.slow.runs import EXAMPLES, Run
+
+pytestmark = pytest.mark.slow
+
+RECORDS, PARTITIONS, ADS, STEP_MS = 200_000, 4, 50, 20
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    need_kafka()
+    made = Broker(tmp_path_factory.mktemp("kafka"))
+    made.start()
+    yield made
+    made.kill()
+
+
+@pytest.mark.parametrize("kills", [False, True])
+def test_each_count_appears_once(broker: Broker, tmp_path: Path, kills: bool) -> None:
+    source, target = broker.make_topic(f"in-{kills}", PARTITIONS), broker.make_topic(f"out-{kills}", 2)
+    clicks = [{"ad": number * 7 % ADS, "ts": number * STEP_MS} for number in range(RECORDS)]
+    produce(broker, source, [(number % PARTITIONS, None, click) for number, click in enumerate(clicks)])
+    produce(broker, source, [(1, None, b"{no json")])
+    params = {"brokers": broker.address, "input": source, "output": target}
+    run = Run(EXAMPLES / "kafka" / "clicks.yaml", tmp_path, params).start()
+    if kills:
+        kill_workers(run, 3)
+        broker.kill()
+        time.sleep(1)
+        broker.start()
+        kill_workers(run, 2)
+    run.wait(240)
+    assert run.code == 0, run.said
+    rows = [json.loads(value or b"") for _, value in committed(broker, target, 2)]
+    found = Counter({(row["ad"], row["window_start"] // 1000): row["clicks"] for row in rows})
+    assert len(rows) == len(found), "a row appears twice"
+    assert found == Counter((click["ad"], click["ts"] // 60_000 * 60_000) for click in clicks)
+    assert run.summary["dead_letters"] == 1, run.summary
+
+
+def kill_workers(run: Run, times: int) -> None:
+    """A second apart; the run must not be over before."""
+    killed, seed = 0, 0
+    while killed < times:
+        assert run.process.poll() is None, "it ended before workers were killed"
+        seed += 1
+        counts = run.kill_at_random(("millwheel.workers",), seed=seed, times=1, pause_s=(0.8, 1.2))
+        killed += counts["millwheel.workers"]
