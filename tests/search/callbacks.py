@@ -18,6 +18,8 @@ from millwheel.core.windows.panes import as_retraction
 from millwheel.core.windows.windows import Window
 
 _MOST_ROUNDS = 3
+IMPOSSIBLE = "a timer fires that nobody has set, or that was cancelled"
+"""A dead letter with this is a failure however free the results are."""
 
 
 class Hit(msgspec.Struct):
@@ -54,6 +56,8 @@ class Orders(Computation):
     items = ListState(int)
     entries = MapState(int)
     rounds = ValueState(int, default=0)
+    set_for = MapState(int)
+    """What is set and has not fired, by domain and tag."""
 
     def __init__(self, out: str = "", past: bool = False, clock: bool = True) -> None:
         """``past``: timers may be due at once; ``clock``: there may be timers of the wall clock."""
@@ -72,13 +76,16 @@ class Orders(Computation):
     def process_timer(self, ctx: Any, timer: Timer) -> None:
         """Tell; what else is done, the tag says: ``again`` sets itself, ``kill`` cancels another, ``wipe`` clears."""
         domain = timer.domain
+        if f"{domain.value} {timer.tag}" not in self.set_for:
+            raise RuntimeError(IMPOSSIBLE)
+        self._forget(timer.tag, domain)
         if timer.tag == "again" and self.rounds.get() < _MOST_ROUNDS:
             self.rounds.set(self.rounds.get() + 1)
-            ctx.set_timer("again", timer.at + 5_000_000, domain)
+            self._set_at(ctx, "again", timer.at + 5_000_000, domain)
         if timer.tag == "kill":
-            ctx.cancel_timer("a", domain)
+            self._cancel(ctx, "a", domain)
         if timer.tag == "move":
-            ctx.set_timer("b", timer.at + 20_000_000, domain)
+            self._set_at(ctx, "b", timer.at + 20_000_000, domain)
         if timer.tag == "wipe":
             self.total.clear()
             self.items.clear()
@@ -112,7 +119,10 @@ class Orders(Computation):
         elif word == "timer":
             self._set(ctx, *rest, at)
         elif word == "cancel":
-            ctx.cancel_timer(rest[0], Domain(rest[1]))
+            self._cancel(ctx, rest[0], Domain(rest[1]))
+        elif word == "at":
+            tag, due = rest
+            self._set_at(ctx, tag, due if self.past else max(due, ctx.watermark), Domain.EVENT)
         elif word == "raise":
             raise ValueError("a record that fails")
         elif word == "later" and self.out:
@@ -120,9 +130,21 @@ class Orders(Computation):
 
     def _set(self, ctx: Any, tag: str, after: int, domain: str, at: int) -> None:
         if domain == "event":
-            ctx.set_timer(tag, at + after if self.past else max(at + after, ctx.watermark))
+            self._set_at(ctx, tag, at + after if self.past else max(at + after, ctx.watermark), Domain.EVENT)
         elif self.clock:
-            ctx.set_timer(tag, ctx.now + max(after, 0), Domain.PROCESSING)
+            self._set_at(ctx, tag, ctx.now + max(after, 0), Domain.PROCESSING)
+
+    def _set_at(self, ctx: Any, tag: str, at: int, domain: Domain) -> None:
+        ctx.set_timer(tag, at, domain)
+        self.set_for[f"{domain.value} {tag}"] = 1
+
+    def _cancel(self, ctx: Any, tag: str, domain: Domain) -> None:
+        ctx.cancel_timer(tag, domain)
+        self._forget(tag, domain)
+
+    def _forget(self, tag: str, domain: Domain) -> None:
+        if f"{domain.value} {tag}" in self.set_for:
+            del self.set_for[f"{domain.value} {tag}"]
 
 
 class Brief(Orders):

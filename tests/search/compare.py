@@ -59,11 +59,8 @@ def _tables(promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
         # An upsert keeps the latest of each identity, which is determined where the order is.
         if facts is None or facts.level is not Level.ALL or facts.order is Order.NONE or facts.doubled:
             continue
-        yield from _differ(
-            f"rows that stand in the sink of {name}",
-            _count(want.standing.get(name, ())),
-            _count(got.standing.get(name, ())),
-        )
+        wanted, found = (_rows(each.standing.get(name, ()), facts) for each in (want, got))
+        yield from _differ(f"rows that stand in the sink of {name}", _count(wanted), _count(found))
 
 
 def _computations(spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:

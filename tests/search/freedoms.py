@@ -176,7 +176,7 @@ def _kept(facts: Facts, key: KeySpec) -> bool:
 
 
 def _of(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, stated: bool, free: Free) -> _Made:
-    base = _dialled(_inputs(c, found, free), c, spec, free)
+    base = _dialled(_inputs(c, found, spec, free), c, spec, free)
     if base.level is Level.NOTHING:
         return _Made(_NOTHING)
     if c.window is not None:
@@ -191,18 +191,20 @@ def _of(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, stat
     return _Made(_stepped(base, c))
 
 
-def _inputs(c: ComputationSpec, found: Mapping[str, Facts], free: Free) -> Facts:
+def _inputs(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, free: Free) -> Facts:
     """What is determined of what comes in."""
     inputs = [found[given.stream] for given in c.inputs]
     keys = {given.key for given in c.inputs}
     key = c.inputs[0].key if len(keys) == 1 else None
+    # A record that comes by two ways, as itself and as what was made of it, may be one bundle or two.
+    two_ways = len(inputs) > 1 and any(spec.stream(given.stream).source is None for given in c.inputs)
     return Facts(
         level=min(facts.level for facts in inputs),
         order=Order.KEY if _in_order(c, found, free) else Order.NONE,
         keyed=inputs[0].keyed if key is not None and key.kind is KeyKind.RECORD else key,
         paced=all(facts.paced for facts in inputs),
         timely=all(facts.timely for facts in inputs),
-        single=all(facts.single for facts in inputs),
+        single=all(facts.single for facts in inputs) and not two_ways,
         timed=all(facts.timed for facts in inputs),
         retracts=any(facts.retracts for facts in inputs),
         doubled=any(facts.doubled for facts in inputs),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from millwheel.sinks.base import SinkBatch
 from millwheel.sources.base import FrameChunk
 from millwheel.spec.loading import load_extractor
 from millwheel.testing import PipelineHarness
+from millwheel.testing.memory import cluster as cluster_module
 from millwheel.testing.memory.cluster import ClusterOptions, ManualClock, MemoryCluster
 from millwheel.testing.pushed import PushedReader, PushedStream
 from millwheel.testing.rewiring import rewired
@@ -31,6 +33,8 @@ from tests.sim.replacing import replaced
 
 _POLL_US = 2_000_000
 _MOST = 100_000
+_CLOCK_UNITS = 3
+"""A turn is one unit: before the third one a push has reached the computations behind its source."""
 _TYPES = {"int": pl.Int64, "str": pl.String, "float": pl.Float64, "bool": pl.Boolean}
 
 
@@ -55,11 +59,21 @@ class Way:
     careful: bool = False
     cached: bool = True
     snapshot_bytes: int = 8192
+    racing_clock: bool = False
+    """The clock moves while the records that the script has behind its move are on their way."""
 
     @property
     def crashes(self) -> bool:
         """Whether work is lost and done again."""
         return self.crash_every is not None or self.crash_at is not None or bool(self.stop_at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Soon:
+    """The clock goes on to ``t`` after so many units of work, in the midst of what comes next."""
+
+    t: int
+    units: int
 
 
 class _OwnWatermark(PushedReader):
@@ -191,6 +205,17 @@ class Bench(PipelineHarness):
         """So many workers from the next life on."""
         self._cluster.options = replace(self._cluster.options, workers=workers)
 
+    def move_clock_soon(self, t: int, units: int) -> None:
+        """The clock goes on to ``t`` after so many units of work from now on, whatever they are about."""
+
+        def work() -> None:
+            if units > 0:
+                self.move_clock_soon(t, units - 1)
+            else:
+                self._cluster.clock.now = max(t, self._cluster.clock.now)
+
+        self._cluster.do_later(work)
+
     def append(self, push: Push) -> None:
         """Let records lie in the source without a look at it."""
         field = self.spec.stream(push.stream).id
@@ -198,9 +223,11 @@ class Bench(PipelineHarness):
         self._pushes.setdefault(push.stream, []).extend(rows)
         self._pushed[push.stream].push(push.values, push.partition)
 
-    def do(self, action: Action) -> None:
+    def do(self, action: Action | _Soon) -> None:
         """One action, and all that follows from it."""
         match action:
+            case _Soon():
+                self.move_clock_soon(action.t, action.units)
             case Push():
                 self.append(action)
                 self._look([self._pushed[action.stream]])
@@ -300,6 +327,22 @@ def _joins(last: Action, action: Push, most: int) -> bool:
     return same and isinstance(last, Push) and len(last.values) + len(action.values) <= most
 
 
+def _raced(case: Case, script: Sequence[Action]) -> list[Action | _Soon]:
+    """The clock moves during the push that follows, and surely behind it."""
+    found: list[Action | _Soon] = []
+    rng = Random(f"clock {case.seed}")
+    clock: Clock | None = None
+    for action in script:
+        if isinstance(action, Push) and clock is not None:
+            found += [_Soon(clock.t, rng.randrange(_CLOCK_UNITS)), action, clock]
+            clock = None
+            continue
+        found += [clock] if clock is not None else []
+        clock = action if isinstance(action, Clock) else None
+        found += [] if clock is not None else [action]
+    return [*found, *([clock] if clock is not None else [])]
+
+
 def run(case: Case, way: Way, spec: PipelineSpec | None = None) -> Outcome:
     """What comes of a case in one way."""
     spec = spec or case.spec()
@@ -319,7 +362,7 @@ def _units(case: Case, way: Way, spec: PipelineSpec) -> int:
 
 
 def _go(bench: Bench, case: Case, way: Way) -> None:
-    script = actions(case, way)
+    script = _raced(case, actions(case, way)) if way.racing_clock else actions(case, way)
     stops = {int(share * len(script)) for share in way.stop_at}
     for number, action in enumerate(script):
         if number in stops:
@@ -332,6 +375,7 @@ def _go(bench: Bench, case: Case, way: Way) -> None:
 def _paths(way: Way) -> Iterator[None]:
     """The careful path and no caches, where they are wanted."""
     with ExitStack() as stack:
+        stack.enter_context(replaced(cluster_module, "_ENDLESS", _MOST))
         if way.careful:
             stack.enter_context(replaced(CallbackOperator, "_run_fast", _never))
         if not way.cached:

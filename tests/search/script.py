@@ -83,6 +83,8 @@ class Case:
     stated: bool = True
     now: int | None = None
     features: frozenset[str] = frozenset()
+    refused: bool = False
+    """The pages refuse the pipeline, so the loader must."""
 
     def spec(self) -> PipelineSpec:
         """The pipeline as the real loader reads it. PipelineError when it is refused."""

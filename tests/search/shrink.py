@@ -18,6 +18,8 @@ _KEPT = frozenset({"input", "output", "source", "timestamp"})
 
 def shrunk(finding: Finding, seconds: float = 25) -> Finding:
     """The shortest failing case found in that time."""
+    if finding.case.refused:
+        return finding  # Without some of it, it need not be refused.
     best, ends = finding, time.monotonic() + seconds
     progress = True
     while progress:
@@ -65,7 +67,9 @@ def _scripts(script: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
     size = len(script) // 2
     while size:
         for start in range(0, len(script), size):
-            yield _whole(script[:start] + script[start + size :])
+            smaller = _whole(script[:start] + script[start + size :])
+            if smaller != script:  # else it would count as progress for ever
+                yield smaller
         size //= 2
 
 

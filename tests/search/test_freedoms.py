@@ -77,3 +77,14 @@ def test_which_session_speaks_first_at_one_moment_of_the_clock_is_free() -> None
 def test_nothing_is_free_without_a_difference() -> None:
     case = Case(1, PANES, (ONE, *THEN))
     assert promised(case.spec(), True, Free(bundling=False)).streams["c"].level is Level.ALL
+
+
+@pytest.mark.parametrize(
+    ("also", "level"),
+    [pytest.param("hits", Level.ALL, id="once"), pytest.param("both", Level.STANDING, id="by two ways")],
+)
+def test_a_record_that_comes_by_two_ways_may_be_one_bundle_or_two(also: str, level: Level) -> None:
+    inputs = {"hits": "hits: {key: k}", "both": "hits: {key: k}, b: {key: k}"}[also]
+    yaml = PANES.replace("hits: {key: k}", inputs) + "  b: {input: {hits: {key: k}}, filter: k == 'a', output: b}\n"
+    case = Case(1, yaml, (ONE, *THEN))
+    assert promised(case.spec(), True, Free(bundling=False)).streams["c"].level is level

@@ -14,6 +14,7 @@ from tests.search.freedoms import Free
 from tests.search.generate import pushes
 from tests.search.generate.computations import draw_computation
 from tests.search.generate.draft import Draft
+from tests.search.generate.refused import spoil
 from tests.search.generate.sinks import draw_sinks
 from tests.search.generate.sources import draw_stream
 from tests.search.script import Case
@@ -59,6 +60,7 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
         draft.features.add("timer_limit")
         draft.tree["limits"] = {"timers_per_key": 3}
     draw_sinks(draft)
+    refused = not racing and spoil(draft, "refused")
     script = pushes.draw(draft, now)
     yaml = emit(draft.tree)
-    return Case(seed, yaml, tuple(script), stated, now, frozenset(draft.features))
+    return Case(seed, yaml, tuple(script), stated, now, frozenset(draft.features), refused)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from millwheel.errors import PipelineError
@@ -53,12 +53,14 @@ _KINDS: tuple[tuple[Any, int], ...] = (
 
 
 _OF_WINDOWS = """windowed two_stages aggregate side refire lateness trigger retracting accumulating discarding
+    early behind_global weak_count missing_field count_of_field sum min max mean count_distinct top_k collect first
+    last stddev
     output_time processing_time_trigger tumbling_window sliding_window changes_window session_window cumulative_window
     count_window global_window"""
 
 
 _MAKERS: tuple[tuple[frozenset[str], Any], ...] = (
-    (frozenset({"past_timers", "timers", "order_by", "ttl", "callback"}), orders),
+    (frozenset({"past_timers", "weak_past", "timers", "order_by", "ttl", "callback"}), orders),
     (frozenset({"enrich", "as_of_arrival"}), enriched),
     (frozenset({"join"}), joined),
     (frozenset({"deduplicate"}), deduplicated),
@@ -116,12 +118,20 @@ def _enlist(
     draft: Draft, tree: Mapping[str, Any], streams: Mapping[str, Facts], fields: frozenset[str], key: Any
 ) -> None:
     for stream in _outputs(tree):
-        draft.flows[stream] = Flow(stream, fields, streams[stream], key)
+        draft.flows[stream] = Flow(
+            stream, fields, streams[stream], key, weak="productions" in tree, last=_ends_with_time(draft, tree)
+        )
     late = tree.get("late")
     if isinstance(late, dict):
         (source,) = list(tree["input"])[:1]
         flow = draft.flows[source]
         draft.flows[late["side"]] = Flow(late["side"], flow.fields, streams[late["side"]], key, flow.typed)
+
+
+def _ends_with_time(draft: Draft, tree: Mapping[str, Any]) -> bool:
+    window = tree.get("window")
+    own = window == "global" or (isinstance(window, dict) and "count" in window)
+    return own or (window is None and any(draft.flows[name].last for name in tree["input"]))
 
 
 def _outputs(tree: Mapping[str, Any]) -> list[str]:
@@ -131,10 +141,21 @@ def _outputs(tree: Mapping[str, Any]) -> list[str]:
     return given if isinstance(given, list) else [given]
 
 
+def _weak_words(tree: Mapping[str, Any]) -> Iterator[str]:
+    """What a computation is called when its productions are weak. Ids must tell apart what is alike otherwise."""
+    yield "weak"
+    if isinstance(tree.get("window"), dict) and "count" in tree["window"]:
+        yield "weak_count"
+    if tree.get("options", {}).get("past"):
+        yield "weak_past"
+
+
 def _dials(draft: Draft, tree: dict[str, Any]) -> None:
-    if draft.chance(0.3, "weak"):
+    if draft.chance(0.3, *_weak_words(tree)):
         tree["productions"] = "weak"
-    if draft.chance(0.1, "at_least_once"):
+    # Of weak productions an at-least-once consumer knows neither number nor id.
+    loose = "order_by" in tree and any(draft.flows[name].weak for name in tree["input"])
+    if draft.chance(0.1, "at_least_once", *(["loose_order"] if loose else [])):
         tree["delivery"] = "at_least_once"
     if draft.chance(0.15):
         tree["max_attempts"] = draft.pick([1, 2])

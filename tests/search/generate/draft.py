@@ -20,6 +20,10 @@ class Flow:
     key: Any
     typed: bool = False
     """Its values are structs."""
+    weak: bool = False
+    """Its producer sends first and commits then."""
+    last: bool = False
+    """Its rows lie at the end of time: they come of a global window, or of counts."""
 
     @property
     def retracts(self) -> bool:

@@ -21,6 +21,11 @@ def _keys(draft: Draft, flow: Flow) -> list[Any]:
     return found or [None]
 
 
+def _is_likely(draft: Draft, flow: Flow) -> bool:
+    """Whether a computation that is wanted must have such an input."""
+    return (flow.last and "behind_global" in draft.wanted) or (flow.weak and "loose_order" in draft.wanted)
+
+
 def take_input(draft: Draft, fits: Any = None, most: int = 1) -> tuple[dict[str, Any], list[Flow], Any] | None:
     """(input, its streams, its key). The last streams are taken more often than the first."""
     flows = [flow for flow in draft.flows.values() if fits is None or fits(flow)]
@@ -29,7 +34,8 @@ def take_input(draft: Draft, fits: Any = None, most: int = 1) -> tuple[dict[str,
     count = 1 if most == 1 or len(flows) == 1 or draft.rng.random() < 0.75 else 2
     chosen: list[Flow] = []
     while len(chosen) < count:
-        flow = flows[-1] if draft.rng.random() < 0.4 else draft.pick(flows)
+        likely = [flow for flow in flows if _is_likely(draft, flow)] or flows[-1:]
+        flow = draft.pick(likely) if draft.rng.random() < 0.4 else draft.pick(flows)
         if flow not in chosen:
             chosen.append(flow)
     keys = [key for key in _keys(draft, chosen[0]) if all(key in _keys(draft, flow) for flow in chosen)]

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.search.generate.orders import SECOND, START, order, theme
 from tests.search.script import PARTITION, Action, Clock, Finish, Push, Watermark
 
 if TYPE_CHECKING:
     from tests.search.generate.draft import Draft
 
-SECOND = 1_000_000
-START = 1_000 * SECOND
-"""The event time at which input begins."""
 NOW = START + 200 * SECOND
 """What the clock shows at first, where it matters: ahead of all event times but those of the far future."""
 LAST_CLOCK = 60 * SECOND
@@ -30,7 +28,10 @@ class _Tide:
         self.marks: dict[tuple[str, str], int] = {}
         self.made = 0
         self.past: list[tuple[str, dict[str, Any]]] = []
-        self.idle = any("idle_after" in s.get("watermark", {}) for s in draft.tree["streams"].values())
+        self.disorder = draft.chance(0.08, "disorder")
+        self.theme = theme(draft)
+        self.clocks = self.theme == "wall_clock" or draft.chance(0.08, "many_clocks")
+        self.few_times = not self.disorder and draft.chance(0.06, "few_times")
 
 
 def draw(draft: Draft, now: int | None) -> list[Action]:
@@ -46,13 +47,16 @@ def draw(draft: Draft, now: int | None) -> list[Action]:
             count = rng.choice([1, 1, 2, 3, 5])
             records = [record for _ in range(count) for record in _records(tide, stream)]
             script.append(Push(stream, tuple(records), rng.choice(partitions)))
+            if tide.clocks:
+                tide.now += rng.choice([1, 4, 7]) * SECOND
+                script.append(Clock(tide.now))
         elif roll < 0.85 and draft.stated:
             script += _moved(tide, streams, partitions)
         else:
             tide.now += rng.choice([1, 4, 6, 30]) * SECOND + rng.choice([0, 1])
             script.append(Clock(tide.now))
-        if rng.random() < 0.7:
-            tide.at += rng.choice([0, 1, 5, 10, 30]) * SECOND
+        if rng.random() < (0.15 if tide.disorder or tide.few_times else 0.7):
+            tide.at += rng.choice([10, 30] if tide.few_times else [0, 1, 5, 10, 30]) * SECOND
     if rng.random() < 0.9:
         # What waits for the clock fires before the end. At the end it fires as well, at a watermark that is on its way.
         script += [Clock(tide.now + LAST_CLOCK), Finish()]
@@ -62,7 +66,7 @@ def draw(draft: Draft, now: int | None) -> list[Action]:
 def _moved(tide: _Tide, streams: list[str], partitions: list[str]) -> list[Action]:
     rng = tide.draft.rng
     stream = rng.choice([None, None, *streams])
-    t = tide.at - rng.choice([0, 0, 5, 20]) * SECOND + rng.choice([0, 1])
+    t = tide.at - (30 if tide.disorder else rng.choice([0, 0, 5, 20])) * SECOND + rng.choice([0, 1])
     chosen = streams if stream is None else [stream]
     partition = None if rng.random() < 0.8 else rng.choice(partitions)
     if partition is not None and stream is None:
@@ -83,8 +87,9 @@ def _records(tide: _Tide, stream: str) -> list[dict[str, Any]]:
         if found:
             return [dict(rng.choice(found))]
     tide.made += 1
-    at = tide.at + rng.choice([0, 0, 1, 2, 3, 7, 10, -3, -8]) * SECOND
-    if rng.random() < 0.3:
+    after = range(-24, 25, 3) if tide.disorder else (0, 0, 1) if tide.few_times else (0, 0, 1, 2, 3, 7, 10, -3, -8)
+    at = tide.at + rng.choice(after) * SECOND
+    if rng.random() < (0 if tide.few_times else 0.3):
         at = at - at % (10 * SECOND) + rng.choice(_EDGES)
     if draft.chance(0.08, "late"):
         at -= rng.choice([15, 40, 90]) * SECOND
@@ -92,9 +97,9 @@ def _records(tide: _Tide, stream: str) -> list[dict[str, Any]]:
         at = tide.now + rng.choice([2, 10, 100_000]) * 60 * SECOND
     record = {"at": at, "k": rng.choice("aab"), "u": rng.randrange(2), "n": rng.randint(1, 7), "id": f"i{tide.made}"}
     if draft.chance(0.06, "broken"):
-        _break(record, rng)
-    if "timers" in draft.features and rng.random() < 0.6:
-        record["do"] = [_order(draft) for _ in range(rng.choice([1, 1, 2, 3]))]
+        _break(record, rng, "missing_field" in draft.features)
+    if "timers" in draft.features and rng.random() < (0.9 if tide.theme else 0.6):
+        record["do"] = [order(rng, tide.theme) for _ in range(rng.choice([1, 1, 2, 3]))]
     elif draft.chance(0.03, "poison"):
         record["do"] = [["raise"]]
     options = draft.tree["streams"][stream]
@@ -107,8 +112,9 @@ def _records(tide: _Tide, stream: str) -> list[dict[str, Any]]:
     return made
 
 
-def _break(record: dict[str, Any], rng: Any) -> None:
+def _break(record: dict[str, Any], rng: Any, without_n: bool) -> None:
     how = rng.choice(["no at", "no k", "no n", "text n", "null k", "text at", "key fails"])
+    how = "no n" if without_n and rng.random() < 0.7 else how
     word = how.split()[-1]
     if how.startswith("no "):
         del record[word]
@@ -116,27 +122,3 @@ def _break(record: dict[str, Any], rng: Any) -> None:
         record["k"] = "bad"
     else:
         record[word] = None if how.startswith("null") else "many"
-
-
-def _order(draft: Draft) -> list[Any]:
-    rng = draft.rng
-    domain = rng.choice(["event", "event", "processing"])
-    tag = rng.choice(["a", "a", "b", "again", "kill", "move", "wipe", "fail" if rng.random() < 0.3 else "a"])
-    return rng.choice(
-        [
-            ["add"],
-            ["add"],
-            ["append"],
-            ["append"],
-            ["put", rng.randrange(3)],
-            ["put", rng.randrange(3)],
-            ["delete", rng.randrange(3)],
-            ["clear"],
-            ["timer", tag, rng.choice([0, 1, 3, 10, 20]) * SECOND, domain],
-            ["timer", tag, rng.choice([0, 5, -5, 10]) * SECOND, domain],
-            ["timer", "a", rng.choice([0, 5, 10]) * SECOND, domain],
-            ["cancel", rng.choice("ab"), domain],
-            ["later", 4 * SECOND],
-            ["raise"] if rng.random() < 0.4 else ["add"],
-        ]
-    )

@@ -28,17 +28,28 @@ _WINDOWS: Mapping[str, tuple[Any, ...]] = {
 def draw_window(draft: Draft, kinds: set[str], changes: bool = True) -> Any:
     weights = {"tumbling": 4, "session": 4, "sliding": 2, "changes": 1, "cumulative": 1, "count": 2, "global": 1}
     names = sorted({each for each in kinds if f"{each}_window" in draft.wanted} or kinds)
+    if "behind_global" in draft.wanted and not any(flow.last for flow in draft.flows.values()):
+        names = ["global"]
     kind = draft.rng.choices(names, [weights[name] for name in names])[0]
     window = draft.pick(w for w in _WINDOWS[kind] if changes or "emit" not in w)
     draft.features.add(f"{kind}_window")
     return window
 
 
-def _aggregate(draft: Draft) -> dict[str, Any]:
-    functions = ("count", "sum", "min", "max", "mean", "count_distinct", "top_k", "collect", "first", "last", "stddev")
+_FUNCTIONS = frozenset(
+    {"count_of_field", "sum", "min", "max", "mean", "count_distinct", "top_k", "collect", "first", "last", "stddev"}
+)
+
+
+def _aggregate(draft: Draft, pushed: bool) -> dict[str, Any]:
+    if pushed and not draft.columnar and draft.chance(0.05, "missing_field"):
+        return {"n": "count", "a0": {"count": "n"}, "a1": {draft.pick(["first", "last", "min", "collect"]): "n"}}
     made: dict[str, Any] = {"n": draft.pick(["count", {"sum": "n"}])}
-    for place in range(draft.rng.choice([0, 1, 1, 2])):
-        function = draft.pick(functions)
+    wanted = draft.wanted & _FUNCTIONS
+    for place in range(draft.rng.choice([1, 2] if wanted else [0, 1, 1, 2])):
+        function = draft.pick(sorted(wanted) if place == 0 and wanted else sorted(_FUNCTIONS))
+        draft.features.add(function)
+        function = function.removesuffix("_of_field")
         made[f"a{place}"] = {function: "n", **({"k": 2} if function == "top_k" else {})}
         if draft.chance(0.2):
             made[f"a{place}"]["where"] = "n > 1"
@@ -53,12 +64,14 @@ def windowed(draft: Draft, name: str) -> Any:
     retracts = any(flow.retracts for flow in flows)
     if any("window_end" in flow.fields for flow in flows):
         draft.features.add("two_stages")
+    if any(flow.last for flow in flows):
+        draft.features.add("behind_global")
     kinds = {"tumbling", "sliding", "session", "cumulative", "global"}
     kinds |= set() if retracts else {"changes", "count"}
     window = draw_window(draft, kinds, changes=not retracts)
     tree: dict[str, Any] = {"input": given, "window": window}
     if draft.chance(0.9, "aggregate"):
-        tree["aggregate"] = _aggregate(draft)
+        tree["aggregate"] = _aggregate(draft, all(flow.name in draft.tree["streams"] for flow in flows))
         if draft.chance(0.2):
             tree["where"] = "n != 5"
     _timing(draft, tree, retracts)
@@ -112,6 +125,9 @@ _TRIGGERS: tuple[Any, ...] = (
 )
 
 
+_EARLY = [trigger for trigger in _TRIGGERS if "early" in str(trigger) or "repeat" in str(trigger)]
+
+
 def _timing(draft: Draft, tree: dict[str, Any], retracts: bool) -> None:
     """Trigger, accumulation, lateness and the time of results."""
     window = tree["window"]
@@ -120,12 +136,13 @@ def _timing(draft: Draft, tree: dict[str, Any], retracts: bool) -> None:
     if kind == "count":
         return
     if draft.chance(0.45 if kind != "global" else 0.9, "trigger") and not changes:
-        tree["trigger"] = draft.pick(_TRIGGERS)
+        tree["trigger"] = draft.pick(_EARLY if "early" in draft.wanted else _TRIGGERS)
         if "after_processing_time" in str(tree["trigger"]):
             draft.features.add("processing_time_trigger")
     if draft.chance(0.4, "lateness"):
         tree["allowed_lateness"] = draft.pick(["5s", "20s", "1m"])
-    accumulation = draft.pick(["discarding", "accumulating", "retracting", "retracting"])
+    discarding = [] if retracts and "early" in draft.wanted else ["discarding"]
+    accumulation = draft.pick([*discarding, "accumulating", "retracting", "retracting"])
     if changes and "allowed_lateness" in tree and accumulation == "discarding":
         accumulation = "accumulating"
     if accumulation != "discarding" or draft.chance(0.1):
@@ -134,6 +151,8 @@ def _timing(draft: Draft, tree: dict[str, Any], retracts: bool) -> None:
     if retracts and accumulation == "discarding":
         tree.pop("trigger", None)
         tree.pop("allowed_lateness", None)
+    if tree.get("trigger") in _EARLY:
+        draft.features.add("early")
     if draft.chance(0.3, "output_time") and not changes:
         tree["output_time"] = draft.pick(["end_of_window", "earliest", "latest"])
     if draft.chance(0.35, *draft.wanted & {"side", "refire"}):

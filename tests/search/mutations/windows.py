@@ -26,6 +26,7 @@ from millwheel.workers.shard import watermark
 from tests.search.mistakes import Context, mistake, replaced
 
 
+@mistake(within=10, features="past_timers weak_past same_timers", variants="reference")
 def timers_named_by_their_time() -> Context:
     """The id of what a timer produces says for when it was set, not by which call. (Weak productions of a callback that
     sets an event-time timer again for a time that has passed.)"""
@@ -36,6 +37,7 @@ def timers_named_by_their_time() -> Context:
     return replaced(callbacks, "timer_cause", wrong)
 
 
+@mistake(within=20, features="weak_count count_window few_times aggregate", variants="reference")
 def panes_named_by_window_and_number() -> Context:
     """The id of a pane says its window and its number there, not what made it. (Weak productions of count windows, or
     of ``late: refire``.)"""
@@ -52,6 +54,7 @@ def late_records_sent_aside_without_an_id() -> Context:
     return replaced(windowed, "aside_cause", lambda call, what, number: None)
 
 
+@mistake(within=10, features="behind_global", variants="reference")
 def windows_beyond_the_end_of_time() -> Context:
     """Windows and their timers may end after the last instant. (A window behind a global one.)"""
     return replaced(windows, "within_time", Window)
@@ -82,6 +85,7 @@ def count_windows_fire_at_the_time_of_their_records() -> Context:
     return replaced(CountMachine, "_pane", wrong)
 
 
+@mistake(within=30, features="session_window collect disorder", variants="reference")
 def sessions_merge_in_the_order_of_their_starts() -> Context:
     """When sessions merge, the records of one come behind those of the other. (``collect`` or ``process_window`` over
     sessions, and a record that joins two.)"""
@@ -92,6 +96,7 @@ def sessions_merge_in_the_order_of_their_starts() -> Context:
     return replaced(InOrder, "merge", wrong)
 
 
+@mistake(within=10, features="session_window window_callback early many_clocks", variants="reference")
 def merged_sessions_go_on_counting_their_panes() -> Context:
     """The first pane of a merged session has the sum of the numbers of its parts. (Sessions with early or late panes;
     only the reference can tell, by ``ctx.pane`` in a ``process_window``.)"""
@@ -102,19 +107,21 @@ def merged_sessions_go_on_counting_their_panes() -> Context:
     return replaced(MergingMachine, "_panes_so_far", wrong)
 
 
+@mistake(within=10, features="refused key_of_bounds", variants="reference")
 def keys_replaced_by_the_bounds_of_windows() -> Context:
     """A key field called like a bound of the window is accepted, and replaced in the results. (A window or a join over
     the results of another, keyed by ``window_start``.)"""
     return replaced(computations, "check_keys", lambda reader, fields, inputs: None)
 
 
+@mistake(within=10, features="missing_field broken", variants="reference")
 def aggregates_share_what_one_of_them_read() -> Context:
     """A field that one aggregate may miss, the next one finds as None. (``count`` of a field beside another aggregate
     of it, and a record without it.)"""
     return replaced(aggregation, "_reading", lambda part: (part.argument, True))
 
 
-@mistake(within=20, features="columns windowed", variants="together bundles", first=60)
+@mistake(within=20, features="columns tumbling_window disorder", variants="together", first=30)
 def columns_speak_in_the_order_of_first_records() -> Context:
     """Of windows that become due together, columns emit first which had a record first. (A pause in the watermark of a
     stream with declared fields.)"""
