@@ -189,8 +189,8 @@ class CoordinatorServer:
             return  # the end of the connection is read, and told, in a later step
 
     def _listen_to(self, session: int, line: Line) -> None:
-        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.waits_to_write else 0)
-        self._selector.modify(line, wanted, session)
+        interests = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.waits_to_write else 0)
+        self._selector.modify(line, interests, session)
 
     def _close(self, session: int) -> None:
         line = self._lines.pop(session, None)

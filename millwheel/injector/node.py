@@ -25,7 +25,7 @@ import numpy as np
 
 from millwheel.core.model.failures import CallKind, Tally, has_failures, plain_counters, tallies_in
 from millwheel.core.model.lease import Lease, Leases
-from millwheel.core.model.percentiles import wanted
+from millwheel.core.model.percentiles import needed
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import IDLE_TIME, MIN_TIME
 from millwheel.core.model.watermark import ShardReport
@@ -194,7 +194,7 @@ class NodeState:
         for share, column in self.index.shares.items():
             values = np.sort(column[live])
             if len(values):
-                passed = int(values[len(values) - wanted(share, len(values))])
+                passed = int(values[len(values) - needed(share, len(values))])
                 if passed > self.published_shares.get(share, MIN_TIME):
                     risen[share] = self.published_shares[share] = passed
         return risen

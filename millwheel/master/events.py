@@ -146,7 +146,7 @@ class ReshardRequested:
     """A split or a merge is requested. ``ticket`` relates the answer to the request."""
 
     ticket: int
-    wanted: Resharding
+    resharding: Resharding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

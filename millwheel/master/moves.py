@@ -12,7 +12,7 @@ from millwheel.master.tables.planner import Move, NodeDemand
 from millwheel.master.tables.resharding import Resharding, Split, refusal
 
 
-class WantedMoves:
+class RequestedMoves:
     """The requested moves: at most one new owner per shard."""
 
     def __init__(self) -> None:
@@ -64,29 +64,33 @@ def _refusal(request: MoveRequested, holdings: Holdings, takers: Collection[str]
     return None
 
 
-class WantedReshardings:
+class RequestedReshardings:
     """Splits and merges that no stored table contains yet."""
 
     def __init__(self, demands: Iterable[NodeDemand]) -> None:
-        self.wanted: list[Resharding] = []
+        self.requested: list[Resharding] = []
         self._asked: list[ReshardRequested] = []
         self._fixed = {demand.name: demand.fixed for demand in demands if demand.fixed}
 
     def plan(self, reshardings: Iterable[Resharding]) -> None:
         """Splits and merges of our own."""
-        self.wanted += [each for each in reshardings if each.node not in self._fixed]
+        self.requested += [each for each in reshardings if each.node not in self._fixed]
 
     def ask(self, request: ReshardRequested) -> None:
         """Note a requested split or merge, to be answered later."""
         self._asked.append(request)
-        self.plan([request.wanted])
+        self.plan([request.resharding])
 
     def answers(self, holdings: Holdings) -> Iterator[AnswerMove]:
         """Answer requests that are settled: a table contains them, or they can never be made."""
         waiting = []
         for request in self._asked:
-            why = "" if _carried(request.wanted, holdings) else refusal(request.wanted, holdings.stored, self._fixed)
-            if why or _carried(request.wanted, holdings):
+            why = (
+                ""
+                if _carried(request.resharding, holdings)
+                else refusal(request.resharding, holdings.stored, self._fixed)
+            )
+            if why or _carried(request.resharding, holdings):
                 yield AnswerMove(ticket=request.ticket, refusal=why)
             else:
                 waiting.append(request)
@@ -94,13 +98,13 @@ class WantedReshardings:
 
     def forget(self, holdings: Holdings) -> None:
         """Drop requests that stored tables contain, or that can never be fulfilled."""
-        self.wanted = [each for each in self.wanted if not refusal(each, holdings.stored, self._fixed)]
+        self.requested = [each for each in self.requested if not refusal(each, holdings.stored, self._fixed)]
 
 
-def _carried(wanted: Resharding, holdings: Holdings) -> bool:
+def _carried(requested: Resharding, holdings: Holdings) -> bool:
     """Whether the stored table contains exactly this planned split or merge."""
-    if isinstance(wanted, Split):
-        entry = holdings.entry(wanted.node, wanted.shard)
-        return entry is not None and entry.split_at == wanted.at
-    lower, upper = holdings.entry(wanted.node, wanted.lower), holdings.entry(wanted.node, wanted.upper)
+    if isinstance(requested, Split):
+        entry = holdings.entry(requested.node, requested.shard)
+        return entry is not None and entry.split_at == requested.at
+    lower, upper = holdings.entry(requested.node, requested.lower), holdings.entry(requested.node, requested.upper)
     return lower is not None and upper is not None and bool(lower.merges_as) and lower.merges_as == upper.merges_as

@@ -132,11 +132,11 @@ class MasterRuntime:
         self._answers[self._tickets] = answer
         self._ports.post(MoveRequested(ticket=self._tickets, node=node, shard=shard, worker=worker))
 
-    def ask_reshard(self, wanted: Resharding, answer: Callable[[str], None]) -> None:
+    def ask_reshard(self, requested: Resharding, answer: Callable[[str], None]) -> None:
         """Ask for a split or merge; ``answer`` gets a refusal, or "" once the stored table contains it."""
         self._tickets += 1
         self._answers[self._tickets] = answer
-        self._ports.post(ReshardRequested(ticket=self._tickets, wanted=wanted))
+        self._ports.post(ReshardRequested(ticket=self._tickets, resharding=requested))
 
     def step(self, events: Sequence[Event]) -> int:
         """Handle ``events`` and everything that follows from them; the monotonic time (µs) of the next step."""

@@ -55,7 +55,7 @@ class _Ending:
 class _ReshardAsked:
     """As :class:`_MoveAsked`, for a split or merge."""
 
-    wanted: Resharding
+    resharding: Resharding
     answer: Callable[[str], None]
 
 
@@ -92,10 +92,10 @@ class MasterService(MasterServicer):
     def Reshape(self, request: pb.ReshapeRequest, context: grpc.ServicerContext) -> pb.MoveReply:
         view = self._leading(context)()
         try:
-            wanted = _resharding(request, view)
+            requested = _resharding(request, view)
         except ValueError as error:
             return pb.MoveReply(accepted=False, reason=str(error))
-        return self._answered(context, lambda answer: _ReshardAsked(wanted, answer))
+        return self._answered(context, lambda answer: _ReshardAsked(requested, answer))
 
     def _answered(self, context: grpc.ServicerContext, asked: Callable[[Callable[[str], None]], _Item]) -> pb.MoveReply:
         """The loop's answer to a question."""
@@ -206,7 +206,7 @@ class MasterProcess:
                 asked = item.request
                 self._runtime.ask_move(asked.node, asked.shard, asked.worker, item.answer)
             elif isinstance(item, _ReshardAsked):
-                self._runtime.ask_reshard(item.wanted, item.answer)
+                self._runtime.ask_reshard(item.resharding, item.answer)
             elif not isinstance(item, _Won | _Ending):
                 events.append(item)
         return self._runtime.step(events)

@@ -40,7 +40,7 @@ from millwheel.master.events import (
 )
 from millwheel.master.loads import Load, LoadBook
 from millwheel.master.membership import Membership
-from millwheel.master.moves import WantedMoves, WantedReshardings
+from millwheel.master.moves import RequestedMoves, RequestedReshardings
 from millwheel.master.tables.holdings import Holdings
 from millwheel.master.tables.planner import Census, Move, NodeDemand, first_table, plan_moves
 from millwheel.master.tables.spares import seated
@@ -82,8 +82,8 @@ class MasterState:
         self._loaded = False
         self._membership = Membership()
         self._holdings = Holdings()
-        self._moves = WantedMoves()
-        self._reshardings = WantedReshardings(config.nodes)
+        self._moves = RequestedMoves()
+        self._reshardings = RequestedReshardings(config.nodes)
         self._released: dict[tuple[str, str, int], int] = {}
         self._manifest_tokens: dict[str, int] = {}
         self._state_bytes: dict[str, int] = {}
@@ -231,17 +231,17 @@ class MasterState:
             released=self._released,
             moves=self._moves.takers,
             manifest_tokens=self._manifest_tokens,
-            reshardings=tuple(self._reshardings.wanted),
+            reshardings=tuple(self._reshardings.requested),
             standbys=self._standbys,
         )
         census = Census(situation.takers, self._holdings.expected().values(), self._membership.hosts)
         for demand in self._config.nodes:
-            wanted = None if demand.name in self._holdings.writing else self._wanted(demand, situation, census)
-            if wanted is not None:
-                self._holdings.writing[demand.name] = wanted
-                yield WriteRangeTable(table=wanted)
+            table = None if demand.name in self._holdings.writing else self._next_table(demand, situation, census)
+            if table is not None:
+                self._holdings.writing[demand.name] = table
+                yield WriteRangeTable(table=table)
 
-    def _wanted(self, demand: NodeDemand, situation: Situation, census: Census) -> RangeTable | None:
+    def _next_table(self, demand: NodeDemand, situation: Situation, census: Census) -> RangeTable | None:
         """The table that should be stored next, None when the stored one is right."""
         stored = self._holdings.stored.get(demand.name)
         if stored is None:
@@ -279,7 +279,7 @@ class MasterState:
     def _plan_by_load(self) -> None:
         """Each worker has its share of shards: balance by measured load."""
         busy = any(entry.next_owner or entry.resharded for _, entry in self._holdings.entries())
-        if self._balancer is None or busy or self._moves.takers or self._reshardings.wanted:
+        if self._balancer is None or busy or self._moves.takers or self._reshardings.requested:
             return
         tables = [self._holdings.stored[demand.name] for demand in self._config.nodes]
         self._book.forget_others({entry.shard for table in tables for entry in table.shards})

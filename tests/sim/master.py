@@ -83,9 +83,9 @@ class SimMaster(Process):
         if self.runtime is not None and self.alive:
             self.runtime.ask_move(node, shard, worker, lambda refusal: None)
 
-    def ask_reshard(self, wanted: Resharding) -> None:
+    def ask_reshard(self, requested: Resharding) -> None:
         if self.runtime is not None and self.alive:
-            self.runtime.ask_reshard(wanted, lambda refusal: None)
+            self.runtime.ask_reshard(requested, lambda refusal: None)
 
 
 class _Journals:

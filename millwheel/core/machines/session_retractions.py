@@ -51,8 +51,8 @@ class UnmergingMachine(MergingMachine):
             if entry[3] or not entry[0] <= record.timestamp < entry[1]:
                 continue
             own = self._stored(call, entry)
-            wanted = [record.timestamp, record.value]
-            place = next((place for place, kept in enumerate(own.kept) if kept[:2] == wanted), None)
+            retracted = [record.timestamp, record.value]
+            place = next((place for place, kept in enumerate(own.kept) if kept[:2] == retracted), None)
             if place is not None:
                 del own.kept[place]
                 own.count -= 1

@@ -20,7 +20,7 @@ def share_name(node: str, share: float) -> str:
     return f"{node}@{share!r}"
 
 
-def wanted(share: float, shards: int) -> int:
+def needed(share: float, shards: int) -> int:
     """How many of ``shards`` make up the share: at least one."""
     return max(1, math.ceil(share * shards - 1e-9))
 

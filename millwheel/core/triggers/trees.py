@@ -45,32 +45,32 @@ class _Reader:
         return _Reader(self.load, f"{self.path}.{name}")
 
     def read(self, tree: Any) -> Trigger:
-        name, given = self._split(tree)
+        name, argument = self._split(tree)
         build = BUILDERS.get(name)
         if build is None:
             raise self.error(f"unknown trigger {name!r}; there are {', '.join(sorted(BUILDERS))}")
         inner = self.at(name)
         try:
-            return build(given, inner)
+            return build(argument, inner)
         except _Placed:
             raise
         except (ValueError, TypeError) as ex:
             raise inner.error(str(ex)) from ex
 
-    def fields(self, given: Any, names: tuple[str, ...], example: str) -> dict[str, Any]:
-        """``given`` as a map with no other fields than ``names``."""
-        if given is None:
+    def fields(self, argument: Any, names: tuple[str, ...], example: str) -> dict[str, Any]:
+        """``argument`` as a map with no other fields than ``names``."""
+        if argument is None:
             return {}
-        if not isinstance(given, Mapping):
+        if not isinstance(argument, Mapping):
             raise self.error(f"must be a map; write for example {example}")
-        for unknown in sorted(set(given) - set(names)):
+        for unknown in sorted(set(argument) - set(names)):
             raise self.error(f"has no field {unknown!r}; it has {', '.join(names)}")
-        return dict(given)
+        return dict(argument)
 
-    def several(self, given: Any) -> list[Trigger]:
-        if not isinstance(given, list) or not given:
+    def several(self, argument: Any) -> list[Trigger]:
+        if not isinstance(argument, list) or not argument:
             raise self.error("needs a list of triggers, such as [{after_count: 100}, {after_processing_time: 10s}]")
-        return [self.at(str(i)).read(tree) for i, tree in enumerate(given)]
+        return [self.at(str(i)).read(tree) for i, tree in enumerate(argument)]
 
     def error(self, text: str) -> _Placed:
         return _Placed(f"{self.path}: {text}")
@@ -79,8 +79,8 @@ class _Reader:
         if isinstance(tree, str):
             return tree, None
         if isinstance(tree, Mapping) and len(tree) == 1:
-            name, given = next(iter(tree.items()))
-            return str(name), given
+            name, argument = next(iter(tree.items()))
+            return str(name), argument
         raise self.error(f"is one trigger: a name, or a map with one name such as {{after_count: 10}}; not {tree!r}")
 
 
@@ -88,28 +88,28 @@ class _Placed(ValueError):
     """An error that already names its place."""
 
 
-def _after_watermark(given: Any, reader: _Reader) -> Trigger:
-    found = reader.fields(given, ("early", "late"), "{after_watermark: {early: {after_count: 2}}}")
+def _after_watermark(argument: Any, reader: _Reader) -> Trigger:
+    found = reader.fields(argument, ("early", "late"), "{after_watermark: {early: {after_count: 2}}}")
     return AfterWatermark(**{name: reader.at(name).read(tree) for name, tree in found.items() if tree is not None})
 
 
-def _after_processing_time(given: Any, reader: _Reader) -> Trigger:
-    if not isinstance(given, Mapping):
-        return AfterProcessingTime(0 if given is None else given)
-    return AfterProcessingTime(**reader.fields(given, ("delay", "align"), "{delay: 1m, align: 1m}"))
+def _after_processing_time(argument: Any, reader: _Reader) -> Trigger:
+    if not isinstance(argument, Mapping):
+        return AfterProcessingTime(0 if argument is None else argument)
+    return AfterProcessingTime(**reader.fields(argument, ("delay", "align"), "{delay: 1m, align: 1m}"))
 
 
-def _or_finally(given: Any, reader: _Reader) -> Trigger:
-    found = reader.fields(given, ("main", "until"), "{or_finally: {main: {after_count: 2}, until: after_watermark}}")
+def _or_finally(argument: Any, reader: _Reader) -> Trigger:
+    found = reader.fields(argument, ("main", "until"), "{or_finally: {main: {after_count: 2}, until: after_watermark}}")
     if len(found) < 2:
         raise reader.error("needs both `main` and `until`")
     return OrFinally(reader.at("main").read(found["main"]), reader.at("until").read(found["until"]))
 
 
-def _custom(given: Any, reader: _Reader) -> Trigger:
-    found: dict[str, Any] = {"class": given}
-    if not isinstance(given, str):
-        found = reader.fields(given, ("class", "with"), "{custom: {class: 'module:Class', with: {limit: 3}}}")
+def _custom(argument: Any, reader: _Reader) -> Trigger:
+    found: dict[str, Any] = {"class": argument}
+    if not isinstance(argument, str):
+        found = reader.fields(argument, ("class", "with"), "{custom: {class: 'module:Class', with: {limit: 3}}}")
     if "class" not in found or reader.load is None:
         raise reader.error("needs the class of the trigger; write {custom: 'module:Class'}")
     loaded = reader.load(found["class"])
@@ -122,18 +122,18 @@ def _custom(given: Any, reader: _Reader) -> Trigger:
 
 
 BUILDERS: dict[str, _Build] = {
-    "default": lambda given, reader: Default(),
-    "never": lambda given, reader: Never(),
+    "default": lambda argument, reader: Default(),
+    "never": lambda argument, reader: Never(),
     "after_watermark": _after_watermark,
-    "after_count": lambda given, reader: AfterCount(given),
-    "after_bytes": lambda given, reader: AfterBytes(given),
+    "after_count": lambda argument, reader: AfterCount(argument),
+    "after_bytes": lambda argument, reader: AfterBytes(argument),
     "after_processing_time": _after_processing_time,
-    "after_percentile_watermark": lambda given, reader: AfterPercentileWatermark(given),
-    "repeat": lambda given, reader: Repeat(reader.read(given)),
-    "once": lambda given, reader: Once(reader.read(given)),
-    "any": lambda given, reader: AfterAny(*reader.several(given)),
-    "all": lambda given, reader: AfterAll(*reader.several(given)),
-    "each": lambda given, reader: AfterEach(*reader.several(given)),
+    "after_percentile_watermark": lambda argument, reader: AfterPercentileWatermark(argument),
+    "repeat": lambda argument, reader: Repeat(reader.read(argument)),
+    "once": lambda argument, reader: Once(reader.read(argument)),
+    "any": lambda argument, reader: AfterAny(*reader.several(argument)),
+    "all": lambda argument, reader: AfterAll(*reader.several(argument)),
+    "each": lambda argument, reader: AfterEach(*reader.several(argument)),
     "or_finally": _or_finally,
     "custom": _custom,
 }

@@ -58,32 +58,32 @@ def _is_outlived(shard: str, tables: Mapping[str, RangeTable]) -> bool:
     return all(shard != entry.shard and all(shard != p.shard for p in entry.parents) for entry in table.shards)
 
 
-def refusal(wanted: Resharding, tables: Mapping[str, RangeTable], fixed: Mapping[str, str]) -> str:
+def refusal(requested: Resharding, tables: Mapping[str, RangeTable], fixed: Mapping[str, str]) -> str:
     """Why a split or merge can never be made, "" when it can be, now or later. ``fixed`` gives the reasons of nodes
     that cannot be resharded."""
-    table = tables.get(wanted.node)
+    table = tables.get(requested.node)
     if table is None:
-        return f"there is no node {wanted.node}; there are {', '.join(sorted(tables)) or 'none yet'}"
-    if wanted.node in fixed:
-        return f"the shards of {wanted.node} cannot be split or merged: {fixed[wanted.node]}"
-    names = [wanted.shard] if isinstance(wanted, Split) else [wanted.lower, wanted.upper]
+        return f"there is no node {requested.node}; there are {', '.join(sorted(tables)) or 'none yet'}"
+    if requested.node in fixed:
+        return f"the shards of {requested.node} cannot be split or merged: {fixed[requested.node]}"
+    names = [requested.shard] if isinstance(requested, Split) else [requested.lower, requested.upper]
     entries = [table.entry(name) for name in names]
     for name, entry in zip(names, entries, strict=True):
         if entry is None:
-            return f"{wanted.node} has no shard {name}; it has {', '.join(e.shard for e in table.shards)}"
+            return f"{requested.node} has no shard {name}; it has {', '.join(e.shard for e in table.shards)}"
         if entry.resharded:
             return f"{name} is being split or merged already"
     found = [entry.range for entry in entries if entry is not None]
-    if isinstance(wanted, Split) and not found[0].lo < wanted.at < found[0].hi:
-        return f"{wanted.at:016x} does not lie inside the range {found[0]} of {wanted.shard}"
-    if isinstance(wanted, Merge) and found[0].hi != found[1].lo:
-        return f"{wanted.upper} {found[1]} does not begin where {wanted.lower} {found[0]} ends"
+    if isinstance(requested, Split) and not found[0].lo < requested.at < found[0].hi:
+        return f"{requested.at:016x} does not lie inside the range {found[0]} of {requested.shard}"
+    if isinstance(requested, Merge) and found[0].hi != found[1].lo:
+        return f"{requested.upper} {found[1]} does not begin where {requested.lower} {found[0]} ends"
     return ""
 
 
-def planned(table: RangeTable, wanted: Iterable[Resharding]) -> RangeTable:
+def planned(table: RangeTable, requested: Iterable[Resharding]) -> RangeTable:
     """The table with those of the wanted splits and merges that can begin: their shards are served and stay."""
-    for each in wanted:
+    for each in requested:
         names = [each.shard] if isinstance(each, Split) else [each.lower, each.upper]
         entries = [entry for entry in table.shards if entry.shard in names]
         ready = len(entries) == len(names) and all(e.owner and not e.next_owner and not e.resharded for e in entries)

@@ -78,12 +78,12 @@ def _given(node: str, entry: ShardEntry, now: Situation, census: Census) -> Shar
     if is_waiting(entry):
         return _unpromised(entry)
     known = [name for name in (entry.next_owner, entry.standby) if name in now.takers]
-    wanted = known[0] if known else census.least(node, _last_owner(entry))
-    if wanted not in now.takers:
+    chosen = known[0] if known else census.least(node, _last_owner(entry))
+    if chosen not in now.takers:
         return _unpromised(entry)
-    if wanted != entry.next_owner:
-        census.add(node, wanted)
-    return entry.assigned(wanted)
+    if chosen != entry.next_owner:
+        census.add(node, chosen)
+    return entry.assigned(chosen)
 
 
 def _unpromised(entry: ShardEntry) -> ShardEntry:
@@ -104,8 +104,8 @@ def _moving(node: str, entry: ShardEntry, now: Situation) -> ShardEntry:
         return entry
     standby = now.standbys.get((node, entry.shard), entry.standby)
     entry = entry if standby == entry.standby else replace(entry, standby=standby)
-    wanted = now.moves.get((node, entry.shard), "")
-    return replace(entry, next_owner=wanted) if wanted in now.takers and wanted != entry.owner else entry
+    chosen = now.moves.get((node, entry.shard), "")
+    return replace(entry, next_owner=chosen) if chosen in now.takers and chosen != entry.owner else entry
 
 
 def _pruned(entry: ShardEntry, now: Situation) -> ShardEntry:

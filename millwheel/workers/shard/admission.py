@@ -17,7 +17,7 @@ from millwheel.workers.shard.productions import ShardIdentity
 from millwheel.workers.shard.verdicts import Verdicts, looks_at
 from millwheel.workers.shard.watermark import ShardWatermark
 
-_WORTH_A_TURN = 256  # records for which a commit is worth its bytes while the journal writes
+_WORTH_A_BUNDLE = 256  # records for which a commit is worth its bytes while the journal writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Admission:
 
     def _takes_arrivals(self, now: int, patient: bool) -> bool:
         records = self.inbox.records
-        if not len(self.inbox) or (patient and not self.identity.weak and records < _WORTH_A_TURN):
+        if not len(self.inbox) or (patient and not self.identity.weak and records < _WORTH_A_BUNDLE):
             return False
         # While the journal writes, a few records do not count as waiting yet: their cut could not be durable sooner.
         self.operator.records_wait(now)

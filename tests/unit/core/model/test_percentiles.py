@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millwheel.core.model.percentiles import share_name, shares_by_node, wanted
+from millwheel.core.model.percentiles import needed, share_name, shares_by_node
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ from millwheel.core.model.percentiles import share_name, shares_by_node, wanted
     [(1.0, 7, 7), (0.95, 20, 19), (0.95, 21, 20), (0.5, 3, 2), (0.1, 10, 1), (0.01, 4, 1), (0.3, 10, 3), (0.9, 1, 1)],
 )
 def test_a_share_is_rounded_up_to_whole_shards(share: float, shards: int, count: int) -> None:
-    assert wanted(share, shards) == count
+    assert needed(share, shards) == count
 
 
 def test_no_node_has_the_name_of_a_percentile_watermark() -> None:

@@ -91,8 +91,8 @@ def test_a_refusal_says_why() -> None:
         Split("n", "n-1", 5): "does not lie inside the range",
         Merge("n", "n-1", "n-0"): "does not begin where n-1",
     }
-    for wanted, why in words.items():
-        assert why in refusal(wanted, known, fixed)
+    for requested, why in words.items():
+        assert why in refusal(requested, known, fixed)
     assert not refusal(Split("n", "n-0", 5), known, fixed)
     source = RangeTable("source.s", (whole(shard="source.s-0"),))
     assert "by partitions" in refusal(Split("source.s", "source.s-0", 5), {"source.s": source}, fixed)
@@ -109,11 +109,11 @@ def test_whatever_is_split_and_merged_ranges_tile_names_are_new_and_tokens_rise(
         entries = sorted(now.shards, key=lambda entry: entry.range.lo)
         place = which % len(entries)
         entry = entries[place]
-        wanted: Resharding = Split("n", entry.shard, entry.range.lo + at % (entry.range.hi - entry.range.lo))
+        requested: Resharding = Split("n", entry.shard, entry.range.lo + at % (entry.range.hi - entry.range.lo))
         if not split and place + 1 < len(entries):
-            wanted = Merge("n", entry.shard, entries[place + 1].shard)
+            requested = Merge("n", entry.shard, entries[place + 1].shard)
         before = now
-        now = follow(now, reshardings=[wanted])
+        now = follow(now, reshardings=[requested])
         for one in [one for one in now.shards if one.resharded]:
             now = follow(now, released={(one.owner, one.shard, one.token): 3})
         fresh = [one for one in now.shards if before.entry(one.shard) is None]
