@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from millwheel.sources.fields import FieldTypes
+from millwheel.sources.files.json_lines import JsonLines, one_object_a_line
+from millwheel.sources.files.lines import Block, Decoded
+
+
+class Row(msgspec.Struct):
+    n: int
+
+
+def block(*lines: bytes, base: int = 0) -> Block:
+    return Block(b"".join(lines), np.cumsum([len(line) for line in lines]), base)
+
+
+def decode(*lines: bytes, schema: type | None = None, fields: dict[str, str] | None = None) -> Decoded:
+    return JsonLines(schema, FieldTypes(fields or {})).decode(block(*lines, base=100))
+
+
+def test_good_lines_are_decoded_together_and_each_is_a_record() -> None:
+    found = decode(b'{"n":1}\n', b'{"n":2}\r\n', b'{"n":3}')
+    assert (found.positions, found.values, found.rejects) == (None, [{"n": 1}, {"n": 2}, {"n": 3}], [])
+
+
+def test_a_bad_line_is_a_reject_with_its_column_and_costs_no_other() -> None:
+    found = decode(b'{"n":1}\n', b'{"n":}\n', b"\n", b'{"n":3}\n')
+    assert found.values == [{"n": 1}, {"n": 3}]
+    assert found.positions == [108, 124]
+    [reject] = found.rejects
+    assert (reject.position, reject.raw) == (115, '{"n":}')
+    assert "(column 6)" in reject.reason
+
+
+@pytest.mark.parametrize("line", [b'{"n":1}{"n":2}\n', b'[{"n":1}]\n', b'{"n":1\n'])
+def test_a_line_is_one_object_or_none(line: bytes) -> None:
+    found = decode(line, b'{"n":9}\n')
+    assert found.values == [{"n": 9}]
+    assert len(found.rejects) == 1
+
+
+def test_what_has_another_type_than_declared_is_a_reject() -> None:
+    found = decode(b'{"n":1}\n', b'{"n":"x"}\n', fields={"n": "int"})
+    assert (found.values, found.positions) == ([{"n": 1}], [108])
+    assert found.rejects[0].reason == "field 'n' is str 'x', but is declared as int"
+
+
+def test_a_schema_makes_objects_and_refuses_what_is_no_text() -> None:
+    found = decode(b'{"n":1}\n', b'{"n":2,"skipped":"\xff"}\n', b'{"n":"3"}\n', schema=Row)
+    assert found.values == [Row(1)]
+    assert [reject.position for reject in found.rejects] == [130, 140]
+
+
+def test_two_objects_that_make_up_for_an_empty_line_are_seen() -> None:
+    """As many values as lines: only the braces tell that they are not one on each."""
+    assert one_object_a_line(block(b'{"n":1}\n', b'{"n":2}\r\n'))
+    assert not one_object_a_line(block(b'{"n":1} {"n":2}\n', b" \n"))

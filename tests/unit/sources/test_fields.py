@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millwheel.errors import RecordError
+from millwheel.sources.fields import FieldTypes, column_of, from_texts
+
+
+def test_a_kind_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match="field 'n' is declared as 'integer'; write one of int, float, str, bool"):
+        FieldTypes({"n": "integer"})
+
+
+def test_missing_and_empty_fields_fit_every_type() -> None:
+    types = FieldTypes({"i": "int", "f": "float", "s": "str", "b": "bool"})
+    assert (
+        types.check([{}, {"i": None, "f": None, "s": None, "b": None}, {"i": 1, "f": 1.5, "s": "x", "b": True}]) == {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        ("int", "1", "field 'x' is str '1', but is declared as int"),
+        ("int", True, "field 'x' is bool True, but is declared as int"),
+        ("int", 1.0, "field 'x' is float 1.0, but is declared as int"),
+        ("int", 2**63, "which does not fit into 64 bits"),
+        ("str", 1, "field 'x' is int 1, but is declared as str"),
+        ("bool", 0, "field 'x' is int 0, but is declared as bool"),
+        ("float", 10**400, "a number beyond the range of floats"),
+    ],
+)
+def test_only_the_record_with_another_type_is_refused(kind: str, value: Any, words: str) -> None:
+    problems = FieldTypes({"x": kind}).check([{"x": None}, {"x": value}, {}])
+    assert problems.keys() == {1}
+    assert words in problems[1]
+
+
+def test_whole_numbers_in_a_float_field_become_floats() -> None:
+    values = [{"x": 1}, {"x": 2.5}, {}]
+    assert FieldTypes({"x": "float"}).check(values) == {}
+    assert [type(value.get("x")) for value in values] == [float, float, type(None)]
+
+
+def test_the_ends_of_64_bits_fit() -> None:
+    assert FieldTypes({"x": "int"}).check([{"x": 2**63 - 1}, {"x": -(2**63)}]) == {}
+    assert FieldTypes({"x": "int"}).check([{"x": -(2**63) - 1}]).keys() == {0}
+
+
+def test_a_column_has_none_where_a_field_is_missing() -> None:
+    assert column_of("x", [{"x": 1}, {}]) == [1, None]
+
+
+def test_texts_become_what_was_declared() -> None:
+    assert from_texts("x", "int", ["1", "", "-3"]) == [1, None, -3]
+    assert from_texts("x", "bool", ["Yes", "0", ""]) == [True, False, None]
+    assert from_texts("x", "str", ["", "a"]) == ["", "a"]
+
+
+@pytest.mark.parametrize(("kind", "text"), [("int", "1.5"), ("bool", "maybe"), ("float", "x"), ("int", str(2**63))])
+def test_a_text_of_another_type_is_told(kind: str, text: str) -> None:
+    with pytest.raises(RecordError, match="field 'x' is"):
+        from_texts("x", kind, [text])
