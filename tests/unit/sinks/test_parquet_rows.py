@@ -5,7 +5,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-
 from millwheel.sinks.parquet_rows import ParquetRows
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from millwheel import Computation, ValueState
 from millwheel.core.model.records import Domain
+from millwheel.core.pipeline.spec import Productions
 from millwheel.testing import PipelineHarness
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from tests.unit.workers.bench import NOW, Dial, ShardBench, computation, pipeline
@@ -202,6 +203,25 @@ def test_a_timer_without_a_possible_time_is_the_failure_of_its_record(at: Any) -
     bench.hits((1, [("set", "t", at)]), (2, []))
     assert bench.told() == [(2, 0)]
     assert len(bench.letters) == 1
+
+
+def test_the_letter_of_a_timer_does_not_tell_its_cause() -> None:
+    """The cause of a weak production names channels: the letter would depend on how many shards there are."""
+
+    class Failing(Computation):
+        def process_record(self, ctx: Any, record: Any) -> None:
+            ctx.set_timer("fail", 10)
+
+        def process_timer(self, ctx: Any, timer: Any) -> None:
+            raise ValueError("as asked")
+
+    bench = ShardBench(Failing, Dial(productions=Productions.WEAK, max_attempts=1))
+    bench.deliver(("ann", 1, 5))
+    bench.through()
+    bench.shard.input_watermark = 20
+    bench.through()
+    [letter] = bench.letters
+    assert letter["value"] == "Timer(key='ann', tag='fail', at=10, domain=event)"
 
 
 def test_records_that_wait_are_no_timers_of_the_user() -> None:
