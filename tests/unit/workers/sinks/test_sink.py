@@ -3,13 +3,14 @@ visible."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from millwheel.core.formats.store_layout import RECEIPT
 from millwheel.core.model.records import Batch
-from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.errors import CorruptionError, UnavailableError
-from millwheel.sinks.base import SinkBatch, Writer
+from millwheel.sinks.base import Refused, SinkBatch, SinkRecord, Writer
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.sinks.sink import Publication, SinkOperator, SinkShard
@@ -42,10 +43,14 @@ class Recording(Writer):
 class Bench:
     """One sink shard. ``asked`` are publications that wait for their thread."""
 
-    def __init__(self, aside: bool, at_once: bool = False) -> None:
-        self.writer, self.store, self.number = Recording(), SimStore({}), 0
+    def __init__(
+        self, aside: bool, at_once: bool = False, in_order: bool = False, store: SimStore | None = None
+    ) -> None:
+        self.writer, self.store, self.number = Recording(), store or SimStore({}), 0
+        self.writer.publishes_in_order = in_order
         self.asked: list[Publication] = []
-        shard = SinkShard("sink.out-0", 1, self.store, self.asked.append if aside else None)
+        publish = self.asked.append if aside else None
+        shard = SinkShard("sink.out-0", 1, self.store, publish, "pipeline", "out")
         self.operator = SinkOperator(self.writer, shard, lambda stream, values: values, 0, 10, at_once)
 
     def bundle(self, *values: int, now: int = 0) -> None:
@@ -186,3 +191,50 @@ def test_records_wait_for_their_cut_to_fill_up_but_hardly_once_the_sources_have_
     operator.sources_ended()
     assert operator.wakes_at(1_000) == 21_000
     assert operator.appetite(5, 21_000, 0) == 10
+
+
+def test_a_writer_that_needs_order_gets_the_next_batch_once_the_one_before_is_visible() -> None:
+    bench = Bench(aside=True, in_order=True)
+    bench.bundle(1)
+    bench.bundle(2)
+    bench.durable(2)
+    assert [each.number for each in bench.asked] == [0]
+    bench.writer.fail = UnavailableError("away")
+    bench.asked.pop().carried_out().tell(5)
+    bench.writer.fail = None
+    bench.bundle(now=200_000)
+    assert [each.number for each in bench.asked] == [0]
+    bench.asked.pop().carried_out().tell(300_000)
+    assert [each.number for each in bench.asked] == [1]
+    bench.asked.pop().carried_out().tell(300_000)
+    assert bench.writer.published == [b"0:1", b"1:2"]
+
+
+def test_committed_batches_of_a_former_owner_are_published_by_the_thread_in_their_order() -> None:
+    former = Bench(aside=True, in_order=True)
+    former.bundle(1)
+    former.bundle(2)
+    bench = Bench(aside=True, in_order=True, store=former.store)
+    assert bench.writer.published == []
+    assert bench.operator.hold(0).at == MIN_TIME
+    assert bench.operator.wakes_at(0) == 0
+    bench.bundle()
+    for _ in range(2):
+        bench.asked.pop().carried_out().tell(0)
+    assert bench.writer.published == [b"0:1", b"1:2"]
+    assert bench.operator.hold(0).at == MAX_TIME
+
+
+def test_a_record_that_the_target_does_not_take_is_a_dead_letter() -> None:
+    bench = Bench(aside=False)
+    refused = [Refused(SinkRecord("k", 1, 10), "too large")]
+    bench.writer.take_refused = lambda: [refused.pop()] if refused else []  # type: ignore[method-assign]
+    overlay = Overlay(bench.store)
+    batch = Batch("out", [], [10, 20], ["k", "k"], [1, 2])
+    bundle = Bundle(1, 0, 0, [Arrival("c", 1, 0, batch, None, 0)], overlay, {})
+    bench.operator.run(bundle)
+    (raw,) = bundle.outputs.streams["dead_letters"].raws
+    letter = msgspec.msgpack.decode(raw)
+    told = (letter["reason"], letter["computation"], letter["stream"], letter["key"])
+    assert told == ("too large", "sink.out", "out", "k")
+    assert (bundle.counters["records_out"], bundle.counters["dead_letters"]) == (1, 1)
