@@ -9,16 +9,17 @@ from __future__ import annotations
 import resource
 import sys
 
+from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.injector.server import InjectorServer
 
-NODE, TOKEN = "node", 1
+NODE, TOKEN, WORKER = NodeName("node"), Token(1), WorkerName("worker")
 
 
 def main() -> None:
     """See the module."""
-    entries = (ShardEntry(name_of(place), piece, "worker", TOKEN) for place, piece in enumerate(tile(int(sys.argv[1]))))
+    entries = (ShardEntry(name_of(place), piece, WORKER, TOKEN) for place, piece in enumerate(tile(int(sys.argv[1]))))
     server = InjectorServer()
     server.start()
     server.lead([RangeTable(NODE, tuple(entries), 0)])
@@ -29,9 +30,9 @@ def main() -> None:
     server.stop()
 
 
-def name_of(place: int) -> str:
+def name_of(place: int) -> ShardName:
     """The shard that has the range at this place."""
-    return f"{NODE}.{place:07d}"
+    return ShardName(f"{NODE}.{place:07d}")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from millwheel.adapters.durable_store import open_snapshots
 from millwheel.adapters.rocksdb_store import RocksStore, RocksStores
+from millwheel.core.model.names import ShardName, Token
 
 _VALUE_BYTES = 1000
 _BATCH = 1000
@@ -43,12 +44,12 @@ def main() -> None:
 
 def measure(root: str, scratch: Path, mb: int, runs: int) -> dict[str, float]:
     """Seconds: median and longest restore, and the next snapshot of what was restored."""
-    shard = "bench-0"
+    shard = ShardName("bench-0")
     store = RocksStores(str(scratch / "first")).open(shard, None)
     _fill(store, mb)
     store.checkpoint(str(scratch / "checkpoint"))
     store.close()
-    manifest = open_snapshots(root).publish(shard, 1, 1, str(scratch / "checkpoint"), lambda: None)
+    manifest = open_snapshots(root).publish(shard, Token(1), 1, str(scratch / "checkpoint"), lambda: None)
     shutil.rmtree(scratch)
     took: list[float] = []
     for number in range(runs):
@@ -62,7 +63,7 @@ def measure(root: str, scratch: Path, mb: int, runs: int) -> dict[str, float]:
         began = time.perf_counter()
         store.apply([(_key(7), b"changed")], [])
         store.checkpoint(str(scratch / "next"))
-        snapshots.publish(shard, 2 + number, 2 + number, str(scratch / "next"), lambda: None)
+        snapshots.publish(shard, Token(2 + number), 2 + number, str(scratch / "next"), lambda: None)
         next_s = time.perf_counter() - began
         manifest = snapshots.latest(shard) or manifest
         store.close()

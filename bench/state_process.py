@@ -27,6 +27,7 @@ from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.durable_store import open_journals, open_snapshots
 from millwheel.adapters.rocksdb_store import RocksStore, RocksStores
 from millwheel.core.formats.store_layout import STATE
+from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
@@ -47,7 +48,7 @@ from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
 
 BUNDLE = 10_000
-NODE, SHARD, WORKER = "work", "work-0", "w0"
+NODE, SHARD, WORKER = NodeName("work"), ShardName("work-0"), WorkerName("w0")
 _SAMPLE = 200_000
 
 
@@ -77,7 +78,7 @@ class Work:
         outside = Factories(lambda *_: None, lambda *_: None, lambda name, folder: Keep)  # type: ignore[arg-type]
         assembly = Assembly(spec, root, SystemClock(), outside)
         router = TableRouter()
-        self.entry = ShardEntry(SHARD, tile(1)[0], WORKER, 1)
+        self.entry = ShardEntry(SHARD, tile(1)[0], WORKER, Token(1))
         router.update(RangeTable(NODE, (self.entry,), 0))
         self.journals, self.snapshots = open_journals(root), open_snapshots(root)
         self.writer = self.journals.create(WORKER)
@@ -104,14 +105,14 @@ class Work:
     def publish(self) -> None:
         """A snapshot of all there is."""
         self.shard.checkpoint("checkpoint")
-        self.snapshots.publish(SHARD, 1, self.shard.made_number, "checkpoint", lambda: None)
+        self.snapshots.publish(SHARD, Token(1), self.shard.made_number, "checkpoint", lambda: None)
         for segment in list(self.writer.segments())[:-1]:
             self.writer.delete_segment(segment)
 
     def recovered(self) -> RocksStore:
         """The same shard, restored by another owner."""
         end = self.journals.seal(WORKER)
-        entry = ShardEntry(SHARD, self.entry.range, "w1", 2, (Ancestor(WORKER, 1, end, -1),))
+        entry = ShardEntry(SHARD, self.entry.range, WorkerName("w1"), Token(2), (Ancestor(WORKER, Token(1), end, -1),))
         found = recover(entry, RocksStores("restored"), self.snapshots, self.journals, "scratch")
         assert isinstance(found, RocksStore)
         return found

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable
 
 
@@ -122,7 +123,7 @@ class Journals(JournalsRead, Protocol):
         can never be. Only after it returns may shards move.
         """
 
-    def incarnations(self) -> Sequence[str]: ...
+    def incarnations(self) -> Sequence[WorkerName]: ...
 
     def collect(self, incarnation: str) -> None:
         """Delete the segments of a *sealed* journal; the seal itself stays for ever."""
@@ -136,10 +137,10 @@ class Manifest:
     ``files`` maps the name inside the checkpoint to (blob name, size in bytes, xxh3-128 hex).
     """
 
-    shard: str
+    shard: ShardName
     number: int
     parent: int
-    token: int
+    token: Token
     last_commit: int
     files: Mapping[str, tuple[str, int, str]]
 
@@ -147,10 +148,12 @@ class Manifest:
 class Snapshots(Protocol):
     """Snapshots of shards on the shared root."""
 
-    def latest(self, shard: str) -> Manifest | None:
+    def latest(self, shard: ShardName) -> Manifest | None:
         """The newest manifest (highest token, then commit). Raises CorruptionError on a bad checksum."""
 
-    def publish(self, shard: str, token: int, last_commit: int, checkpoint: str, guard: Callable[[], None]) -> Manifest:
+    def publish(
+        self, shard: ShardName, token: Token, last_commit: int, checkpoint: str, guard: Callable[[], None]
+    ) -> Manifest:
         """Upload what is new in the checkpoint directory and publish a manifest by create-if-absent.
 
         ``guard`` is called right before the manifest is created and raises FencedError when the caller is a
@@ -168,13 +171,13 @@ class Snapshots(Protocol):
         """Read what :meth:`restore` has shared with the root, a piece at a time. Raises CorruptionError when it is not
         what was published."""
 
-    def collect(self, shard: str) -> int:
+    def collect(self, shard: ShardName) -> int:
         """Delete blobs and manifests that nothing reachable from the newest manifests uses; returns how many."""
 
-    def shards(self) -> Sequence[str]:
+    def shards(self) -> Sequence[ShardName]:
         """Whoever has snapshots, or had some."""
 
-    def drop(self, shard: str) -> int:
+    def drop(self, shard: ShardName) -> int:
         """Delete all snapshots of a shard that is no more, and that nobody inherits from; returns how many files went.
         A crash in the middle is finished by the next call."""
 
@@ -203,7 +206,7 @@ class Coordination(Protocol):
         Leaders appear as members of ``role`` + "-leader" with their data.
         """
 
-    def tables(self) -> dict[str, RangeTable]:
+    def tables(self) -> dict[NodeName, RangeTable]:
         """All range tables, read now."""
 
     def watch_tables(self, changed: Callable[[RangeTable], None]) -> None:

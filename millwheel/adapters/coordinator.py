@@ -46,6 +46,7 @@ from millwheel.core.formats.coordinator_messages import (
     decode_to_client,
     encode,
 )
+from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import ConflictError, SetupError, UnavailableError
 
@@ -113,7 +114,7 @@ class LocalCoordination:
             self._wins[role, name] = won
         self._ask(Elect(next(self._numbers), role, name, data))
 
-    def tables(self) -> dict[str, RangeTable]:
+    def tables(self) -> dict[NodeName, RangeTable]:
         """See the port."""
         return {table.name: _decoded(table) for table in self._ask(ReadTables(next(self._numbers)))}
 

@@ -21,6 +21,7 @@ from millwheel.core.formats.journal_segment import (
     valid_prefix,
 )
 from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.names import ShardName, Token
 from millwheel.errors import CorruptionError
 
 _MAX_HEADER = 512  # bytes: more than the header of a segment takes
@@ -30,8 +31,8 @@ SEAL = "SEAL"
 class Committed(msgspec.Struct, array_like=True, frozen=True):
     """The head of a commit; its contents are skipped."""
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
 
 
 _head = msgspec.msgpack.Decoder(Committed).decode

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from millwheel.chaos.plan import Fault, Target
 from millwheel.core.model.lease import Lease
+from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.range_table import RangeTable
 
 
@@ -28,7 +29,7 @@ class Recovery:
     fault: Fault
     at_s: float
     victims: frozenset[str]
-    tokens: Mapping[str, int]
+    tokens: Mapping[ShardName, Token]
     detected_s: float | None = None
     reassigned_s: float | None = None
     first_output_s: float | None = None
@@ -114,7 +115,7 @@ class Recoveries:
                 _detected(fault, now_s)
                 fault.reassigned_s = now_s - fault.at_s
 
-    def committed(self, shard: str, token: int, now_s: float) -> None:
+    def committed(self, shard: ShardName, token: Token, now_s: float) -> None:
         """A commit of a shard is durable."""
         for fault in self.faults:
             counts = not fault.of_ranges or Lease(token).outlived(fault.tokens.get(shard, token))

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from millwheel.adapters.grpc.injection_client import InjectionClient, InjectionResult
 from millwheel.adapters.grpc.security import load_security
+from millwheel.core.model.names import NodeName
 from millwheel.errors import SetupError
 from millwheel.launch.injecting import DOUBLES_AGAIN, SAFE_AGAIN, Identified, Injecting, Look, line_batches
 from millwheel.launch.progress.polling import addresses
@@ -63,7 +64,7 @@ def _opened(file: str) -> BinaryIO:
 
 def _follow(coordination: Coordination, stream: str) -> Look:
     workers = LiveMembers(coordination, "workers")
-    return lambda: (coordination.tables().get(f"source.{stream}"), addresses(workers.now()))
+    return lambda: (coordination.tables().get(NodeName(f"source.{stream}")), addresses(workers.now()))
 
 
 def _words(done: InjectionResult) -> str:

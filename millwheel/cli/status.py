@@ -13,6 +13,7 @@ from rich.table import Table
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.grpc.watermark_client import fetch_status
 from millwheel.core.model.failures import kinds_in, without_kinds
+from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
@@ -84,7 +85,7 @@ def _failures(view: ClusterView) -> list[str]:
     return [*(f"dead letters of {text}" for text in dead), *recent]
 
 
-def _shards_table(tables: Mapping[str, RangeTable], workers: Mapping[str, str]) -> Table:
+def _shards_table(tables: Mapping[NodeName, RangeTable], workers: Mapping[str, str]) -> Table:
     table = Table("shard", "range", "owner", "at", "token", box=None, pad_edge=False)
     for name in sorted(tables):
         for entry in tables[name].shards:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.watermark import ShardReport, share_columns
 from millwheel.errors import invariant
@@ -24,7 +25,7 @@ class ReportColumns:
     columns, one for each share of which there is a percentile watermark (MIN_TIME: nothing was said).
     """
 
-    shards: Sequence[str]
+    shards: Sequence[ShardName]
     tokens: Longs
     watermarks: Longs
     holders: NDArray[Any]
@@ -52,7 +53,7 @@ class ReportColumns:
         """One report, without its latencies."""
         return ShardReport(
             self.shards[place],
-            int(self.tokens[place]),
+            Token(int(self.tokens[place])),
             int(self.watermarks[place]),
             str(self.holders[place]),
             self.counters.get(place, {}),

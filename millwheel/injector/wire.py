@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from millwheel.core.model.failures import CallKind, Tally
+from millwheel.core.model.names import ShardName
 from millwheel.injector.events import Event, Longs, NumbersReported, ReportColumns, ReportsArrived
 from millwheel.injector.state import InjectorState, WatermarkView
 from millwheel.pb import injector_pb2 as pb
@@ -26,7 +27,7 @@ def read_frame(connection: int, frame: pb.ReportFrame) -> Iterator[Event]:
 
 def _spelled_out(connection: int, reports: pb.Reports) -> ReportsArrived:
     columns = ReportColumns(
-        shards=list(reports.shards),
+        shards=list(map(ShardName, reports.shards)),
         tokens=_longs(reports.tokens),
         watermarks=_longs(reports.watermarks_us),
         holders=np.array(list(reports.holders), object),

@@ -23,6 +23,7 @@ from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError, UnavailableError
@@ -135,7 +136,7 @@ class Running:
                     f"The root {self._root.address} holds journals, but ZooKeeper at {zookeeper} has no range tables "
                     "for it: its data was lost, or it is another server. Name the one that this root was used with"
                 )
-            write_tables(self._root.path, coordination, list(self._graph.nodes))
+            write_tables(self._root.path, coordination, list(map(NodeName, self._graph.nodes)))
         finally:
             coordination.close()
 

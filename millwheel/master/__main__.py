@@ -13,6 +13,7 @@ from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_journals, open_snapshots
 from millwheel.adapters.grpc.security import Security, load_security
+from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import Graph, Node, build_graph
 from millwheel.errors import FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.master.balancing import BalanceConfig
@@ -76,7 +77,7 @@ def demands(root: str) -> tuple[NodeDemand, ...]:
 
 def _demand(graph: Graph, node: Node) -> NodeDemand:
     standby = node.computation is not None and bool(node.computation.standby)
-    return NodeDemand(node.name, graph.shards(node.name), why_fixed(node.kind), standby)
+    return NodeDemand(NodeName(node.name), graph.shards(node.name), why_fixed(node.kind), standby)
 
 
 def _run(

@@ -23,6 +23,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from millwheel.core.model.names import NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import KeyRange
 from millwheel.errors import invariant
@@ -60,22 +61,22 @@ class ClusterLoad:
     number of shards that it has at least."""
 
     tables: Sequence[RangeTable]
-    workers: Collection[str]
-    loads: Mapping[str, Load]
-    least: Mapping[str, int]
+    workers: Collection[WorkerName]
+    loads: Mapping[ShardName, Load]
+    least: Mapping[NodeName, int]
 
-    def served(self, worker: str) -> Iterator[tuple[str, ShardEntry]]:
+    def served(self, worker: WorkerName) -> Iterator[tuple[NodeName, ShardEntry]]:
         """The shards of a worker that are not on their way."""
         for table in self.tables:
             for entry in table.shards:
                 if entry.owner == worker and not entry.next_owner and not entry.resharded:
                     yield table.computation, entry
 
-    def busy(self, shard: str) -> float:
+    def busy(self, shard: ShardName) -> float:
         """The load of one shard."""
         return self.loads[shard].busy
 
-    def burden(self, worker: str) -> float:
+    def burden(self, worker: WorkerName) -> float:
         """The load of all shards of one worker."""
         return sum(self.busy(e.shard) for table in self.tables for e in table.shards if e.owner == worker)
 

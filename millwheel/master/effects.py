@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millwheel.core.model.names import WorkerName
 from millwheel.core.model.range_table import RangeTable
 
 
@@ -12,7 +13,7 @@ from millwheel.core.model.range_table import RangeTable
 class SealJournal:
     """Close a dead worker's journal, answer with JournalSealed or SealFailed."""
 
-    incarnation: str
+    incarnation: WorkerName
     reason: str
 
 
@@ -27,14 +28,14 @@ class WriteRangeTable:
 class RemoveMember:
     """Take a dead worker, which owns nothing any more, out of the membership."""
 
-    incarnation: str
+    incarnation: WorkerName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachWorker:
     """Keep a line to a living worker open: it reports loads and releases, and breaks when the process dies."""
 
-    incarnation: str
+    incarnation: WorkerName
     address: str
 
 
@@ -42,14 +43,14 @@ class AttachWorker:
 class DetachWorker:
     """Close the connection to a worker that is dead or has left."""
 
-    incarnation: str
+    incarnation: WorkerName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectJournal:
     """Delete the segments of a sealed journal that no table needs any more. The seal stays."""
 
-    incarnation: str
+    incarnation: WorkerName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

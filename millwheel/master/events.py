@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.master.tables.resharding import Resharding
 
@@ -12,7 +13,7 @@ from millwheel.master.tables.resharding import Resharding
 class Member:
     """A worker as its membership describes it. ``leaving``: it is to give its shards away and stop."""
 
-    incarnation: str
+    incarnation: WorkerName
     address: str
     host: str = ""
     leaving: bool = False
@@ -22,8 +23,8 @@ class Member:
 class ShardLoad:
     """The work of a shard since its owner opened it, the size of its state, and the hashes of some recent keys."""
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
     records: int
     state_bytes: int
     busy_us: int
@@ -49,7 +50,7 @@ class TableSeen:
 class WriteConflicted:
     """Our write of a table lost against another one. ``stored`` is the stored table (None: there is none)."""
 
-    node: str
+    node: NodeName
     stored: RangeTable | None
 
 
@@ -57,7 +58,7 @@ class WriteConflicted:
 class WriteFailed:
     """Our write of a table had no effect; it is decided anew at the next tick."""
 
-    node: str
+    node: NodeName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class SeatsChanged:
 class WorkerUnreachable:
     """The process of a worker is gone, whatever ZooKeeper still believes."""
 
-    incarnation: str
+    incarnation: WorkerName
     reason: str
 
 
@@ -86,7 +87,7 @@ class WorkerUnreachable:
 class JournalSealed:
     """The journal of a dead worker is closed for ever at ``end``."""
 
-    incarnation: str
+    incarnation: WorkerName
     end: int
 
 
@@ -94,16 +95,16 @@ class JournalSealed:
 class SealFailed:
     """A journal could not be sealed; it is tried again at the next tick."""
 
-    incarnation: str
+    incarnation: WorkerName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardReleased:
     """The owner of a shard has stopped it for good under this token; ``last_commit`` is durable."""
 
-    incarnation: str
-    shard: str
-    token: int
+    incarnation: WorkerName
+    shard: ShardName
+    token: Token
     last_commit: int
 
 
@@ -111,7 +112,7 @@ class ShardReleased:
 class LoadReported:
     """Loads of some shards of one worker."""
 
-    incarnation: str
+    incarnation: WorkerName
     loads: tuple[ShardLoad, ...]
 
 
@@ -119,8 +120,8 @@ class LoadReported:
 class ManifestSeen:
     """The newest snapshot of a shard holds everything that was committed before ``token``."""
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
     last_commit: int
 
 
@@ -128,7 +129,7 @@ class ManifestSeen:
 class JournalsFound:
     """The journals that exist on the root, of the living and the dead."""
 
-    incarnations: tuple[str, ...]
+    incarnations: tuple[WorkerName, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +137,9 @@ class MoveRequested:
     """A planned move is requested. ``ticket`` relates the answer to the request."""
 
     ticket: int
-    node: str
-    shard: str
-    worker: str
+    node: NodeName
+    shard: ShardName
+    worker: WorkerName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from millwheel.core.model.lease import Lease
+from millwheel.core.model.names import ShardName
 from millwheel.master.events import ShardLoad
 
 _SMOOTH_US = 3_000_000  # over which loads are averaged: a burst moves nothing
@@ -32,8 +33,8 @@ class LoadBook:
     """The loads of all shards. A shard is unknown until its owner has reported twice."""
 
     def __init__(self) -> None:
-        self._last: dict[str, _Last] = {}
-        self._loads: dict[str, Load] = {}
+        self._last: dict[ShardName, _Last] = {}
+        self._loads: dict[ShardName, Load] = {}
 
     def take(self, report: ShardLoad, now_us: int) -> None:
         """A report of totals since the shard was opened. A new owner begins from zero."""
@@ -52,13 +53,13 @@ class LoadBook:
             records = before.records_per_s + share * (records - before.records_per_s)
         self._loads[report.shard] = Load(max(busy, 0.0), max(records, 0.0), report.sample)
 
-    def forget_others(self, shards: Collection[str]) -> None:
+    def forget_others(self, shards: Collection[ShardName]) -> None:
         """Only these shards are left."""
         for gone in self._last.keys() - shards:
             del self._last[gone]
             self._loads.pop(gone, None)
 
     @property
-    def loads(self) -> dict[str, Load]:
+    def loads(self) -> dict[ShardName, Load]:
         """Every shard of which the load is known."""
         return dict(self._loads)

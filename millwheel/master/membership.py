@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from millwheel.core.model.names import WorkerName
 from millwheel.master.effects import (
     AttachWorker,
     CollectJournal,
@@ -23,16 +24,16 @@ class Membership:
     """The workers of one pipeline as the master sees them."""
 
     def __init__(self) -> None:
-        self._members: dict[str, Member] | None = None
-        self._dead: dict[str, int | None] = {}
-        self._reasons: dict[str, str] = {}
-        self._sealing: set[str] = set()
-        self._seal_failed: set[str] = set()
-        self._removing: set[str] = set()
-        self._attached: set[str] = set()
-        self._collected: set[str] = set()
-        self._strays: frozenset[str] = frozenset()
-        self._hosts: dict[str, str] = {}
+        self._members: dict[WorkerName, Member] | None = None
+        self._dead: dict[WorkerName, int | None] = {}
+        self._reasons: dict[WorkerName, str] = {}
+        self._sealing: set[WorkerName] = set()
+        self._seal_failed: set[WorkerName] = set()
+        self._removing: set[WorkerName] = set()
+        self._attached: set[WorkerName] = set()
+        self._collected: set[WorkerName] = set()
+        self._strays: frozenset[WorkerName] = frozenset()
+        self._hosts: dict[WorkerName, str] = {}
 
     @property
     def known(self) -> bool:
@@ -40,24 +41,24 @@ class Membership:
         return self._members is not None
 
     @property
-    def dead(self) -> Mapping[str, int | None]:
+    def dead(self) -> Mapping[WorkerName, int | None]:
         """The dead, each with the end of its sealed journal or None while that is open."""
         return self._dead
 
     @property
-    def hosts(self) -> Mapping[str, str]:
+    def hosts(self) -> Mapping[WorkerName, str]:
         """Where each worker is, or was as long as it is among the dead."""
         return self._hosts
 
-    def live(self) -> dict[str, Member]:
+    def live(self) -> dict[WorkerName, Member]:
         """Members that are not known to be dead."""
         return {name: member for name, member in (self._members or {}).items() if name not in self._dead}
 
-    def takers(self) -> set[str]:
+    def takers(self) -> set[WorkerName]:
         """The workers that may be given shards."""
         return {name for name, member in self.live().items() if not member.leaving}
 
-    def places(self) -> dict[str, str]:
+    def places(self) -> dict[WorkerName, str]:
         """The workers that may be given shards, each with its host."""
         return {name: member.host for name, member in self.live().items() if not member.leaving}
 
@@ -65,7 +66,7 @@ class Membership:
         """The hosts of the dead that are members still: they died a moment ago."""
         return {member.host for name, member in (self._members or {}).items() if name in self._dead}
 
-    def leaving(self) -> set[str]:
+    def leaving(self) -> set[WorkerName]:
         """The living workers that are to give their shards away."""
         return {name for name, member in self.live().items() if member.leaving}
 
@@ -82,25 +83,25 @@ class Membership:
         self._removing &= self._members.keys()
         return self._members != before
 
-    def bury(self, incarnation: str, reason: str) -> None:
+    def bury(self, incarnation: WorkerName, reason: str) -> None:
         """Count a worker as dead from now on."""
         if incarnation not in self._dead:
             self._dead[incarnation] = None
             self._reasons[incarnation] = reason
 
-    def bury_strangers(self, mentioned: Collection[str]) -> None:
+    def bury_strangers(self, mentioned: Collection[WorkerName]) -> None:
         """Count each worker in ``mentioned`` that is not a member as dead."""
         for incarnation in sorted(mentioned):
             if incarnation not in (self._members or {}) and incarnation not in self._collected:
                 self.bury(incarnation, "a range table names it and it is no member")
 
-    def sealed(self, incarnation: str, end: int) -> None:
+    def sealed(self, incarnation: WorkerName, end: int) -> None:
         """The journal of a dead worker is closed."""
         self._sealing.discard(incarnation)
         self.bury(incarnation, "its journal is sealed")
         self._dead[incarnation] = end
 
-    def seal_failed(self, incarnation: str) -> None:
+    def seal_failed(self, incarnation: WorkerName) -> None:
         """It counts as being sealed until it is time for another try."""
         self._seal_failed.add(incarnation)
 
@@ -109,7 +110,7 @@ class Membership:
         self._sealing -= self._seal_failed
         self._seal_failed.clear()
 
-    def journals_found(self, incarnations: Collection[str]) -> None:
+    def journals_found(self, incarnations: Collection[WorkerName]) -> None:
         """The journals on the root. One whose worker is unknown twice in a row was left behind by a worker that
         died before our time; once is not enough, because a worker opens its journal before it joins."""
         strays = frozenset(incarnations) - (self._members or {}).keys() - self._dead.keys() - self._collected
@@ -137,14 +138,14 @@ class Membership:
                 self._sealing.add(name)
                 yield SealJournal(incarnation=name, reason=self._reasons[name])
 
-    def removals(self, owners: Collection[str]) -> Iterator[RemoveMember]:
+    def removals(self, owners: Collection[WorkerName]) -> Iterator[RemoveMember]:
         """End the membership of dead workers that no longer own anything."""
         for name, end in list(self._dead.items()):
             if end is not None and name in (self._members or {}) and name not in owners and name not in self._removing:
                 self._removing.add(name)
                 yield RemoveMember(incarnation=name)
 
-    def collections(self, mentioned: Collection[str]) -> Iterator[CollectJournal]:
+    def collections(self, mentioned: Collection[WorkerName]) -> Iterator[CollectJournal]:
         """Delete what the dead wrote once no table names them, and forget them."""
         for name, end in list(self._dead.items()):
             if end is not None and name not in (self._members or {}) and name not in mentioned:

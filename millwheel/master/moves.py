@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+from millwheel.core.model.names import NodeName, ShardName, WorkerName
 from millwheel.master.effects import AnswerMove
 from millwheel.master.events import MoveRequested, ReshardRequested
 from millwheel.master.tables.holdings import Holdings
@@ -16,7 +17,7 @@ class RequestedMoves:
     """The requested moves: at most one new owner per shard."""
 
     def __init__(self) -> None:
-        self.takers: dict[tuple[str, str], str] = {}
+        self.takers: dict[tuple[NodeName, ShardName], WorkerName] = {}
         self._asked: list[MoveRequested] = []
 
     def plan(self, moves: Iterable[Move]) -> None:
@@ -28,7 +29,7 @@ class RequestedMoves:
         self._asked.append(request)
         self.takers[request.node, request.shard] = request.worker
 
-    def answers(self, holdings: Holdings, takers: Collection[str]) -> Iterator[AnswerMove]:
+    def answers(self, holdings: Holdings, takers: Collection[WorkerName]) -> Iterator[AnswerMove]:
         """Answer requests that are settled: the table contains the move, or it has become impossible."""
         waiting = []
         for request in self._asked:
@@ -39,7 +40,7 @@ class RequestedMoves:
                 yield AnswerMove(ticket=request.ticket, refusal=refusal)
         self._asked = waiting
 
-    def forget(self, holdings: Holdings, takers: Collection[str]) -> None:
+    def forget(self, holdings: Holdings, takers: Collection[WorkerName]) -> None:
         """Drop requests that stored tables have fulfilled or made obsolete."""
         for (node, shard), worker in list(self.takers.items()):
             entry = holdings.entry(node, shard)
@@ -47,7 +48,7 @@ class RequestedMoves:
                 del self.takers[node, shard]
 
 
-def _refusal(request: MoveRequested, holdings: Holdings, takers: Collection[str]) -> str | None:
+def _refusal(request: MoveRequested, holdings: Holdings, takers: Collection[WorkerName]) -> str | None:
     """ "" when the table contains the move, None when it may still do so, else the reason why it never will."""
     table = holdings.stored.get(request.node)
     if table is None:

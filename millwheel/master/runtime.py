@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from millwheel.core.model.names import NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import ConflictError, MillwheelError, UnavailableError
 from millwheel.master.effects import (
@@ -60,9 +61,9 @@ SEATS = "seats"
 class Lines(Protocol):
     """The master's connections to its workers."""
 
-    def attach(self, incarnation: str, address: str) -> None: ...
+    def attach(self, incarnation: WorkerName, address: str) -> None: ...
 
-    def detach(self, incarnation: str) -> None: ...
+    def detach(self, incarnation: WorkerName) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,9 @@ class MasterPace:
 class MasterView:
     """The master's view, for status requests: live workers, stored tables, and the loads of shards."""
 
-    workers: tuple[str, ...] = ()
+    workers: tuple[WorkerName, ...] = ()
     tables: tuple[RangeTable, ...] = ()
-    loads: Mapping[str, Load] = field(default_factory=dict)
+    loads: Mapping[ShardName, Load] = field(default_factory=dict)
 
 
 class MasterRuntime:
@@ -108,7 +109,7 @@ class MasterRuntime:
         self._leaving: Mapping[str, bytes] = {}
         self._answers: dict[int, Callable[[str], None]] = {}
         self._tickets = 0
-        self._dropped: set[str] = set()
+        self._dropped: set[ShardName] = set()
         self.view = MasterView()
 
     def begin(self) -> None:
@@ -125,7 +126,7 @@ class MasterRuntime:
         self._ports.coordination.watch_members(WORKERS, self._workers_changed)
         self._ports.coordination.watch_tables(lambda table: self._ports.post(TableSeen(table=table)))
 
-    def ask_move(self, node: str, shard: str, worker: str, answer: Callable[[str], None]) -> None:
+    def ask_move(self, node: NodeName, shard: ShardName, worker: WorkerName, answer: Callable[[str], None]) -> None:
         """Ask for a planned move, on the thread that steps. ``answer`` gets a refusal, or "" once the stored table
         contains the move."""
         self._tickets += 1
@@ -199,14 +200,14 @@ class MasterRuntime:
         log.info("The range table of %s is written, version %d: %s.", table.computation, version, _owners(table))
         return TableSeen(table=replace(table, version=version))
 
-    def _reread(self, node: str) -> Event:
+    def _reread(self, node: NodeName) -> Event:
         log.warning("Somebody else wrote the range table of %s; deciding again.", node)
         try:
             return WriteConflicted(node=node, stored=self._ports.coordination.tables().get(node))
         except UnavailableError:
             return WriteFailed(node=node)
 
-    def _remove(self, incarnation: str) -> None:
+    def _remove(self, incarnation: WorkerName) -> None:
         try:
             self._ports.coordination.leave(WORKERS, incarnation)
         except UnavailableError as error:
@@ -215,7 +216,7 @@ class MasterRuntime:
 
     # --- in the background
 
-    def _collect(self, incarnation: str) -> None:
+    def _collect(self, incarnation: WorkerName) -> None:
         """Delete a dead worker's journal. The tables are read once more: if this master has been replaced and has not
         noticed it yet, its successor may have given shards to a worker that never owned any here."""
         try:
@@ -232,7 +233,7 @@ class MasterRuntime:
             shards = self._state.shards_with_lineage()
             self._ports.background(lambda: self._scan(shards))
 
-    def _scan(self, shards: Sequence[str]) -> None:
+    def _scan(self, shards: Sequence[ShardName]) -> None:
         """Look for snapshots that shorten lineages, and for journals that no table or member accounts for."""
         try:
             for shard in shards:
@@ -269,16 +270,16 @@ class MasterRuntime:
     def _post_members(self) -> None:
         if self._workers is None:  # not told yet, which must not read as "there are none"
             return
-        found = (_member(name, data, name in self._leaving) for name, data in self._workers.items())
+        found = (_member(WorkerName(name), data, name in self._leaving) for name, data in self._workers.items())
         self._ports.post(MembersChanged(members=tuple(found)))
 
 
-def _member(incarnation: str, data: bytes, leaving: bool) -> Member:
+def _member(incarnation: WorkerName, data: bytes, leaving: bool) -> Member:
     facts = json.loads(data)
     return Member(incarnation=incarnation, address=facts["address"], host=facts.get("host", ""), leaving=leaving)
 
 
-def _mentions(table: RangeTable, incarnation: str) -> bool:
+def _mentions(table: RangeTable, incarnation: WorkerName) -> bool:
     return any(
         entry.owner == incarnation or any(ancestor.incarnation == incarnation for ancestor in entry.lineage)
         for entry in table.shards

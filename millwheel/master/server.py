@@ -15,6 +15,7 @@ import grpc
 from millwheel.adapters.grpc.attach import WorkerLines
 from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_server
 from millwheel.adapters.grpc.security import Security
+from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.errors import FencedError, InvariantError
 from millwheel.master.events import Event, LoadReported, ShardLoad, ShardReleased, WorkerUnreachable
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime, MasterView
@@ -118,16 +119,17 @@ class MasterService(MasterServicer):
 
 def _resharding(request: pb.ReshapeRequest, view: MasterView) -> Resharding:
     """The requested split or merge. Raises ValueError, with a sentence, for a value that cannot be an edge."""
+    node, shard = NodeName(request.node), ShardName(request.shard)
     if request.merge_with:
-        return Merge(request.node, request.shard, request.merge_with)
+        return Merge(node, shard, ShardName(request.merge_with))
     if request.at:
         try:
-            return Split(request.node, request.shard, int(request.at, 16))
+            return Split(node, shard, int(request.at, 16))
         except ValueError:
             raise ValueError(f"{request.at[:40]!r} is no hash: give up to 16 hex digits") from None
-    entries = (table.entry(request.shard) for table in view.tables)
+    entries = (table.entry(shard) for table in view.tables)
     entry = next((found for found in entries if found is not None), None)
-    return Split(request.node, request.shard, (entry.range.lo + entry.range.hi) // 2 if entry else 0)
+    return Split(node, shard, (entry.range.lo + entry.range.hi) // 2 if entry else 0)
 
 
 class MasterProcess:
@@ -204,7 +206,9 @@ class MasterProcess:
         for item in items:
             if isinstance(item, _MoveAsked):
                 asked = item.request
-                self._runtime.ask_move(asked.node, asked.shard, asked.worker, item.answer)
+                self._runtime.ask_move(
+                    NodeName(asked.node), ShardName(asked.shard), WorkerName(asked.worker), item.answer
+                )
             elif isinstance(item, _ReshardAsked):
                 self._runtime.ask_reshard(item.resharding, item.answer)
             elif not isinstance(item, _Won | _Ending):
@@ -231,24 +235,24 @@ class MasterProcess:
 
         self._pool.submit(guarded)
 
-    def _on_dead(self, incarnation: str, reason: str) -> None:
+    def _on_dead(self, incarnation: WorkerName, reason: str) -> None:
         self._items.put(WorkerUnreachable(incarnation=incarnation, reason=reason))
 
-    def _on_report(self, incarnation: str, report: worker_pb2.WorkerReport) -> None:
+    def _on_report(self, incarnation: WorkerName, report: worker_pb2.WorkerReport) -> None:
         for released in report.released:
             self._items.put(
                 ShardReleased(
                     incarnation=incarnation,
-                    shard=released.shard,
-                    token=released.token,
+                    shard=ShardName(released.shard),
+                    token=Token(released.token),
                     last_commit=released.last_commit,
                 )
             )
         if report.loads:
             loads = tuple(
                 ShardLoad(
-                    shard=load.shard,
-                    token=load.token,
+                    shard=ShardName(load.shard),
+                    token=Token(load.token),
                     records=load.records,
                     state_bytes=load.state_bytes,
                     busy_us=load.busy_us,

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from millwheel.core.model.names import NO_TOKEN, NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import invariant
 from millwheel.master.balancing import BalanceConfig, Balancer, ClusterLoad
@@ -84,9 +85,9 @@ class MasterState:
         self._holdings = Holdings()
         self._moves = RequestedMoves()
         self._reshardings = RequestedReshardings(config.nodes)
-        self._released: dict[tuple[str, str, int], int] = {}
-        self._manifest_tokens: dict[str, int] = {}
-        self._state_bytes: dict[str, int] = {}
+        self._released: dict[tuple[WorkerName, ShardName, Token], int] = {}
+        self._manifest_tokens: dict[ShardName, Token] = {}
+        self._state_bytes: dict[ShardName, int] = {}
         self._book = LoadBook()
         self._balancer = None if config.balance is None else Balancer(config.balance)
         self._least = {node.name: node.count(config.expected_workers) for node in config.nodes if not node.fixed}
@@ -95,7 +96,7 @@ class MasterState:
         self._balanced = False
         self._seats = config.expected_workers
         self._followed = {node.name for node in config.nodes if node.standby}
-        self._standbys: dict[tuple[str, str], str] = {}
+        self._standbys: dict[tuple[NodeName, ShardName], WorkerName] = {}
 
     @property
     def tables(self) -> tuple[RangeTable, ...]:
@@ -103,16 +104,16 @@ class MasterState:
         return tuple(self._holdings.stored.values())
 
     @property
-    def live_workers(self) -> tuple[str, ...]:
+    def live_workers(self) -> tuple[WorkerName, ...]:
         """Members that are not known to be dead."""
         return tuple(sorted(self._membership.live()))
 
     @property
-    def loads(self) -> Mapping[str, Load]:
+    def loads(self) -> Mapping[ShardName, Load]:
         """The loads of shards, as far as they are known."""
         return self._book.loads
 
-    def shards_with_lineage(self) -> tuple[str, ...]:
+    def shards_with_lineage(self) -> tuple[ShardName, ...]:
         """The shards whose snapshots are worth a look: a newer one shortens the lineage."""
         return tuple(entry.shard for _, entry in self._holdings.entries() if entry.lineage or entry.parents)
 
@@ -162,7 +163,7 @@ class MasterState:
                 for load in event.loads:
                     self._book.take(load, self._now_us)
             case ManifestSeen():
-                known = self._manifest_tokens.get(event.shard, 0)
+                known = self._manifest_tokens.get(event.shard, NO_TOKEN)
                 self._manifest_tokens[event.shard] = max(known, event.token)
             case MoveRequested():
                 self._moves.ask(event)
@@ -194,7 +195,7 @@ class MasterState:
         self._members_since_us = self._now_us
         self._balanced = False
 
-    def _serving(self) -> set[str]:
+    def _serving(self) -> set[WorkerName]:
         """The workers that own shards or may be given some: all eligible workers except spares."""
         if not self._config.spares:
             return self._membership.takers()

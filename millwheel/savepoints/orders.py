@@ -12,6 +12,7 @@ from enum import Enum
 import msgspec
 
 from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.names import Token
 from millwheel.errors import CorruptionError
 
 ORDERS = "orders"
@@ -33,7 +34,7 @@ class Phase(Enum):
 class Standing(msgspec.Struct, frozen=True, array_like=True):
     """Where a shard stands: the lease token, its last commit, which is durable, and how much is unfinished."""
 
-    token: int
+    token: Token
     commit: int
     unrest: int = 0
 

@@ -15,6 +15,7 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.names import NOBODY, NodeName, ShardName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import KeyRange
 from millwheel.errors import MillwheelError, SetupError
@@ -29,11 +30,11 @@ _FORMAT = 1  # Fixed: of the format
 class SavedShard(msgspec.Struct, frozen=True):
     """One shard: its range (hex), and where it stood."""
 
-    node: str
-    shard: str
+    node: NodeName
+    shard: ShardName
     lo: str
     hi: str
-    token: int
+    token: Token
     commit: int
 
 
@@ -76,13 +77,13 @@ def saved_shards(tables: Sequence[RangeTable], cut: Mapping[str, Standing]) -> l
     ]
 
 
-def first_tables(record: SavepointRecord, nodes: Sequence[str]) -> list[RangeTable]:
+def first_tables(record: SavepointRecord, nodes: Sequence[NodeName]) -> list[RangeTable]:
     """The range tables with which a new root begins: the same shards, which nobody owns."""
     found: list[RangeTable] = []
     for node in nodes:
         mine = [each for each in record.shards if each.node == node]
         entries = tuple(
-            ShardEntry(each.shard, KeyRange(int(each.lo, 16), int(each.hi, 16)), "", each.token) for each in mine
+            ShardEntry(each.shard, KeyRange(int(each.lo, 16), int(each.hi, 16)), NOBODY, each.token) for each in mine
         )
         if entries:
             found.append(RangeTable(node, entries, named=record.named.get(node, 0)))

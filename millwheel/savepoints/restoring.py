@@ -15,6 +15,7 @@ from pathlib import Path
 
 from millwheel.adapters.durable_store import open_snapshots
 from millwheel.adapters.snapshots.snapshots import FileSnapshots
+from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import ConflictError, CorruptionError, SetupError
@@ -71,7 +72,7 @@ def _copy(shard: SavedShard, source: FileSnapshots, target: FileSnapshots, scrat
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def write_tables(root: Path, coordination: Coordination, nodes: Sequence[str]) -> None:
+def write_tables(root: Path, coordination: Coordination, nodes: Sequence[NodeName]) -> None:
     """The range tables of a root that began with a savepoint, if they were not written yet. Before any master is."""
     record = restored(root)
     if record is None or coordination.get(_TABLES) is not None:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from millwheel.core.model.names import NodeName, ShardName, Token
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import ShardReport
 from millwheel.savepoints.orders import OrderAnswer, SavepointOrder, Standing
@@ -73,7 +74,7 @@ class Outgoing(NamedTuple):
 
     sender: str
     address: str
-    token: int
+    token: Token
     send: Send
 
 
@@ -81,7 +82,7 @@ class Outgoing(NamedTuple):
 class Recover:
     """Open the store of a shard that is ours now; answered by ShardRecovered or RecoveryFailed."""
 
-    node: str
+    node: NodeName
     entry: ShardEntry
 
 
@@ -96,15 +97,15 @@ class Follow:
 class Unfollow:
     """Follow it no longer."""
 
-    shard: str
+    shard: ShardName
 
 
 @dataclass(frozen=True, slots=True)
 class PublishSnapshot:
     """Publish a checkpoint, all of whose commits are durable."""
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
     last_commit: int
     path: str
 
@@ -127,15 +128,15 @@ class Report:
 class ForgetReports:
     """A shard left this worker: say nothing about it any more."""
 
-    shard: str
+    shard: ShardName
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     """Tell the master that the last commit of a leaving shard is durable, and in a snapshot."""
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
     last_commit: int
 
 
@@ -163,7 +164,7 @@ class SaveCopy:
     """Copy a checkpoint into a savepoint; answered by ShardSaved."""
 
     order: SavepointOrder
-    shard: str
+    shard: ShardName
     standing: Standing
     path: str
 
@@ -217,7 +218,7 @@ class Gathering:
         """See :class:`Follow`."""
         self.others.append(Follow(entry))
 
-    def drop(self, shard: str) -> None:
+    def drop(self, shard: ShardName) -> None:
         """See :class:`Unfollow`."""
         self.others.append(Unfollow(shard))
 
@@ -225,11 +226,11 @@ class Gathering:
         """See :class:`Report`."""
         self.others.append(Report(by_node))
 
-    def forget(self, shard: str) -> None:
+    def forget(self, shard: ShardName) -> None:
         """See :class:`ForgetReports`."""
         self.others.append(ForgetReports(shard))
 
-    def released(self, shard: str, token: int, last_commit: int) -> None:
+    def released(self, shard: ShardName, token: Token, last_commit: int) -> None:
         """See :class:`Release`."""
         self.others.append(Release(shard, token, last_commit))
 
@@ -245,11 +246,11 @@ class GatheredSnapshots:
     out: Gathering
     port: SnapshotQueue
 
-    def checkpoint_path(self, shard: str, token: int, number: int) -> str:
+    def checkpoint_path(self, shard: ShardName, token: Token, number: int) -> str:
         """As the port says."""
         return self.port.checkpoint_path(shard, token, number)
 
-    def publish(self, shard: str, token: int, last_commit: int, path: str) -> None:
+    def publish(self, shard: ShardName, token: Token, last_commit: int, path: str) -> None:
         """See :class:`PublishSnapshot`."""
         self.out.others.append(PublishSnapshot(shard, token, last_commit, path))
 
@@ -280,7 +281,7 @@ class GatheredCopies:
     out: Gathering
     port: Savepoints
 
-    def checkpoint_path(self, order: SavepointOrder, shard: str) -> str:
+    def checkpoint_path(self, order: SavepointOrder, shard: ShardName) -> str:
         """As the port says."""
         return self.port.checkpoint_path(order, shard)
 
@@ -292,6 +293,6 @@ class GatheredCopies:
         """See :class:`WithdrawAnswers`."""
         self.out.others.append(WithdrawAnswers())
 
-    def save(self, order: SavepointOrder, shard: str, standing: Standing, path: str) -> None:
+    def save(self, order: SavepointOrder, shard: ShardName, standing: Standing, path: str) -> None:
         """See :class:`SaveCopy`."""
         self.out.others.append(SaveCopy(order, shard, standing, path))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.model.failures import CallKind, Tally
+from millwheel.core.model.names import NodeName, ShardName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.ports import StateStore
@@ -20,7 +21,7 @@ class DeliveryCame:
     channel: str
     node: str
     target: str
-    target_token: int
+    target_token: Token
     epoch: int
     index: int
     batch: AnyBatch
@@ -101,8 +102,8 @@ class ReplayDone:
 class TokenKnown:
     """The injector knows our token of a shard: it may ack deliveries and send."""
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class ShardRecovered:
     snapshot had."""
 
     entry: ShardEntry
-    node: str
+    node: NodeName
     store: StateStore
     replayed: int = 0
 
@@ -135,7 +136,7 @@ class RecoveryFailed:
     """A shard could not be recovered."""
 
     entry: ShardEntry
-    node: str
+    node: NodeName
     error: Exception
 
 
@@ -150,8 +151,8 @@ class DamageFound:
 class SnapshotPublished:
     """A snapshot of a shard covers its commits up to ``last_commit``."""
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
     last_commit: int
 
 
@@ -160,8 +161,8 @@ class WorkDone:
     """What an operator gave to a thread beside the loop is done; ``tell(now)`` says so to the operator, if it still
     serves the shard under this token."""
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
     tell: Callable[[int], None]
 
 
@@ -169,8 +170,8 @@ class WorkDone:
 class SnapshotFailed:
     """A snapshot could not be published; it is tried again later."""
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
     error: Exception
 
 
@@ -208,7 +209,7 @@ class ShardSaved:
     """The copy of a shard stands in a savepoint, or ``problem`` says why not."""
 
     order: SavepointOrder
-    shard: str
+    shard: ShardName
     standing: Standing
     problem: str = ""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from millwheel.core.model.names import NodeName, ShardName, Token
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import ShardReport
 from millwheel.ports import Clock
@@ -16,7 +17,7 @@ from millwheel.workers.delivery.outbox import Send
 class Transport(Protocol):
     """Messages to peers. Delivery is in order per peer while its connection lives; PeerLost when it breaks."""
 
-    def send(self, address: str, token: int, send: Send) -> None:
+    def send(self, address: str, token: Token, send: Send) -> None:
         """Queue a delivery."""
 
     def ack(self, reply_to: object, channel: str, target: str, epoch: int, index: int) -> None:
@@ -51,7 +52,7 @@ class GroupCommits(Segments, Protocol):
 class ShardRecoveries(Protocol):
     """Opens stores in the background: ShardRecovered or RecoveryFailed."""
 
-    def recover(self, node: str, entry: ShardEntry) -> None: ...
+    def recover(self, node: NodeName, entry: ShardEntry) -> None: ...
 
 
 class Followers(Protocol):
@@ -60,17 +61,17 @@ class Followers(Protocol):
     def follow(self, entry: ShardEntry) -> None:
         """Follow a shard under this owner. Called again for each new entry of it."""
 
-    def drop(self, shard: str) -> None:
+    def drop(self, shard: ShardName) -> None:
         """Follow it no longer."""
 
 
 class SnapshotQueue(Protocol):
     """Publishes checkpoints in the background: SnapshotPublished or SnapshotFailed."""
 
-    def checkpoint_path(self, shard: str, token: int, number: int) -> str:
+    def checkpoint_path(self, shard: ShardName, token: Token, number: int) -> str:
         """Where the loop writes the next checkpoint of a shard."""
 
-    def publish(self, shard: str, token: int, last_commit: int, path: str) -> None: ...
+    def publish(self, shard: ShardName, token: Token, last_commit: int, path: str) -> None: ...
 
 
 class Reports(Protocol):
@@ -78,7 +79,7 @@ class Reports(Protocol):
 
     def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None: ...
 
-    def forget(self, shard: str) -> None:
+    def forget(self, shard: ShardName) -> None:
         """The shard left this worker."""
 
 
@@ -86,8 +87,8 @@ class Reports(Protocol):
 class ShardWork:
     """What a shard has done since it was opened here: records, µs spent, and the hashes of some of its recent keys."""
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
     records: int
     busy_us: int
     sample: tuple[int, ...] = ()
@@ -96,7 +97,7 @@ class ShardWork:
 class MasterLine(Protocol):
     """The line to the master."""
 
-    def released(self, shard: str, token: int, last_commit: int) -> None:
+    def released(self, shard: ShardName, token: Token, last_commit: int) -> None:
         """A planned move: our last commit of the shard is durable."""
 
     def load(self, loads: Sequence[ShardWork]) -> None:
@@ -112,10 +113,10 @@ class Savepoints(Protocol):
     def withdraw(self) -> None:
         """Take back all answers: their order is over."""
 
-    def checkpoint_path(self, order: SavepointOrder, shard: str) -> str:
+    def checkpoint_path(self, order: SavepointOrder, shard: ShardName) -> str:
         """Where the loop writes the checkpoint of a shard."""
 
-    def save(self, order: SavepointOrder, shard: str, standing: Standing, path: str) -> None:
+    def save(self, order: SavepointOrder, shard: ShardName, standing: Standing, path: str) -> None:
         """Copy a checkpoint to the place of the order, in the background: ShardSaved."""
 
 

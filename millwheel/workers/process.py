@@ -17,6 +17,7 @@ from millwheel.adapters.clock import SteadyClock, SystemClock
 from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.grpc.watermark_client import InjectorClient
+from millwheel.core.model.names import ShardName, Token, WorkerName
 from millwheel.ports import Coordination, Journals, Snapshots, StateStores
 from millwheel.savepoints.orders import ORDERS
 from millwheel.workers import events as ev
@@ -86,7 +87,7 @@ class WorkerProcess:
     def __init__(
         self, settings: WorkerSettings, assembly: Assembly, coordination: Coordination, storage: WorkerStorage
     ) -> None:
-        self.incarnation = f"w{settings.slot}-{uuid4().hex[:12]}"
+        self.incarnation = WorkerName(f"w{settings.slot}-{uuid4().hex[:12]}")
         self._settings = settings
         self._coordination = coordination
         self._events = Mailbox()
@@ -100,7 +101,7 @@ class WorkerProcess:
         self._injector = InjectorClient(
             lambda: self._injector_address,
             lambda watermarks: self._events.put(ev.WatermarksRose(watermarks)),
-            lambda shard, token: self._events.put(ev.TokenKnown(shard, token)),
+            lambda shard, token: self._events.put(ev.TokenKnown(ShardName(shard), Token(token))),
             settings.security,
             lambda tallies: self._events.put(ev.TalliesTold(tallies)),
         )

@@ -15,14 +15,15 @@ import grpc
 
 from millwheel.adapters.grpc.common import new_channel
 from millwheel.adapters.grpc.security import Security
+from millwheel.core.model.names import WorkerName
 from millwheel.pb import worker_pb2 as pb
 from millwheel.pb.worker_pb2_grpc import WorkerStub
 
 _PROBE_TIMEOUT_S = 1.0  # to connect to a worker's port, which says at once whether it lives
 _BACK_OFF_S = (0.005, 0.5)  # first and longest pause before a worker is attached again
 
-OnReport = Callable[[str, pb.WorkerReport], None]
-OnDead = Callable[[str, str], None]
+OnReport = Callable[[WorkerName, pb.WorkerReport], None]
+OnDead = Callable[[WorkerName, str], None]
 
 
 class WorkerLines:
@@ -34,9 +35,9 @@ class WorkerLines:
         self._master = master
         self._on_report = on_report
         self._on_dead = on_dead
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[WorkerName, _Line] = {}
 
-    def attach(self, incarnation: str, address: str) -> None:
+    def attach(self, incarnation: WorkerName, address: str) -> None:
         """Make a line and keep it."""
         self.detach(incarnation)
         line = self._lines[incarnation] = _Line(
@@ -48,7 +49,7 @@ class WorkerLines:
         )
         line.start()
 
-    def detach(self, incarnation: str) -> None:
+    def detach(self, incarnation: WorkerName) -> None:
         """Close a line, if there is one."""
         line = self._lines.pop(incarnation, None)
         if line is not None:

@@ -23,6 +23,7 @@ from millwheel.adapters.spaces.files import Files, explaining
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.object_space import ObjectSpace
 from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.model.names import WorkerName
 from millwheel.errors import CorruptionError, SetupError
 from millwheel.ports import Followed, JournalWriter
 
@@ -153,10 +154,10 @@ class FileJournals:
             if not folder.was_empty():
                 yield from self._form.read(folder, upto, since)
 
-    def incarnations(self) -> Sequence[str]:
+    def incarnations(self) -> Sequence[WorkerName]:
         """Whoever has a journal, except those that are sealed, collected and gone."""
         with explaining(f"list {self._path}"):
-            return [name for name in sorted(self._space.names(self._path)) if self._is_kept(name)]
+            return [WorkerName(name) for name in sorted(self._space.names(self._path)) if self._is_kept(name)]
 
     def _is_kept(self, name: str) -> bool:
         if not _NAME.fullmatch(name) or name == _FORM:

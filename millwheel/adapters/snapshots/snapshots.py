@@ -28,6 +28,7 @@ from millwheel.adapters.spaces.files import Files, PosixFiles, explaining
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.object_space import ObjectSpace
 from millwheel.core.model.lease import Lease
+from millwheel.core.model.names import ShardName, Token
 from millwheel.errors import ConflictError, CorruptionError, InvariantError, SetupError, UnavailableError
 from millwheel.ports import Manifest
 
@@ -59,7 +60,7 @@ class FileSnapshots:
 
     # --- manifests
 
-    def latest(self, shard: str) -> Manifest | None:
+    def latest(self, shard: ShardName) -> Manifest | None:
         """See :class:`millwheel.ports.Snapshots`."""
         folder = self._folder(shard)
         with explaining(f"read the snapshots of {shard} in {folder}"):
@@ -74,7 +75,7 @@ class FileSnapshots:
             self._space.settle(folder)
             self._durable[folder] = manifest.number
 
-    def _manifests(self, folder: str, shard: str) -> list[Manifest]:
+    def _manifests(self, folder: str, shard: ShardName) -> list[Manifest]:
         for _ in range(_TRIES):
             with suppress(FileNotFoundError):  # collected between the listing and the reading: list again
                 return [self._manifest(folder, name, shard) for name in self._names(folder) if manifest_number(name)]
@@ -83,7 +84,7 @@ class FileSnapshots:
     def _names(self, folder: str) -> list[str]:
         return sorted(self._space.names(folder))
 
-    def _manifest(self, folder: str, name: str, shard: str) -> Manifest:
+    def _manifest(self, folder: str, name: str, shard: ShardName) -> Manifest:
         data = self._space.get(f"{folder}/{name}")
         try:
             manifest = decode_manifest(data)
@@ -98,7 +99,9 @@ class FileSnapshots:
 
     # --- publishing
 
-    def publish(self, shard: str, token: int, last_commit: int, checkpoint: str, guard: Callable[[], None]) -> Manifest:
+    def publish(
+        self, shard: ShardName, token: Token, last_commit: int, checkpoint: str, guard: Callable[[], None]
+    ) -> Manifest:
         """See :class:`millwheel.ports.Snapshots`. Publishing the same commit again returns what was published."""
         folder = self._folder(shard)
         mine = Rank(token, last_commit)
@@ -191,7 +194,7 @@ class FileSnapshots:
 
     # --- collecting
 
-    def collect(self, shard: str) -> int:
+    def collect(self, shard: ShardName) -> int:
         """See :class:`millwheel.ports.Snapshots`. Keeps the newest manifests, what they reach, and every blob that is
         not older than the newest manifest, for that may be an upload on its way."""
         folder = self._folder(shard)
@@ -206,12 +209,12 @@ class FileSnapshots:
             gone = [name for name in names if name not in keep and _is_older(name, kept[-1])]
             return self._delete(folder, gone)
 
-    def shards(self) -> list[str]:
+    def shards(self) -> list[ShardName]:
         """See :class:`millwheel.ports.Snapshots`."""
         with explaining(f"list {self._path}"):
-            return [name for name in self._names(self._path) if _NAME.fullmatch(name)]
+            return [ShardName(name) for name in self._names(self._path) if _NAME.fullmatch(name)]
 
-    def drop(self, shard: str) -> int:
+    def drop(self, shard: ShardName) -> int:
         """See :class:`millwheel.ports.Snapshots`."""
         folder = self._folder(shard)
         with explaining(f"delete the snapshots of {shard} in {folder}"):
@@ -223,7 +226,7 @@ class FileSnapshots:
             self._space.delete(f"{folder}/{name}")
         return len(names)
 
-    def _folder(self, shard: str) -> str:
+    def _folder(self, shard: ShardName) -> str:
         if not _NAME.fullmatch(shard):
             raise SetupError(f"{shard!r} cannot name a shard: use letters, digits, '_', '-' and '.'")
         return f"{self._path}/{shard}"

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from millwheel.adapters.zookeeper.guard import OPEN, ZooKeeperGuard
 from millwheel.adapters.zookeeper.session import ZooKeeperSession
 from millwheel.adapters.zookeeper.watch import Candidate, Tables, WatchedMembers, WatchLoop
+from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import ConflictError, SetupError, invariant
 
@@ -73,12 +74,13 @@ class ZooKeeperCoordination:
         folder = self._folder(f"elections/{role}")
         self._loop.add(Candidate(self._session, self._loop, folder, leader, won))
 
-    def tables(self) -> dict[str, RangeTable]:
+    def tables(self) -> dict[NodeName, RangeTable]:
         """See the port."""
         folder = self._folder("tables")
         self._session.catch_up(folder)
         nodes = {name: self._session.read(f"{folder}/{name}") for name in self._session.children(folder) or ()}
-        return {name: RangeTable.decode(node.data, node.version) for name, node in nodes.items() if node is not None}
+        found = {NodeName(name): node for name, node in nodes.items() if node is not None}
+        return {name: RangeTable.decode(node.data, node.version) for name, node in found.items()}
 
     def watch_tables(self, changed: Callable[[RangeTable], None]) -> None:
         """See the port."""

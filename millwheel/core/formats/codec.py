@@ -17,6 +17,7 @@ from millwheel.core.columns.batch import COLUMNS_MARK, AnyBatch, ColumnBatch, de
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.keys import check_key
 from millwheel.core.model.limits import DELIVERY_BYTES
+from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.records import Batch
 from millwheel.errors import CorruptionError, RecordError
 
@@ -40,8 +41,8 @@ class Commit(msgspec.Struct, array_like=True, frozen=True):
     ``number`` counts the commits of the shard from 1 across all its owners.
     """
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
     number: int
     puts: list[tuple[bytes, bytes]]
     deletes: list[bytes]

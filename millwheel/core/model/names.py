@@ -21,12 +21,14 @@ ShardName = NewType("ShardName", str)
 """A shard, see :func:`shard_name`."""
 WorkerName = NewType("WorkerName", str)
 """An incarnation of a worker: one process, which never comes again under this name. """
-NOBODY, NO_SHARD = WorkerName(""), ShardName("")
-"""Where none is meant."""
 ChannelName = NewType("ChannelName", str)
 """One numbering of records: each pair of channel and number is applied once."""
 Token = NewType("Token", int)
 """Distinguishes the owners of a shard, see ``lease.py``."""
+NOBODY, NO_SHARD = WorkerName(""), ShardName("")
+"""Where none is meant."""
+NO_TOKEN, FIRST_TOKEN = Token(0), Token(1)
+"""Below that of any owner, and that of the first owner of a shard."""
 
 
 def shard_name(node: str, number: int) -> ShardName:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.lease import Lease
-from millwheel.core.model.names import ShardName, shard_name, shard_parts
+from millwheel.core.model.names import NO_SHARD, NOBODY, NodeName, ShardName, Token, WorkerName, shard_name, shard_parts
 from millwheel.core.model.ranges import KeyRange, check_tiling
 from millwheel.errors import CorruptionError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_Text = TypeVar("_Text", bound=str)
 _EDGE = re.compile(r"[0-9a-f]{1,17}")
 
 
@@ -29,8 +30,8 @@ class Ancestor(NamedTuple):
     ``last_commit`` is the number of the last commit of a planned release, or -1 after a seal.
     """
 
-    incarnation: str
-    token: int
+    incarnation: WorkerName
+    token: Token
     sealed_end: int
     last_commit: int
 
@@ -43,9 +44,9 @@ class Parent:
     anything). The child has the keys of both its own range and this one.
     """
 
-    shard: str
+    shard: ShardName
     range: KeyRange
-    token: int
+    token: Token
     last_commit: int
 
 
@@ -60,23 +61,23 @@ class ShardEntry:
     none.
     """
 
-    shard: str
+    shard: ShardName
     range: KeyRange
-    owner: str
-    token: int
+    owner: WorkerName
+    token: Token
     lineage: tuple[Ancestor, ...] = ()
-    next_owner: str = ""
+    next_owner: WorkerName = NOBODY
     split_at: int = 0
-    merges_as: str = ""
+    merges_as: ShardName = NO_SHARD
     parents: tuple[Parent, ...] = ()
-    standby: str = ""
+    standby: WorkerName = NOBODY
 
     @property
     def lease(self) -> Lease:
         """The lease that fences off all earlier owners."""
         return Lease(self.token)
 
-    def ancestors_since(self, token: int) -> tuple[Ancestor, ...]:
+    def ancestors_since(self, token: Token) -> tuple[Ancestor, ...]:
         """Those whose commits a snapshot published under ``token`` may lack.
 
         Its owner had replayed all commits of older owners before it opened the shard; commits under that very token may
@@ -90,13 +91,13 @@ class ShardEntry:
         """Whether it is to be split or merged: its range goes to other shards once it has been released."""
         return bool(self.split_at or self.merges_as)
 
-    def must_leave(self, owner: str) -> bool:
+    def must_leave(self, owner: WorkerName) -> bool:
         """Whether ``owner`` is to stop the shard and release it."""
         return self.resharded or (bool(self.next_owner) and self.next_owner != owner)
 
-    def assigned(self, owner: str) -> ShardEntry:
+    def assigned(self, owner: WorkerName) -> ShardEntry:
         """The entry under a new owner and the next token (a token is never used twice)."""
-        return replace(self, owner=owner, token=self.token + 1, next_owner="", standby="")
+        return replace(self, owner=owner, token=Token(self.token + 1), next_owner=NOBODY, standby=NOBODY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class RangeTable:
     never used twice, because snapshots and channels of the shard that had it may still be there.
     """
 
-    computation: str
+    computation: NodeName
     shards: tuple[ShardEntry, ...]
     version: int = -1
     named: int = 0
@@ -115,7 +116,7 @@ class RangeTable:
     def __post_init__(self) -> None:
         check_tiling((entry.range for entry in self.shards), f"range table of {self.computation}")
 
-    def entry(self, shard: str) -> ShardEntry | None:
+    def entry(self, shard: ShardName) -> ShardEntry | None:
         """The entry of a shard, or None when the table does not know it."""
         return next((entry for entry in self.shards if entry.shard == shard), None)
 
@@ -152,29 +153,29 @@ class RangeTable:
 
 
 class _ParentRow(msgspec.Struct):
-    shard: str
+    shard: ShardName
     lo: str
     hi: str
-    token: int
+    token: Token
     last_commit: int
 
 
 class _Row(msgspec.Struct, omit_defaults=True):
-    shard: str
+    shard: ShardName
     lo: str
     hi: str
-    owner: str
-    token: int
-    next_owner: str
+    owner: WorkerName
+    token: Token
+    next_owner: WorkerName
     lineage: list[Ancestor]
     split_at: str = ""
-    merges_as: str = ""
+    merges_as: ShardName = NO_SHARD
     parents: list[_ParentRow] = []
-    standby: str = ""
+    standby: WorkerName = NOBODY
 
 
 class _Form(msgspec.Struct, omit_defaults=True):
-    computation: str
+    computation: NodeName
     shards: list[_Row]
     named: int = 0
 
@@ -234,7 +235,7 @@ def _edge(text: str) -> int:
     return int(text, 16)
 
 
-def _checked(name: str) -> str:
+def _checked(name: _Text) -> _Text:
     """A name that becomes a part of paths: of journals, snapshots and local stores."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name[:140]!r} cannot name a shard, a node or a worker")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.percentiles import Shares, share_name
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 
@@ -34,8 +35,8 @@ class ShardReport:
     by share (core/model/percentiles.py).
     """
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
     watermark_us: int
     holder: str = ""
     counters: Mapping[str, int] = field(default_factory=dict)

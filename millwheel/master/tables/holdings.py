@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from millwheel.core.model.names import NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.errors import invariant
 
@@ -13,9 +14,9 @@ class Holdings:
     destroy something (a membership, a journal) look at what is stored alone."""
 
     def __init__(self) -> None:
-        self.stored: dict[str, RangeTable] = {}
-        self.writing: dict[str, RangeTable] = {}
-        self._failed: set[str] = set()
+        self.stored: dict[NodeName, RangeTable] = {}
+        self.writing: dict[NodeName, RangeTable] = {}
+        self._failed: set[NodeName] = set()
 
     def take(self, table: RangeTable) -> None:
         """A table as the store has it; versions older than the known one are ignored."""
@@ -29,7 +30,7 @@ class Holdings:
         if writing is not None and table.version > writing.version:
             del self.writing[table.computation]
 
-    def lost(self, node: str, stored: RangeTable | None) -> None:
+    def lost(self, node: NodeName, stored: RangeTable | None) -> None:
         """Another write of this table came first. Until its content is known, the next attempt waits."""
         known = self.stored.get(node)
         if stored is None or (known is not None and stored.version <= known.version):
@@ -38,7 +39,7 @@ class Holdings:
             self.writing.pop(node, None)
             self.take(stored)
 
-    def failed(self, node: str) -> None:
+    def failed(self, node: NodeName) -> None:
         """Our write of this table had no effect; it counts as in progress until it is time for another attempt."""
         self._failed.add(node)
 
@@ -48,26 +49,26 @@ class Holdings:
             self.writing.pop(node, None)
         self._failed.clear()
 
-    def expected(self) -> dict[str, RangeTable]:
+    def expected(self) -> dict[NodeName, RangeTable]:
         """The tables as if every write in progress had succeeded."""
         return {**self.stored, **self.writing}
 
-    def entry(self, node: str, shard: str) -> ShardEntry | None:
+    def entry(self, node: NodeName, shard: ShardName) -> ShardEntry | None:
         """One shard as stored."""
         table = self.stored.get(node)
         return None if table is None else table.entry(shard)
 
-    def entries(self) -> Iterator[tuple[str, ShardEntry]]:
+    def entries(self) -> Iterator[tuple[NodeName, ShardEntry]]:
         """Every shard as stored, with its node."""
         for table in self.stored.values():
             for entry in table.shards:
                 yield table.computation, entry
 
-    def owners(self) -> set[str]:
+    def owners(self) -> set[WorkerName]:
         """All workers that own a shard."""
         return {entry.owner for _, entry in self.entries() if entry.owner}
 
-    def mentioned(self) -> set[str]:
+    def mentioned(self) -> set[WorkerName]:
         """All workers whose journals may still be read: owners and ancestors."""
         ancestors = {ancestor.incarnation for _, entry in self.entries() for ancestor in entry.lineage}
         return ancestors | self.owners()

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from millwheel.core.model.names import shard_name
+from millwheel.core.model.names import FIRST_TOKEN, NOBODY, NodeName, ShardName, WorkerName, shard_name
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.pipeline.graph import NodeKind
@@ -33,7 +33,7 @@ class NodeDemand:
     """A node of the graph that must be served; ``shards`` is how many it asks for, None for the default. ``fixed`` says
     why its shards can be neither split nor merged ("": they can be). ``standby``: each shard is to be followed."""
 
-    name: str
+    name: NodeName
     shards: int | None = None
     fixed: str = ""
     standby: bool = False
@@ -47,9 +47,9 @@ class NodeDemand:
 class Move:
     """A planned move of one shard."""
 
-    node: str
-    shard: str
-    worker: str
+    node: NodeName
+    shard: ShardName
+    worker: WorkerName
 
 
 class Census:
@@ -57,44 +57,47 @@ class Census:
     dead workers included."""
 
     def __init__(
-        self, workers: Collection[str], tables: Iterable[RangeTable], hosts: Mapping[str, str] | None = None
+        self,
+        workers: Collection[WorkerName],
+        tables: Iterable[RangeTable],
+        hosts: Mapping[WorkerName, str] | None = None,
     ) -> None:
         self._workers = sorted(workers)
         self._hosts = hosts or {}
-        self._total: Counter[str] = Counter()
-        self._of_node: Counter[tuple[str, str]] = Counter()
+        self._total: Counter[WorkerName] = Counter()
+        self._of_node: Counter[tuple[NodeName, WorkerName]] = Counter()
         for table in tables:
             for entry in table.shards:
                 self.add(table.computation, entry.next_owner or entry.owner)
 
-    def add(self, node: str, worker: str) -> None:
+    def add(self, node: NodeName, worker: WorkerName) -> None:
         """A shard of ``node`` goes to ``worker``."""
         self._total[worker] += 1
         self._of_node[node, worker] += 1
 
-    def move(self, node: str, giver: str, taker: str) -> None:
+    def move(self, node: NodeName, giver: WorkerName, taker: WorkerName) -> None:
         """A shard of ``node`` changes hands."""
         self._total[giver] -= 1
         self._of_node[node, giver] -= 1
         self.add(node, taker)
 
-    def burdens(self) -> Mapping[str, int]:
+    def burdens(self) -> Mapping[WorkerName, int]:
         """How many shards each worker has or is about to have."""
         return self._total
 
-    def least(self, node: str, last_owner: str = "") -> str:
+    def least(self, node: NodeName, last_owner: WorkerName = NOBODY) -> WorkerName:
         """The worker that should get the next shard of ``node``, "" when there is none.
 
         Of those with the same burden, one on the machine of the last owner: it may have the files of the snapshot.
         """
         near = self._hosts.get(last_owner)
 
-        def burden(worker: str) -> tuple[int, int, bool, str]:
+        def burden(worker: WorkerName) -> tuple[int, int, bool, WorkerName]:
             return *self._burden(node, worker), near is None or self._hosts.get(worker) != near, worker
 
-        return min(self._workers, key=burden, default="")
+        return min(self._workers, key=burden, default=NOBODY)
 
-    def uneven_pair(self, node: str) -> tuple[str, str] | None:
+    def uneven_pair(self, node: NodeName) -> tuple[WorkerName, WorkerName] | None:
         """A giver and a taker whose shards of ``node`` differ by more than one."""
         if not self._workers:
             return None
@@ -102,7 +105,7 @@ class Census:
         taker = self.least(node)
         return (giver, taker) if self._of_node[node, giver] - self._of_node[node, taker] > 1 else None
 
-    def uneven_total(self, nodes: Iterable[str]) -> tuple[str, str, str] | None:
+    def uneven_total(self, nodes: Iterable[NodeName]) -> tuple[NodeName, WorkerName, WorkerName] | None:
         """A node, giver and taker such that the move evens totals and leaves the node as even as it was."""
         if not self._workers:
             return None
@@ -114,7 +117,7 @@ class Census:
         node = next(found, None)
         return None if node is None else (node, giver, taker)
 
-    def _burden(self, node: str, worker: str) -> tuple[int, int]:
+    def _burden(self, node: NodeName, worker: WorkerName) -> tuple[int, int]:
         return self._of_node[node, worker], self._total[worker]
 
 
@@ -122,22 +125,24 @@ def first_table(demand: NodeDemand, expected_workers: int, census: Census) -> Ra
     """The first table of a node: equal ranges, spread over the workers of the census, each worker's side by side. A
     source's partitions lie evenly in the key space, so however few there are, all workers read."""
     pieces = tile(demand.count(expected_workers))
-    owners: list[str] = []
+    owners: list[WorkerName] = []
     for _ in pieces:
         owners.append(census.least(demand.name))
         census.add(demand.name, owners[-1])
     owners = sorted(owners, key=owners.index)
     named = enumerate(zip(pieces, owners, strict=True))
-    shards = [ShardEntry(shard_name(demand.name, number), piece, owner, token=1) for number, (piece, owner) in named]
+    shards = [
+        ShardEntry(shard_name(demand.name, number), piece, owner, token=FIRST_TOKEN) for number, (piece, owner) in named
+    ]
     return RangeTable(demand.name, tuple(shards))
 
 
 def plan_moves(
     tables: Collection[RangeTable],
-    workers: Collection[str],
-    leaving: Collection[str],
+    workers: Collection[WorkerName],
+    leaving: Collection[WorkerName],
     room: int,
-    state_bytes: Mapping[str, int],
+    state_bytes: Mapping[ShardName, int],
 ) -> list[Move]:
     """At most ``room`` moves that empty ``leaving`` workers and even out the rest; [] when all is well.
 
@@ -168,9 +173,9 @@ def _rests(entry: ShardEntry) -> bool:
 def _steps(
     census: Census,
     tables: Collection[RangeTable],
-    resting: Mapping[tuple[str, str], ShardEntry],
-    leaving: Collection[str],
-) -> Iterator[tuple[str, str, str]]:
+    resting: Mapping[tuple[NodeName, ShardName], ShardEntry],
+    leaving: Collection[WorkerName],
+) -> Iterator[tuple[NodeName, WorkerName, WorkerName]]:
     """(node, giver, taker) of helpful moves, one at a time; the caller records each one before it asks for the next."""
     for (node, _), entry in list(resting.items()):
         if entry.owner in leaving:

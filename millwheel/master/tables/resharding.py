@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from millwheel.core.model.names import shard_parts
+from millwheel.core.model.names import NOBODY, NodeName, ShardName, WorkerName, shard_parts
 from millwheel.core.model.range_table import Parent, RangeTable, ShardEntry
 from millwheel.core.model.ranges import KeyRange
 
@@ -23,8 +23,8 @@ from millwheel.core.model.ranges import KeyRange
 class Split:
     """Cut a shard in two; the upper half begins with the key hash ``at``."""
 
-    node: str
-    shard: str
+    node: NodeName
+    shard: ShardName
     at: int
 
 
@@ -32,15 +32,15 @@ class Split:
 class Merge:
     """Make one shard of two neighbours, the one with the lower keys first."""
 
-    node: str
-    lower: str
-    upper: str
+    node: NodeName
+    lower: ShardName
+    upper: ShardName
 
 
 Resharding = Split | Merge
 
 
-def outlived(shards: Iterable[str], tables: Mapping[str, RangeTable]) -> list[str]:
+def outlived(shards: Iterable[ShardName], tables: Mapping[NodeName, RangeTable]) -> list[ShardName]:
     """The shards whose snapshots can no longer be needed: their names were given, no table lists them as a shard, and
     none as the parent of a shard without a snapshot of its own.
 
@@ -50,7 +50,7 @@ def outlived(shards: Iterable[str], tables: Mapping[str, RangeTable]) -> list[st
     return [shard for shard in shards if _is_outlived(shard, tables)]
 
 
-def _is_outlived(shard: str, tables: Mapping[str, RangeTable]) -> bool:
+def _is_outlived(shard: ShardName, tables: Mapping[NodeName, RangeTable]) -> bool:
     parts = shard_parts(shard)
     table = tables.get(parts[0]) if parts is not None else None
     if parts is None or table is None or parts[1] >= table.next_number:
@@ -58,7 +58,7 @@ def _is_outlived(shard: str, tables: Mapping[str, RangeTable]) -> bool:
     return all(shard != entry.shard and all(shard != p.shard for p in entry.parents) for entry in table.shards)
 
 
-def refusal(requested: Resharding, tables: Mapping[str, RangeTable], fixed: Mapping[str, str]) -> str:
+def refusal(requested: Resharding, tables: Mapping[NodeName, RangeTable], fixed: Mapping[NodeName, str]) -> str:
     """Why a split or merge can never be made, "" when it can be, now or later. ``fixed`` gives the reasons of nodes
     that cannot be resharded."""
     table = tables.get(requested.node)
@@ -133,13 +133,13 @@ def resharded(table: RangeTable) -> RangeTable:
     return replace(table, shards=tuple(shards), named=named)
 
 
-def _child(name: str, piece: KeyRange, parents: list[ShardEntry], owner: str = "") -> ShardEntry:
+def _child(name: ShardName, piece: KeyRange, parents: list[ShardEntry], owner: WorkerName = NOBODY) -> ShardEntry:
     """A new shard. Once it is assigned, its token is higher than any of its parents', because it continues their
     channels. ``owner`` is to get it, because it has the parent's snapshot locally."""
     return ShardEntry(
         shard=name,
         range=piece,
-        owner="",
+        owner=NOBODY,
         token=max(entry.token for entry in parents),
         next_owner=owner,
         parents=tuple(

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from millwheel.core.model.names import WorkerName
+
 
 def seated(
-    hosts: Mapping[str, str],
-    burdens: Mapping[str, int],
+    hosts: Mapping[WorkerName, str],
+    burdens: Mapping[WorkerName, int],
     seats: int,
     struck: Collection[str],
-    following: Mapping[str, int] | None = None,
-) -> set[str]:
+    following: Mapping[WorkerName, int] | None = None,
+) -> set[WorkerName]:
     """The workers that serve: at most ``seats`` of those in ``hosts`` (worker to host).
 
     ``burdens`` says how many shards a worker has or is about to get; those with the most come first, so when seats are
@@ -28,7 +30,7 @@ def seated(
     serving, idle = owning[:seats], sorted(hosts.keys() - owning)
     follows = following or {}
 
-    def rank(name: str) -> tuple[bool, int, int, int, str]:
+    def rank(name: WorkerName) -> tuple[bool, int, int, int, WorkerName]:
         return hosts[name] in struck, -follows.get(name, 0), *_spread(hosts, [*serving, name], idle, name), name
 
     while idle and len(serving) < seats:
@@ -38,13 +40,15 @@ def seated(
     return set(serving)
 
 
-def exposed(hosts: Mapping[str, str], serving: Collection[str], idle: Collection[str]) -> int:
+def exposed(hosts: Mapping[WorkerName, str], serving: Collection[WorkerName], idle: Collection[WorkerName]) -> int:
     """How many seats stay empty after the loss of the host whose loss is worst; 0 or less: any loss is covered."""
     serve, spare = [hosts[name] for name in serving], [hosts[name] for name in idle]
     return max((serve.count(host) - (len(spare) - spare.count(host)) for host in set(serve)), default=0)
 
 
-def _spread(hosts: Mapping[str, str], serving: list[str], idle: list[str], taken: str) -> tuple[int, int]:
+def _spread(
+    hosts: Mapping[WorkerName, str], serving: list[WorkerName], idle: list[WorkerName], taken: WorkerName
+) -> tuple[int, int]:
     """A measure of the state once ``taken`` serves: the empty seats after the worst loss, then the number of serving
     workers on its host."""
     left = [name for name in idle if name != taken]

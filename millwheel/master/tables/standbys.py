@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
+from millwheel.core.model.names import NOBODY, NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 
-Place = tuple[str, str]
+Place = tuple[NodeName, ShardName]
 """(node, shard)."""
 
 
-def chosen(tables: Iterable[RangeTable], hosts: Mapping[str, str], serving: Collection[str]) -> dict[Place, str]:
+def chosen(
+    tables: Iterable[RangeTable], hosts: Mapping[WorkerName, str], serving: Collection[WorkerName]
+) -> dict[Place, WorkerName]:
     """The standby of each shard of ``tables`` ("" when no worker is left). ``hosts`` maps the workers that may follow,
     with a seat (``serving``) or without, to their hosts."""
     served = {(table.computation, entry.shard): entry for table in tables for entry in table.shards if entry.owner}
@@ -26,17 +29,17 @@ def chosen(tables: Iterable[RangeTable], hosts: Mapping[str, str], serving: Coll
     return _one_by_one(served, hosts)
 
 
-def followers(entries: Iterable[ShardEntry], gone: Collection[str]) -> Counter[str]:
+def followers(entries: Iterable[ShardEntry], gone: Collection[WorkerName]) -> Counter[WorkerName]:
     """How many shards of owners that are ``gone`` each worker follows."""
     return Counter(entry.standby for entry in entries if entry.standby and (not entry.owner or entry.owner in gone))
 
 
 def _by_owner(
-    served: Mapping[Place, ShardEntry], spares: Mapping[str, str], hosts: Mapping[str, str]
-) -> dict[Place, str]:
+    served: Mapping[Place, ShardEntry], spares: Mapping[WorkerName, str], hosts: Mapping[WorkerName, str]
+) -> dict[Place, WorkerName]:
     """Assign all shards of an owner to one spare."""
-    found: dict[Place, str] = {}
-    owners: Counter[str] = Counter()
+    found: dict[Place, WorkerName] = {}
+    owners: Counter[WorkerName] = Counter()
     for owner in sorted({entry.owner for entry in served.values()}):
         mine = {place: entry for place, entry in served.items() if entry.owner == owner}
         known = Counter(entry.standby for entry in mine.values())
@@ -46,10 +49,10 @@ def _by_owner(
     return found
 
 
-def _one_by_one(served: Mapping[Place, ShardEntry], hosts: Mapping[str, str]) -> dict[Place, str]:
+def _one_by_one(served: Mapping[Place, ShardEntry], hosts: Mapping[WorkerName, str]) -> dict[Place, WorkerName]:
     """Assign shards to workers that serve others."""
-    found: dict[Place, str] = {}
-    load: Counter[str] = Counter(entry.standby for entry in served.values())
+    found: dict[Place, WorkerName] = {}
+    load: Counter[WorkerName] = Counter(entry.standby for entry in served.values())
     for place, entry in sorted(served.items()):
         others = sorted(hosts.keys() - {entry.owner})
         far = [name for name in others if not _near(hosts, entry.owner, hosts[name])] or others
@@ -58,9 +61,9 @@ def _one_by_one(served: Mapping[Place, ShardEntry], hosts: Mapping[str, str]) ->
             found[place] = min(far, key=lambda name: (load[name], name))
             load[found[place]] += 1
         else:
-            found[place] = entry.standby if far else ""
+            found[place] = entry.standby if far else NOBODY
     return found
 
 
-def _near(hosts: Mapping[str, str], owner: str, host: str) -> bool:
+def _near(hosts: Mapping[WorkerName, str], owner: WorkerName, host: str) -> bool:
     return hosts.get(owner) == host

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from millwheel.core.model.names import NOBODY, NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
 from millwheel.master.tables.planner import Census
 from millwheel.master.tables.resharding import Resharding, is_waiting, planned, resharded
@@ -28,13 +29,13 @@ class Situation:
     none).
     """
 
-    takers: Collection[str]
-    dead: Mapping[str, int | None]
-    released: Mapping[tuple[str, str, int], int] = field(default_factory=dict)
-    moves: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    manifest_tokens: Mapping[str, int] = field(default_factory=dict)
+    takers: Collection[WorkerName]
+    dead: Mapping[WorkerName, int | None]
+    released: Mapping[tuple[WorkerName, ShardName, Token], int] = field(default_factory=dict)
+    moves: Mapping[tuple[NodeName, ShardName], WorkerName] = field(default_factory=dict)
+    manifest_tokens: Mapping[ShardName, Token] = field(default_factory=dict)
     reshardings: Collection[Resharding] = ()
-    standbys: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    standbys: Mapping[tuple[NodeName, ShardName], WorkerName] = field(default_factory=dict)
 
 
 def successor(table: RangeTable, now: Situation, census: Census) -> RangeTable:
@@ -53,7 +54,7 @@ def _with_shards(table: RangeTable, shards: Sequence[ShardEntry]) -> RangeTable:
     return table if same else replace(table, shards=tuple(shards))
 
 
-def _next(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
+def _next(node: NodeName, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
     entry = _pruned(entry, now)
     if entry.owner in now.dead:
         end = now.dead[entry.owner]
@@ -70,10 +71,10 @@ def _next(node: str, entry: ShardEntry, now: Situation, census: Census) -> Shard
 def _ended(entry: ShardEntry, sealed_end: int, last_commit: int) -> ShardEntry:
     """The shard has no owner any more; its lineage records where its last owner's commits end."""
     ancestor = Ancestor(entry.owner, entry.token, sealed_end, last_commit)
-    return replace(entry, owner="", lineage=(*entry.lineage, ancestor))
+    return replace(entry, owner=NOBODY, lineage=(*entry.lineage, ancestor))
 
 
-def _given(node: str, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
+def _given(node: NodeName, entry: ShardEntry, now: Situation, census: Census) -> ShardEntry:
     """An orphan under its new owner and token, or unchanged when no worker can or may take it."""
     if is_waiting(entry):
         return _unpromised(entry)
@@ -87,14 +88,14 @@ def _given(node: str, entry: ShardEntry, now: Situation, census: Census) -> Shar
 
 
 def _unpromised(entry: ShardEntry) -> ShardEntry:
-    return replace(entry, next_owner="") if entry.next_owner else entry
+    return replace(entry, next_owner=NOBODY) if entry.next_owner else entry
 
 
-def _last_owner(entry: ShardEntry) -> str:
-    return entry.lineage[-1].incarnation if entry.lineage else ""
+def _last_owner(entry: ShardEntry) -> WorkerName:
+    return entry.lineage[-1].incarnation if entry.lineage else NOBODY
 
 
-def _moving(node: str, entry: ShardEntry, now: Situation) -> ShardEntry:
+def _moving(node: NodeName, entry: ShardEntry, now: Situation) -> ShardEntry:
     """A served shard: start a wanted move.
 
     A move is never taken back, because the owner may have stopped the shard already. If the new owner dies, the release
@@ -104,7 +105,7 @@ def _moving(node: str, entry: ShardEntry, now: Situation) -> ShardEntry:
         return entry
     standby = now.standbys.get((node, entry.shard), entry.standby)
     entry = entry if standby == entry.standby else replace(entry, standby=standby)
-    chosen = now.moves.get((node, entry.shard), "")
+    chosen = now.moves.get((node, entry.shard), NOBODY)
     return replace(entry, next_owner=chosen) if chosen in now.takers and chosen != entry.owner else entry
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from millwheel.core.model.names import shard_name
+from millwheel.core.model.names import NO_TOKEN, NOBODY, NodeName, ShardName, Token, WorkerName, shard_name
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.watermark import ShardReport
@@ -162,7 +162,7 @@ class MemoryCluster:
         self.storage.crash()
         self._injector = InjectorState()
         journals = self.storage.journals()
-        ends = {name: journals.seal(name) for name in dead}
+        ends = {WorkerName(name): journals.seal(name) for name in dead}
         self._start(ends)
         named = {
             ancestor.incarnation for table in self._tables.values() for e in table.shards for ancestor in e.lineage
@@ -171,7 +171,7 @@ class MemoryCluster:
             if name not in named and name not in self._workers:
                 journals.collect(name)
 
-    def _start(self, dead: Mapping[str, int] | None = None) -> None:
+    def _start(self, dead: Mapping[WorkerName, int] | None = None) -> None:
         self._since = 0
         self._lives += 1
         for slot in range(self.options.workers):
@@ -189,19 +189,21 @@ class MemoryCluster:
                 worker.post(ev.TableChanged(table))
             self._inject(self._injector.handle(iev.Connected(worker.connection)))
 
-    def _assign(self, dead: Mapping[str, int]) -> None:
-        census = Census(list(self._workers), ())
+    def _assign(self, dead: Mapping[WorkerName, int]) -> None:
+        census = Census(list(map(WorkerName, self._workers)), ())
         snapshots = self.storage.snapshots()
         for node in self.graph.nodes:
             table = self._tables.get(node) or self._first_table(node)
             manifests = {entry.shard: snapshots.latest(entry.shard) for entry in table.shards}
             tokens = {shard: manifest.token for shard, manifest in manifests.items() if manifest is not None}
-            now = Situation(takers=list(self._workers), dead=dead, manifest_tokens=tokens)
+            now = Situation(takers=list(map(WorkerName, self._workers)), dead=dead, manifest_tokens=tokens)
             self._tables[node] = replace(successor(table, now, census), version=table.version + 1)
 
     def _first_table(self, node: str) -> RangeTable:
         ranges = tile(1 if node in self._single else self.options.shards)
-        return RangeTable(node, tuple(ShardEntry(shard_name(node, i), r, "", token=0) for i, r in enumerate(ranges)))
+        return RangeTable(
+            NodeName(node), tuple(ShardEntry(shard_name(node, i), r, NOBODY, NO_TOKEN) for i, r in enumerate(ranges))
+        )
 
     # --- what workers ask for ----------------------------------------------------------------------------
 
@@ -209,7 +211,7 @@ class MemoryCluster:
         """A worker that lives."""
         return self._workers[name]
 
-    def make_shard(self, node: str, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
+    def make_shard(self, node: NodeName, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
         """The machine of a shard, remembered for whoever looks at it."""
         shard = self.shards[entry.shard] = self._make_shard(node, entry, store, router)
         return shard
@@ -233,7 +235,7 @@ class MemoryCluster:
                         worker.post(ev.TalliesTold(effect.tallies))
                 case ief.TokensKnown():
                     for shard, token in effect.tokens.items():
-                        self._connected(effect.connection).post(ev.TokenKnown(shard, token))
+                        self._connected(effect.connection).post(ev.TokenKnown(ShardName(shard), Token(token)))
 
     def _connected(self, connection: int) -> MemoryWorker:
         return next(worker for worker in self._workers.values() if worker.connection == connection)

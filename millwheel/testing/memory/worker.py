@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from millwheel.adapters.spaces.durable import remove_tree
 from millwheel.core.formats.codec import decode_batch, encode_batch
+from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.model.watermark import ShardReport
@@ -39,10 +40,10 @@ class _NoSavepoints:
 
     def withdraw(self) -> None: ...
 
-    def checkpoint_path(self, order: SavepointOrder, shard: str) -> str:
+    def checkpoint_path(self, order: SavepointOrder, shard: ShardName) -> str:
         return ""
 
-    def save(self, order: SavepointOrder, shard: str, standing: Standing, path: str) -> None: ...
+    def save(self, order: SavepointOrder, shard: ShardName, standing: Standing, path: str) -> None: ...
 
 
 class _NoFollowers:
@@ -50,7 +51,7 @@ class _NoFollowers:
 
     def follow(self, entry: ShardEntry) -> None: ...
 
-    def drop(self, shard: str) -> None: ...
+    def drop(self, shard: ShardName) -> None: ...
 
 
 class MemoryWorker:
@@ -65,7 +66,7 @@ class MemoryWorker:
         self._scratch = f"{ROOT}/scratch/{name}"
         self._events: list[ev.Event] = []
         self._scheduled = False
-        self._outbound: list[tuple[str, int, Send]] = []
+        self._outbound: list[tuple[str, Token, Send]] = []
         self._answers: list[tuple[Any, ev.Event]] = []
         storage = cluster.storage
         journals, snapshots = storage.journals(), storage.snapshots()
@@ -75,7 +76,7 @@ class MemoryWorker:
         ports = WorkerPorts(cluster.clock, self, self, self, self, self, self, _NoSavepoints(), _NoFollowers())
         pace = SnapshotPace(cluster.options.snapshot_bytes)
         limits = RuntimeLimits(retry_lane_us=0, reports=ReportPace(0, MAX_TIME), snapshots=pace)
-        self._runtime = WorkerRuntime(name, cluster.graph, cluster.make_shard, ports, limits)
+        self._runtime = WorkerRuntime(WorkerName(name), cluster.graph, cluster.make_shard, ports, limits)
 
     def post(self, event: ev.Event) -> None:
         """Something for the loop to take at its next step."""
@@ -114,13 +115,13 @@ class MemoryWorker:
 
     # --- recoveries and snapshots ------------------------------------------------------------------------
 
-    def recover(self, node: str, entry: ShardEntry) -> None:
+    def recover(self, node: NodeName, entry: ShardEntry) -> None:
         self._cluster.do_later(lambda: self._recovering.open(node, entry, self.post))
 
-    def checkpoint_path(self, shard: str, token: int, number: int) -> str:
+    def checkpoint_path(self, shard: ShardName, token: Token, number: int) -> str:
         return str(Path(self._scratch) / f"checkpoint-{shard}-{token}-{number}")
 
-    def publish(self, shard: str, token: int, last_commit: int, path: str) -> None:
+    def publish(self, shard: ShardName, token: Token, last_commit: int, path: str) -> None:
         def work() -> None:
             self._publishing.publish(shard, token, last_commit, path, self.post)
             remove_tree(self._cluster.storage.disk, path)
@@ -129,7 +130,7 @@ class MemoryWorker:
 
     # --- the network -------------------------------------------------------------------------------------
 
-    def send(self, address: str, token: int, send: Send) -> None:
+    def send(self, address: str, token: Token, send: Send) -> None:
         self._outbound.append((address, token, send))
 
     def ack(self, reply_to: Any, channel: str, target: str, epoch: int, index: int) -> None:
@@ -147,7 +148,7 @@ class MemoryWorker:
         self._outbound.clear()
         self._answers.clear()
 
-    def _delivery(self, address: str, token: int, send: Send, data: bytes) -> Work:
+    def _delivery(self, address: str, token: Token, send: Send, data: bytes) -> Work:
         def arrive() -> None:
             batch = decode_batch(data)
             came = ev.DeliveryCame(send.channel, send.node, send.target, token, send.epoch, send.index, batch, self)
@@ -164,10 +165,10 @@ class MemoryWorker:
 
         self._cluster.do_later(arrive)
 
-    def forget(self, shard: str) -> None:
+    def forget(self, shard: ShardName) -> None:
         pass
 
-    def released(self, shard: str, token: int, last_commit: int) -> None:
+    def released(self, shard: ShardName, token: Token, last_commit: int) -> None:
         pass
 
     def load(self, loads: Sequence[ShardWork]) -> None:

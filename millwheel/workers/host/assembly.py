@@ -19,6 +19,7 @@ from millwheel.core.machines.specs import windowing_from_spec
 from millwheel.core.model.damage import checked
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.limits import DEFAULTS
+from millwheel.core.model.names import NodeName
 from millwheel.core.model.percentiles import Shares, shares_by_node
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.ranges import SPACE
@@ -198,7 +199,7 @@ class Assembly:
             return ()
         return trigger_from_tree(computation.trigger, lambda name: self._outside.load(name, self.spec.folder)).shares()
 
-    def make_shard(self, node_name: str, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
+    def make_shard(self, node_name: NodeName, entry: ShardEntry, store: StateStore, router: TableRouter) -> Shard:
         """The machine of one shard, recovered from its open store."""
         store = WriteBehindStore(store)
         node = self.graph.nodes[node_name]

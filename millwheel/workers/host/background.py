@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
+from millwheel.core.model.names import NodeName, ShardName, Token
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.errors import ConflictError, SetupError, UnavailableError
@@ -63,7 +64,7 @@ class Recovering:
     standbys: Standbys | None = None
     reads: ReadOnce | None = None
 
-    def open(self, node: str, entry: ShardEntry, post: Post) -> None:
+    def open(self, node: NodeName, entry: ShardEntry, post: Post) -> None:
         """Recover a shard and say how it went."""
         try:
             if self.hangs is not None:
@@ -91,7 +92,7 @@ class Publishing:
     snapshots: Snapshots
     guard: Callable[[], None]
 
-    def publish(self, shard: str, token: int, last_commit: int, path: str, post: Post) -> None:
+    def publish(self, shard: ShardName, token: Token, last_commit: int, path: str, post: Post) -> None:
         """Upload a checkpoint, collect what it makes unreachable, and say how it went."""
         try:
             self.snapshots.publish(shard, token, last_commit, path, self.guard)
@@ -178,13 +179,13 @@ class RecoveryThread:
     def __init__(self, recovering: Recovering, post: Post) -> None:
         self._recovering = recovering
         self._post = post
-        self._queue: queue.SimpleQueue[tuple[str, ShardEntry]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[NodeName, ShardEntry]] = queue.SimpleQueue()
         for number in range(2):
             threading.Thread(target=self._run, name=f"recovery-{number}", daemon=True).start()
         self._opened: queue.SimpleQueue[None] = queue.SimpleQueue()
         threading.Thread(target=self._verify, name="verify", daemon=True).start()
 
-    def recover(self, node: str, entry: ShardEntry) -> None:
+    def recover(self, node: NodeName, entry: ShardEntry) -> None:
         self._queue.put((node, entry))
 
     def _run(self) -> None:
@@ -220,7 +221,7 @@ class StandbyThread:
         self._standbys.follow(entry)
         self._asked.set()
 
-    def drop(self, shard: str) -> None:
+    def drop(self, shard: ShardName) -> None:
         self._standbys.drop(shard)
         self._asked.set()
 
@@ -332,7 +333,7 @@ class Copying:
     at: Callable[[str], Snapshots]
     guard: Callable[[], None]
 
-    def save(self, order: SavepointOrder, shard: str, standing: Standing, path: str, post: Post) -> None:
+    def save(self, order: SavepointOrder, shard: ShardName, standing: Standing, path: str, post: Post) -> None:
         """Copy one, and say how it went."""
         problem = ""
         try:
@@ -359,10 +360,10 @@ class SavepointThread:
     def withdraw(self) -> None:
         self._queue.put(self._desk.withdraw)
 
-    def checkpoint_path(self, order: SavepointOrder, shard: str) -> str:
+    def checkpoint_path(self, order: SavepointOrder, shard: ShardName) -> str:
         return str(self._scratch / f"savepoint-{order.name}-{shard}")
 
-    def save(self, order: SavepointOrder, shard: str, standing: Standing, path: str) -> None:
+    def save(self, order: SavepointOrder, shard: ShardName, standing: Standing, path: str) -> None:
         def work() -> None:
             self._copying.save(order, shard, standing, path, self._post)
             shutil.rmtree(path, ignore_errors=True)
@@ -381,13 +382,13 @@ class SnapshotThread:
         self._publishing = Publishing(snapshots, guard)
         self._scratch = Path(scratch)
         self._post = post
-        self._queue: queue.SimpleQueue[tuple[str, int, int, str]] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[ShardName, Token, int, str]] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="snapshots", daemon=True).start()
 
-    def checkpoint_path(self, shard: str, token: int, number: int) -> str:
+    def checkpoint_path(self, shard: ShardName, token: Token, number: int) -> str:
         return str(self._scratch / f"checkpoint-{shard}-{token}-{number}")
 
-    def publish(self, shard: str, token: int, last_commit: int, path: str) -> None:
+    def publish(self, shard: ShardName, token: Token, last_commit: int, path: str) -> None:
         self._queue.put((shard, token, last_commit, path))
 
     def _run(self) -> None:

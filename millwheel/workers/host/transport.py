@@ -8,6 +8,7 @@ from millwheel.adapters.exchange.exchange import End, Exchange
 from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.grpc.security import Security
 from millwheel.core.formats.codec import decode_batch, encode_batch
+from millwheel.core.model.names import Token
 from millwheel.pb import worker_pb2 as pb
 from millwheel.workers import events as ev
 from millwheel.workers.delivery.outbox import Send, joined_epoch, split_epoch
@@ -30,7 +31,7 @@ class ExchangeTransport:
         self._mailbox.wake()
         return self._mailbox.take(most)
 
-    def send(self, address: str, token: int, send: Send) -> None:
+    def send(self, address: str, token: Token, send: Send) -> None:
         sender_token, epoch = split_epoch(send.epoch)
         delivery = pb.Delivery(
             channel=send.channel,
@@ -69,7 +70,7 @@ class ExchangeTransport:
     def _on_frame(self, frame: pb.Frame, end: End) -> None:
         for d in frame.deliveries:
             batch, epoch = decode_batch(d.batch), joined_epoch(d.sender_token, d.epoch)
-            self._post(ev.DeliveryCame(d.channel, d.node, d.target, d.target_token, epoch, d.index, batch, end))
+            self._post(ev.DeliveryCame(d.channel, d.node, d.target, Token(d.target_token), epoch, d.index, batch, end))
         for ack in frame.acks:
             epoch = joined_epoch(ack.sender_token, ack.epoch)
             self._post(ev.AckCame(ack.channel, ack.target, epoch, ack.index))

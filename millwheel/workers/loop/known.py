@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from millwheel.core.model.lease import Lease
+from millwheel.core.model.names import NOBODY, ShardName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 
 
@@ -39,7 +40,7 @@ class KnownEntries:
         names = frozenset(entry.shard for entry in table.shards)
         self._of_node[table.computation] = names
         changed = frozenset(entry.shard for entry in table.shards if self._holder(entry.shard) != _held(entry))
-        buried = tuple(replace(self._entries.pop(gone), owner="") for gone in sorted(before - names))
+        buried = tuple(replace(self._entries.pop(gone), owner=NOBODY) for gone in sorted(before - names))
         self._entries.update({entry.shard: entry for entry in table.shards})
         return News(changed, before - names, names - before, buried)
 
@@ -51,16 +52,16 @@ class KnownEntries:
         """The entry of a shard, None when no table has it."""
         return self._entries.get(shard)
 
-    def lease(self, shard: str) -> Lease | None:
+    def lease(self, shard: ShardName) -> Lease | None:
         """The lease of a shard; None when there is no such shard (any more)."""
         entry = self._entries.get(shard)
         return None if entry is None else entry.lease
 
-    def _holder(self, shard: str) -> tuple[str, int] | None:
+    def _holder(self, shard: ShardName) -> tuple[str, int] | None:
         entry = self._entries.get(shard)
         return None if entry is None else _held(entry)
 
-    def __getitem__(self, shard: str) -> ShardEntry:
+    def __getitem__(self, shard: ShardName) -> ShardEntry:
         return self._entries[shard]
 
     def __iter__(self) -> Iterator[ShardEntry]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millwheel.core.model.lease import Lease
+from millwheel.core.model.names import NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.errors import FencedError
 from millwheel.workers import events as ev
@@ -24,7 +25,7 @@ class Ranges:
 
     def __init__(
         self,
-        incarnation: str,
+        incarnation: WorkerName,
         served: dict[str, Served],
         known: KnownEntries,
         snapshots: SnapshotPolicy,
@@ -68,7 +69,7 @@ class Ranges:
             for lane in [lane for lane in served.stalled if lane[1] in news.changed | news.gone]:
                 del served.stalled[lane]
 
-    def _follow(self, node: str, entry: ShardEntry, opens: bool) -> None:
+    def _follow(self, node: NodeName, entry: ShardEntry, opens: bool) -> None:
         served = self._served.get(entry.shard)
         if entry.owner != self._incarnation:
             if served is not None and not served.leaving:
@@ -89,7 +90,7 @@ class Ranges:
             self._opening[entry.shard] = entry.lease
             self._out.others.append(Recover(node, entry))
 
-    def _drop(self, shard: str) -> None:
+    def _drop(self, shard: ShardName) -> None:
         served = self._served.pop(shard)
         self.levels = levels_of(self._served)
         self._out.forget(shard)
@@ -126,14 +127,14 @@ class Ranges:
 
     def release_leaving(self) -> None:
         """A planned move: once the last commit is durable and in a snapshot, the master may hand the shard on."""
-        for name, served in self._served.items():
+        for served in self._served.values():
             if served.life not in LEAVING:
                 continue
             shard = served.shard
             # Released before, the next owner would open without that commit, and give its number to another one.
             if served.life is Life.LEAVING and shard.settled() and self._snapshots.covers(shard):
                 served.change(LifeChange.IS_RELEASED)
-                self._out.released(name, shard.identity.token, shard.made_number)
+                self._out.released(shard.identity.shard, shard.identity.token, shard.made_number)
 
     def master_attached(self) -> None:
         """It was told nothing."""

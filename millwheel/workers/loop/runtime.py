@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from millwheel.core.model.names import NodeName, WorkerName
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import Watermarks
 from millwheel.core.pipeline.graph import Graph
@@ -43,7 +44,7 @@ from millwheel.workers.shard.shard import Shard
 _HOPS_IN_CIRCLES = 4
 """From shard to shard of one worker within a step, beyond the way down the graph. More would make steps long."""
 
-MakeShard = Callable[[str, ShardEntry, Any, TableRouter], Shard]
+MakeShard = Callable[[NodeName, ShardEntry, Any, TableRouter], Shard]
 """(node, entry, open store, router) -> the shard's machine."""
 
 
@@ -54,7 +55,7 @@ class WorkerRuntime:
     besides."""
 
     def __init__(
-        self, incarnation: str, graph: Graph, make_shard: MakeShard, ports: WorkerPorts, limits: RuntimeLimits
+        self, incarnation: WorkerName, graph: Graph, make_shard: MakeShard, ports: WorkerPorts, limits: RuntimeLimits
     ) -> None:
         self.incarnation = incarnation
         self._graph = graph

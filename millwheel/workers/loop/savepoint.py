@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from millwheel.core.model.lease import Lease
+from millwheel.core.model.names import ShardName
 from millwheel.errors import CorruptionError
 from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing, standing_order
 from millwheel.workers import events as ev
@@ -133,9 +134,9 @@ class SavepointPart:
         if not as_it_stood or not shard.settled():
             self._say({}, f"shard {name} moved on before it was copied")
             return
-        path = self._port.checkpoint_path(doing.order, name)
+        path = self._port.checkpoint_path(doing.order, ShardName(name))
         shard.checkpoint(path)
-        self._port.save(doing.order, name, wanted, path)
+        self._port.save(doing.order, ShardName(name), wanted, path)
 
     def _go_on(self, served: Mapping[str, Served], now: int) -> None:
         for each in served.values():

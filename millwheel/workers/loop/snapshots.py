@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from millwheel.core.model.lease import Lease
+from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.range_table import Ancestor
 from millwheel.core.model.times import SECOND
 from millwheel.workers.ports import Segments, SnapshotQueue
@@ -36,7 +37,7 @@ class _Shard:
     """``covered`` is the last commit in a published snapshot, ``taken`` the last one in a checkpoint. ``inherited``:
     former owners' journals are kept until there is a snapshot, also of a shard that has never committed anything."""
 
-    token: int
+    token: Token
     covered: int
     since: int
     inherited: bool
@@ -70,7 +71,7 @@ class SnapshotPolicy:
         since = now - (pace.age_us - wait_us) if died else now
         self._shards[shard.identity.shard] = _Shard(shard.identity.token, -1, since, bool(lineage))
 
-    def forget(self, shard: str) -> None:
+    def forget(self, shard: ShardName) -> None:
         """A shard left."""
         self._shards.pop(shard, None)
         if self._busy == shard:
@@ -114,7 +115,7 @@ class SnapshotPolicy:
         state.taken, state.submitted, state.journaled, state.since = shard.made_number, False, 0, now
         self._busy = name
 
-    def published(self, name: str, token: int, last_commit: int) -> None:
+    def published(self, name: str, token: Token, last_commit: int) -> None:
         """A snapshot stands; drop the segments that nobody needs any more. Only of those below the newest one that
         we were told of do we know all the contents."""
         state = self._shards.get(name)
@@ -131,7 +132,7 @@ class SnapshotPolicy:
                 self._contents.pop(segment, None)
                 self._journal.delete_segment(segment)
 
-    def failed(self, name: str, token: int, now: int) -> None:
+    def failed(self, name: str, token: Token, now: int) -> None:
         """Try again later; the journal keeps everything meanwhile."""
         state = self._shards.get(name)
         if state is not None and Lease(state.token).admits(token):

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from millwheel.core.formats.codec import commits_prefix, decode_commit
 from millwheel.core.formats.journal_segment import JournalPlace
+from millwheel.core.model.names import ShardName
 from millwheel.core.model.range_table import Ancestor, ShardEntry
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError
 from millwheel.ports import Journals, Snapshots, StateStore, StateStores
@@ -83,7 +84,7 @@ class Standbys:
             self.drop(entry.shard)
         self._wanted[entry.shard] = entry
 
-    def drop(self, shard: str) -> None:
+    def drop(self, shard: ShardName) -> None:
         """Follow a shard no longer. Its store is closed in the next round, so that the caller need not wait."""
         self._wanted.pop(shard, None)
         follower = self._followers.pop(shard, None)
@@ -205,7 +206,7 @@ class Standbys:
             del self._followers[follower.entry.shard]
             self._close(follower)
 
-    def _later(self, shard: str, ex: MillwheelError) -> None:
+    def _later(self, shard: ShardName, ex: MillwheelError) -> None:
         self._not_before[shard] = self._rounds + _REST_ROUNDS
         log.info("The standby of %s begins again with the newest snapshot: %s", shard, ex)
 

@@ -33,6 +33,7 @@ from millwheel.core.formats.store_layout import (
     encode_meta,
     number8,
 )
+from millwheel.core.model.names import ShardName
 from millwheel.core.model.range_table import Parent, ShardEntry
 from millwheel.core.model.ranges import KeyRange
 from millwheel.errors import invariant
@@ -109,7 +110,7 @@ def _marks(estates: Sequence[Estate]) -> Iterator[Entry]:
         yield place, encode_high_water_marks(joined_high_water_marks(parts))
 
 
-def _segments(shard: str, estates: Sequence[Estate]) -> Iterator[Entry]:
+def _segments(shard: ShardName, estates: Sequence[Estate]) -> Iterator[Entry]:
     number = 0
     for estate in estates:
         if next(iter(estate.store.scan(COLUMNS)), None) is None:

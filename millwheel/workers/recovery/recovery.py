@@ -11,6 +11,7 @@ from pathlib import Path
 from millwheel.core.formats.codec import Commit, commits_prefix, decode_commit
 from millwheel.core.formats.journal_segment import JournalPlace
 from millwheel.core.formats.store_layout import META, decode_meta
+from millwheel.core.model.names import NO_TOKEN, ShardName
 from millwheel.core.model.range_table import Ancestor, ShardEntry
 from millwheel.errors import CorruptionError, FencedError, UnavailableError
 from millwheel.ports import JournalsRead, Manifest, Snapshots, StateStore, StateStores
@@ -71,7 +72,7 @@ def inherited(
                 raise
 
 
-def is_behind(shard: str, have: int, snapshots: Snapshots) -> bool:
+def is_behind(shard: ShardName, have: int, snapshots: Snapshots) -> bool:
     """Whether a snapshot holds more than commit ``have``: then the segments with those commits may have been gone when
     the journal was read, and nothing else would tell."""
     newest = snapshots.latest(shard)
@@ -98,7 +99,7 @@ def _recover_from(
             _inherit(entry, store, snapshots, stores, scratch, place)
         have = restored = last_commit(store)
         replayed = WriteBehindStore(store)  # one write for many commits: most of them write some entries again
-        for ancestor in entry.ancestors_since(manifest.token if manifest is not None else 0):
+        for ancestor in entry.ancestors_since(manifest.token if manifest is not None else NO_TOKEN):
             have = replay(entry.shard, ancestor, journals, replayed, have, effort=effort)
         replayed.written()
     except BaseException:
@@ -149,7 +150,7 @@ def _inherit(
 
 
 def replay(
-    shard: str,
+    shard: ShardName,
     ancestor: Ancestor,
     journals: JournalsRead,
     store: StateStore,
@@ -185,7 +186,7 @@ def apply(commit: Commit, incarnation: str, store: StateStore, have: int) -> int
 
 
 def _commits(
-    shard: str, ancestor: Ancestor, journals: JournalsRead, since: JournalPlace | None
+    shard: ShardName, ancestor: Ancestor, journals: JournalsRead, since: JournalPlace | None
 ) -> Iterator[tuple[Commit, int]]:
     """An ancestor's commits of the shard, each with its bytes."""
     prefix = commits_prefix(shard, ancestor.token)

@@ -13,7 +13,7 @@ from millwheel.core.formats.codec import encode_batch
 from millwheel.core.formats.store_layout import PENDING, Meta, number8, pack
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.limits import Limits, over
-from millwheel.core.model.names import shard_channel
+from millwheel.core.model.names import NodeName, ShardName, Token, shard_channel
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
@@ -28,9 +28,9 @@ class ShardIdentity:
     """Which shard, under which token, and what its computation's guarantee dial says. ``circle`` are the nodes on the
     ways from its productions back to it."""
 
-    node: str
-    shard: str
-    token: int
+    node: NodeName
+    shard: ShardName
+    token: Token
     pipeline: str
     weak: bool = False
     with_ids: bool = True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.formats.store_layout import CUTS, RECEIPT, number8, number_from8
+from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.errors import UnavailableError
@@ -29,8 +30,8 @@ LAST_FLUSH_US = 20_000
 class Publication:
     """A committed batch to be made visible by another thread. ``told(number, error, now)`` is for the loop again."""
 
-    shard: str
-    token: int
+    shard: ShardName
+    token: Token
     number: int
     committable: bytes
     writer: Writer
@@ -55,8 +56,8 @@ def _published(writer: Writer, committable: bytes) -> Exception | None:
 class SinkShard:
     """Which shard, its store, and who publishes its batches: the loop itself (None), or a thread that takes them."""
 
-    name: str
-    token: int
+    name: ShardName
+    token: Token
     store: StateStore
     publish: Callable[[Publication], None] | None = None
     pipeline: str = ""
