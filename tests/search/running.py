@@ -34,7 +34,7 @@ from tests.sim.replacing import replaced
 _POLL_US = 2_000_000
 _MOST = 100_000
 _CLOCK_UNITS = 3
-"""A turn is one unit: before the third one a push has reached the computations behind its source."""
+"""A bundle is one unit: before the third one a push has reached the computations behind its source."""
 _TYPES = {"int": pl.Int64, "str": pl.String, "float": pl.Float64, "bool": pl.Boolean}
 
 
