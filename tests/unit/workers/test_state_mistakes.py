@@ -9,7 +9,7 @@ import pytest
 
 from millwheel import Computation, ListState, MapState, ValueState
 from tests.search.mutations import state as mistakes
-from tests.unit.workers import test_timers_of_a_bundle as timers
+from tests.unit.workers.operators import test_callbacks as timers
 from tests.unit.workers.state.test_keyed_state import Bench
 
 SECOND = 1_000_000
