@@ -17,7 +17,7 @@ from tests.sim.network import Network
 from tests.sim.process import Process
 
 SESSION_US = SECOND
-_BEAT_US = 250_000
+BEAT_US = 250_000
 _PATIENCE_US = SECOND
 
 Check = Callable[[RangeTable | None, RangeTable], None]
@@ -134,8 +134,8 @@ class SimCoordination:
         self._table_watches: list[Callable[[RangeTable], None]] = []
         self._on_lost: list[Callable[[], None]] = []
         self._pushed_at = 0
-        self._sim.later(_BEAT_US, self._watch_over)
-        process.later(_BEAT_US, self._beat)
+        self._sim.later(BEAT_US, self._watch_over)
+        process.later(BEAT_US, self._beat)
 
     # --- the session's life
 
@@ -154,7 +154,7 @@ class SimCoordination:
         elif self._server.up and self._sim.now > self.heard_by_server + SESSION_US:
             self._server.expire(self)
             return
-        self._sim.later(_BEAT_US, self._watch_over)
+        self._sim.later(BEAT_US, self._watch_over)
 
     def _beat(self) -> None:
         """The client's side: the server's word or our own clock ends it."""
@@ -168,7 +168,7 @@ class SimCoordination:
         elif self._sim.now > self._heard + SESSION_US:
             self._give_up("nothing was heard of ZooKeeper")
             return
-        self._process.later(_BEAT_US, self._beat)
+        self._process.later(BEAT_US, self._beat)
 
     def _give_up(self, why: str) -> None:
         self.lost = True

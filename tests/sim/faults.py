@@ -348,10 +348,12 @@ def drain(world: World, rng: Rng) -> None:
 
 
 def _leave(world: World, worker: Process, session: object) -> None:
-    from millwheel.errors import UnavailableError
+    from millwheel.errors import ConflictError, UnavailableError
 
     try:
         session.join("leaving", worker.name, b"{}")  # type: ignore[attr-defined]
+    except ConflictError:
+        world.sim.trace(f"{worker.name} has said already that it wants to leave", worker.name)
     except UnavailableError:
         world.sim.trace(f"{worker.name} cannot say that it wants to leave", worker.name)
 

@@ -29,25 +29,39 @@ class Mutation:
     savepoint: bool = False
     finish: bool = False
     first: int = 1
+    embedded: bool = False
 
     def cases(self) -> Iterator[Case]:
         """The runs of which one must fail."""
         for seed in range(self.first, self.first + self.within):
-            yield Case(seed, self.faults, self.workload, savepoint=self.savepoint, finish=self.finish)
+            yield Case(
+                seed,
+                self.faults,
+                self.workload,
+                savepoint=self.savepoint,
+                finish=self.finish,
+                embedded=self.embedded,
+            )
 
 
 MUTATIONS: dict[str, Mutation] = {}
 
 
 def mistake(
-    within: int, faults: str = "", workload: str = "", savepoint: bool = False, finish: bool = False, first: int = 1
+    within: int,
+    faults: str = "",
+    workload: str = "",
+    savepoint: bool = False,
+    finish: bool = False,
+    first: int = 1,
+    embedded: bool = False,
 ) -> Callable[[Callable[[], Context]], Callable[[], Context]]:
     """Enlist a mutation."""
 
     def enlist(make: Callable[[], Context]) -> Callable[[], Context]:
         name = make.__name__
         kinds = frozenset(faults.split()) - {"none"} if faults else ALL_FAULTS
-        MUTATIONS[name] = Mutation(name, make, within, kinds, workload, savepoint, finish, first)
+        MUTATIONS[name] = Mutation(name, make, within, kinds, workload, savepoint, finish, first, embedded)
         return make
 
     return enlist

@@ -42,6 +42,7 @@ from millwheel.workers.shard.seen_ids import SeenIds
 from millwheel.workers.shard.watermark import ShardWatermark
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from tests.sim import (
+    coordinator_mutations,
     failing_mutations,
     hang_mutations,
     range_mutations,
@@ -57,6 +58,7 @@ from tests.sim.mistakes import MUTATIONS, Context, Mutation, mistake, replaced
 __all__ = [
     "MUTATIONS",
     "Mutation",
+    "coordinator_mutations",
     "failing_mutations",
     "hang_mutations",
     "range_mutations",

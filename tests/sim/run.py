@@ -25,7 +25,8 @@ _SEARCHED_FROM = 1_000
 class Case:
     """What to run. ``keep`` are the numbers of the planned faults that happen (None: all); ``size`` scales
     the input. ``savepoint``: savepoints are taken, and a second cluster goes on from one of them. ``finish``:
-    the sources are told to end where they are."""
+    the sources are told to end where they are. ``embedded``: the embedded coordinator does what ZooKeeper does; half of
+    the seeds from 1000 on have it anyway."""
 
     seed: int
     faults: frozenset[str] = field(default=ALL_FAULTS)
@@ -34,6 +35,7 @@ class Case:
     size: float = 1.0
     savepoint: bool = False
     finish: bool = False
+    embedded: bool = False
 
     def planned(self) -> list[Fault]:
         """The faults that happen."""
@@ -53,6 +55,8 @@ class Case:
             words.append("--savepoint")
         if self.finish:
             words.append("--finish")
+        if self.embedded:
+            words.append("--embedded")
         if self.size != 1.0:
             words.append(f"--size {self.size}")
         return " ".join(words)
@@ -73,6 +77,8 @@ def simulate(case: Case) -> Result:
     sim = Simulation(case.seed)
     name = case.workload or _workload(case.seed)
     shape = Shape.drawn(sim, case.seed)
+    if case.embedded or (case.seed >= _SEARCHED_FROM and _is_embedded(case.seed)):
+        shape = replace(shape, embedded=True)
     refused = ""
     workload = WORKLOADS[name](case.seed, case.size)
     with _chance_of_the_system(case.seed), _no_folders_of_this_machine():
@@ -95,6 +101,10 @@ def simulate(case: Case) -> Result:
         finally:
             workload.close()
     return Result(sim.trace_hash(), (sim.now - START_US) / 1e6, tuple(sim.story), refused)
+
+
+def _is_embedded(seed: int) -> bool:
+    return random.Random(f"coordinator of {seed}").random() < 0.5
 
 
 def _workload(seed: int) -> str:

@@ -79,6 +79,16 @@ def test_what_went_wrong_once_does_not_again(seed: int) -> None:
     told(Case(seed, frozenset(faults.split()) - {"none"}, workload))
 
 
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_a_cluster_that_the_embedded_coordinator_holds_together_survives_all_faults(seed: int) -> None:
+    told(Case(seed, embedded=True))
+
+
+@pytest.mark.parametrize("kind", ["session", "zookeeper", "answers", "pause", "partition", "drain"])
+def test_the_embedded_coordinator_survives_each_kind_of_fault_that_concerns_it(kind: str) -> None:
+    told(Case(sum(kind.encode()), frozenset({kind}), size=0.5, embedded=True))
+
+
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_a_cluster_that_goes_on_from_a_savepoint_gives_the_results_of_one_that_was_never_interrupted(seed: int) -> None:
     told(Case(seed, savepoint=True))

@@ -19,6 +19,7 @@ from millwheel.workers.loop.pace import RuntimeLimits
 from millwheel.workers.loop.snapshots import SnapshotPace
 from tests.sim.checkers import Checkers
 from tests.sim.coordinator import SimZooKeeper
+from tests.sim.embedded import SimEmbedded
 from tests.sim.injector import SimInjector
 from tests.sim.kernel import SECOND, Failure, Simulation
 from tests.sim.master import SimMaster
@@ -45,6 +46,7 @@ class Shape:
     spares: int = 0
     standby: bool = False
     divided: bool = False
+    embedded: bool = False
 
     @staticmethod
     def drawn(sim: Simulation, seed: int) -> Shape:
@@ -84,7 +86,8 @@ class World:
         self.checkers = Checkers(self.graph, self.storage)
         self.savepoints = savepoints or Savepoints(0, wanted=False)
         self.network = Network(sim)
-        self.zookeeper = SimZooKeeper(sim, self.network, self._table_written)
+        coordinator = SimEmbedded if shape.embedded else SimZooKeeper
+        self.zookeeper: Any = coordinator(sim, self.network, self._table_written)
         self.workers: dict[str, SimWorker] = {}
         self.masters: dict[str, SimMaster] = {}
         self.injectors: dict[str, SimInjector] = {}
