@@ -75,7 +75,8 @@ class Reporting:
 def _report_of(served: Served, now: int, careful: bool) -> ShardReport | None:
     shard = served.shard
     hold = shard.time.hold(now)
-    shard.time.tell(hold.at)
+    if hold.at > shard.time.floor:
+        shard.time.tell(hold.at)
     if careful and not served.reads and served.heard < hold.at:
         hold = Hold(served.heard, "input, as heard in this run")
     shares = shard.time.of_shares(now)

@@ -118,13 +118,15 @@ class WorkerRuntime:
         for depth, names in self._ranges.levels:
             self._run_shards([every[name] for name in names], now)
             again |= {target: None for target in send_all(names, now) if every[target].depth <= depth}
-            self._perform()  # nor do weak productions wait for the disk, or for who comes after them
+            if self._out.sends:  # nor do weak productions wait for the disk, or for who comes after them
+                self._perform()
         for _ in range(_HOPS_IN_CIRCLES):
             if not again:
                 break
             self._run_shards([every[name] for name in again], now)
             again = send_all(again, now)
-            self._perform()
+            if self._out.sends:
+                self._perform()
 
     def _run_shards(self, shards: Iterable[Served], now: int) -> None:
         clock, patient = self._clock, bool(self._commits)
@@ -202,12 +204,12 @@ class WorkerRuntime:
             case ev.GroupDurable():
                 self._performing.written()
                 self._commits.durable(event.segment, now)
+            case ev.WorkDone():
+                self._work_done(event, now)
             case ev.WatermarksRose():
                 self._watermarks_rose(event)
             case ev.Injected():
                 self._traffic.injected(event, now)
-            case ev.WorkDone():
-                self._work_done(event, now)
             case ev.TalliesTold():
                 self._tallies_told(event)
             case ev.RefusalCame():
