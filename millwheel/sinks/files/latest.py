@@ -2,9 +2,10 @@
 
 A batch holds all rows of the shard. It is written to the hidden folder before its commit, and takes the visible name,
 ``part-<shard>.<format>``, by a rename once the commit is durable. A rename replaces in one step, so a reader sees the
-rows of one commit or those of another, never a mixture. It also uses the hidden file up, which is what keeps zombies
-out: whoever opens the shard removes the hidden files of all owners before it, and a zombie has no others that it may
-publish, because a hidden file is written before its commit and nothing of a zombie is committed any more.
+rows of one commit or those of another, never a mixture.
+
+The rename also uses the hidden file up, and that keeps zombies out. A new owner removes the hidden files of all earlier
+owners. A zombie can write new hidden files, but may not publish them: their commits never become durable.
 
 The rows themselves are state of the shard (``workers/sinks/upsert.py``). Whatever happens to files, a new owner writes
 them again.

@@ -1,7 +1,7 @@
 """A file that grows, and that log rotation may rename, replace, truncate, compress or delete.
 
 Positions count the bytes that were read under one name, whichever files they came from. Which file goes on at which
-position is no function of what the files hold, so it is a *decision*: the reader says it, and reads on once it is
+position is no function of the files' content, so it is a *decision*: the reader returns it, and reads on once it is
 durable. A later reader that begins before it reads the former file to the decided end, wherever its new name is in
 the folder, and then the next one.
 """
@@ -26,8 +26,9 @@ GENERATION = 1 << 48
 """Positions without a note are of an earlier form: those of the n-th file under a name began at n times this."""
 _CHECKED_BYTES = 256  # Fixed: of a file's beginning, by which a rotated file is known again; notes are stored
 _LEAP = 1 << 40
-"""Who died before may have sent so much beyond a committed position, and nobody can tell once the bytes are gone. Where
-something else goes on in their stead, it has positions beyond them: consumers would take it for applied."""
+"""A dead reader may have sent up to so many bytes beyond the committed position, and nothing can tell how many once the
+bytes are gone. What goes on in their place gets positions beyond them: on the same ones, consumers would take it for
+applied."""
 
 
 class FileMark(msgspec.Struct, frozen=True, array_like=True):

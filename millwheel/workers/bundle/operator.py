@@ -29,7 +29,7 @@ class Operator(ABC):
     once, waits for nothing and holds nothing.
     """
 
-    speaks_at_floor: bool = False
+    emits_at_floor: bool = False
     """True when its processing-time timers emit at the shard's floor. The shard then publishes no watermark beyond a
     floor that is not durable: the next owner would emit behind it."""
 

@@ -71,7 +71,7 @@ class _Running:
 class CallbackOperator(Operator):
     """The operator of a computation with a ``callback``."""
 
-    speaks_at_floor = True
+    emits_at_floor = True
     """What its processing-time timers produce is said at the shard's floor."""
 
     def __init__(
@@ -218,7 +218,7 @@ class CallbackOperator(Operator):
 
     def _fire_due(self, bundle: Bundle, fire: Fire) -> None:
         """The event-time timers that come before the records. Each call counts as of the time of its timer, or of one
-        that has fired before: time does not go back for who sets a timer for the past."""
+        that has fired before: time does not go back for a call that sets a timer for the past."""
         state = self._state
         for due in bundle.fires(Domain.EVENT):
             # As of the timer, not of the watermark: in smaller steps of the watermark the timer would have seen state
@@ -313,7 +313,7 @@ def _order_buffer(spec: ComputationSpec, overlay: Overlay, decode: Decode) -> Or
 
 
 def _timer_text(due: Due) -> str:
-    """What a dead letter says of a timer."""
+    """The text of a timer in a dead letter."""
     # Without its cause: that names channels, and they depend on how many shards there are. See
     # test_the_letter_of_a_timer_does_not_tell_its_cause.
     return repr(Timer(due.key, due.tag, due.at, due.domain))

@@ -40,7 +40,7 @@ class Deduplicated(Computation):
 
 
 def deduplicated(spec: DeduplicateSpec, outputs: tuple[str, ...]) -> Deduplicated:
-    """The computation for a spec. Its state lives as long as the horizon says."""
+    """The computation for a spec. Its state lives for the horizon."""
     seen: MapState[bytes, int] = MapState(int, ttl=spec.within_us)
     seen.name = "seen"
     kind = type("Deduplicated", (Deduplicated,), {"seen": seen})

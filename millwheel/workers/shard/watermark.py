@@ -36,7 +36,7 @@ class ShardWatermark:
         self._commits = commits
         self._operator = operator
         self._shares = shares
-        self._speaks_at_floor = operator.speaks_at_floor
+        self._emits_at_floor = operator.emits_at_floor
 
     # --- queries -----------------------------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ class ShardWatermark:
     def floor_matters(self) -> bool:
         """True while processing-time timers of callbacks wait. What they produce is emitted at the floor, not
         behind a published watermark. So no more may be published than a next owner, too, will know of."""
-        return self._speaks_at_floor and bool(self._timers[Domain.PROCESSING])
+        return self._emits_at_floor and bool(self._timers[Domain.PROCESSING])
 
     def rises(self, now: int) -> bool:
         """True when a commit is wanted for the floor alone."""

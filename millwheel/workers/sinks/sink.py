@@ -54,7 +54,7 @@ def _published(writer: Writer, committable: bytes) -> Exception | None:
 
 @dataclass(frozen=True, slots=True)
 class SinkShard:
-    """Which shard, its store, and who publishes its batches: the loop itself (None), or a thread that takes them."""
+    """The name, token and store of a shard. ``publish`` hands its batches to another thread; None: the loop publishes."""
 
     name: ShardName
     token: Token
@@ -179,7 +179,7 @@ class SinkOperator(Operator):
         return taken
 
     def rest(self, wanted: bool, now: int) -> None:
-        """While it is wanted, no record waits for its batch to fill up, and committables go once their batches are
+        """While ``wanted``, no record waits for its batch to fill up, and committables go once their batches are
         visible."""
         self._resting = wanted
 

@@ -2,8 +2,7 @@
 
 The rows are state of the shard, in the same commits as the high-water marks of the channels they came by: exactly the
 latest row per identity, whatever crashes, and no more than that. From time to time all of them are written out as one
-batch, which replaces the one before. Nothing is acknowledged later for that, but what is not visible yet holds the
-watermark.
+batch, which replaces the one before. Acks do not wait for that; rows that are not visible yet hold the watermark.
 """
 
 from __future__ import annotations
@@ -146,7 +145,7 @@ class UpsertOperator(Operator):
         return taken
 
     def rest(self, wanted: bool, now: int) -> None:
-        """While it is wanted, rows become visible at once."""
+        """While ``wanted``, rows become visible at once."""
         self._resting = wanted
 
     def unrest(self) -> int:

@@ -54,7 +54,7 @@ class InjectionOperator(Operator):
 
     @property
     def paused(self) -> bool:
-        """True while nothing is taken; whoever injects waits."""
+        """True while nothing is taken; injecting clients wait."""
         return self._end.reads_nothing
 
     def appetite(self, waiting: int, now: int, watermark: int) -> int:
@@ -116,7 +116,7 @@ class InjectionOperator(Operator):
         return ""
 
     def rest(self, wanted: bool, now: int) -> None:
-        """Take nothing while it is wanted."""
+        """Take nothing while ``wanted``."""
         self._end.resting = wanted
 
     def finish(self) -> None:

@@ -89,13 +89,13 @@ class Part:
     # --- what is stored ----------------------------------------------------------------------------------
 
     def judge(self, positions: list[int], overlay: Overlay) -> None:
-        """Records at these positions lie too far in the future, whoever reads them again."""
+        """Store that the records at these positions lie too far in the future; later readers do not judge again."""
         for position in positions:
             overlay.put(_place(JUDGED, self.partition, position), b"")
             self.judged.add(position)
 
     def decide(self, position: int, note: bytes, overlay: Overlay) -> None:
-        """This is what follows the position, whoever reads on there."""
+        """Store what follows the position; later readers do not decide again."""
         overlay.put(_place(DECIDED, self.partition, position), note)
         self.decided[position] = note
 
@@ -114,7 +114,7 @@ class Part:
 
 
 def open_part(partition: Partition, channel: str, store: StateStore, silence: Silence, certain: bool) -> Part:
-    """A partition as the store knows it. ``certain``: nobody can have read further than that."""
+    """A partition as the store knows it. ``certain``: no owner can have read further than that."""
     data = store.get(POSITION + partition.name.encode())
     at = Position() if data is None else decode_position(data)
     judged = _prefix(JUDGED, partition)

@@ -11,11 +11,11 @@ _CLOSELY_US = SECOND
 
 @dataclass(slots=True)
 class Silence:
-    """How long there has been nothing to hear, as far as somebody has listened.
+    """How long a partition has been silent, as far as looks at it can tell.
 
-    Time in which nobody looked is no silence before the next look has found nothing. And after a gap between two looks,
-    which also those may have slept through who write, listening begins anew: nothing is idle before looks that follow
-    each other closely have found nothing for ``idle_after_us`` (None: never idle).
+    Time without a look counts as silence only once the next look has found nothing. After a long gap between two looks
+    the measurement starts again, because the writer may have slept through the gap, too. A partition is idle once looks
+    in close succession have found nothing for ``idle_after_us`` (None: never idle).
     """
 
     idle_after_us: int | None
@@ -27,7 +27,7 @@ class Silence:
         self.looked_at = self._listening_since = self.heard_at
 
     def heard(self, now: int) -> None:
-        """There was something."""
+        """A look has found records."""
         self.heard_at = self.looked_at = self._listening_since = now
 
     def nothing(self, now: int, closely: bool = False) -> None:
@@ -56,5 +56,5 @@ class Silence:
         return idle_progress(self.lasted_us) if self.idle else 0
 
     def in_words(self) -> str:
-        """For whoever asks what holds a watermark."""
+        """The text that ``status`` shows for what holds a watermark."""
         return f"idle for {duration_text(self.progress_us)}"

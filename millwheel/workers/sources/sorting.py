@@ -26,8 +26,8 @@ Batches = list[tuple[str, AnyBatch]]
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """A read as batches for the consumers, and its dead letters by who could not use the record: of each, a record has
-    at most one, so its position numbers it. ``counters`` count what was read."""
+    """A read as batches for the consumers, and its dead letters by the node that could not use the record. A record has
+    at most one letter of each node, so its position numbers the letter. ``counters`` count what was read."""
 
     batches: Batches
     letters: dict[str, Batches]

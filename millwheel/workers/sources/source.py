@@ -2,9 +2,9 @@
 
 Nothing that was read is logged: a partition's channel is numbered by its positions, reads are sent at once,
 and the position is committed when every consumer has applied them. After a crash the partition is read
-again from there, and consumers cut off what they have. So everything that decides about a record here is
-a function of the partition's content; the one thing that is not, "its timestamp lies in the far future", is
-committed before anything is sent.
+again from there, and consumers drop the records that they have. So every decision about a record must be a
+function of the partition's content. One decision is not, "its timestamp lies in the far future"; it is committed
+before anything is sent.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SourceOperator(Operator):
         self._durable = max(self._durable, number)
 
     def rest(self, wanted: bool, now: int) -> None:
-        """Read nothing while it is wanted."""
+        """Read nothing while ``wanted``."""
         self._end.resting = wanted
 
     def finish(self) -> None:
@@ -85,7 +85,7 @@ class SourceOperator(Operator):
         self._end.finishing = True
 
     def catch_up(self, wanted: bool) -> None:
-        """While it is wanted, a rest begins only where no earlier owner can have read further."""
+        """While ``wanted``, a rest begins only where no earlier owner can have read further."""
         self._end.catching_up = wanted
 
     def unrest(self) -> int:
@@ -204,11 +204,12 @@ class SourceOperator(Operator):
         return True
 
     def _send(self, part: Part, found: Sorted, bundle: Bundle) -> None:
-        """A read goes on its way; its position is committed once every consumer has applied it. Letters are numbered by
-        positions, too, so those of each who writes them have a channel of their own: whoever consumes several of these
-        has a mark for each."""
-        # On the records' channel the marks cut letters off, and on one channel for all who write letters each takes the
-        # other's for copies: see mistake letters_numbered_with_the_records and mistake
+        """Send a read to its consumers; its position is committed once every consumer has applied it.
+
+        Dead letters are numbered by positions as well. So the letters of each node have a channel of their own, and a
+        consumer of several nodes' letters keeps a high-water mark for each."""
+        # On the channel of the records, their high-water mark would cut letters off. On one channel for all nodes, the
+        # letter of the second node would pass for a copy: see mistake letters_numbered_with_the_records and mistake
         # one_channel_for_the_letters_of_all.
         after = Position(part.position, part.max_timestamp, part.read_all, part.note)
         chunks = [self._chunk(part, part.channel, found.batches)]
@@ -223,8 +224,10 @@ class SourceOperator(Operator):
         return chunk
 
     def _settles_at(self, now: int) -> int:
-        """When positions are to be committed (wall clock; MAX_TIME: there is nothing to commit). What is read meanwhile
-        only has to be read again after a crash, so it waits for others, unless somebody waits for the last of it."""
+        """When positions are to be committed (wall clock, µs; MAX_TIME: there is nothing to commit).
+
+        A position that is committed late only means that more is read again after a crash. So positions wait for each
+        other, except at the end of a partition, where the run waits for the last one."""
         applied = [part for part in self._partitions.awake.values() if part.outstanding and part.outstanding[0].applied]
         if not applied:
             return MAX_TIME

@@ -14,9 +14,11 @@ from millwheel.workers.delivery.timestamps import Timestamps
 
 @dataclass(frozen=True, slots=True)
 class SourceParts:
-    """What a source shard is made of. ``partitions`` lists what there is to read, ``mine`` says which of it
-    falls into this shard's range. ``needs`` are the fields that consumers want, if all of them take columns.
-    ``first_owner``: nobody has read for this shard before. Positions are committed every ``settle_us``."""
+    """The parts of a source shard.
+
+    ``partitions`` lists the partitions that exist now, and ``mine`` tells whether a name falls into this shard's range.
+    ``needs`` are the fields that the consumers read, if all of them take columns. ``first_owner`` is True when no owner
+    has read for this shard before. Positions are committed every ``settle_us``."""
 
     pipeline: str
     node: str

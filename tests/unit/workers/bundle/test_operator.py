@@ -17,7 +17,7 @@ def test_an_operator_that_only_runs_takes_everything_and_waits_for_nothing() -> 
     operator = Plain()
     assert operator.appetite(7, 0, 0) == 7
     assert (operator.wakes_at(0), operator.due_at(), operator.hold(0).at) == (MAX_TIME, MAX_TIME, MAX_TIME)
-    assert (operator.unrest(), operator.paused, operator.speaks_at_floor) == (0, False, False)
+    assert (operator.unrest(), operator.paused, operator.emits_at_floor) == (0, False, False)
     assert operator.watched() is None
 
 
