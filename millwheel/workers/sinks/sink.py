@@ -54,7 +54,7 @@ def _published(writer: Writer, committable: bytes) -> Exception | None:
 
 @dataclass(frozen=True, slots=True)
 class SinkShard:
-    """The name, token and store of a shard. ``publish`` hands its batches to another thread; None: the loop publishes."""
+    """Name, token and store of a shard. ``publish`` hands its batches to another thread; None: the loop publishes."""
 
     name: ShardName
     token: Token
