@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,13 @@ from millwheel.roots.root import read_run
 from millwheel.roots.shipped import load_shipped
 
 _EXAMPLE = 200  # characters of an example that are shown
+_WHAT = {
+    "timer": "timers",
+    "window": "windows",
+    "production": "results that were too large",
+    "injection": "injected records",
+    "": "an earlier version",
+}
 
 
 def letters(place: str, computation: str, reason: str, as_json: bool, console: Console) -> None:
@@ -42,12 +51,27 @@ def replay(place: str, computation: str, reason: str, limit: int | None, console
     """Ask for another try of dead letters, and print when it will happen."""
     root = find_root(place)
     found = _chosen(root, computation, reason)
-    count = ask(root, _orders(place, root), found, limit)
-    never = sum(not letter.again for letter in found)
-    left = f" {never:,} cannot be replayed: timers, windows, and results that were too large." if never else ""
+    orders = _orders(place, root)
+    before = asked_for(orders)
+    count = ask(root, orders, found, limit)
     when = "now" if is_driven(root) else "when the pipeline is run on this root again"
     word = "letter is" if count == 1 else "letters are"
-    console.print(f"{count:,} dead {word} tried again, {when}.{left}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{count:,} dead {word} tried again, {when}.", markup=False, highlight=False, soft_wrap=True)
+    for line in left_out(found, before, count):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def left_out(found: Sequence[Letter], before: Collection[str], count: int) -> Iterator[str]:
+    """Which of the letters ``found`` are not among the ``count`` that are tried again, and why."""
+    never = Counter(_WHAT.get(letter.what, "others") for letter in found if not letter.again)
+    if never:
+        kinds = ", ".join(f"{many:,} of {what}" for what, many in sorted(never.items()))
+        yield f"{never.total():,} cannot be tried again: {kinds}."
+    asked = sum(bool(letter.again) and letter.id in before for letter in found)
+    if asked:
+        yield f"{asked:,} were asked for before."
+    if over := len(found) - never.total() - asked - count:
+        yield f"{over:,} are over the limit."
 
 
 def _chosen(root: Path, computation: str, reason: str) -> list[Letter]:

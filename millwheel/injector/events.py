@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.range_table import RangeTable
+from millwheel.core.model.times import MIN_TIME
 from millwheel.core.model.watermark import ShardReport, share_columns
 from millwheel.errors import invariant
 
@@ -22,7 +23,8 @@ class ReportColumns:
     """Reports of shards of one node, as columns of equal length.
 
     ``counters`` holds only those reports that carry totals, by their place in the columns. ``shares`` are further
-    columns, one for each share of which there is a percentile watermark (MIN_TIME: nothing was said).
+    columns, one for each share of which there is a percentile watermark (MIN_TIME: nothing was said). ``idle`` is how
+    far silence has moved shards that are idle.
     """
 
     shards: Sequence[ShardName]
@@ -31,9 +33,13 @@ class ReportColumns:
     holders: NDArray[Any]
     counters: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     shares: Mapping[float, Longs] = field(default_factory=dict)
+    idle: Longs = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __post_init__(self) -> None:
-        lengths = {len(self.shards), len(self.tokens), len(self.watermarks), len(self.holders)}
+        if not len(self.idle):
+            object.__setattr__(self, "idle", np.full(len(self.shards), MIN_TIME, np.int64))
+        columns = (self.shards, self.tokens, self.watermarks, self.holders, self.idle)
+        lengths = {len(column) for column in columns}
         lengths.update(map(len, self.shares.values()))
         invariant(len(lengths) == 1, f"report columns differ in length: {sorted(lengths)}")
 
@@ -47,6 +53,7 @@ class ReportColumns:
             np.array([report.holder for report in reports], object),
             {place: report.counters for place, report in enumerate(reports) if report.counters},
             share_columns([report.shares for report in reports]),
+            np.array([report.idle_us for report in reports], np.int64),
         )
 
     def row(self, place: int) -> ShardReport:
@@ -58,6 +65,7 @@ class ReportColumns:
             str(self.holders[place]),
             self.counters.get(place, {}),
             shares={share: int(column[place]) for share, column in self.shares.items()},
+            idle_us=int(self.idle[place]),
         )
 
     def where(self, mask: NDArray[np.bool_]) -> ReportColumns:
@@ -74,6 +82,7 @@ class ReportColumns:
             self.holders[mask],
             counters,
             {share: column[mask] for share, column in self.shares.items()},
+            self.idle[mask],
         )
 
 

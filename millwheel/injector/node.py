@@ -11,8 +11,9 @@ All rules about the validity of a report are in this module.
   as it would spelled out (``session_directory.py``).
 - The **value** of a shard is the highest watermark reported. A shard without owner keeps its last one; a shard with a
   new range starts from the lowest of the shards that had it before.
-- A shard of a source that has no live input reports IDLE_TIME: it counts for nothing until it reports a time again,
-  which may then be lower. What was published never falls.
+- A shard of a source that has no live input reports IDLE_TIME, and how far silence has moved it: it counts for nothing
+  until it reports a time again, which may then be lower. If all are idle, the one that is furthest counts, as among the
+  partitions of one shard: where they lie must not matter. What was published never falls.
 """
 
 from __future__ import annotations
@@ -155,6 +156,7 @@ class NodeState:
 
     def _take_words(self, rows: Longs, reports: ReportColumns) -> None:
         index = self.index
+        index.idle[rows] = reports.idle
         for share, said in reports.shares.items():
             np.maximum.at(index.share(share), rows, said)
         index.holders[rows] = reports.holders
@@ -190,13 +192,14 @@ class NodeState:
         """The percentile watermarks (µs) that rose since the last call, by share."""
         if not self.complete:
             return {}
-        live, risen = self.index.values != IDLE_TIME, {}
+        live, silent_up_to, risen = self.index.values != IDLE_TIME, self.index.silent_up_to, {}
         for share, column in self.index.shares.items():
-            values = np.sort(column[live])
-            if len(values):
+            passed = silent_up_to
+            if passed is None:
+                values = np.sort(column[live])
                 passed = int(values[len(values) - needed(share, len(values))])
-                if passed > self.published_shares.get(share, MIN_TIME):
-                    risen[share] = self.published_shares[share] = passed
+            if passed > self.published_shares.get(share, MIN_TIME):
+                risen[share] = self.published_shares[share] = passed
         return risen
 
     def tallies(self) -> dict[CallKind, Tally]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from millwheel.core.model.lease import Leases
 from millwheel.core.model.range_table import ShardEntry
-from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
+from millwheel.core.model.times import IDLE_TIME, MIN_TIME
 from millwheel.injector.events import Longs
 
 _NOBODY = 0  # Fixed: no connection
@@ -33,6 +33,8 @@ class RangeIndex:
     """The connection that was told that its token is known."""
     holders: NDArray[Any]
     counters: list[dict[str, int]]
+    idle: Longs
+    """How far silence has moved the shards that are idle."""
     shares: dict[float, Longs] = field(default_factory=dict)
     lowest_row: int = 0
     """A row: as long as its value has not risen, the lowest of all has not."""
@@ -51,6 +53,7 @@ class RangeIndex:
             told=np.full(count, _NOBODY, np.int64),
             holders=np.full(count, "", object),
             counters=[{} for _ in range(count)],
+            idle=np.full(count, MIN_TIME, np.int64),
         )
 
     def share(self, share: float) -> Longs:
@@ -86,15 +89,25 @@ class RangeIndex:
         return int(np.count_nonzero(watermarks < before))
 
     def lowest_above(self, floor: int | None) -> int | None:
-        """The lowest value (µs) of the shards that are not idle, if there is one and it is above ``floor``."""
+        """The lowest value (µs) of the shards that are not idle. If all are, how far silence has moved the one that is
+        furthest, as with the partitions of one shard. None if that is not above ``floor``."""
         values = self.values
         if floor is not None and values[self.lowest_row] <= floor:
             return None
         self.lowest_row = int(values.argmin())
         lowest = int(values[self.lowest_row])
-        if lowest == IDLE_TIME:  # only the end of time lies behind it
-            return MAX_TIME if bool((values == MAX_TIME).any()) else None
+        if lowest == IDLE_TIME:  # Those that have ended do not count: one that is idle may have more.
+            lowest = int(self.idle[values == IDLE_TIME].max())
+            floor = MIN_TIME if floor is None else floor
         return lowest if floor is None or lowest > floor else None
+
+    @property
+    def silent_up_to(self) -> int | None:
+        """How far silence has moved the shards, if all are idle or have ended; None if one is not."""
+        values = self.values
+        if not len(values) or values.min() != IDLE_TIME:
+            return None
+        return int(self.idle[values == IDLE_TIME].max())
 
     def inherit(self, old: RangeIndex) -> None:
         """Carry over what was known under an older table: exactly for a range that stays, as a bound otherwise."""
@@ -114,6 +127,7 @@ class RangeIndex:
     def _inherit_value(self, row: int, old: RangeIndex, first: int, last: int) -> None:
         lowest = first + int(old.values[first:last].argmin())
         self.values[row] = old.values[lowest]
+        self.idle[row] = old.idle[lowest]
         self.heard[row] = old.heard[first:last].all()
         for share, column in old.shares.items():
             self.share(share)[row] = column[first:last].min()

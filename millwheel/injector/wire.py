@@ -33,6 +33,7 @@ def _spelled_out(connection: int, reports: pb.Reports) -> ReportsArrived:
         holders=np.array(list(reports.holders), object),
         counters={totals.place: dict(totals.counters) for totals in reports.totals},
         shares={each.share: _longs(each.watermarks_us) for each in reports.shares},
+        idle=_longs(reports.idle_us),
     )
     if max(columns.counters, default=0) >= len(columns.shards):
         raise ValueError(f"totals of report {max(columns.counters)} among {len(columns.shards)}")

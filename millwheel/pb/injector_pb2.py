@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmillwheel/pb/injector.proto\x12\x0cmillwheel.pb\"~\n\x06Totals\x12\r\n\x05place\x18\x01 \x01(\r\x12\x34\n\x08\x63ounters\x18\x02 \x03(\x0b\x32\".millwheel.pb.Totals.CountersEntry\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x12:\x02\x38\x01\"3\n\x0bShareColumn\x12\r\n\x05share\x18\x01 \x01(\x01\x12\x15\n\rwatermarks_us\x18\x02 \x03(\x10\"\x8f\x02\n\x07Reports\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x03(\t\x12\x0f\n\x07numbers\x18\x03 \x03(\r\x12\x0e\n\x06tokens\x18\x04 \x03(\x10\x12\x15\n\rwatermarks_us\x18\x05 \x03(\x10\x12\x0f\n\x07holders\x18\x06 \x03(\t\x12$\n\x06totals\x18\x07 \x03(\x0b\x32\x14.millwheel.pb.Totals\x12)\n\x06shares\x18\x08 \x03(\x0b\x32\x19.millwheel.pb.ShareColumn\x12\x14\n\x0clatencies_ms\x18\t \x03(\x01\x12\x17\n\x0f\x63hanged_numbers\x18\n \x01(\x0c\x12\x1d\n\x15\x63hanged_watermarks_us\x18\x0b \x01(\x0c\"3\n\x0bReportFrame\x12$\n\x05nodes\x18\x01 \x03(\x0b\x32\x15.millwheel.pb.Reports\"*\n\nTokenKnown\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\"/\n\tWatermark\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x14\n\x0cwatermark_us\x18\x02 \x01(\x12\"R\n\x05Tally\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06judged\x18\x02 \x01(\t\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\r\n\x05tried\x18\x04 \x01(\x12\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x12\"\x87\x01\n\tBroadcast\x12+\n\nwatermarks\x18\x01 \x03(\x0b\x32\x17.millwheel.pb.Watermark\x12\'\n\x05known\x18\x02 \x03(\x0b\x32\x18.millwheel.pb.TokenKnown\x12$\n\x07tallies\x18\x03 \x03(\x0b\x32\x13.millwheel.pb.Tally\"\x0f\n\rStatusRequest\"\xa8\x02\n\nNodeStatus\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x14\n\x0cwatermark_us\x18\x02 \x01(\x12\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x14\n\x0cholder_shard\x18\x04 \x01(\t\x12\x0e\n\x06holder\x18\x05 \x01(\t\x12\x38\n\x08\x63ounters\x18\x06 \x03(\x0b\x32&.millwheel.pb.NodeStatus.CountersEntry\x12\x15\n\rsilent_shards\x18\x07 \x03(\t\x12\x0e\n\x06silent\x18\x08 \x01(\x04\x12\x15\n\rstale_reports\x18\t \x01(\x04\x12\x15\n\rlower_reports\x18\n \x01(\x04\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x12:\x02\x38\x01\"T\n\x0bStatusReply\x12\'\n\x05nodes\x18\x01 \x03(\x0b\x32\x18.millwheel.pb.NodeStatus\x12\x1c\n\x14latency_quantiles_ms\x18\x02 \x03(\x01\x32\x8f\x01\n\x08Injector\x12\x41\n\x07\x43onnect\x12\x19.millwheel.pb.ReportFrame\x1a\x17.millwheel.pb.Broadcast(\x01\x30\x01\x12@\n\x06Status\x12\x1b.millwheel.pb.StatusRequest\x1a\x19.millwheel.pb.StatusReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bmillwheel/pb/injector.proto\x12\x0cmillwheel.pb\"~\n\x06Totals\x12\r\n\x05place\x18\x01 \x01(\r\x12\x34\n\x08\x63ounters\x18\x02 \x03(\x0b\x32\".millwheel.pb.Totals.CountersEntry\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x12:\x02\x38\x01\"3\n\x0bShareColumn\x12\r\n\x05share\x18\x01 \x01(\x01\x12\x15\n\rwatermarks_us\x18\x02 \x03(\x10\"\xa0\x02\n\x07Reports\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06shards\x18\x02 \x03(\t\x12\x0f\n\x07numbers\x18\x03 \x03(\r\x12\x0e\n\x06tokens\x18\x04 \x03(\x10\x12\x15\n\rwatermarks_us\x18\x05 \x03(\x10\x12\x0f\n\x07holders\x18\x06 \x03(\t\x12$\n\x06totals\x18\x07 \x03(\x0b\x32\x14.millwheel.pb.Totals\x12)\n\x06shares\x18\x08 \x03(\x0b\x32\x19.millwheel.pb.ShareColumn\x12\x14\n\x0clatencies_ms\x18\t \x03(\x01\x12\x17\n\x0f\x63hanged_numbers\x18\n \x01(\x0c\x12\x1d\n\x15\x63hanged_watermarks_us\x18\x0b \x01(\x0c\x12\x0f\n\x07idle_us\x18\x0c \x03(\x10\"3\n\x0bReportFrame\x12$\n\x05nodes\x18\x01 \x03(\x0b\x32\x15.millwheel.pb.Reports\"*\n\nTokenKnown\x12\r\n\x05shard\x18\x01 \x01(\t\x12\r\n\x05token\x18\x02 \x01(\x04\"/\n\tWatermark\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x14\n\x0cwatermark_us\x18\x02 \x01(\x12\"R\n\x05Tally\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0e\n\x06judged\x18\x02 \x01(\t\x12\x0c\n\x04what\x18\x03 \x01(\t\x12\r\n\x05tried\x18\x04 \x01(\x12\x12\x0e\n\x06\x66\x61iled\x18\x05 \x01(\x12\"\x87\x01\n\tBroadcast\x12+\n\nwatermarks\x18\x01 \x03(\x0b\x32\x17.millwheel.pb.Watermark\x12\'\n\x05known\x18\x02 \x03(\x0b\x32\x18.millwheel.pb.TokenKnown\x12$\n\x07tallies\x18\x03 \x03(\x0b\x32\x13.millwheel.pb.Tally\"\x0f\n\rStatusRequest\"\xa8\x02\n\nNodeStatus\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x14\n\x0cwatermark_us\x18\x02 \x01(\x12\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x14\n\x0cholder_shard\x18\x04 \x01(\t\x12\x0e\n\x06holder\x18\x05 \x01(\t\x12\x38\n\x08\x63ounters\x18\x06 \x03(\x0b\x32&.millwheel.pb.NodeStatus.CountersEntry\x12\x15\n\rsilent_shards\x18\x07 \x03(\t\x12\x0e\n\x06silent\x18\x08 \x01(\x04\x12\x15\n\rstale_reports\x18\t \x01(\x04\x12\x15\n\rlower_reports\x18\n \x01(\x04\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x12:\x02\x38\x01\"T\n\x0bStatusReply\x12\'\n\x05nodes\x18\x01 \x03(\x0b\x32\x18.millwheel.pb.NodeStatus\x12\x1c\n\x14latency_quantiles_ms\x18\x02 \x03(\x01\x32\x8f\x01\n\x08Injector\x12\x41\n\x07\x43onnect\x12\x19.millwheel.pb.ReportFrame\x1a\x17.millwheel.pb.Broadcast(\x01\x30\x01\x12@\n\x06Status\x12\x1b.millwheel.pb.StatusRequest\x1a\x19.millwheel.pb.StatusReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,25 +42,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SHARECOLUMN']._serialized_start=173
   _globals['_SHARECOLUMN']._serialized_end=224
   _globals['_REPORTS']._serialized_start=227
-  _globals['_REPORTS']._serialized_end=498
-  _globals['_REPORTFRAME']._serialized_start=500
-  _globals['_REPORTFRAME']._serialized_end=551
-  _globals['_TOKENKNOWN']._serialized_start=553
-  _globals['_TOKENKNOWN']._serialized_end=595
-  _globals['_WATERMARK']._serialized_start=597
-  _globals['_WATERMARK']._serialized_end=644
-  _globals['_TALLY']._serialized_start=646
-  _globals['_TALLY']._serialized_end=728
-  _globals['_BROADCAST']._serialized_start=731
-  _globals['_BROADCAST']._serialized_end=866
-  _globals['_STATUSREQUEST']._serialized_start=868
-  _globals['_STATUSREQUEST']._serialized_end=883
-  _globals['_NODESTATUS']._serialized_start=886
-  _globals['_NODESTATUS']._serialized_end=1182
+  _globals['_REPORTS']._serialized_end=515
+  _globals['_REPORTFRAME']._serialized_start=517
+  _globals['_REPORTFRAME']._serialized_end=568
+  _globals['_TOKENKNOWN']._serialized_start=570
+  _globals['_TOKENKNOWN']._serialized_end=612
+  _globals['_WATERMARK']._serialized_start=614
+  _globals['_WATERMARK']._serialized_end=661
+  _globals['_TALLY']._serialized_start=663
+  _globals['_TALLY']._serialized_end=745
+  _globals['_BROADCAST']._serialized_start=748
+  _globals['_BROADCAST']._serialized_end=883
+  _globals['_STATUSREQUEST']._serialized_start=885
+  _globals['_STATUSREQUEST']._serialized_end=900
+  _globals['_NODESTATUS']._serialized_start=903
+  _globals['_NODESTATUS']._serialized_end=1199
   _globals['_NODESTATUS_COUNTERSENTRY']._serialized_start=124
   _globals['_NODESTATUS_COUNTERSENTRY']._serialized_end=171
-  _globals['_STATUSREPLY']._serialized_start=1184
-  _globals['_STATUSREPLY']._serialized_end=1268
-  _globals['_INJECTOR']._serialized_start=1271
-  _globals['_INJECTOR']._serialized_end=1414
+  _globals['_STATUSREPLY']._serialized_start=1201
+  _globals['_STATUSREPLY']._serialized_end=1285
+  _globals['_INJECTOR']._serialized_start=1288
+  _globals['_INJECTOR']._serialized_end=1431
 # @@protoc_insertion_point(module_scope)

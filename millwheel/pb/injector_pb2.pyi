@@ -109,6 +109,7 @@ class Reports(_message.Message):
     LATENCIES_MS_FIELD_NUMBER: _builtins.int
     CHANGED_NUMBERS_FIELD_NUMBER: _builtins.int
     CHANGED_WATERMARKS_US_FIELD_NUMBER: _builtins.int
+    IDLE_US_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     changed_numbers: _builtins.bytes
     """uint32; the watermark changed, and nothing else"""
@@ -134,6 +135,10 @@ class Reports(_message.Message):
     def latencies_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
         """sampled since the last report"""
 
+    @_builtins.property
+    def idle_us(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """how far silence has moved those that are idle; the least int64 for the others"""
+
     def __init__(
         self,
         *,
@@ -148,10 +153,11 @@ class Reports(_message.Message):
         latencies_ms: _abc.Iterable[_builtins.float] | None = ...,
         changed_numbers: _builtins.bytes = ...,
         changed_watermarks_us: _builtins.bytes = ...,
+        idle_us: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_numbers", b"changed_numbers", "changed_watermarks_us", b"changed_watermarks_us", "holders", b"holders", "latencies_ms", b"latencies_ms", "node", b"node", "numbers", b"numbers", "shards", b"shards", "shares", b"shares", "tokens", b"tokens", "totals", b"totals", "watermarks_us", b"watermarks_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_numbers", b"changed_numbers", "changed_watermarks_us", b"changed_watermarks_us", "holders", b"holders", "idle_us", b"idle_us", "latencies_ms", b"latencies_ms", "node", b"node", "numbers", b"numbers", "shards", b"shards", "shares", b"shares", "tokens", b"tokens", "totals", b"totals", "watermarks_us", b"watermarks_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -84,7 +84,7 @@ class PipelineHarness:
         self._closed = False
         self._replayed: set[str] = set()
         clock = ManualClock(0 if now is None else check_time(now, "now"))
-        outside = Factories(self._source, self._taps.build, listed=self._partitions)
+        outside = Factories(self._source, self._taps.build, listed=self._partitions, by_name=self._pushed)
         assembly = Assembly(self.spec, "", clock, outside, ShardLimits(settle_us=0, company_us=0))
         options = ClusterOptions(shards, workers, crash_every=crash_every, crash_at=crash_at)
         taps = [node.name for node in assembly.graph.nodes.values() if node.kind is NodeKind.SINK]

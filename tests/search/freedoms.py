@@ -82,6 +82,9 @@ class Free:
     """Streams with a copy that comes after its id was forgotten, or nearly so."""
     ended: bool = True
     """The input ends, so that all windows emit what they have."""
+    deaf: bool = False
+    """The watermark service dies with the workers. guarantees.md, Event time: "If the service has died too, a record
+    behind a watermark that no commit has seen may count as on time"."""
 
 
 _NOTHING = Facts(Level.NOTHING, Order.NONE, paced=False, timely=False, single=False)
@@ -284,7 +287,8 @@ _ARRIVAL = frozenset({"collect", "first", "last"})
 
 def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool, free: Free) -> _Made:
     wants_late = c.allowed_lateness_us > 0 or c.late != "drop"
-    racing = wants_late and (free.racing is not None or (not stated and not _upstream(c, spec)))
+    unpaced = free.racing is not None or free.deaf or (not stated and not _upstream(c, spec))
+    racing = wants_late and unpaced
     if racing or not (base.paced or base.timely) or not base.timed:
         # pipeline.md, Late records: "late for a window when the computation's watermark has passed the window's end"
         return _Made(_NOTHING)

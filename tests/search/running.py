@@ -43,7 +43,7 @@ class Way:
     """How a case is run. ``together``: 1 is one record at a time; more joins what one partition pushes in a row, up to
     so many records; 0 takes the pushes as they stand. ``crash_at`` is a share of all units of work. ``stop_at`` are
     the actions (as shares of the script) after which everything stops and other workers begin, as many as ``resized``
-    says (0: as before)."""
+    says (0: as before). ``service_lives``: the watermark service survives crashes."""
 
     name: str
     together: int = 0
@@ -61,6 +61,7 @@ class Way:
     snapshot_bytes: int = 8192
     racing_clock: bool = False
     """The clock moves while the records that the script has behind its move are on their way."""
+    service_lives: bool = False
 
     @property
     def crashes(self) -> bool:
@@ -189,11 +190,13 @@ class Bench(PipelineHarness):
         self._pushes: dict[str, list[Row]] = {}
         self._closed = False
         clock = ManualClock(case.now or 0)
-        outside = Factories(self._source, self._taps.build, listed=self._partitions)
+        outside = Factories(self._source, self._taps.build, listed=self._partitions, by_name=self._pushed)
         kind = _Assembly if way.columns else _RowsOnly
         limits = ShardLimits(bundle=way.bundle, timers=way.timers, settle_us=0, company_us=0)
         made = kind(self.spec, "", clock, outside, limits)
-        options = ClusterOptions(way.shards, way.workers, way.snapshot_bytes, way.crash_every)
+        options = ClusterOptions(
+            way.shards, way.workers, way.snapshot_bytes, way.crash_every, service_lives=way.service_lives
+        )
         taps = [node.name for node in made.graph.nodes.values() if node.kind is NodeKind.SINK]
         self._cluster = MemoryCluster(made.graph, made.make_shard, clock, options, taps)
 

@@ -27,8 +27,8 @@ VARIANTS: dict[str, Way] = {
     "shards": Way("shards", together=1, shards=3, workers=2),
     "spread": Way("spread", shards=2, workers=3, together=5),
     "crash": Way("crash", together=1, crash_at=0.5),
-    "crash-bundles": Way("crash-bundles", together=1000, crash_at=0.5, shards=2, workers=2),
-    "crashes": Way("crashes", crash_every=40, shards=2, workers=2),
+    "crash-bundles": Way("crash-bundles", together=1000, crash_at=0.5, shards=2, workers=2, service_lives=True),
+    "crashes": Way("crashes", crash_every=40, shards=2, workers=2, service_lives=True),
     "restart": Way("restart", together=1, stop_at=(0.3, 0.6), resized=2, workers=1, shards=2),
     "restart-rows": Way("restart-rows", columns=False, cached=False, stop_at=(0.5,), snapshot_bytes=300),
     "rows": Way("rows", columns=False),
@@ -75,13 +75,12 @@ def _varied(way: Way, rng: random.Random) -> Way:
 
 def free_of(way: Way, case: Case, spec: PipelineSpec) -> Free:
     """What differs between a way and the base."""
-    uneven = _appearing(case) if way.crashes else frozenset()
-    if way.shards > 1 and not case.stated:
-        uneven |= _falling_silent(case, spec)
+    deaf = way.crashes and not way.service_lives
+    uneven = _appearing(case) if deaf else frozenset()
     ended = any(isinstance(action, Finish) and action.stream is None for action in case.script)
-    forgetful = _forgetful(case, spec) if way.crashes else frozenset()
+    forgetful = _forgetful(case, spec) if deaf or (way.crashes and not case.stated) else frozenset()
     racing = frozenset[str]() if way.racing_clock else None
-    return Free(way.together != 1, way.crashes, racing, uneven, forgetful, ended)
+    return Free(way.together != 1, way.crashes, racing, uneven, forgetful, ended, deaf)
 
 
 def _forgetful(case: Case, spec: PipelineSpec) -> frozenset[str]:
@@ -127,13 +126,6 @@ def _appearing(case: Case) -> frozenset[str]:
         if not case.stated:
             moved.add(action.stream)
     return frozenset(found)
-
-
-def _falling_silent(case: Case, spec: PipelineSpec) -> frozenset[str]:
-    """Streams of several partitions, which may be silent."""
-    pushed = {(action.stream, action.partition) for action in case.script if isinstance(action, Push)}
-    several = {stream for stream, _ in pushed if len({part for of, part in pushed if of == stream}) > 1}
-    return frozenset(name for name in several if spec.stream(name).idle_after_us is not None)
 
 
 def examine(case: Case, ways: Iterable[Way], first_only: bool = True) -> list[Finding]:

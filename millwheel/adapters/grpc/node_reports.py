@@ -42,7 +42,7 @@ class _Shard:
         if report.counters and report.counters != self.totals:
             self.totals, self.totals_sent = dict(report.counters), False
         self.samples.extend(report.latencies_ms[: _MAX_SAMPLES - len(self.samples)])
-        same = (report.token, report.holder) == (before.token, before.holder)
+        same = (report.token, report.holder, report.idle_us) == (before.token, before.holder, before.idle_us)
         return not (same and self.totals_sent) or bool(self.samples or report.shares)
 
     def take_totals(self) -> dict[str, int]:
@@ -151,6 +151,7 @@ class NodeReports:
             tokens=[report.token for report in reports],
             watermarks_us=self._watermarks[numbers].tolist(),
             holders=[report.holder for report in reports],
+            idle_us=[report.idle_us for report in reports],
         )
         for place, shard in enumerate(shards):
             if totals := shard.take_totals():

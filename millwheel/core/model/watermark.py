@@ -32,7 +32,7 @@ class ShardReport:
 
     ``counters`` are totals of the shard's *durable* commits, all of them or none when they did not change.
     ``latencies_ms`` are the samples taken since the last report. ``shares`` is what counts for percentile watermarks,
-    by share (core/model/percentiles.py).
+    by share (core/model/percentiles.py). ``idle_us``: how far silence has moved a shard that reports IDLE_TIME.
     """
 
     shard: ShardName
@@ -42,6 +42,7 @@ class ShardReport:
     counters: Mapping[str, int] = field(default_factory=dict)
     latencies_ms: Sequence[float] = ()
     shares: Mapping[float, int] = field(default_factory=dict)
+    idle_us: int = MIN_TIME
 
 
 def share_columns(rows: Sequence[Mapping[float, int]]) -> dict[float, NDArray[np.int64]]:

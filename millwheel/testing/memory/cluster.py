@@ -54,6 +54,7 @@ class ClusterOptions:
 
     ``crash_every``: after how many units of work everything dies, again and again. Until all is quiet each life lasts a
     little longer than the last one, so that there is progress. ``crash_at``: after which unit of all it dies.
+    ``service_lives``: the watermark service survives what kills the workers.
     """
 
     shards: int = 2
@@ -61,6 +62,7 @@ class ClusterOptions:
     snapshot_bytes: int = 8192
     crash_every: int | None = None
     crash_at: int | None = None
+    service_lives: bool = False
 
 
 class MemoryCluster:
@@ -155,12 +157,15 @@ class MemoryCluster:
         """Every process dies at once and the disk forgets what was not synced; others begin where that leaves off."""
         self.crashes += 1
         self._restless += 1
-        dead = list(self._workers)
+        dead, connections = list(self._workers), [worker.connection for worker in self._workers.values()]
         self._work.clear()
         self._workers.clear()
         self.shards.clear()
         self.storage.crash()
-        self._injector = InjectorState()
+        if not self.options.service_lives:
+            self._injector = InjectorState()
+        for connection in connections:
+            self._injector.handle(iev.Disconnected(connection))
         journals = self.storage.journals()
         ends = {WorkerName(name): journals.seal(name) for name in dead}
         self._start(ends)

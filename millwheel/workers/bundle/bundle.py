@@ -15,7 +15,7 @@ from millwheel.core.model.failures import KINDS, CallKind, First, kind_of, print
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import DeadLetter, Domain
 from millwheel.core.model.timers import Due, TimerQueue
-from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.secret_values import masked
 from millwheel.workers.delivery.inbox import Arrival
@@ -257,7 +257,9 @@ def beginning(value: Any) -> str:
 
 
 class Hold(NamedTuple):
-    """What keeps a shard's watermark: no output before ``at`` can come (MAX_TIME: nothing holds it)."""
+    """What keeps a shard's watermark: no output before ``at`` can come (MAX_TIME: nothing holds it). A source that is
+    silent holds nothing (IDLE_TIME); ``idle_us`` is how far its silence may move the watermark if all others are."""
 
     at: int = MAX_TIME
     holder: str = ""
+    idle_us: int = MIN_TIME

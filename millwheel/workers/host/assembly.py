@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,13 +85,15 @@ class _Place:
 @dataclass(frozen=True, slots=True)
 class Factories:
     """Factories of sources and sinks, and the loader of user code. ``listed`` gives the partitions that a bounded
-    source had when the run began (None: they lie in the root)."""
+    source had when the run began (None: they lie in the root). ``by_name`` are streams whose partitions are placed by
+    their names also when they are bounded: they were read before all were known."""
 
     source: Callable[..., Source]
     sink: Callable[..., Sink]
     load: Callable[[str, str], Any] = load_object
     publish: Callable[[Publication], None] | None = None
     listed: Callable[[str, Source], Sequence[Partition]] | None = None
+    by_name: Collection[str] = ()
 
 
 _decode_partitions = checked(msgspec.json.Decoder(list[Partition]).decode, "the partitions of a source (inputs/)")
@@ -302,7 +304,8 @@ class Assembly:
             )
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         partitions = self._partitions(stream, source)
-        places = _spread(partitions()) if source.bounded else {}
+        by_name = not source.bounded or stream.name in self._outside.by_name
+        places = {} if by_name else _spread(partitions())
         parts = SourceParts(
             pipeline=self.spec.name,
             node=node.name,

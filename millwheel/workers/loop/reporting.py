@@ -81,7 +81,7 @@ def _report_of(served: Served, now: int, careful: bool) -> ShardReport | None:
         hold = Hold(served.heard, "input, as heard in this run")
     shares = shard.time.of_shares(now)
     latencies = shard.operator.take_latencies()
-    state = (hold.at, shard.durable_number, shard.verdicts.version, *shares.values())
+    state = (hold.at, hold.idle_us, shard.durable_number, shard.verdicts.version, *shares.values())
     if (
         state == served.reported and not latencies and served.life not in BEGINNING
     ):  # one that begins waits for an answer
@@ -89,4 +89,5 @@ def _report_of(served: Served, now: int, careful: bool) -> ShardReport | None:
     served.reported = state
     counters = {**shard.meta.counters, **shard.verdicts.counters()}
     identity = shard.identity
-    return ShardReport(identity.shard, identity.token, hold.at, hold.holder, counters, latencies, shares)
+    name, token = identity.shard, identity.token
+    return ShardReport(name, token, hold.at, hold.holder, counters, latencies, shares, hold.idle_us)

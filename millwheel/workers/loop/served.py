@@ -142,7 +142,7 @@ class Served:
     ended: bool = False
     stirred: bool = True
     wakes_at: int = 0
-    reported: tuple[int, ...] = (MIN_TIME, -1)
+    reported: tuple[int, ...] = (MIN_TIME, MIN_TIME, -1)
     heard: int = MIN_TIME
     stalled: dict[tuple[str, str], int] = field(default_factory=dict)
     done: WorkMeter = field(default_factory=WorkMeter)
@@ -187,9 +187,10 @@ class Served:
     def has_news(self, now: int) -> bool:
         """After a bundle without a commit: a source that found nothing has news only when its silence says
         something."""
-        return (
-            not self.reads or self.shard.commits.waiting is not None or self.shard.watermark(now).at != self.reported[0]
-        )
+        if not self.reads or self.shard.commits.waiting is not None:
+            return True
+        hold = self.shard.watermark(now)
+        return (hold.at, hold.idle_us) != self.reported[:2]
 
     def work(self) -> ShardWork:
         """What has been done here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from millwheel.core.formats.store_layout import Meta
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
-from millwheel.core.model.times import MAX_TIME, MIN_TIME, held_at
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, held_at
 from millwheel.workers.bundle.bundle import Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.inbox import Inbox
@@ -64,7 +64,7 @@ class ShardWatermark:
             # Beyond the durable floor, the next owner's timers would emit behind a watermark that others have seen:
             # late records of our own making (tests/unit/workers/test_shard_time.py).
             hold = Hold(self._commits.floor, "the floor of processing-time timers, whose rise is not durable yet")
-        return Hold(hold.at, self._in_words(hold))
+        return Hold(hold.at, self._in_words(hold), hold.idle_us)
 
     def floor_matters(self) -> bool:
         """True while processing-time timers of callbacks wait. What they produce is emitted at the floor, not
@@ -97,13 +97,13 @@ class ShardWatermark:
 
     def tell(self, at: int) -> None:
         """Others are told of this watermark: nothing may be emitted before it any more."""
-        if at < MAX_TIME:
+        if at < IDLE_TIME:
             self.floor = max(self.floor, at)
 
     def commit_floor(self, at: int) -> bool:
         """A bundle was held at ``at`` and is committed: True when that raises the floor that the next owner knows
         of."""
-        floor = max(self.floor, at if at < MAX_TIME else MIN_TIME)
+        floor = max(self.floor, at if at < IDLE_TIME else MIN_TIME)
         if not self.floor_matters() or floor <= self._meta.floor:
             return False
         self._meta.floor = self.floor = floor

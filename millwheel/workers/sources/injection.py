@@ -68,7 +68,8 @@ class InjectionOperator(Operator):
         return self._silence.looked_at + _LOOK_EVERY_US
 
     def run(self, bundle: Bundle) -> None:
-        floor = max(self.hold(bundle.now).at, MIN_TIME)
+        hold = self.hold(bundle.now)
+        floor = hold.at if hold.idle_us == MIN_TIME else hold.idle_us
         if self._end.due(True):
             self._end.commit(bundle)
         if bundle.arrivals:
@@ -128,5 +129,8 @@ class InjectionOperator(Operator):
             return Hold()
         if self._max_timestamp == MIN_TIME:
             return Hold(IDLE_TIME if self._silence.idle else MIN_TIME, "nothing injected yet")
-        watermark = self._max_timestamp - self._spec.max_delay_us + self._silence.progress_us
+        watermark = max(self._max_timestamp - self._spec.max_delay_us, MIN_TIME)
+        if self._silence.idle:
+            idle_us = watermark + self._silence.progress_us
+            return Hold(IDLE_TIME, f"injection, {self._silence.in_words()}", idle_us)
         return Hold(watermark, f"injection, newest record at {self._max_timestamp}")

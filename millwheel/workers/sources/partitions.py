@@ -201,9 +201,9 @@ class Partitions:
             if part.read_all and part.committed.finished:
                 continue
             if part.idle and not part.read_all:
-                if part.max_timestamp > MIN_TIME and (idle is None or watermark + part.silence.progress_us > idle.at):
-                    words = f"partition {name}, {part.silence.in_words()}"
-                    idle = Hold(watermark + part.silence.progress_us, words)
+                idle_us = watermark + part.silence.progress_us
+                if part.max_timestamp > MIN_TIME and (idle is None or idle_us > idle.idle_us):
+                    idle = Hold(IDLE_TIME, f"partition {name}, {part.silence.in_words()}", idle_us)
             elif live is None or watermark < live.at:
                 live = Hold(watermark, self._live_in_words(part))
         return _Stand(live, idle)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from millwheel.core.model.records import Batch
-from millwheel.workers.bundle.bundle import Bundle
+from millwheel.core.model.times import MIN_TIME
+from millwheel.injector.state import InjectorState
+from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.operators.ordering import OrderBuffer
 from millwheel.workers.shard.commit_building import CommitBuilding
+from millwheel.workers.sources.partitions import Partitions
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -29,3 +32,21 @@ def records_without_a_name_share_one() -> Context:
         return right(self, batch, place, bundle) if named else str(batch.timestamps[place])
 
     return replaced(OrderBuffer, "_name", wrong)
+
+
+@mistake(within=10, features="late side windowed stated", variants="crashes")
+def a_new_owner_is_not_told_what_was_published() -> Context:
+    """The watermark service tells a worker that connects only what rises from then on."""
+    return replaced(InjectorState, "published", lambda self: {})
+
+
+@mistake(within=60, features="idle_after", variants="shards")
+def a_silent_shard_holds_the_watermark_of_others() -> Context:
+    """A shard whose partitions are all silent reports how far silence has moved it as if it were not."""
+    right = Partitions.hold
+
+    def wrong(self: Partitions) -> Hold:
+        hold = right(self)
+        return Hold(hold.idle_us, hold.holder) if hold.idle_us > MIN_TIME else hold
+
+    return replaced(Partitions, "hold", wrong)

@@ -154,10 +154,12 @@ def test_an_idle_shard_comes_back_by_number_and_may_be_lower(named: Injector) ->
     assert named.publish() == {"n": 150}
 
 
-def test_when_all_that_are_not_idle_have_ended_the_node_has(named: Injector) -> None:
+def test_a_node_has_not_ended_before_those_that_are_idle_have(named: Injector) -> None:
     named.report({0: IDLE_TIME, 5: IDLE_TIME})
     assert named.publish() == {}
     named.report({5: MAX_TIME})
+    assert named.publish() == {}
+    named.report({0: MAX_TIME})
     assert named.publish() == {"n": MAX_TIME}
 
 

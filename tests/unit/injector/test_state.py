@@ -325,6 +325,28 @@ def test_a_node_whose_shards_are_all_idle_publishes_nothing(injector: Injector) 
     assert injector.publish() == {}
 
 
+def test_while_all_shards_are_idle_the_one_that_silence_has_moved_furthest_counts(injector: Injector) -> None:
+    """As among the partitions of one shard, so it does not matter which of them lie together."""
+    injector.table(a=(LEFT, 1), b=(RIGHT, 1))
+    injector.rows([ShardReport("a", 1, IDLE_TIME, idle_us=100), ShardReport("b", 1, IDLE_TIME, idle_us=300)])
+    assert injector.publish() == {"n": 300}
+    injector.rows([ShardReport("a", 1, IDLE_TIME, idle_us=400)])
+    assert injector.publish() == {"n": 400}
+    injector.rows([ShardReport("a", 1, 350)])
+    assert injector.publish() == {}
+    injector.rows([ShardReport("a", 1, 500), ShardReport("b", 1, IDLE_TIME, idle_us=450)])
+    assert injector.publish() == {"n": 500}
+
+
+def test_a_shard_that_has_ended_does_not_count_while_others_are_idle(injector: Injector) -> None:
+    """They may have more, so the end of time has not come."""
+    injector.table(a=(LEFT, 1), b=(RIGHT, 1))
+    injector.rows([ShardReport("a", 1, MAX_TIME), ShardReport("b", 1, IDLE_TIME, idle_us=300)])
+    assert injector.publish() == {"n": 300}
+    injector.rows([ShardReport("b", 1, MAX_TIME)])
+    assert injector.publish() == {"n": MAX_TIME}
+
+
 # --- percentile watermarks
 
 
@@ -369,6 +391,12 @@ def test_idle_shards_are_no_part_of_the_share(quarters: Injector) -> None:
     assert quarters.publish()["n@0.5"] == 20
     quarters.rows([ShardReport("q0", 1, 15, shares={0.5: 15})])
     assert "n@0.5" not in quarters.publish()
+
+
+def test_when_all_shards_are_idle_silence_counts_for_every_share(quarters: Injector) -> None:
+    idle = [ShardReport(f"q{n}", 1, IDLE_TIME, shares={0.5: IDLE_TIME}, idle_us=n) for n in range(4)]
+    quarters.rows(idle)
+    assert quarters.publish() == {"n": 3, "n@0.5": 3}
 
 
 def test_shards_of_a_new_table_inherit_the_lowest_of_those_before(quarters: Injector) -> None:

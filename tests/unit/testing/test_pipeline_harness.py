@@ -143,6 +143,16 @@ def test_copies_count_once(make: Make) -> None:
     assert harness.counters["records_in"] == 4
 
 
+def test_a_record_counts_once_also_when_a_crash_follows_the_end_of_the_input(make: Make) -> None:
+    """The end makes a bounded source of one that was not. Its partitions stay where they were."""
+    harness = make()
+    for number, partition in enumerate("abcdef"):
+        harness.push("orders", order(number), key=partition)
+    harness.finish()
+    harness.crash()
+    assert harness.counters["records_in"] == 6
+
+
 def test_windows_close_when_the_watermark_says_so_and_not_before(make: Make) -> None:
     harness = make()
     harness.push("orders", [order(1), order(2, at=59_999), order(3, at=60_000)])

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.formats.store_layout import Meta
+from millwheel.core.model.times import MIN_TIME
+from millwheel.ports import StateStore
 from millwheel.testing import PipelineHarness, assert_survives_crashes
+from millwheel.workers.shard import shard
+from tests.sim.replacing import replaced
 
 S = 1_000_000
 PIPELINE = """
@@ -150,6 +155,21 @@ def test_after_a_crash_no_window_that_has_fired_is_made_again_and_nothing_sent_a
     file = tmp_path / "pipeline.yaml"
     file.write_text(textwrap.dedent(TWO_WAYS))
     assert assert_survives_crashes(file, tell_by_two_ways, shards=1, workers=1) > 50
+
+
+def test_a_watermark_that_is_forgotten_with_a_crash_is_noticed(tmp_path: Path) -> None:
+    """A deliberate mistake: a new owner begins without the watermark of its last commit."""
+    right = shard.read_meta
+
+    def wrong(store: StateStore) -> Meta:
+        meta = right(store)
+        meta.watermark = MIN_TIME
+        return meta
+
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(textwrap.dedent(TWO_WAYS))
+    with replaced(shard, "read_meta", wrong), pytest.raises(AssertionError, match="stream minutes differs"):
+        assert_survives_crashes(file, tell_by_two_ways, shards=1, workers=1)
 
 
 def test_a_record_sent_aside_has_the_time_of_the_watermark_that_it_is_behind(tmp_path: Path) -> None:

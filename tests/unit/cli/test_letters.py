@@ -1,0 +1,35 @@
+"""What ``millwheel replay`` says about letters that are not tried again."""
+
+from __future__ import annotations
+
+from millwheel.cli.letters import left_out
+from millwheel.letters.letters import Letter
+
+RECORD = {"computation": "visits", "reason": "TypeError", "stream": "hits", "what": "record", "timestamp": 1}
+
+
+def letters(*whats: str) -> list[Letter]:
+    return [Letter("visits", "TypeError", what=what, id=f"{what}:{number}") for number, what in enumerate(whats)]
+
+
+def records(*names: str) -> list[Letter]:
+    return [Letter(**RECORD, id=name) for name in names]
+
+
+def test_letters_that_cannot_be_tried_again_are_counted_by_kind() -> None:
+    found = [*records("a"), *letters("timer", "window", "timer", "production", "injection", "")]
+    assert list(left_out(found, (), 1)) == [
+        "6 cannot be tried again: 1 of an earlier version, 1 of injected records, 1 of results that were too large, "
+        "2 of timers, 1 of windows."
+    ]
+
+
+def test_letters_that_were_asked_for_before_and_those_over_the_limit_are_counted() -> None:
+    assert list(left_out(records("a", "b", "c", "d"), {"a"}, 1)) == [
+        "1 were asked for before.",
+        "2 are over the limit.",
+    ]
+
+
+def test_nothing_is_said_where_nothing_is_left_out() -> None:
+    assert list(left_out(records("a", "b"), (), 2)) == []
