@@ -51,7 +51,7 @@ class Partitions:
         self._list_us = parts.source.list_us
         self._listed_at = 0
         self._listed = 0
-        self._unknown = True
+        self._unknown = False
         self.awake: dict[str, Part] = {}
         self._asleep: dict[str, Part] = {}
         self._unopened: dict[str, Partition] = {}
@@ -74,6 +74,7 @@ class Partitions:
         try:
             listed = {partition.name: partition for partition in self._parts.partitions()}
         except ExhaustedError as ex:
+            self._unknown = not self._listed
             self._say(ex, now)
             return
         self._listed, self._unknown = len(listed), False

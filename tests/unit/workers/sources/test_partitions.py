@@ -121,3 +121,21 @@ def test_what_cannot_be_opened_now_costs_the_file_that_was_silent_longest() -> N
     reader: Any = made.reader_of(a, 0)
     made.exhausted(b, ExhaustedError("too many"), SECOND)
     assert (reader.closed, b.next_poll) == (True, 2 * SECOND)
+
+
+def test_event_time_stands_still_until_the_partitions_are_known() -> None:
+    """They may hold old records; to count as idle would let the other streams pass them."""
+    listing: list[Exception] = [ExhaustedError("Kafka has not said yet")]
+
+    class Away(Folder):
+        def partitions(self) -> list[Partition]:
+            if listing:
+                raise listing[0]
+            return super().partitions()
+
+    held = partitions(Away())
+    held.look(0)
+    assert held.hold().at == MIN_TIME
+    listing.clear()
+    held.look(SECOND)
+    assert held.hold().at == IDLE_TIME
