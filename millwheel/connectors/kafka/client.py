@@ -23,7 +23,7 @@ _theirs.propagate = False
 
 ANSWER_S = 10.0
 """How long a question to the brokers may take where somebody waits for the answer."""
-_SAY_EVERY_S = 60.0
+_SAY_EVERY_S = 60.0  # between warnings about the same brokers
 _OWN = frozenset(
     """bootstrap.servers enable.auto.commit enable.partition.eof auto.offset.reset transactional.id
     enable.idempotence isolation.level""".split()  # noqa: SIM905

@@ -16,8 +16,8 @@ from millwheel.errors import SetupError
 
 TopicShare: TypeAlias = tuple[str, int]
 """(topic, number of the partition)."""
-_KEPT = 20_000
-_PULL = 10_000
+_KEPT = 20_000  # messages of a partition that wait; with more it is paused until half are taken
+_PULL = 10_000  # messages that are taken from the library at once
 _GONE = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"})
 
 

@@ -14,7 +14,7 @@ from millwheel.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.errors import MillwheelError, SetupError
 
 log = logging.getLogger("millwheel.kafka")
-_EVERY_S = 5.0
+_EVERY_S = 5.0  # between looks for partitions that are new
 _INTERNAL = "__"
 
 

@@ -13,8 +13,8 @@ import msgspec
 from millwheel.connectors.kafka.client import ANSWER_S, library
 from millwheel.errors import CorruptionError, UnavailableError
 
-_FIRST_LOOK = 200
-_POLLS = 100
+_FIRST_LOOK = 200  # messages before the end, where the newest mark is looked for first
+_POLLS = 100  # tries to read what there is of a partition
 
 
 class Mark(msgspec.Struct, frozen=True):

@@ -22,13 +22,14 @@ from millwheel.connectors.kafka.client import ANSWER_S, Complaints, library, set
 from millwheel.connectors.kafka.marks import Mark, encode, last_mark
 from millwheel.connectors.kafka.rows import Committable, Message
 from millwheel.connectors.kafka.sink_options import KafkaSinkOptions
+from millwheel.core.model.lease import Lease
 from millwheel.errors import FencedError, UnavailableError
 
 log = logging.getLogger("millwheel.kafka")
 _FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _WITHOUT_END = -1
 """A bounded commit leaves a transaction that cannot always be aborted (librdkafka#3297)."""
-_FLUSH_S = 60.0
+_FLUSH_S = 60.0  # for the brokers to take messages; then the batch is published again
 
 
 class Transactions:
@@ -93,7 +94,8 @@ class Transactions:
             consumer.close()
         if mark is None:
             return -1
-        if mark.token > self._token:
+        # Without this a zombie would go on after its heir, and publish batches that the heir has published again.
+        if Lease(self._token).is_behind(mark.token):
             theirs = f"its lease token is {mark.token}, ours {self._token}"
             raise FencedError(f"{self._name} has a newer publisher: {theirs}")
         return mark.number

@@ -19,8 +19,8 @@ from millwheel.sources.files.lines import LineFormat
 
 log = logging.getLogger("millwheel.kafka")
 _START = msgspec.msgpack.Encoder()
-_LEAST = 16
-_MOST = 100_000
+_LEAST = 16  # messages of one read, however large they are
+_MOST = 100_000  # messages of one read, however small they are
 
 
 @dataclass(frozen=True, slots=True)

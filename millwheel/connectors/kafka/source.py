@@ -20,7 +20,7 @@ from millwheel.options import read_options
 from millwheel.sources.base import Partition, Reader, Source
 from millwheel.sources.fields import FieldTypes
 
-_FIRST_LIST_S = 2.0
+_FIRST_LIST_S = 2.0  # for the first list of partitions; then the source counts as out of reach for now
 
 
 def build_kafka_source(

@@ -20,7 +20,7 @@ NodeName = NewType("NodeName", str)
 ShardName = NewType("ShardName", str)
 """A shard, see :func:`shard_name`."""
 WorkerName = NewType("WorkerName", str)
-"""An incarnation of a worker: one process, which never comes again under this name. """
+"""An incarnation of a worker: one process, which never comes again under this name."""
 ChannelName = NewType("ChannelName", str)
 """One numbering of records: each pair of channel and number is applied once."""
 Token = NewType("Token", int)
