@@ -24,7 +24,9 @@ def has_logic(tree: ast.AST) -> bool:
 
 def _says_nothing(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Return):
-        return statement.value is None or isinstance(statement.value, ast.Constant)
+        return (
+            statement.value is None or isinstance(statement.value, ast.Constant) or ast.unparse(statement.value) == "[]"
+        )
     return isinstance(statement, ast.Pass) or (
         isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     )

@@ -5,7 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from millwheel.sinks.parquet_rows import ParquetRows
+
+from millwheel.sinks.files.parquet_rows import ParquetRows
 
 
 def read(data: bytes) -> pa.Table:
