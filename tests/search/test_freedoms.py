@@ -37,12 +37,6 @@ def test_copies_behind_a_watermark_that_silence_moved_are_free_after_a_crash(sta
     assert _facts(COPIES, "crashes", ONE, *THEN, stated=stated).level is level
 
 
-def test_how_far_silence_goes_is_free_where_partitions_lie_in_several_shards() -> None:
-    assert _facts(COUNTS, "shards", ONE, OTHER, *THEN, stated=False).level is Level.NOTHING
-    assert _facts(COUNTS, "shards", ONE, *THEN, stated=False).level is Level.ALL
-    assert _facts(COUNTS, "uncached", ONE, OTHER, *THEN, stated=False).level is Level.ALL
-
-
 def test_whether_a_new_partition_is_behind_the_watermark_is_free_after_a_crash() -> None:
     move = Watermark(1_000 * SECOND)
     assert _facts(COUNTS, "crash", ONE, move, OTHER, *THEN).level is Level.NOTHING

@@ -123,7 +123,10 @@ def build_graph(spec: PipelineSpec) -> Graph:
         name: tuple(
             feeder.name
             for feeder in nodes.values()
-            if feeder.name != name and any(given.stream in feeder.outputs for given in node.inputs)
+            # What a sink refuses may reach a computation that feeds that sink: to wait for it would stop event time.
+            if not (feeder.kind is NodeKind.SINK and node.kind is NodeKind.COMPUTATION)
+            and feeder.name != name
+            and any(given.stream in feeder.outputs for given in node.inputs)
         )
         for name, node in nodes.items()
     }

@@ -110,3 +110,13 @@ def test_a_sink_has_as_many_shards_as_the_computation_that_feeds_it_alone() -> N
     assert build_graph(spec).shards("sink.alerts") is None
     letters = replace(asking, sinks=(*asking.sinks, SinkSpec("dead_letters", "files")))
     assert build_graph(letters).shards("sink.dead_letters") is None, "everybody feeds it"
+
+
+def test_event_time_of_a_consumer_of_dead_letters_does_not_wait_for_the_sink_that_it_feeds() -> None:
+    """The sink may refuse records, which become dead letters: that would be a circle."""
+    telling = ComputationSpec("telling", (InputSpec(DEAD_LETTERS, KeySpec(KeyKind.RECORD)),), outputs=("told",))
+    refusing = SinkSpec("told", "kafka")
+    spec = replace(pipeline(), computations=(telling,), sinks=(refusing, SinkSpec(DEAD_LETTERS, "files")))
+    graph = build_graph(spec)
+    assert "sink.told" not in graph.feeders["telling"]
+    assert "sink.told" in graph.feeders["sink.dead_letters"]
