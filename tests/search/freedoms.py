@@ -249,7 +249,9 @@ def _called(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> 
     ordered = ordered and not (c.options.get("past") and (free.bundling or not base.single or not base.paced))
     if base.level is not Level.ALL or not ordered:
         return _NOTHING
-    return replace(base, paced=False, single=False)
+    # Event time: "Whether a record is late that another computation produced behind its own watermark depends on which
+    # of them arrives first". So it is with what a timer of the past produces at its time.
+    return replace(base, paced=False, single=False, timely=base.timely and not c.options.get("past"))
 
 
 def _stepped(base: Facts, c: ComputationSpec) -> Facts:
@@ -360,6 +362,10 @@ def _fired(base: Facts, c: ComputationSpec, free: Free) -> Level:
     if not free.ended or _closes(c.trigger) or changes or c.callback or c.accumulation == "discarding":
         return Level.NOTHING
     if c.accumulation == "accumulating" and c.window.kind in ("session", "custom"):
+        return Level.NOTHING
+    # Weak productions: "A bundle that was lost in a crash runs again, and may produce something else, although a
+    # consumer has perhaps applied the first version already": a pane that nobody knows to take back.
+    if free.crashing and c.productions is Productions.WEAK:
         return Level.NOTHING
     return Level.STANDING
 
