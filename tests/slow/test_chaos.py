@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_kills_of_every_kind_change_nothing(tmp_path: Path) -> None:
-    events = ads_events(tmp_path, 150_000)
+    events = ads_events(tmp_path, 500_000)  # fewer are done before the first fault
     command = [sys.executable, "-m", "millwheel", "chaos", str(EXAMPLES / "ads" / "pipeline.yaml")]
     command += ["--set", f"input={events}", "--set", f"output={tmp_path}/out/{{run}}", "--folder", f"{tmp_path}/chaos"]
     command += ["--kill", "workers,master,injector,zookeeper", "--every", "1s", "--faults", "5", "--seed", "4"]

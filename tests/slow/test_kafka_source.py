@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +12,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 
-from millwheel.errors import SetupError
+from millwheel.connectors.kafka.source import KafkaSource
+from millwheel.errors import ExhaustedError, SetupError
 from millwheel.sources.base import Partition
 from tests.servers.kafka import Broker, need_kafka
 from tests.slow.kafka import drained, positions, produce, source, values
@@ -25,6 +28,17 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     made.start()
     yield made
     made.kill()
+
+
+def listed_by(read: KafkaSource) -> list[Partition]:
+    """Its partitions, once the broker has told."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return list(read.partitions())
+        except ExhaustedError:
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
 
 def numbered(count: int, partition: int = 0) -> list[tuple[int, Any, Any]]:
@@ -101,7 +115,7 @@ def test_where_latest_was_is_decided_once(broker: Broker) -> None:
     topic = broker.make_topic("latest")
     produce(broker, topic, numbered(4))
     read = source(broker, topic, start="latest")
-    (partition,) = read.partitions()
+    (partition,) = listed_by(read)
     reader = read.open(partition)
     (chunk,) = drained(reader)
     assert chunk.begins is not None
@@ -109,7 +123,7 @@ def test_where_latest_was_is_decided_once(broker: Broker) -> None:
     assert positions(drained(reader, enough=2)) == [5, 6]
     # The worker died before anything was committed but the decision; another one lists the topic later.
     again = source(broker, topic, start="latest")
-    other = again.open(again.partitions()[0])
+    other = again.open(listed_by(again)[0])
     other.resume([(0, b""), chunk.begins])
     assert positions(drained(other, enough=2)) == [5, 6]
 
@@ -137,11 +151,11 @@ def test_what_retention_has_taken_stops_reading_or_is_passed_over(
     admin = broker.admin()
     next(iter(admin.delete_records([TopicPartition(topic, 0, 6)]).values())).result(30)
     stops = source(broker, topic)
-    reader = stops.open(stops.partitions()[0])
+    reader = stops.open(listed_by(stops)[0])
     with pytest.raises(SetupError, match=r"topic retention, partition 0: Kafka has no offset 2 any more.*on_gap"):
         drained(reader, 2, enough=4)
     goes_on = source(broker, topic, on_gap="continue")
-    assert positions(drained(goes_on.open(goes_on.partitions()[0]), 2, enough=4)) == [7, 8, 9, 10]
+    assert positions(drained(goes_on.open(listed_by(goes_on)[0]), 2, enough=4)) == [7, 8, 9, 10]
     assert "what followed offset 2 is gone" in caplog.text
 
 
@@ -150,14 +164,7 @@ def test_a_partition_that_appears_is_read_from_its_beginning(broker: Broker, mon
     topic = broker.make_topic("growing")
     produce(broker, topic, numbered(3))
     read = source(broker, "^grow.*", start="latest")
-    while True:
-        try:
-            assert [each.name for each in read.partitions()] == ["growing/0"]
-            break
-        except AssertionError:
-            raise
-        except Exception:  # it has not answered yet
-            time.sleep(0.05)
+    assert [each.name for each in listed_by(read)] == ["growing/0"]
     broker.admin().create_partitions([NewPartitions(topic, 2)])[topic].result(30)
     until = time.monotonic() + 30
     while len(read.partitions()) < 2:
@@ -168,6 +175,19 @@ def test_a_partition_that_appears_is_read_from_its_beginning(broker: Broker, mon
     (decision,) = drained(reader)
     assert decision.begins is not None
     assert positions(drained(reader, enough=2)) == [1, 2]
+
+
+def test_a_source_that_is_dropped_asks_no_more(broker: Broker) -> None:
+    topic = broker.make_topic("dropped")
+    read = source(broker, topic)
+    listed_by(read)
+    asking = [thread for thread in threading.enumerate() if thread.name == "kafka-listing"]
+    assert asking
+    del read
+    gc.collect()
+    for thread in asking:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in asking)
 
 
 def test_keys_times_and_headers_become_fields(broker: Broker) -> None:

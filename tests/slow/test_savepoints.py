@@ -161,7 +161,7 @@ def test_a_pipeline_goes_on_from_a_savepoint_elsewhere_with_other_code_and_is_dr
     assert "was stopped with the savepoint" in again.stderr
 
     told = done("explain-upgrade", str(tmp_path / "last"), str(new), *sets)
-    assert "state 'seen' has changed, and reads what was written" in told
+    assert "the type of state 'seen' has changed and reads the old values" in told
     clicks.grow(5_000)
     second = Run(new, tmp_path / "b", params, workers=1, more=("--from-savepoint", str(tmp_path / "last"))).start()
     running.append(second)
@@ -189,7 +189,7 @@ def test_what_cannot_be_is_said_before_anything_is_started(tmp_path: Path) -> No
     sets = ("--set", f"input={tmp_path / 'input'}", "--set", f"output={tmp_path / 'out'}")
     ended = command("run", str(old), *sets, "--launcher", "processes", "--from-savepoint", str(tmp_path / "none"))
     assert ended.returncode == 1
-    assert "holds no savepoint" in ended.stderr
+    assert "contains no savepoint" in ended.stderr
     ended = command("stop", "--drain", "--savepoint", str(tmp_path / "s"))
     assert ended.returncode == 1
     assert "give one of them" in ended.stderr

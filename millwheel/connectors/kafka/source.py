@@ -6,6 +6,7 @@ applied is committed by the runtime, never by a consumer group: a group's offset
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,6 +81,7 @@ class KafkaSource(Source):
     def _listed(self) -> Mapping[tuple[str, int], Any]:
         if self._listing is None:
             self._listing = ListingThread(self._options)
+            weakref.finalize(self, self._listing.close)  # a shard that moves away drops its source
             self._listing.wait(_FIRST_LIST_S)
         known = self._listing.known()
         if known is None:
