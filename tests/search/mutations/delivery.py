@@ -40,7 +40,7 @@ def a_new_owner_is_not_told_what_was_published() -> Context:
     return replaced(InjectorState, "published", lambda self: {})
 
 
-@mistake(within=60, features="idle_after", variants="shards")
+@mistake(within=10, features="idle_after", variants="shards", first=101)
 def a_silent_shard_holds_the_watermark_of_others() -> Context:
     """A shard whose partitions are all silent reports how far silence has moved it as if it were not."""
     right = Partitions.hold

@@ -3,8 +3,6 @@ show one stand in its docstring."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from millwheel.core.aggregates import aggregation
@@ -22,7 +20,6 @@ from millwheel.core.windows.panes import Pane
 from millwheel.core.windows.windows import Window
 from millwheel.spec.parts import computations
 from millwheel.workers.operators import callbacks, windowed
-from millwheel.workers.shard import watermark
 from tests.search.mistakes import Context, mistake, replaced
 
 
@@ -58,19 +55,6 @@ def late_records_sent_aside_without_an_id() -> Context:
 def windows_beyond_the_end_of_time() -> Context:
     """Windows and their timers may end after the last instant. (A window behind a global one.)"""
     return replaced(windows, "within_time", Window)
-
-
-@mistake(within=80, features="global_window two_stages", variants="shards spread reference")
-def the_last_instant_reported_as_idleness() -> Context:
-    """A shard that works at the last instant reports what an idle source reports. (A window behind a global one, and
-    several shards.)"""
-
-    @contextmanager
-    def both() -> Iterator[None]:
-        with replaced(watermark, "held_at", int), replaced(windowed, "held_at", int):
-            yield
-
-    return both()
 
 
 @mistake(within=80, features="count_window two_stages", variants="reference")
