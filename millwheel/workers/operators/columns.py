@@ -7,8 +7,9 @@ the shard takes columns again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -105,26 +106,31 @@ class ColumnOperator(Operator):
     # --- a bundle ------------------------------------------------------------------------------------------
 
     def _run_columns(self, bundle: Bundle) -> None:
+        told: list[Callable[[], None]] = []
         try:
-            bundles = [self._groups(batch, bundle) for batch in _bundled(bundle)]
+            bundles = [self._groups(batch, bundle, told) for batch in _bundled(bundle)]
         except Unfit:
             self._go_on_in_rows(bundle)
             return
-        # Only once all of them fit: what is in the columns already would count again when the bundle goes by rows.
+        # Only once all of them fit: what is in the columns, counted as late or a dead letter already would be so again
+        # when the bundle goes by rows. See test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once.
         for groups in bundles:
             self._windows.add(groups)
+        for tell in told:
+            tell()
         bundle.arrivals = []
         closed = self._windows.close(bundle.watermark)
         if closed is not None:
             self._emit(closed, bundle)
 
-    def _groups(self, batch: AnyBatch, bundle: Bundle) -> pl.DataFrame:
-        """The groups of a batch, without those of windows that have closed."""
+    def _groups(self, batch: AnyBatch, bundle: Bundle, told: list[Callable[[], None]]) -> pl.DataFrame:
+        """The groups of a batch, without those of windows that have closed. ``told`` gets what is to be said of the
+        records that are in none. Raises Unfit."""
         if not isinstance(batch, ColumnBatch):
-            return self._plan.from_row_groups(self._row_groups(batch, bundle))
+            return self._plan.from_row_groups(self._row_groups(batch, bundle, told))
         groups = self._plan.group(batch)
         if groups.height and is_complete(groups[END].min(), bundle.watermark):  # type: ignore[arg-type]
-            bundle.count("late", self._plan.count_late(batch, bundle.watermark))
+            told.append(partial(bundle.count, "late", self._plan.count_late(batch, bundle.watermark)))
             # These windows have fired and are forgotten. Added again they would fire a second time, with the late
             # records alone.
             groups = groups.filter(still_open(pl.col(END), bundle.watermark))
@@ -155,7 +161,7 @@ class ColumnOperator(Operator):
             for stream in self._spec.outputs:
                 bundle.outputs.produce(stream, key, self._plan.typed(row), end - 1)
 
-    def _row_groups(self, batch: Batch, bundle: Bundle) -> list[tuple[Key, Group]]:
+    def _row_groups(self, batch: Batch, bundle: Bundle, told: list[Callable[[], None]]) -> list[tuple[Key, Group]]:
         """The groups of records that come as rows: their input had something in it that columns cannot say."""
         prepared: dict[tuple[Key, Window], tuple[list[Any], list[int]]] = {}
         values = self._decode(batch.stream, batch.values)
@@ -163,7 +169,7 @@ class ColumnOperator(Operator):
             try:
                 ready = self._aggregation.prepare(value)
             except RecordError as ex:
-                self._rows.refuse(rejected(key, value, timestamp, ex), None, bundle)
+                told.append(partial(self._rows.refuse, rejected(key, value, timestamp, ex), None, bundle))
                 continue
             if ready is FILTERED:
                 continue
@@ -173,7 +179,7 @@ class ColumnOperator(Operator):
                 taken[0].append(ready)
                 taken[1].append(timestamp)
             if not windows:
-                bundle.count("late")
+                told.append(partial(bundle.count, "late"))
         made = []
         for (key, window), (ready, stamps) in prepared.items():
             acc = self._aggregation.add_many(self._aggregation.create(), ready, stamps)

@@ -180,6 +180,19 @@ def test_pushed_rows_are_aggregated_on_columns_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("declared", [True, False], ids=["columns", "rows"])
+def test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once(tmp_path: Path, declared: bool) -> None:
+    """It is tried in columns, and then goes by rows."""
+    with PipelineHarness(pipeline(tmp_path, declared)) as harness:
+        harness.advance_watermark(10_000_000)
+        tiny, bad, late = {"cost": 2.0**-100, "ts": 11_000}, {"ts": 12_000}, {"cost": 1.0, "ts": 1_000}
+        harness.push("events", [{"ad": 1, "type": "view", **each} for each in (bad, late, tiny)])
+        harness.advance_watermark(20_000_000)
+        [row] = harness.take("minutes")
+        assert row["spend"] == 2.0**-100
+        assert (harness.counters["dead_letters"], harness.counters["late"]) == (1, 1)
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["columns", "rows"])
 @pytest.mark.parametrize("function", ["min", "sum", "mean"])
 def test_a_missing_field_is_a_dead_letter_whoever_counts_it(tmp_path: Path, declared: bool, function: str) -> None:
     text = PIPELINE.format(folder=tmp_path, fields=FIELDS if declared else "", windowing="")
