@@ -120,7 +120,7 @@ def timers_that_timers_set_wait_for_the_next_step() -> Context:
     return replaced(Bundle, "_event_timers", wrong)
 
 
-@mistake(within=5, features="timer_limit order_by", variants="bundles together reference")
+@mistake(within=5, features="timer_limit order_by", variants="bundles together reference", first=11)
 def records_that_wait_count_as_timers() -> Context:
     """Every timer of a key counts towards its limit, also those of the system. (``order_by`` or ``enrich``, a callback
     that sets timers, and a low ``limits.timers_per_key``.)"""
