@@ -94,4 +94,4 @@ def _loosened(spec: PipelineSpec, known: Promised, streams: frozenset[str]) -> P
                 side = computation.late.partition(":")[2]
                 behind.update((*computation.outputs, *((side,) if side else ())))
     facts.update(dict.fromkeys(behind - streams, _NOTHING))
-    return Promised(facts, levels)
+    return Promised(facts, levels, known.crashing, known.doubled)

@@ -97,6 +97,8 @@ class Promised:
     streams: Mapping[str, Facts]
     computations: Mapping[str, Level]
     crashing: bool = False
+    doubled: frozenset[str] = frozenset()
+    """Computations whose productions, and so their dead letters, may come twice after a crash."""
 
 
 def promised(spec: PipelineSpec, stated: bool, free: Free) -> Promised:
@@ -104,6 +106,7 @@ def promised(spec: PipelineSpec, stated: bool, free: Free) -> Promised:
     found = {stream.name: _pushed(stream, stated, free) for stream in spec.streams if stream.source is not None}
     found[DEAD_LETTERS] = _NOTHING
     levels: dict[str, Level] = {}
+    doubled: set[str] = set()
     waiting = list(spec.computations)
     while waiting:
         ready = [c for c in waiting if not any(i.stream in _outputs(o) for o in waiting for i in c.inputs)]
@@ -111,13 +114,14 @@ def promised(spec: PipelineSpec, stated: bool, free: Free) -> Promised:
             # In a circle nothing is ready: no watermark is promised there (pipeline.md, Cycles).
             made = _of(computation, found, spec, stated, free) if ready else _Made(_NOTHING)
             levels[computation.name] = made.facts.level
+            doubled.update({computation.name} if made.facts.doubled else ())
             for name in _outputs(computation):
                 facts = made.sides.get(name, made.facts)
                 found[name] = _merged(found[name], facts) if name in found else facts
         waiting = [c for c in waiting if c not in ready] if ready else []
     retracting = retracting_streams(spec)
     facts = {name: replace(each, retracts=name in retracting) for name, each in found.items()}
-    return Promised(facts, levels, free.crashing)
+    return Promised(facts, levels, free.crashing, frozenset(doubled))
 
 
 def _pushed(stream: StreamSpec, stated: bool, free: Free) -> Facts:

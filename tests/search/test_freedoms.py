@@ -82,3 +82,15 @@ def test_a_record_that_comes_by_two_ways_may_be_one_bundle_or_two(also: str, lev
     yaml = PANES.replace("hits: {key: k}", inputs) + "  b: {input: {hits: {key: k}}, filter: k == 'a', output: b}\n"
     case = Case(1, yaml, (ONE, *THEN))
     assert promised(case.spec(), True, Free(bundling=False)).streams["c"].level is level
+
+
+def test_dead_letters_may_come_twice_where_productions_may() -> None:
+    weak = (
+        HITS
+        + "{input: {hits: {key: k}}, steps: [{filter: x > 0}], delivery: at_least_once, productions: weak, output: c}\n"
+    )
+    case = Case(1, weak, (ONE, *THEN), now=NOW)
+    spec = case.spec()
+    assert [
+        promised(spec, case.stated, free_of(VARIANTS[way], case, spec)).doubled for way in ("crashes", "bundles")
+    ] == [{"c"}, set()]

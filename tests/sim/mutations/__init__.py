@@ -1,0 +1,16 @@
+"""Deliberate mistakes in the code by area, each of which the simulator must notice: the proof that it bites.
+
+Importing this package enlists them all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from tests.sim.mistakes import MUTATIONS
+
+__all__ = ["MUTATIONS"]
+
+for _found in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_found.name}")

@@ -1,0 +1,143 @@
+"""Deliberate mistakes in delivery and commits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from millwheel.core.model.records import Batch
+from millwheel.core.model.times import MAX_TIME
+from millwheel.workers import events as ev
+from millwheel.workers.delivery import inbox
+from millwheel.workers.delivery.outbox import Outbox
+from millwheel.workers.effects import Ack
+from millwheel.workers.loop.commits import CommitGroups
+from millwheel.workers.loop.runtime import WorkerRuntime
+from millwheel.workers.loop.traffic import Traffic
+from millwheel.workers.operators import callbacks
+from millwheel.workers.shard import shard
+from millwheel.workers.shard.admission import Admission
+from millwheel.workers.shard.productions import ProductionBuilding
+from tests.sim.mistakes import Context, mistake, replaced
+
+
+@mistake(within=10)
+def ack_before_commit() -> Context:
+    """Deliveries are acked when they arrive."""
+    right = Traffic.delivery
+
+    def wrong(self: Traffic, event: ev.DeliveryCame) -> None:
+        self._out.acks.append(Ack(event.reply_to, event.channel, event.target, event.epoch, event.index, 0))
+        right(self, event)
+
+    return replaced(Traffic, "delivery", wrong)
+
+
+@mistake(within=10)
+def lanes_of_a_shard_answered_as_one() -> Context:
+    """Of all that a shard applied in a group of commits, only the last delivery is acked, whatever lane it came by."""
+    right = Traffic.answer
+
+    def wrong(self: Traffic, applied: Any) -> None:
+        right(self, {each[0]: each for each in applied}.values())
+
+    return replaced(Traffic, "answer", wrong)
+
+
+@mistake(within=10)
+def productions_sent_before_commit() -> Context:
+    """Productions leave when they are made."""
+    return replaced(Traffic, "_may_have_early", lambda self, target: True)
+
+
+@mistake(within=60, faults="kill kill-in-a-call power")
+def commits_written_in_any_order() -> Context:
+    """A commit may be written before that of another shard of the worker whose productions it has applied."""
+    right = CommitGroups.submit
+    calls = itertools.count()
+
+    def wrong(self: CommitGroups, shards: Any, now: int, at_once: bool = False) -> Any:
+        return right(self, shards[next(calls) % 2 :: 2], now, at_once)
+
+    return replaced(CommitGroups, "submit", wrong)
+
+
+@mistake(within=10)
+def quiet_shards_forget_when_to_wake() -> Context:
+    """A shard that had nothing to do is not looked at when its time comes, only when something happens to it."""
+    right = WorkerRuntime._runnable
+
+    def wrong(self: WorkerRuntime, served: Any, now: int, patient: bool) -> bool:
+        runs = right(self, served, now, patient)
+        served.wakes_at = MAX_TIME
+        return runs
+
+    return replaced(WorkerRuntime, "_runnable", wrong)
+
+
+@mistake(within=20)
+def applied_records_not_cut_off() -> Context:
+    """A restarted sender's records are taken again."""
+    return replaced(Batch, "after", lambda self, seq: self)
+
+
+@mistake(within=30, faults="cut loss failing one-way partition", workload="numbers", first=5)
+def gaps_accepted() -> Context:
+    """A delivery is taken although an earlier one is missing."""
+    right = inbox.Inbox.offer
+
+    def wrong(
+        self: inbox.Inbox, channel: str, epoch: int, index: int, batch: Any, reply_to: object
+    ) -> inbox.DeliveryOutcome:
+        known = self._channels.setdefault(channel, inbox._Channel(accepted=0))
+        if epoch >= known.epoch:
+            known.epoch, known.next_index = epoch, index
+        return right(self, channel, epoch, index, batch, reply_to)
+
+    return replaced(inbox.Inbox, "offer", wrong)
+
+
+@mistake(within=60)
+def pending_productions_forgotten() -> Context:
+    """Recovery does not send again what was checkpointed."""
+    return replaced(shard, "read_productions", lambda store, fanout: [])
+
+
+@mistake(within=60)
+def unnumbered_productions_not_settled() -> Context:
+    """A weak production that was checkpointed is done with when it is acked, although a crash sends it again."""
+    right = Outbox._finish
+
+    def wrong(self: Outbox, chunk: Any) -> None:
+        right(self, chunk)
+        self._unsettled.clear()
+
+    return replaced(Outbox, "_finish", wrong)
+
+
+@mistake(within=10, faults="none", first=11010)
+def weak_ids_without_their_maker() -> Context:
+    """The id of a weak production says of what it was made, but not by whom."""
+    right, found = ProductionBuilding.__init__, callbacks.record_causes
+
+    def wrong(self: ProductionBuilding, *given: Any) -> None:
+        right(self, *given)
+        self._maker = b""
+
+    def without_stream(batch: Batch, channel: str) -> list[Any]:
+        return found(batch, channel) if batch.seqs else list(batch.ids or [])
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with replaced(ProductionBuilding, "__init__", wrong), replaced(callbacks, "record_causes", without_stream):
+            yield
+
+    return both()
+
+
+@mistake(within=10, workload="accounts")
+def back_pressure_stops_circles() -> Context:
+    """A shard with too much on its way does not take what follows from it either."""
+    return replaced(Admission, "_circles", lambda self, channel: False)

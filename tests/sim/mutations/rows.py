@@ -1,0 +1,43 @@
+"""Deliberate mistakes in rows that stand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from millwheel.core.formats.store_layout import ROW
+from millwheel.core.windows.panes import as_retraction
+from millwheel.workers.loop.traffic import Traffic
+from millwheel.workers.sinks.upsert import Table, UpsertOperator
+from tests.sim.mistakes import Context, mistake, replaced
+
+
+@mistake(within=5, workload="tables")
+def retraction_taken_for_a_row() -> Context:
+    """A sink of the rows that stand keeps what was taken back."""
+    right = Table.apply
+
+    def wrong(self: Table, overlay: Any, record: Any) -> None:
+        back = as_retraction(record.value)
+        right(self, overlay, record if back is None else replace(record, value=back.value))
+
+    return replaced(Table, "apply", wrong)
+
+
+@mistake(within=20, workload="tables")
+def rows_forgotten_by_a_commit() -> Context:
+    """Changes of the rows that stand are not part of the commit."""
+    right = UpsertOperator.run
+
+    def wrong(self: UpsertOperator, bundle: Any) -> None:
+        right(self, bundle)
+        for place in [place for place in bundle.overlay._changes if place.startswith(ROW)][:1]:
+            del bundle.overlay._changes[place]
+
+    return replaced(UpsertOperator, "run", wrong)
+
+
+@mistake(within=10, faults="kill kill-again slow-disk sync power", workload="shown")
+def uncommitted_rows_shown() -> Context:
+    """A sink that shows at once gets what is not durable yet."""
+    return replaced(Traffic, "_may_have_early", lambda self, target: target in self._served)

@@ -1,0 +1,49 @@
+"""Deliberate mistakes in watermarks."""
+
+from __future__ import annotations
+
+from millwheel.adapters.clock import SteadyClock
+from millwheel.core.model.times import MAX_TIME
+from millwheel.injector.range_index import RangeIndex
+from millwheel.workers.bundle.bundle import Hold
+from millwheel.workers.delivery.outbox import Outbox
+from millwheel.workers.shard.watermark import ShardWatermark
+from tests.sim.mistakes import Context, mistake, replaced
+
+
+@mistake(within=20)
+def watermark_ahead_of_work() -> Context:
+    """A shard reports its input watermark, whatever it still has to do."""
+    return replaced(ShardWatermark, "hold", lambda self, now: Hold(self.input, "input"))
+
+
+@mistake(within=20)
+def watermark_ahead_of_productions() -> Context:
+    """Productions on their way do not hold the watermark."""
+    return replaced(Outbox, "min_timestamp", lambda self: MAX_TIME)
+
+
+@mistake(within=40)
+def watermark_reported_before_commit() -> Context:
+    """What is applied but not durable does not hold the watermark, nor do its productions."""
+
+    def of_the_sent(self: Outbox) -> int:
+        return min((chunk.min_timestamp for chunk in self._open.values() if chunk.open_parts), default=MAX_TIME)
+
+    def hold(self: ShardWatermark, now: int) -> Hold:
+        with replaced(Outbox, "min_timestamp", of_the_sent):
+            return self.lowest(self.work(now))
+
+    return replaced(ShardWatermark, "hold", hold)
+
+
+@mistake(within=100, faults="zombie", workload="numbers")
+def token_not_checked() -> Context:
+    """The injector believes whoever reports a shard."""
+    return replaced(RangeIndex, "believed", lambda self, rows, tokens: rows)
+
+
+@mistake(within=40, faults="clock")
+def wall_clock_believed() -> Context:
+    """A worker waits for times of a clock that was set back."""
+    return replaced(SteadyClock, "now_us", lambda self: self._clock.now_us())
