@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import msgspec
 
 from millwheel.core.pipeline.spec import SinkSpec
+from millwheel.errors import FencedError, UnavailableError
 from millwheel.sinks.base import LostError, Sink, SinkBatch, Writer
 from millwheel.sources.base import Chunk, Partition, Reader, Reject, Source
 from tests.sim.kernel import Failure
@@ -58,10 +60,11 @@ class MemorySinks:
     def __init__(self, look: Callable[[str, Any], None]) -> None:
         self.visible: dict[str, dict[str, list[Any]]] = defaultdict(dict)
         self.prepared: dict[bytes, tuple[str, str, list[Any]]] = {}
+        self.target = TransactionalTarget(self.visible)
         self.look = look
 
     def build(self, spec: SinkSpec, folder: str) -> MemorySink:
-        kinds = {"latest": LatestSink, "at_once": AtOnceSink}
+        kinds = {"latest": LatestSink, "at_once": AtOnceSink, "transactional": TransactionalSink}
         return kinds.get(spec.kind, MemorySink)(self, spec.stream)
 
     def rows(self, stream: str) -> list[Any]:
@@ -81,6 +84,66 @@ class MemorySink(Sink):
 
     def open(self, shard: str, token: int) -> MemoryWriter:
         return MemoryWriter(self._world, self._stream, shard)
+
+
+class TransactionalTarget:
+    """Another system with transactions: rows, the number of their batch and the lease token of the writer are taken
+    together, or not at all. ``rng`` decides when it is away, and which of its answers are lost."""
+
+    def __init__(self, visible: dict[str, dict[str, list[Any]]]) -> None:
+        self.visible = visible
+        self.rng = random.Random(0)
+        self.trouble = 0.0
+        self._last: dict[str, int] = defaultdict(lambda: -1)
+        self._token: dict[str, int] = defaultdict(int)
+
+    def write(self, stream: str, shard: str, token: int, number: int, rows: list[Any]) -> None:
+        """One transaction."""
+        if self.rng.random() < self.trouble:
+            raise UnavailableError("the target is away")
+        if token < self._token[shard]:
+            raise FencedError(f"{shard} has a newer publisher")
+        self._token[shard] = token
+        self._take(stream, shard, number, rows)
+        if self.rng.random() < self.trouble:
+            raise UnavailableError("the answer of the target is lost")
+
+    def _take(self, stream: str, shard: str, number: int, rows: list[Any]) -> None:
+        name, last = f"{shard}/{number}", self._last[shard]
+        if number <= last:
+            if self.visible[stream][name] != rows:
+                raise Failure(f"a batch is published once: {name} of {stream} was published twice with different rows")
+            return
+        if number != last + 1:
+            raise Failure(f"batches are published in order: {name} of {stream} came after batch {last}")
+        self.visible[stream][name] = rows
+        self._last[shard] = number
+
+
+class TransactionalSink(MemorySink):
+    """As the sinks of Kafka and of databases: the journal holds the rows, and batches are published in order, aside."""
+
+    def open(self, shard: str, token: int) -> TransactionalWriter:
+        return TransactionalWriter(self._world.target, self._stream, shard, token)
+
+
+class TransactionalWriter(Writer):
+    publishes_aside = True
+    publishes_in_order = True
+
+    def __init__(self, target: TransactionalTarget, stream: str, shard: str, token: int) -> None:
+        self._target, self._stream, self._shard, self._token = target, stream, shard, token
+        self.lane = shard
+
+    def prepare(self, batch: SinkBatch) -> bytes:
+        return msgspec.json.encode([batch.number, [record.value for record in batch.records]])
+
+    def publish(self, committable: bytes) -> None:
+        number, rows = msgspec.json.decode(committable)
+        self._target.write(self._stream, self._shard, self._token, number, rows)
+
+    def sweep(self, committables: list[bytes]) -> None:
+        pass
 
 
 class AtOnceSink(MemorySink):

@@ -28,6 +28,7 @@ from tests.sim.hanging import WatchdogTask
 from tests.sim.kernel import SECOND, Failure
 from tests.sim.network import Connection
 from tests.sim.process import Lock, Mailbox, Process, YieldingLock
+from tests.sim.publishing import PublishTask
 from tests.sim.standbys import StandbyTask, ToldStandbys
 from tests.sim.transport import Transport
 
@@ -77,6 +78,7 @@ class SimWorker(Process):
         journal = JournalTask(self, journals.create(self.name))
         scratch = world.storage.scratch(self)
         assembly = world.workload.assembly(self.clock)
+        assembly.publish_aside(PublishTask(self).publish)
         hangs = self._watched(assembly)
         stores = world.storage.stores(self)
         standbys = ToldStandbys(self, Following(stores, snapshots, journals, scratch, lambda: Lock(self)))

@@ -13,6 +13,7 @@ from tests.sim.workloads.numbers import Numbers
 from tests.sim.workloads.searched import Searched
 from tests.sim.workloads.shown import Shown
 from tests.sim.workloads.tables import Tables
+from tests.sim.workloads.transactional import Transactional
 from tests.sim.workloads.windows import Windows
 
 WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
@@ -24,11 +25,12 @@ WORKLOADS: dict[str, Callable[[int, float], Workload]] = {
     "hanging": Hanging,
     "letters": Letters,
     "shown": Shown,
+    "transactional": Transactional,
     "searched": Searched,
 }
 """(seed, size from 0 to 1) -> a workload."""
 
-BY_NAME = frozenset({"tables", "hanging", "letters", "shown", "searched"})
+BY_NAME = frozenset({"tables", "hanging", "letters", "shown", "transactional", "searched"})
 """Workloads that a seed does not choose by itself: only a case that names one runs it."""
 
 __all__ = ["BY_NAME", "WORKLOADS", "Workload"]

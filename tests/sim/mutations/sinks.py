@@ -1,0 +1,58 @@
+"""Deliberate mistakes in sinks that publish in order, aside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millwheel.core.formats.store_layout import CUTS
+from millwheel.core.model.times import MAX_TIME
+from millwheel.errors import UnavailableError
+from millwheel.workers.sinks.sink import SinkOperator
+from tests.sim.mistakes import Context, mistake, replaced
+
+
+@mistake(within=20, workload="transactional")
+def next_batch_does_not_wait() -> Context:
+    """A batch is sent although the one before it was not taken yet, and may have to be sent again."""
+    right = SinkOperator._publish
+
+    def wrong(self: SinkOperator, *given: Any) -> None:
+        self._in_order = False
+        right(self, *given)
+
+    return replaced(SinkOperator, "_publish", wrong)
+
+
+@mistake(within=20, faults="kill kill-again slow-disk", workload="transactional")
+def batches_of_the_former_owner_forgotten() -> Context:
+    """What a dead owner has committed, and perhaps not published, is nobody's."""
+
+    def wrong(self: SinkOperator, store: Any) -> int:
+        data = store.get(CUTS)
+        return 0 if data is None else int.from_bytes(data, "big")
+
+    return replaced(SinkOperator, "_recover", wrong)
+
+
+@mistake(within=20, faults="kill kill-again slow-disk sync power", workload="transactional", first=40)
+def batches_published_before_their_commit() -> Context:
+    """Batches are published as soon as they are prepared."""
+    right = SinkOperator.run
+
+    def wrong(self: SinkOperator, bundle: Any) -> None:
+        right(self, bundle)
+        self._durable = MAX_TIME
+        self._publish(bundle.now)
+
+    return replaced(SinkOperator, "run", wrong)
+
+
+@mistake(within=20, faults="none", workload="transactional")
+def batch_not_tried_again() -> Context:
+    """A batch that the target did not take counts as published."""
+    right = SinkOperator._learn
+
+    def wrong(self: SinkOperator, pending: Any, error: Exception | None, now: int) -> None:
+        right(self, pending, None if isinstance(error, UnavailableError) else error, now)
+
+    return replaced(SinkOperator, "_learn", wrong)

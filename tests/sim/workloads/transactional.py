@@ -1,0 +1,35 @@
+"""A sink whose target has transactions: numbers per key appear once, in the order of their batches, although the target
+is away at times and its answers are lost."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+from millwheel.core.pipeline.spec import PipelineSpec, Productions, SinkSpec
+from tests.sim.workloads.base import equal
+from tests.sim.workloads.shown import Shown
+
+
+class Transactional(Shown):
+    """Sources → numbering per key → a sink that publishes in order, aside."""
+
+    def __init__(self, seed: int, size: float = 1.0) -> None:
+        super().__init__(seed, size)
+        target = self.sinks.target
+        target.rng = random.Random(seed ^ 0x7A6)
+        target.trouble = target.rng.choice([0, 0.05, 0.5])
+
+    def spec(self) -> PipelineSpec:
+        return replace(super().spec(), sinks=(SinkSpec("numbered", "transactional"),))
+
+    def check(self) -> None:
+        rows = [row for rows in self.rows["events"].values() for row in rows]
+        found = self.sinks.rows("numbered")
+        equal("records", Counter((r["p"], r["n"]) for r in found), Counter((r["p"], r["n"]) for r in rows))
+        if self.productions is Productions.WEAK:
+            return
+        per_key = Counter(row["key"] for row in rows)
+        numbers = Counter((key, number + 1) for key, count in per_key.items() for number in range(count))
+        equal("numbers", Counter((r["key"], r["number"]) for r in found), numbers)
