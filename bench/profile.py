@@ -32,7 +32,7 @@ STAGES = (
     ("the user's callback", ("process_record", "process_timer")),
     ("what a callback produces", ("produce",)),
     ("state of keys", ("workers/state/keyed_state", "workers/state/handles")),
-    ("RocksDB", ("rocksdb_store", "write_behind")),
+    ("stores", ("adapters/stores", "write_behind")),
     ("journal", ("adapters/journal/", "core/formats/journal_segment", "commits.py", "background.py")),
     ("reading and parsing", ("sources/", "decode_lines")),
     ("times, lateness, keys at the source", ("timestamps.py", "workers/sources/")),

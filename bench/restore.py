@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from millwheel.adapters.durable_store import open_snapshots
-from millwheel.adapters.rocksdb_store import RocksStore, RocksStores
+from millwheel.adapters.stores.rocksdb import RocksStore, RocksStores
 from millwheel.core.model.names import ShardName, Token
 
 _VALUE_BYTES = 1000

@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from bench.state_process import size_mb
-from millwheel.adapters.rocksdb_store import RocksStores
+from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import duration_us
 from millwheel.workers.shard.seen_ids import SeenIds

@@ -25,7 +25,7 @@ from bench.stats import quantile
 from millwheel import Computation, Context, Record, ValueState
 from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.durable_store import open_journals, open_snapshots
-from millwheel.adapters.rocksdb_store import RocksStore, RocksStores
+from millwheel.adapters.stores.rocksdb import RocksStore, RocksStores
 from millwheel.core.formats.store_layout import STATE
 from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry

@@ -16,9 +16,11 @@ from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_journals, open_snapshots, open_space
 from millwheel.adapters.grpc.security import load_security
-from millwheel.adapters.rocksdb_store import RocksStores
+from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
+from millwheel.adapters.stores.growing import GrowingStores
+from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
@@ -80,7 +82,7 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
         storage = WorkerStorage(
             open_journals(root),
             open_snapshots(root, scratch),
-            RocksStores(scratch),
+            GrowingStores(RocksStores(scratch), PosixFiles()),
             open_snapshots,
             HangNotes(open_space(root)),
             ReplayOrders(open_space(root)),

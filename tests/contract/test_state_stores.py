@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millwheel.adapters.rocksdb_store import RocksStores
 from millwheel.adapters.spaces.files import Files, PosixFiles
+from millwheel.adapters.stores.growing import SMALL_BYTES, GrowingStores
+from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.errors import CorruptionError, InvariantError
 from millwheel.ports import StateStores
 from tests.fakes.memory_disk import MemoryDisk
@@ -35,11 +36,15 @@ def memory_place() -> Place:
     return Place(MemoryStores(disk, "/scratch"), disk, "/scratch")
 
 
-@pytest.fixture(params=("memory", "rocksdb"))
+@pytest.fixture(params=("memory", "rocksdb", "small", "growing"))
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "memory":
         return memory_place()
-    return Place(RocksStores(str(tmp_path / "stores")), PosixFiles(), str(tmp_path))
+    stores: StateStores = RocksStores(str(tmp_path / "stores"))
+    if request.param != "rocksdb":
+        small = SMALL_BYTES if request.param == "small" else 8
+        stores = GrowingStores(stores, PosixFiles(), small)
+    return Place(stores, PosixFiles(), str(tmp_path))
 
 
 def test_a_new_store_is_empty(place: Place) -> None:
@@ -154,6 +159,7 @@ def test_a_checkpoint_survives_the_store_it_was_made_of(place: Place) -> None:
 
 def test_tables_of_an_earlier_checkpoint_are_the_same_files_in_the_next(place: Place) -> None:
     store = place.stores.open("s", None)
+    store.apply([(b"many", b"v" * SMALL_BYTES * 3)], [])
     paths = []
     for number in range(3):
         store.apply([(b"k%d" % number, b"v" * 1000)], [])

@@ -10,6 +10,7 @@ from millwheel.adapters.snapshots.snapshots import FileSnapshots
 from millwheel.adapters.spaces.durable import read_whole, remove_tree
 from millwheel.adapters.spaces.folder import FolderSpace
 from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.adapters.stores.growing import GrowingStores
 from millwheel.core.formats.journal_segment import decode_header, valid_prefix
 from millwheel.errors import CorruptionError
 from millwheel.ports import Manifest
@@ -21,6 +22,7 @@ from tests.sim.kernel import Simulation
 from tests.sim.process import Process
 
 ROOT = "/root"
+_SMALL_BYTES = 700  # about half of the shards grow beyond it, at any moment of their lives
 
 
 class Storage(Protocol):
@@ -88,8 +90,11 @@ class FileStorage:
     def notes(self, process: Process) -> HangNotes:
         return HangNotes(FolderSpace(ROOT, self._of(process)))
 
-    def stores(self, process: Process) -> MemoryStores:
-        return MemoryStores(self._disk, self.scratch(process))
+    def stores(self, process: Process) -> GrowingStores:
+        return self._stores(self.scratch(process))
+
+    def _stores(self, folder: str) -> GrowingStores:
+        return GrowingStores(MemoryStores(self._disk, folder), self._disk, _SMALL_BYTES)
 
     def scratch(self, process: Process) -> str:
         return f"{ROOT}/scratch/{process.name}"
@@ -104,7 +109,7 @@ class FileStorage:
         assert (manifest.token, manifest.last_commit) == (standing.token, standing.commit)
         path = f"{ROOT}/scratch/saved-{shard}"
         snapshots.restore(manifest, path)
-        return dict(MemoryStores(self._disk, f"{ROOT}/scratch/opened").open(shard, path).scan(b""))
+        return dict(self._stores(f"{ROOT}/scratch/opened").open(shard, path).scan(b""))
 
     def install(self, shard: str, standing: Standing, content: dict[bytes, bytes]) -> None:
         raise AssertionError("a second cluster has the model of a store")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.rocksdb_store import RocksStores
 from millwheel.adapters.spaces.files import PosixFiles
+from millwheel.adapters.stores.rocksdb import RocksStores
 from tests.contract.snapshots.world import World, memory_world
 
 

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from millwheel.adapters.rocksdb_store import RocksStores
 from millwheel.adapters.snapshots.blob_cache import BlobCache
 from millwheel.adapters.snapshots.restoring import RestorePace
 from millwheel.adapters.snapshots.snapshots import FileSnapshots
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.object_space import ObjectSpace
+from millwheel.adapters.stores.rocksdb import RocksStores
 from tests.contract.snapshots.world import SHARD, World, filled, memory_world
 from tests.fakes.faulty_files import FaultyFiles
 from tests.fakes.memory_disk import MemoryDisk

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.adapters.rocksdb_store import RocksStore, RocksStores
+from millwheel.adapters.stores.rocksdb import RocksStore, RocksStores
 from millwheel.errors import CorruptionError, InvariantError, SetupError, UnavailableError
 
 

@@ -33,6 +33,7 @@ from rocksdict import (
 )
 
 from millwheel.adapters.spaces.files import explained
+from millwheel.adapters.stores.prefixes import after
 from millwheel.errors import CorruptionError, InvariantError, MillwheelError, SetupError, UnavailableError
 
 CACHE_BYTES = 192 << 20
@@ -112,7 +113,7 @@ class RocksStore:
     def first(self, prefix: bytes, since: bytes) -> bytes | None:
         try:
             options = ReadOptions()  # it must outlive the iterator, which has a pointer to the bound
-            if end := _after(prefix):
+            if end := after(prefix):
                 options.set_iterate_upper_bound(end)
             cursor = self._db.iter(options)
             cursor.seek(max(prefix, since))
@@ -152,7 +153,7 @@ class _Scan:
         self._path = path
         self._cursor: RdictIter | None = None
         self._options = ReadOptions()
-        end = _after(prefix)
+        end = after(prefix)
         if end:
             self._options.set_iterate_upper_bound(end)
         self._cursor = db.iter(self._options)
@@ -190,12 +191,6 @@ class _Scan:
 def _without_identity(entries: list[Entry]) -> list[Entry]:
     """Only the empty key can stand before it."""
     return [entry for entry in entries if entry[0] != _IDENTITY] if entries and entries[0][0] <= _IDENTITY else entries
-
-
-def _after(prefix: bytes) -> bytes:
-    """The first key that no longer starts with ``prefix``; empty when there is none."""
-    stem = prefix.rstrip(b"\xff")
-    return stem[:-1] + bytes([stem[-1] + 1]) if stem else b""
 
 
 class RocksStores:

@@ -1,0 +1,1 @@
+"""Local stores of shards: small ones in memory, big ones on RocksDB."""

@@ -1,0 +1,127 @@
+"""The local store of a small shard: in memory, and one file when it is checkpointed.
+
+A database costs milliseconds to open and megabytes to hold, whatever is in it. Most shards of a pipeline with many
+nodes hold a few keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+from sortedcontainers import SortedDict
+from xxhash import xxh3_128_digest
+
+from millwheel.adapters.spaces.durable import read_whole, write_all
+from millwheel.adapters.spaces.files import Files, explained
+from millwheel.adapters.stores.prefixes import after
+from millwheel.errors import CorruptionError, InvariantError
+
+NAME = "small"
+"""The one file of a checkpoint."""
+_FORMAT = b"millwheel small state 1\n"  # Fixed: of the format
+_DIGEST_BYTES = 16  # Fixed: of the format
+
+Entry = tuple[bytes, bytes]
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Entry]).decode
+
+
+class SmallStore:
+    """A :class:`millwheel.ports.StateStore` in memory. ``name`` says in errors whose it is."""
+
+    __slots__ = ("_bytes", "_closed", "_data", "_files", "_name", "get")
+
+    def __init__(self, files: Files, name: str, entries: Sequence[Entry] = ()) -> None:
+        self._files = files
+        self._name = name
+        self._data: SortedDict[bytes, bytes] = SortedDict(entries)
+        self._bytes = _size(entries)
+        self._closed = False
+        self.get: Callable[[bytes], bytes | None] = self._data.get
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [*map(self.get, keys)]
+
+    def apply(self, puts: Iterable[Entry], deletes: Iterable[bytes]) -> None:
+        data = self._opened()
+        puts = list(puts)
+        data.update(puts)
+        for key in deletes:
+            data.pop(key, None)
+        self._bytes += _size(puts)
+
+    def delete_range(self, begin: bytes, end: bytes) -> None:
+        data = self._opened()
+        for key in [*data.irange(begin, end, (True, False))] if begin < end else ():
+            del data[key]
+
+    def scan(self, prefix: bytes) -> Iterator[Entry]:
+        data = self._opened()
+        return iter([(key, data[key]) for key in self._keys(prefix, prefix)])
+
+    def first(self, prefix: bytes, since: bytes) -> bytes | None:
+        return next(self._keys(prefix, max(prefix, since)), None)
+
+    def _keys(self, prefix: bytes, since: bytes) -> Iterator[bytes]:
+        end = after(prefix)
+        if end and since >= end:
+            return iter(())
+        keys: Iterator[bytes] = self._opened().irange(since, end or None, (True, False))
+        return keys
+
+    def grown_beyond(self, limit: int) -> bool:
+        """Whether it holds more than ``limit`` bytes. Counted only when twice as many may be there, so that most calls
+        cost nothing."""
+        if self._bytes > 2 * limit:
+            self._bytes = _size(self._data.items())
+            return self._bytes > limit
+        return False
+
+    def checkpoint(self, path: str) -> None:
+        body = _encode(list(self._opened().items()))
+        try:
+            self._files.make_dir(path)
+            fd = self._files.create(f"{path}/{NAME}")
+            try:
+                # Without a sync: nothing local is promised to survive.
+                write_all(self._files, fd, _FORMAT + xxh3_128_digest(body) + body, 0)
+            finally:
+                self._files.close(fd)
+        except OSError as ex:
+            raise explained(ex, f"write a checkpoint of {self._name} to {path}") from ex
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._closed = True
+        self._data = SortedDict()
+        self.get = self._refuse
+
+    def _opened(self) -> SortedDict[bytes, bytes]:
+        if self._closed:
+            self._refuse()
+        return self._data
+
+    def _refuse(self, key: bytes = b"") -> bytes | None:
+        raise InvariantError(f"the store {self._name} was used after it was closed")
+
+
+def opened(files: Files, path: str, name: str) -> SmallStore | None:
+    """The store that a checkpoint holds; None when that is none of a small one. Raises CorruptionError for damage."""
+    try:
+        data = read_whole(files, f"{path}/{NAME}")
+    except FileNotFoundError:
+        return None
+    except OSError as ex:
+        raise explained(ex, f"read the checkpoint {path}") from ex
+    digest, body = data[len(_FORMAT) :][:_DIGEST_BYTES], data[len(_FORMAT) + _DIGEST_BYTES :]
+    if not data.startswith(_FORMAT) or xxh3_128_digest(body) != digest:
+        raise CorruptionError(
+            f"{path}/{NAME} is damaged, or of another version: {len(data)} bytes, the first {data[:24]!r}, fail their "
+            "checksum; a restart restores it from the snapshot again"
+        )
+    return SmallStore(files, name, _decode(body))
+
+
+def _size(entries: Iterable[Entry]) -> int:
+    return sum(len(key) + len(value) for key, value in entries)
