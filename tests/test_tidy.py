@@ -160,7 +160,7 @@ def test_adapters_know_core_and_ports_only() -> None:
         ("grpc", r"millwheel/adapters/.*\.py|millwheel/[a-z]+/server\.py"),
         ("confluent_kafka", r"millwheel/connectors/kafka/\w+\.py"),
         ("kazoo", r"millwheel/adapters/zookeeper/\w+\.py"),
-        ("rocksdict", r"millwheel/adapters/rocks\w*\.py"),
+        ("rocksdict", r"millwheel/adapters/stores/rocksdb\.py"),
         ("pyspark", r"millwheel/launch/launchers/spark\.py"),
         ("obstore", r"millwheel/adapters/spaces/s3\w*\.py"),
         ("typer", r"millwheel/cli/.*\.py|millwheel/.*__main__\.py"),
