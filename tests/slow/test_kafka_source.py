@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 
 from millwheel.connectors.kafka.source import KafkaSource
@@ -155,8 +155,46 @@ def test_what_retention_has_taken_stops_reading_or_is_passed_over(
     with pytest.raises(SetupError, match=r"topic retention, partition 0: Kafka has no offset 2 any more.*on_gap"):
         drained(reader, 2, enough=4)
     goes_on = source(broker, topic, on_gap="continue")
-    assert positions(drained(goes_on.open(listed_by(goes_on)[0]), 2, enough=4)) == [7, 8, 9, 10]
-    assert "what followed offset 2 is gone" in caplog.text
+    chunks = drained(goes_on.open(listed_by(goes_on)[0]), 2, enough=4)
+    assert positions(chunks) == [7, 8, 9, 10]
+    assert [chunk.next_position for chunk in chunks] == sorted(chunk.next_position for chunk in chunks)
+    assert [reject.position for chunk in chunks for reject in chunk.rejects] == [6]
+    assert "offsets 2 to 5 are gone" in caplog.text
+
+
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_former_one(broker: Broker) -> None:
+    topic = broker.make_topic("anew")
+    produce(broker, topic, numbered(10))
+    read = source(broker, topic, on_gap="continue")
+    reader = read.open(listed_by(read)[0])
+    assert positions(drained(reader, enough=10)) == list(range(1, 11))
+    broker.admin().delete_topics([topic])[topic].result(30)
+    until_it_can(lambda: broker.make_topic("anew"))
+    produce(broker, topic, numbered(3))
+    with pytest.raises(SetupError, match=r"ends at offset 3, and was read to 10 already.*created again"):
+        until_it_fails(reader, 10)
+    again = source(broker, topic, on_gap="continue")
+    with pytest.raises(SetupError, match=r"ends at offset 3, and was read to 10 already.*created again"):
+        until_it_fails(again.open(listed_by(again)[0]), 10)
+
+
+def until_it_fails(reader: Any, position: int) -> None:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        assert not len(reader.read(position, 100))
+        time.sleep(0.01)
+
+
+def until_it_can(act: Callable[[], object]) -> None:
+    until = time.monotonic() + 30
+    while True:
+        try:
+            act()
+        except KafkaException:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        else:
+            return
 
 
 def test_a_partition_that_appears_is_read_from_its_beginning(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

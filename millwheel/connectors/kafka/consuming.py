@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from millwheel.connectors.kafka.client import Complaints, library, settings
-from millwheel.errors import SetupError
+from millwheel.errors import ExhaustedError, SetupError
 
 TopicShare: TypeAlias = tuple[str, int]
 """(topic, number of the partition)."""
 _KEPT = 20_000  # messages of a partition that wait; with more it is paused until half are taken
 _PULL = 10_000  # messages that are taken from the library at once
+_BOUNDS_S = 2.0  # for an answer that the loop of a worker waits for, once in each gap
 _GONE = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"})
 
 
@@ -86,9 +87,14 @@ class Consuming:
             at.next_offset = at.end
         return Polled(messages, at.next_offset, at_end)
 
-    def begin_after_gap(self, share: TopicShare, offset: int) -> None:
-        """The next one to ask for ``offset`` gets the oldest message there is."""
-        self._assign(share, offset, self._kafka.OFFSET_BEGINNING)
+    def bounds(self, share: TopicShare) -> tuple[int, int]:
+        """The oldest offset there is, and the next one that will be written. Waits for the brokers, so ask only after a
+        gap. Raises ExhaustedError when they do not answer."""
+        try:
+            low, high = self._consumer.get_watermark_offsets(self._kafka.TopicPartition(*share), timeout=_BOUNDS_S)
+        except self._kafka.KafkaException as ex:
+            raise ExhaustedError(f"Kafka at {self._brokers} does not tell which offsets it has: {ex.args[0]}") from ex
+        return low, high
 
     def leave(self, share: TopicShare) -> None:
         """Nobody reads it here any more."""
@@ -99,9 +105,9 @@ class Consuming:
         """Close the connections."""
         self._consumer.close()
 
-    def _assign(self, share: TopicShare, offset: int, begin: int | None = None) -> _Assigned:
+    def _assign(self, share: TopicShare, offset: int) -> _Assigned:
         self.leave(share)
-        begin = begin or offset or self._kafka.OFFSET_BEGINNING
+        begin = offset or self._kafka.OFFSET_BEGINNING
         self._consumer.incremental_assign([self._kafka.TopicPartition(*share, begin)])
         at = self._assigned[share] = _Assigned(offset)
         return at

@@ -121,8 +121,9 @@ class ListingThread:
             try:
                 self._look(listing)
             except MillwheelError as ex:
+                if str(ex) != str(self._failed):  # the same every five seconds would fill the logs
+                    log.warning("%s. It is asked again every %g s.", ex, _EVERY_S)
                 self._failed = ex
-                log.warning("%s. It is asked again in %g s.", ex, _EVERY_S)
             except Exception as ex:  # a thread that dies would hide new partitions for ever
                 self._failed = SetupError(f"Kafka at {self._options.brokers}: {type(ex).__name__}: {ex}")
                 log.exception("the partitions cannot be listed")

@@ -58,8 +58,8 @@ class Forms:
 
 
 class KafkaReader(Reader):
-    """``start`` (-1: the oldest message
-    there is) holds at position 0 only; ``end`` is the first offset that is not read."""
+    """One partition of a topic. ``start`` (-1: the oldest message there is) counts at position 0 only; ``end`` is the
+    first offset that is not read (None: there is no end)."""
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class KafkaReader(Reader):
         self._end = end
         self._decided = start < 0 or end is not None
         self._bytes = 200.0
+        self._lost: list[Reject] = []
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
         """See :class:`millwheel.sources.base.ResumingReader`. The only decision is where the partition begins."""
@@ -108,7 +109,7 @@ class KafkaReader(Reader):
         values = [message.value() for message in whole]
         places, rows, wrong = decode_values(form, values) if values else ([], [], {})
         offsets = np.array([message.offset() for message in whole], np.int64) + 1
-        rejects = self._empty_ones(taken.messages)
+        rejects = self._take_lost() + self._empty_ones(taken.messages)
         rejects += [self._reject(whole[place], reason) for place, reason in wrong.items()]
         rejects.sort(key=lambda reject: reject.position)
         if values:
@@ -127,23 +128,34 @@ class KafkaReader(Reader):
         offset = self._start if position == 0 and self._start > 0 else position
         taken = self._consuming.take(self._share, offset, most)
         if taken.gone:
-            return self._over_the_gap(offset)
-        if self._end is not None and taken.messages and taken.messages[-1].offset() >= self._end:
+            taken = Polled([], self._behind_the_gap(offset), False)
+        if self._end is not None and taken.next_offset > self._end:
             return Polled([each for each in taken.messages if each.offset() < self._end], self._end, True)
         return taken
 
-    def _over_the_gap(self, offset: int) -> Polled:
+    def _behind_the_gap(self, offset: int) -> int:
+        """Where reading goes on, never before ``offset``. Raises SetupError where it must not."""
         topic, number = self._share
         where = f"topic {topic}, partition {number}"
+        oldest, end = self._consuming.bounds(self._share)
+        oldest = oldest if self._end is None else min(oldest, self._end)
+        if offset > end:
+            raise SetupError(
+                f"{where}: it ends at offset {end}, and was read to {offset} already, so it is not the topic it was: "
+                "it was deleted and created again, or brokers have lost messages. Read it with a new --root"
+            )
+        if oldest <= offset:  # the answer is newer than the error
+            return offset
         if self._options.on_gap == "stop":
             raise SetupError(
                 f"{where}: Kafka has no offset {offset} any more: its retention has taken what was not read yet. Write "
-                "on_gap: continue to go on with the oldest message there is, and keep messages for longer"
+                f"on_gap: continue to go on with the oldest message there is ({oldest}), and keep messages for longer"
             )
-        log.warning(
-            "%s: what followed offset %d is gone; reading goes on with the oldest message there is", where, offset
-        )
-        return self._consuming.take(self._share, 0, 0)
+        # A letter makes the gap a number that somebody sees: a warning in a log of one of many workers is none.
+        gap = f"{where}: offsets {offset} to {oldest - 1} are gone: retention has taken them before they were read"
+        log.warning("%s. Reading goes on with the oldest message there is", gap)
+        self._lost.append(Reject(oldest, "", gap))
+        return oldest
 
     def _ended(self, taken: Polled) -> bool:
         return self._end is not None and taken.next_offset >= self._end
@@ -152,7 +164,7 @@ class KafkaReader(Reader):
 
     def _sort(self, messages: list[Any], chunk: Chunk) -> None:
         whole = [message for message in messages if message.value()]
-        chunk.rejects += self._empty_ones(messages)
+        chunk.rejects += self._take_lost() + self._empty_ones(messages)
         if not whole:
             return
         places, values, wrong = decode_values(self._forms.rows, [message.value() for message in whole])
@@ -172,6 +184,10 @@ class KafkaReader(Reader):
                 return
         chunk.positions.append(message.offset() + 1)
         chunk.values.append(value)
+
+    def _take_lost(self) -> list[Reject]:
+        lost, self._lost = self._lost, []
+        return lost
 
     def _empty_ones(self, messages: list[Any]) -> list[Reject]:
         empty = [message for message in messages if not message.value()]

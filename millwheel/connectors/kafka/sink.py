@@ -67,6 +67,13 @@ class KafkaSink(Sink):
                 ) from ex
 
     def open(self, shard: str, token: int) -> KafkaWriter:
+        if not self._identity and self._options.guarantee == EXACTLY_ONCE:
+            # Without it the shards of two roots would have the same transactional ids and marks: each would fence the
+            # other, and take its rows for published.
+            raise SetupError(
+                "the sink 'kafka' does not know which root it writes for: the file identity.json is missing or damaged "
+                "where this worker found the pipeline. Restore it, or start with a new --root"
+            )
         return KafkaWriter(self._options, f"{self._identity}/{shard}", token, self._complaints)
 
 

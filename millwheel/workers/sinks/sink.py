@@ -203,10 +203,13 @@ class SinkOperator(Operator):
         return records, []
 
     def _publish(self, now: int) -> None:
+        # A commit of later records is no reason to ask a target that is away again at once.
+        if self._in_order and now < self._retry_at < MAX_TIME:
+            return
         self._retry_at = MAX_TIME
         for pending in self._pending:
             # Shown before its commit is durable, it is shown again by the next owner, in a batch that is divided
-            # otherwise. See test_a_cut_waits_for_its_own_commit.
+            # otherwise. See test_a_batch_waits_for_its_own_commit.
             if pending.commit > self._durable:
                 break
             if pending.asked and self._in_order:
@@ -248,7 +251,7 @@ class SinkOperator(Operator):
 
     def _forget_visible(self) -> None:
         # In their order, although threads answer in any: the hold is that of the first, and a number that is missing
-        # before one that is gone looks like a cut that was lost. See
+        # before one that is gone looks like a batch that was lost. See
         # test_answers_may_come_in_any_order_and_receipts_go_in_theirs.
         while self._pending and self._pending[0].visible:
             self._published.append(self._pending.popleft().number)

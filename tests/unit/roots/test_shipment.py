@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from millwheel.errors import CorruptionError, SetupError
+from millwheel.roots.root import Root, identity_of
 from millwheel.roots.shipment import fetched, pack, share, shared_folder, unpack
 from tests.fakes.s3_server import S3Server
 
@@ -68,3 +69,17 @@ def test_a_folder_needs_no_copy(tmp_path: Path) -> None:
     assert fetched(str(tmp_path), "elsewhere") == str(tmp_path)
     with shared_folder(str(tmp_path)) as folder:
         assert folder == str(tmp_path)
+
+
+def test_other_machines_learn_which_root_they_work_for(s3: S3Server, tmp_path: Path) -> None:
+    """Names in other systems, for example Kafka's transactional ids, begin with it: two roots must not share them."""
+    root = Root.open(str(tmp_path / "driver"), "p")
+    root.close()
+    identity = identity_of(str(root.path))
+    assert identity.startswith("p-")
+    unpack(pack(root.path), tmp_path / "unpacked")
+    assert identity_of(str(tmp_path / "unpacked")) == identity
+    space = s3.space()
+    share(space, root.path)
+    assert identity_of(fetched(space.root, str(tmp_path / "w"))) == identity
+    assert identity_of(str(tmp_path / "nowhere")) == ""

@@ -63,8 +63,8 @@ class Bench:
         self.operator.run(Bundle(self.number, now, 0, arrivals, overlay, {}))
         self.store.apply(*overlay.take())
 
-    def durable(self, number: int) -> None:
-        self.operator.durable(number, 0)
+    def durable(self, number: int, now: int = 0) -> None:
+        self.operator.durable(number, now)
 
     def committables(self) -> int:
         return len(list(self.store.scan(RECEIPT)))
@@ -100,7 +100,7 @@ def test_the_loop_publishes_once_a_commit_is_durable() -> None:
     assert bench.committables() == 0
 
 
-def test_a_cut_waits_for_its_own_commit() -> None:
+def test_a_batch_waits_for_its_own_commit() -> None:
     """The one before it may be durable, and the worker may die before the next group is."""
     bench = Bench(aside=False)
     bench.bundle(1)
@@ -126,7 +126,7 @@ def test_a_thread_publishes_while_the_loop_goes_on() -> None:
     assert bench.committables() == 1
 
 
-def test_no_more_than_two_cuts_are_on_their_way() -> None:
+def test_no_more_than_two_batches_are_on_their_way() -> None:
     bench = Bench(aside=True)
     bench.bundle(1)
     bench.bundle(2)
@@ -179,7 +179,7 @@ def test_damage_ends_the_worker(aside: bool) -> None:
         ends()
 
 
-def test_records_wait_for_their_cut_to_fill_up_but_hardly_once_the_sources_have_ended() -> None:
+def test_records_wait_for_their_batch_to_fill_up_but_hardly_once_the_sources_have_ended() -> None:
     operator = SinkOperator(
         Recording(), SinkShard("sink.out-0", 1, SimStore({})), lambda stream, values: values, 10**6, 10
     )
@@ -208,6 +208,21 @@ def test_a_writer_that_needs_order_gets_the_next_batch_once_the_one_before_is_vi
     assert [each.number for each in bench.asked] == [1]
     bench.asked.pop().carried_out().tell(300_000)
     assert bench.writer.published == [b"0:1", b"1:2"]
+
+
+def test_a_commit_does_not_hurry_a_batch_that_failed() -> None:
+    bench = Bench(aside=True, in_order=True)
+    bench.bundle(1)
+    bench.durable(1)
+    bench.writer.fail = UnavailableError("away")
+    bench.asked.pop().carried_out().tell(1_000)
+    bench.bundle(2, now=2_000)
+    bench.durable(2, 2_000)
+    assert bench.asked == []
+    wake = bench.operator.wakes_at(2_000)
+    assert wake == 101_000
+    bench.bundle(now=wake)
+    assert [each.number for each in bench.asked] == [0]
 
 
 def test_committed_batches_of_a_former_owner_are_published_by_the_thread_in_their_order() -> None:
