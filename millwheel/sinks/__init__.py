@@ -29,7 +29,12 @@ def build_sink(spec: SinkSpec, folder: str, identity: str = "") -> Sink:
 
     Raises ValueError, with a sentence, for options that cannot work, SetupError for a secret that has no value here.
     """
-    options = revealed(spec.options)
+    made = _made(spec, revealed(spec.options), folder, identity)
+    made.identity = identity
+    return made
+
+
+def _made(spec: SinkSpec, options: dict[str, Any], folder: str, identity: str) -> Sink:
     if spec.kind == "files":
         from millwheel.sinks.files.sink import build_files
 

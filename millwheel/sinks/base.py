@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.errors import UnavailableError
+from millwheel.errors import MillwheelError, UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,16 @@ class LostError(UnavailableError):
     """A prepared batch is gone: publishing it cannot succeed any more, preparing it again can."""
 
 
+class BatchRefusedError(MillwheelError):
+    """Nothing of a committed batch is visible, because the target does not take the records in ``refused``. They become
+    dead letters, in one commit with ``committable``, the batch without them, which is then published instead."""
+
+    def __init__(self, refused: Sequence[Refused], committable: bytes) -> None:
+        super().__init__("; ".join(each.reason for each in refused))
+        self.refused = tuple(refused)
+        self.committable = committable
+
+
 class Writer(ABC):
     """Writes the batches of one shard.
 
@@ -110,7 +120,8 @@ class Writer(ABC):
 
         Called again with the same committable after a crash, after an UnavailableError, and possibly by a zombie at the
         same time: it must be idempotent, also between processes. Raises UnavailableError to be called again
-        in 100 ms. Any other error ends the worker, and the next owner tries again."""
+        in 100 ms, :class:`BatchRefusedError` for records that the target does not take. Any other error ends the
+        worker, and the next owner tries again."""
 
     @abstractmethod
     def sweep(self, committables: list[bytes]) -> None:
@@ -136,6 +147,9 @@ class Sink(ABC):
     A class must have :meth:`check` and :meth:`open`; the other capabilities have defaults.
     """
 
+    identity: str = ""
+    """Names the root of the run; set before :meth:`open`, for names in other systems that no other run may use. Empty
+    while a pipeline is only checked."""
     flush_us: int = 1_000_000
     """How long a record may wait for its batch to fill up, µs."""
     cut_records: int = 50_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from millwheel.core.columns.batch import ColumnBatch
@@ -13,7 +13,7 @@ from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.errors import UnavailableError
 from millwheel.ports import StateStore
-from millwheel.sinks.base import SinkBatch, SinkRecord, Writer
+from millwheel.sinks.base import BatchRefusedError, Refused, SinkBatch, SinkRecord, Writer
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
@@ -22,6 +22,7 @@ from millwheel.workers.operators.callbacks import Decode
 _RETRY_US = 100_000  # before a failed publish is repeated
 _ON_THEIR_WAY = 2
 """While so many batches are being published, the next one waits and grows."""
+_NO_COMMIT_YET = MAX_TIME
 LAST_FLUSH_US = 20_000
 """How long a record waits for others of its batch once the sources have ended."""
 
@@ -75,6 +76,8 @@ class _Pending:
     born: list[int]
     asked: bool = False
     visible: bool = False
+    refused: Sequence[Refused] = ()
+    """What the target does not take: dead letters of the next bundle, which commits the batch without them."""
 
 
 class SinkOperator(Operator):
@@ -118,7 +121,7 @@ class SinkOperator(Operator):
         self._waiting_since = min(self._waiting_since, now)
 
     def wakes_at(self, now: int) -> int:
-        if self._resting and self._published:
+        if (self._resting and self._published) or any(pending.refused for pending in self._pending):
             return now
         flush_at = self._waiting_since + self._flush_us if self._waiting_since < MAX_TIME else MAX_TIME
         return min(flush_at, self._retry_at)
@@ -132,6 +135,7 @@ class SinkOperator(Operator):
         for number in self._published:
             bundle.overlay.delete(RECEIPT + number8(number))
         self._published.clear()
+        self._leave_out_refused(bundle)
         if self._retry_at <= bundle.now:
             self._publish(bundle.now)
         records, columns = self._records(bundle)
@@ -141,7 +145,7 @@ class SinkOperator(Operator):
         number = self._next_number
         self._next_number += 1
         committable = self._writer.prepare(SinkBatch(number, f"{self._shard.token}-{bundle.number}", records, columns))
-        count -= self._refuse(bundle)
+        count -= self._refuse(bundle, self._writer.take_refused())
         bundle.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
         bundle.count("records_out", count)
         earliest = min(arrival.batch.earliest for arrival in bundle.arrivals)
@@ -152,15 +156,24 @@ class SinkOperator(Operator):
         bundle.overlay.put(RECEIPT + number8(number), committable)
         self._pending.append(pending)
 
-    def _refuse(self, bundle: Bundle) -> int:
+    def _refuse(self, bundle: Bundle, refused: Sequence[Refused]) -> int:
         """What the target cannot take becomes dead letters; how many."""
-        refused = self._writer.take_refused()
         for each in refused:
             key, value, timestamp = each.record.key, each.record.value, each.record.timestamp
             stream = self._shard.stream
             letter = DeadLetter(self._shard.pipeline, f"sink.{stream}", stream, each.reason, key, value, timestamp)
             bundle.dead_letter(letter, timestamp)
         return len(refused)
+
+    def _leave_out_refused(self, bundle: Bundle) -> None:
+        """Batches of which the target took nothing, because of some of their records, are committed without them."""
+        for pending in self._pending:
+            if pending.refused:
+                # In one commit: a crash before it finds the whole batch, which the target is then asked to take again,
+                # and one after it finds letters and the rest. See test_a_crash_around_a_refusal_makes_one_letter.
+                bundle.count("records_out", -self._refuse(bundle, pending.refused))
+                bundle.overlay.put(RECEIPT + number8(pending.number), pending.committable)
+                pending.commit, pending.refused = bundle.number, ()
 
     def durable(self, number: int, now: int) -> None:
         self._durable = number
@@ -246,6 +259,9 @@ class SinkOperator(Operator):
         elif isinstance(error, UnavailableError):
             pending.asked = False
             self._retry_at = now + _RETRY_US
+        elif isinstance(error, BatchRefusedError):
+            pending.asked = False
+            pending.commit, pending.committable, pending.refused = _NO_COMMIT_YET, error.committable, error.refused
         else:
             raise error
 
@@ -263,8 +279,13 @@ class SinkOperator(Operator):
             if self._in_order:  # the target may be away, and nobody may wait for it here
                 self._pending.append(_Pending(0, number, committable, MIN_TIME, []))
                 self._retry_at = 0
-            else:
+                continue
+            try:
                 self._writer.publish(committable)
+            except BatchRefusedError as ex:
+                batch = _Pending(_NO_COMMIT_YET, number, ex.committable, MIN_TIME, [], refused=ex.refused)
+                self._pending.append(batch)
+            else:
                 self._published.append(number)
         # Only now: a sweep before the publications could remove what the committables are about.
         self._writer.sweep([committable for _, committable in found])

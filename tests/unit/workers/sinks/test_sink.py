@@ -3,6 +3,8 @@ visible."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import pytest
 
@@ -10,7 +12,7 @@ from millwheel.core.formats.store_layout import RECEIPT
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.errors import CorruptionError, UnavailableError
-from millwheel.sinks.base import Refused, SinkBatch, SinkRecord, Writer
+from millwheel.sinks.base import BatchRefusedError, Refused, SinkBatch, SinkRecord, Writer
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.sinks.sink import Publication, SinkOperator, SinkShard
@@ -44,9 +46,19 @@ class Bench:
     """One sink shard. ``asked`` are publications that wait for their thread."""
 
     def __init__(
-        self, aside: bool, at_once: bool = False, in_order: bool = False, store: SimStore | None = None
+        self,
+        aside: bool,
+        at_once: bool = False,
+        in_order: bool = False,
+        store: SimStore | None = None,
+        writer: Recording | None = None,
+        refusal: tuple[bytes, bytes] | None = None,
     ) -> None:
-        self.writer, self.store, self.number = Recording(), store or SimStore({}), 0
+        self.writer, self.store, self.number = writer or Recording(), store or SimStore({}), 0
+        self.letters: list[tuple[str, int]] = []
+        self.counters: Counter[str] = Counter()
+        if refusal is not None:
+            refuses(self, *refusal)
         self.writer.publishes_in_order = in_order
         self.asked: list[Publication] = []
         publish = self.asked.append if aside else None
@@ -60,8 +72,19 @@ class Bench:
         arrivals = [Arrival("c", 1, 0, batch, None, 0)] if wanted and values else []
         self.number += 1
         overlay = Overlay(self.store)
-        self.operator.run(Bundle(self.number, now, 0, arrivals, overlay, {}))
+        bundle = Bundle(self.number, now, 0, arrivals, overlay, {})
+        self.operator.run(bundle)
+        self.counters.update(bundle.counters)
+        produced = bundle.outputs.streams.get("dead_letters")
+        decoded = [msgspec.msgpack.decode(raw) for raw in produced.raws] if produced else []
+        self.letters += [(letter["reason"], letter["value"]) for letter in decoded]
         self.store.apply(*overlay.take())
+
+    def answers(self) -> None:
+        """The threads carry out what they were asked for."""
+        asked, self.asked[:] = list(self.asked), []
+        for publication in asked:
+            publication.carried_out().tell(5)
 
     def durable(self, number: int, now: int = 0) -> None:
         self.operator.durable(number, now)
@@ -253,3 +276,62 @@ def test_a_record_that_the_target_does_not_take_is_a_dead_letter() -> None:
     told = (letter["reason"], letter["computation"], letter["stream"], letter["key"])
     assert told == ("too large", "sink.out", "out", "k")
     assert (bundle.counters["records_out"], bundle.counters["dead_letters"]) == (1, 1)
+
+
+def refuses(bench: Bench, committable: bytes, without: bytes) -> None:
+    """The target takes nothing of a batch from here on, but takes it ``without`` a record."""
+    plain = bench.writer.publish
+
+    def publish(given: bytes) -> None:
+        if given == committable:
+            raise BatchRefusedError([Refused(SinkRecord("k", 2, 20), "too even")], without)
+        plain(given)
+
+    bench.writer.publish = publish  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(("aside", "in_order"), [(False, False), (True, False), (True, True)])
+def test_a_record_that_the_target_refuses_becomes_a_dead_letter_and_the_rest_is_published(
+    aside: bool, in_order: bool
+) -> None:
+    bench = Bench(aside=aside, in_order=in_order)
+    refuses(bench, b"0:1,2", b"0:1")
+    bench.bundle(1, 2)
+    bench.durable(1)
+    bench.answers()
+    assert bench.operator.wakes_at(7) == 7
+    assert bench.operator.hold(0).at == 10
+    bench.bundle(now=7)
+    assert bench.letters == [("too even", 2)]
+    assert bench.counters["records_out"] == 1
+    assert [data for _, data in bench.store.scan(RECEIPT)] == [b"0:1"]
+    bench.answers()
+    assert bench.writer.published == [], "not before the letter is durable"
+    bench.durable(2)
+    bench.answers()
+    assert bench.writer.published == [b"0:1"]
+    bench.bundle()
+    assert (bench.committables(), bench.letters) == (0, [("too even", 2)])
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_crash_around_a_refusal_makes_one_letter(committed: bool, in_order: bool) -> None:
+    """Before the commit of the letter the whole batch is tried again; after it, the rest."""
+    former = Bench(aside=True, in_order=in_order)
+    refuses(former, b"0:1,2", b"0:1")
+    former.bundle(1, 2)
+    former.durable(1)
+    former.answers()
+    if committed:
+        former.bundle()
+    writer = Recording()
+    heir = Bench(aside=True, in_order=in_order, store=former.store, writer=writer, refusal=(b"0:1,2", b"0:1"))
+    for number in range(1, 4):
+        heir.bundle(now=number)
+        heir.durable(number)
+        heir.answers()
+    assert former.letters + heir.letters == [("too even", 2)]
+    assert writer.published == [b"0:1"]
+    heir.bundle()
+    assert heir.committables() == 0

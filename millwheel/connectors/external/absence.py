@@ -1,0 +1,93 @@
+"""A target that does not answer: when it is tried again, and what is said about it meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from millwheel.secret_values import masked
+
+log = logging.getLogger("millwheel.connectors")
+
+SAY_EVERY_S = 60.0
+"""Between sentences about one target that is away."""
+LONGEST_WAIT_S = 2.0
+"""Between two tries to write to a target that is away."""
+_FIRST_WAIT_S = 0.1  # most absences are over at once: a fail-over, a restart
+
+
+class Absence:
+    """Of one target, shared by all that write to it in this process. Any thread.
+
+    The first failure is said at once, then one sentence a minute, however many shards wait for the target."""
+
+    def __init__(
+        self, where: str, now: Callable[[], float] = time.monotonic, say: Callable[..., None] = log.warning
+    ) -> None:
+        self._where = where
+        self._now = now
+        self._say = say
+        self._lock = threading.Lock()
+        self._since: float | None = None
+        self._said_at = 0.0
+
+    def noted(self, reason: str) -> None:
+        """It has not answered."""
+        now = self._now()
+        with self._lock:
+            begins = self._since is None
+            if self._since is None:
+                self._since = now
+            elif now < self._said_at + SAY_EVERY_S:
+                return
+            self._said_at, away_s = now, now - self._since
+        since = "" if begins else f" for {away_s:.0f} s"
+        self._say(
+            "%s does not take rows%s: %s. They wait, and the input with them; nothing is lost.",
+            self._where,
+            since,
+            masked(reason),
+        )
+
+    def over(self) -> None:
+        """It has answered."""
+        if self._since is None:
+            return
+        with self._lock:
+            since, self._since = self._since, None
+        if since is not None:
+            log.info("%s takes rows again after %.0f s", self._where, self._now() - since)
+
+
+class BackOff:
+    """How long one writer waits before it tries again: twice as long each time, up to ``longest_s``."""
+
+    def __init__(self, longest_s: float = LONGEST_WAIT_S, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._longest_s = longest_s
+        self._sleep = sleep
+        self._wait_s = 0.0
+
+    def wait(self) -> None:
+        """Before a try. Returns at once unless the last one failed."""
+        if self._wait_s:
+            self._sleep(self._wait_s)
+
+    def failed(self) -> None:
+        """The next try waits longer."""
+        self._wait_s = min(max(self._wait_s * 2, _FIRST_WAIT_S), self._longest_s)
+
+    def worked(self) -> None:
+        """The next try waits no more."""
+        self._wait_s = 0.0
+
+
+_known: dict[str, Absence] = {}
+_lock = threading.Lock()
+
+
+def absence_of(where: str) -> Absence:
+    """The one of a target in this process, by its name in sentences."""
+    with _lock:
+        return _known.setdefault(where, Absence(where))

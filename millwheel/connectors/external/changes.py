@@ -1,0 +1,62 @@
+"""Records as changes of rows: new ones and those that are taken back, and what they come to at the end of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millwheel.core.formats.codec import encode_value
+from millwheel.core.windows.panes import as_retraction
+from millwheel.sinks.base import SinkRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row that is emitted, or taken back. ``place`` is its number in the batch."""
+
+    place: int
+    row: Any
+    back: bool
+    record: SinkRecord
+
+
+def changes_of(records: Sequence[SinkRecord]) -> list[Change]:
+    """One for each record, in their order."""
+    backs = [as_retraction(record.value) for record in records]
+    return [
+        Change(place, record.value if back is None else back.value, back is not None, record)
+        for place, (record, back) in enumerate(zip(records, backs, strict=True))
+    ]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a batch comes to for one identity: ``row`` stands at the end; without one, whatever stands is removed
+    (``gone``), or it is removed if it is one of ``backs``."""
+
+    row: Change | None = None
+    gone: bool = False
+    backs: tuple[Change, ...] = ()
+
+
+def same_row(one: Any, other: Any) -> bool:
+    """Equal, also where a value is no number (NaN), which is never equal to itself."""
+    return bool(one == other) or encode_value(one) == encode_value(other)
+
+
+def outcomes(
+    changes: Iterable[Change], identity: Callable[[Change], Hashable], same: Callable[[Any, Any], bool] = same_row
+) -> dict[Hashable, Outcome]:
+    """By identity, in the order in which each first appeared. A row that is taken back is removed only if it is the
+    one that stands: another one that has replaced it stays."""
+    found: dict[Hashable, Outcome] = {}
+    for change in changes:
+        outcome = found.setdefault(identity(change), Outcome())
+        if not change.back:
+            outcome.row, outcome.gone, outcome.backs = change, False, ()
+        elif outcome.row is None:
+            outcome.backs = () if outcome.gone else (*outcome.backs, change)
+        elif same(outcome.row.row, change.row):
+            outcome.row, outcome.gone = None, True
+    return found

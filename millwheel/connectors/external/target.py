@@ -1,0 +1,67 @@
+"""The contract of a target: another system, as the owner of one shard of a sink uses it.
+
+A target notes, beside the rows and in the same transaction, the number of their batch and the lease token of their
+writer. So whoever comes next knows what is there, and whoever came before is shut out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from millwheel.core.model.lease import Lease
+from millwheel.errors import FencedError, MillwheelError
+from millwheel.sinks.base import SinkRecord
+
+NOTHING_YET = -1
+"""The number of the last batch where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who publishes: ``name`` is that of the shard, unique in the world; a later owner of it has a higher ``token``."""
+
+    name: str
+    token: int
+
+    def admits(self, token: int) -> None:
+        """Raises FencedError if the token that the target knows is newer than ours."""
+        if Lease(self.token).is_behind(token):
+            raise FencedError(f"{self.name} has a newer publisher: its lease token is {token}, ours {self.token}")
+
+
+class RowsRefusedError(MillwheelError):
+    """The target has taken nothing of a batch, because it does not take some of its rows: number of the row in the
+    batch to the words of the target."""
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__("; ".join(reasons.values()))
+        self.reasons = dict(reasons)
+
+
+class Target(ABC):
+    """One thread at a time uses it. It connects when it is first used, and again after an UnavailableError.
+
+    A target without transactions returns :data:`NOTHING_YET` from :meth:`fence`, and writes by key, so that writing a
+    batch again changes nothing; or it documents that it is at-least-once."""
+
+    @abstractmethod
+    def fence(self) -> int:
+        """Note our token, so that no former owner can write any more; return the number of the last batch in the
+        target, :data:`NOTHING_YET` for none. What a former owner had begun is in that number or can no longer happen.
+
+        Raises FencedError when the target knows a newer token than ours, UnavailableError to be called again."""
+
+    @abstractmethod
+    def write(self, number: int, records: Sequence[SinkRecord]) -> None:
+        """In one transaction of the target: make sure that our token still is the one that is noted, write the
+        records in their order, and note ``number``.
+
+        Raises UnavailableError when it is not known whether the transaction counts: then :meth:`fence` is called before
+        the next try. Raises :class:`RowsRefusedError` when the target does not take some rows: then nothing of the
+        batch may have been written. Raises FencedError when a newer owner has been here."""
+
+    def close(self) -> None:
+        """Release connections. Never called while another method runs."""
+        return

@@ -1,0 +1,90 @@
+"""Publishes the batches of one shard into a target, each once, in their order, on a thread of the shard's own.
+
+The rows are in our journal before anything is sent, so a transaction of the target that fails, times out or is lost
+with its reply is simply sent again. A row that the target refuses is taken out by the runtime: the dead letter and the
+batch without the row are one commit of ours, and nothing of the batch is written before that.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from millwheel.connectors.external.absence import Absence, BackOff
+from millwheel.connectors.external.batches import RowBatch, decode_rows, encode_rows, encode_what_can
+from millwheel.connectors.external.target import RowsRefusedError, Target
+from millwheel.errors import FencedError, UnavailableError
+from millwheel.sinks.base import BatchRefusedError, Refused, SinkBatch, Writer
+
+
+class ExternalWriter(Writer):
+    """``lane`` is unique to the shard: a target that is away holds up nobody else."""
+
+    publishes_aside = True
+    publishes_in_order = True
+
+    def __init__(self, target: Target, lane: str, absence: Absence, back_off: BackOff) -> None:
+        self.lane = lane
+        self._target = target
+        self._absence = absence
+        self._back_off = back_off
+        self._last: int | None = None
+        self._refused: list[Refused] = []
+        self._using = threading.Lock()
+        self._closed = False
+
+    def prepare(self, batch: SinkBatch) -> bytes:
+        """The rows themselves: they lie in the journal from here on."""
+        committable, self._refused = encode_what_can(batch.number, batch.records)
+        return committable
+
+    def take_refused(self) -> list[Refused]:
+        refused, self._refused = self._refused, []
+        return refused
+
+    def publish(self, committable: bytes) -> None:
+        batch = decode_rows(committable)
+        with self._using:
+            try:
+                self._back_off.wait()
+                self._write(batch)
+            finally:
+                if self._closed:  # while we wrote
+                    self._target.close()
+
+    def sweep(self, committables: list[bytes]) -> None:
+        """Nothing is left behind: what a former owner has begun is ended by ``fence``."""
+
+    def close(self) -> None:
+        self._closed = True
+        if self._using.acquire(blocking=False):  # else the thread that publishes closes
+            try:
+                self._target.close()
+            finally:
+                self._using.release()
+
+    def _write(self, batch: RowBatch) -> None:
+        if self._closed:
+            raise FencedError(f"{self.lane} is closed here: another worker publishes its batches")
+        # Until the target has answered, it is not known what it holds: the next try asks it first.
+        last, self._last = self._last, None
+        try:
+            if last is None:
+                last = self._target.fence()
+            if batch.number > last:
+                self._target.write(batch.number, batch.records())
+        except UnavailableError as ex:
+            self._back_off.failed()
+            self._absence.noted(str(ex))
+            raise
+        except RowsRefusedError as ex:
+            raise _without(batch, ex.reasons) from ex
+        self._last = max(last, batch.number)
+        self._back_off.worked()
+        self._absence.over()
+
+
+def _without(batch: RowBatch, reasons: dict[int, str]) -> BatchRefusedError:
+    records = batch.records()
+    kept = [record for place, record in enumerate(records) if place not in reasons]
+    refused = [Refused(records[place], reason) for place, reason in sorted(reasons.items())]
+    return BatchRefusedError(refused, encode_rows(batch.number, kept))
