@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from millwheel.connectors.external.sink import ExternalSink
-from millwheel.connectors.external.target import NOTHING_YET, Owner, RowsRefusedError, Target
+from millwheel.connectors.external.target import NOTHING_YET, ExternalTarget, Owner, RowsRefusedError
 from millwheel.errors import UnavailableError
 from millwheel.sinks.base import SinkRecord
 
@@ -22,7 +22,7 @@ class Table:
         self.lost_answers = False
 
 
-class MemoryTarget(Target):
+class MemoryTarget(ExternalTarget):
     def __init__(self, table: Table, owner: Owner) -> None:
         self._table, self._owner = table, owner
 
@@ -62,5 +62,5 @@ class MemorySink(ExternalSink):
 
     def check(self, identity: str) -> None: ...
 
-    def target(self, owner: Owner) -> Target:
+    def target(self, owner: Owner) -> ExternalTarget:
         return MemoryTarget(self._table, owner)

@@ -12,7 +12,7 @@ from millwheel.sinks.base import SinkRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RowChange:
     """A row that is emitted, or taken back. ``place`` is its number in the batch."""
 
     place: int
@@ -21,23 +21,23 @@ class Change:
     record: SinkRecord
 
 
-def changes_of(records: Sequence[SinkRecord]) -> list[Change]:
+def changes_of(records: Sequence[SinkRecord]) -> list[RowChange]:
     """One for each record, in their order."""
     backs = [as_retraction(record.value) for record in records]
     return [
-        Change(place, record.value if back is None else back.value, back is not None, record)
+        RowChange(place, record.value if back is None else back.value, back is not None, record)
         for place, (record, back) in enumerate(zip(records, backs, strict=True))
     ]
 
 
 @dataclass(slots=True)
-class Outcome:
+class RowOutcome:
     """What a batch comes to for one identity: ``row`` stands at the end; without one, whatever stands is removed
     (``gone``), or it is removed if it is one of ``backs``."""
 
-    row: Change | None = None
+    row: RowChange | None = None
     gone: bool = False
-    backs: tuple[Change, ...] = ()
+    backs: tuple[RowChange, ...] = ()
 
 
 def same_row(one: Any, other: Any) -> bool:
@@ -46,13 +46,13 @@ def same_row(one: Any, other: Any) -> bool:
 
 
 def outcomes(
-    changes: Iterable[Change], identity: Callable[[Change], Hashable], same: Callable[[Any, Any], bool] = same_row
-) -> dict[Hashable, Outcome]:
+    changes: Iterable[RowChange], identity: Callable[[RowChange], Hashable], same: Callable[[Any, Any], bool] = same_row
+) -> dict[Hashable, RowOutcome]:
     """By identity, in the order in which each first appeared. A row that is taken back is removed only if it is the
     one that stands: another one that has replaced it stays."""
-    found: dict[Hashable, Outcome] = {}
+    found: dict[Hashable, RowOutcome] = {}
     for change in changes:
-        outcome = found.setdefault(identity(change), Outcome())
+        outcome = found.setdefault(identity(change), RowOutcome())
         if not change.back:
             outcome.row, outcome.gone, outcome.backs = change, False, ()
         elif outcome.row is None:

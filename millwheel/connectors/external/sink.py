@@ -1,11 +1,11 @@
-"""The base class of sinks for other systems: derive from it, and from :class:`.Target`."""
+"""The base class of sinks for other systems: derive from it, and from :class:`.ExternalTarget`."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 
 from millwheel.connectors.external.absence import LONGEST_WAIT_S, BackOff, absence_of
-from millwheel.connectors.external.target import Owner, Target
+from millwheel.connectors.external.target import ExternalTarget, Owner
 from millwheel.connectors.external.writer import ExternalWriter
 from millwheel.errors import SetupError
 from millwheel.sinks.base import Sink
@@ -21,7 +21,7 @@ class ExternalSink(Sink):
     longest_wait_s: float = LONGEST_WAIT_S
 
     @abstractmethod
-    def target(self, owner: Owner) -> Target:
+    def target(self, owner: Owner) -> ExternalTarget:
         """The target as one owner of a shard uses it. Connects when it is used, not here."""
 
     def open(self, shard: str, token: int) -> ExternalWriter:

@@ -40,7 +40,7 @@ class RowsRefusedError(MillwheelError):
         self.reasons = dict(reasons)
 
 
-class Target(ABC):
+class ExternalTarget(ABC):
     """One thread at a time uses it. It connects when it is first used, and again after an UnavailableError.
 
     A target without transactions returns :data:`NOTHING_YET` from :meth:`fence`, and writes by key, so that writing a

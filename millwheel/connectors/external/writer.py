@@ -11,7 +11,7 @@ import threading
 
 from millwheel.connectors.external.absence import Absence, BackOff
 from millwheel.connectors.external.batches import RowBatch, decode_rows, encode_rows, encode_what_can
-from millwheel.connectors.external.target import RowsRefusedError, Target
+from millwheel.connectors.external.target import ExternalTarget, RowsRefusedError
 from millwheel.errors import FencedError, UnavailableError
 from millwheel.sinks.base import BatchRefusedError, Refused, SinkBatch, Writer
 
@@ -22,7 +22,7 @@ class ExternalWriter(Writer):
     publishes_aside = True
     publishes_in_order = True
 
-    def __init__(self, target: Target, lane: str, absence: Absence, back_off: BackOff) -> None:
+    def __init__(self, target: ExternalTarget, lane: str, absence: Absence, back_off: BackOff) -> None:
         self.lane = lane
         self._target = target
         self._absence = absence

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millwheel import Retraction
-from millwheel.connectors.external.changes import Outcome, changes_of, outcomes
+from millwheel.connectors.external.changes import RowOutcome, changes_of, outcomes
 from millwheel.sinks.base import SinkRecord
 
 
-def of(*values: Any) -> dict[Any, Outcome]:
+def of(*values: Any) -> dict[Any, RowOutcome]:
     return outcomes(changes_of([SinkRecord("k", value, 0) for value in values]), lambda change: change.row["id"])
 
 
@@ -31,8 +31,8 @@ def test_a_row_that_was_replaced_is_not_taken_back() -> None:
 
 
 def test_a_row_of_this_batch_that_is_taken_back_leaves_nothing() -> None:
-    assert of(row(1), Retraction(row(1)))[1] == Outcome(gone=True)
-    assert of(row(float("nan")), Retraction(row(float("nan"))))[1] == Outcome(gone=True)
+    assert of(row(1), Retraction(row(1)))[1] == RowOutcome(gone=True)
+    assert of(row(float("nan")), Retraction(row(float("nan"))))[1] == RowOutcome(gone=True)
 
 
 def test_a_row_of_an_earlier_batch_is_removed_if_it_stands() -> None:
