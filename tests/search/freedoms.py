@@ -131,7 +131,8 @@ def _pushed(stream: StreamSpec, stated: bool, free: Free) -> Facts:
     if stream.name in free.forgetful:
         # guarantees.md, Copies: "After a crash they are remembered until its watermark has returned there".
         return _NOTHING
-    silence = free.crashing and not stated and stream.idle_after_us is not None
+    differing = free.crashing or free.racing is not None
+    silence = differing and not stated and stream.idle_after_us is not None
     uneven = stream.name in free.uneven
     order = Order.KEY if stream.name in (free.racing or ()) else Order.WHOLE
     paced = stated and free.racing is None and not uneven
@@ -300,8 +301,8 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
         return _Made(_NOTHING)
     level = min(base.level, _fired(base, c, free)) if _order_suffices(base, c) else Level.NOTHING
     retracting = c.accumulation == "retracting"
-    if base.level is Level.STANDING:
-        level = Level.STANDING if base.retracts and retracting else Level.NOTHING
+    if base.level is Level.STANDING and not (base.retracts and retracting):
+        level = Level.NOTHING
     # What is emitted when windows are collected stands between the panes of others as the steps of the watermark have
     # it.
     collected = bool(c.allowed_lateness_us) and c.trigger is not None and not base.paced
@@ -321,7 +322,8 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
         return _Made(facts)
     # Which records are late is free only where windows close by their triggers.
     known = base.level is Level.ALL and (level is Level.ALL or not _closes(c.trigger))
-    aside = replace(base, single=False)
+    # windows.md, Late records: they go aside at the watermark, which may move while they come.
+    aside = replace(base, single=False, timed=base.timed and base.paced)
     return _Made(facts, {side: aside if known else _NOTHING})
 
 

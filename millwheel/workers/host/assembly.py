@@ -114,6 +114,12 @@ class Assembly:
         used = {computation.name: self._shares_of(computation) for computation in spec.computations}
         self.graph = replace(graph, shares=shares_by_node(graph.feeders, used))
         self._circles = {name: self.graph.circle(name) for name in self.graph.nodes}
+        weak = [
+            node
+            for node in graph.nodes.values()
+            if node.computation and node.computation.productions is Productions.WEAK
+        ]
+        self._numbered_weakly = {stream for node in weak for stream in node.outputs}
         self._root = Path(root)
         self._clock = clock
         given = spec.limits
@@ -230,8 +236,9 @@ class Assembly:
     def _id_horizon_us(self, node: Node) -> int:
         if node.kind is NodeKind.SOURCE:
             return node.stream.id_horizon_us if node.stream is not None else 0
-        horizons = [self.spec.stream(given.stream).id_horizon_us for given in node.inputs]
-        return max(horizons, default=0)
+        # Streams without ids have a horizon, too: it must not make others' ids outlive their own.
+        streams = [self.spec.stream(given.stream) for given in node.inputs]
+        return max((s.id_horizon_us for s in streams if s.id or s.name in self._numbered_weakly), default=0)
 
     def _operator(self, node: Node, place: _Place) -> Operator:
         if node.stream is not None:

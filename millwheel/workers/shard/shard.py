@@ -241,6 +241,8 @@ class Shard:
         for chunk in self._unsent:
             self.outbox.release(chunk, self._route)
         self._unsent.clear()
+        # What was forgotten is in no commit, so recovery finds it again; the watermark may not rise any more.
+        self.forget_old_ids()
 
     def checkpoint(self, path: str) -> None:
         """Copy the store as of the last commit made, productions that are on their way included."""

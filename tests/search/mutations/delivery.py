@@ -8,6 +8,7 @@ from millwheel.injector.state import InjectorState
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.operators.ordering import OrderBuffer
 from millwheel.workers.shard.commit_building import CommitBuilding
+from millwheel.workers.shard.shard import Shard
 from millwheel.workers.sources.partitions import Partitions
 from tests.search.mistakes import Context, mistake, replaced
 
@@ -50,3 +51,15 @@ def a_silent_shard_holds_the_watermark_of_others() -> Context:
         return Hold(hold.idle_us, hold.holder) if hold.idle_us > MIN_TIME else hold
 
     return replaced(Partitions, "hold", wrong)
+
+
+@mistake(within=10, features="id stated", variants="crashes crash-bundles", first=100)
+def ids_that_were_forgotten_come_back() -> Context:
+    """A new owner remembers ids that the former one had forgotten, until the watermark rises again."""
+    right = Shard.start
+
+    def wrong(self: Shard) -> None:
+        with replaced(Shard, "forget_old_ids", lambda self: None):
+            right(self)
+
+    return replaced(Shard, "start", wrong)

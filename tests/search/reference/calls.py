@@ -12,7 +12,7 @@ from millwheel.api import Computation, Context
 from millwheel.core.model.keys import check_key
 from millwheel.core.model.records import Domain, Record, Timer
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
-from millwheel.core.pipeline.spec import ComputationSpec, Delivery
+from millwheel.core.pipeline.spec import ComputationSpec, Delivery, Productions
 from millwheel.core.windows.panes import Pane
 from millwheel.errors import RecordError
 from tests.search.reference.engine import Arrival, Node, Seen, World, id_of, outputs_of, plain
@@ -86,6 +86,7 @@ class CallNode(Node):
         self._memories: defaultdict[Any, Memory] = defaultdict(dict)
         self._declared = bind(self, instance)
         self._seen: Seen = {}
+        self._horizon_us = self._longest_horizon()
         self._kept: list[Arrival] = []
         self._floor = 0
         self.clocked = False
@@ -108,10 +109,18 @@ class CallNode(Node):
         if given is None or self.spec.delivery is not Delivery.EXACTLY_ONCE:
             return False
         seen = (arrival.stream, arrival.key, given)
-        if self.world.is_copy(self._seen, seen, arrival.stream, arrival.timestamp, self.watermark):
+        if self.world.is_copy(self._seen, seen, self._horizon_us, arrival.timestamp, self.watermark):
             self.counters["duplicates"] += 1
             return True
         return False
+
+    def _longest_horizon(self) -> int:
+        """guarantees.md, Copies: "A consumer of several streams with ids remembers all for the longest of their
+        horizons"."""
+        spec = self.world.spec
+        weak = {name for each in spec.computations if each.productions is Productions.WEAK for name in outputs_of(each)}
+        streams = [spec.stream(given.stream) for given in self.spec.inputs]
+        return max((each.id_horizon_us for each in streams if each.id or each.name in weak), default=0)
 
     def _process(self, arrival: Arrival) -> None:
         record = Record(arrival.key, arrival.value, arrival.timestamp, arrival.stream)

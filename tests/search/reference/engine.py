@@ -138,10 +138,9 @@ class World:
                 self._number += 1
                 self._queue.append(Arrival(node, stream, own, value, timestamp, origin, self._number))
 
-    def is_copy(self, seen: Seen, place: Any, stream: str, timestamp: int, watermark: int) -> bool:
+    def is_copy(self, seen: Seen, place: Any, horizon: int, timestamp: int, watermark: int) -> bool:
         """Whether a record is a copy of one in ``seen`` (with its time), where it is remembered. Ids are remembered for
         the horizon behind the watermark, and for some time longer."""
-        horizon = self.spec.stream(stream).id_horizon_us
         if place in seen:
             until, came = seen[place][0] + horizon, seen[place][1]
             if until >= watermark:
@@ -163,7 +162,9 @@ class World:
         given = id_of(self.spec.stream(stream), value)
         watermark = MIN_TIME if producer is None else producer.output()
         place = (stream, key, given)
-        return given is not None and self.is_copy(self._shown, place, stream, timestamp, watermark)
+        return given is not None and self.is_copy(
+            self._shown, place, self.spec.stream(stream).id_horizon_us, timestamp, watermark
+        )
 
     def letter(self, where: str, reason: str, about: Any, timestamp: int, counted: Node | None = None) -> None:
         """A record could not be used."""
