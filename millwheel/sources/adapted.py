@@ -28,7 +28,7 @@ def as_reader(made: Any) -> Reader:
 class _AdaptedSource(Source):
     def __init__(self, made: Any) -> None:
         self._made = made
-        take_over(self, made, "poll_us", "list_us", "warm_up")
+        take_over(self, made, "poll_us", "list_us", "warm_up", "committed")
 
     @property
     def bounded(self) -> bool:  # type: ignore[override]  # it may change: a source may learn that it ends

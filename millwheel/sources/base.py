@@ -167,6 +167,12 @@ class Source(ABC):
         dead may still be reading. Raises SetupError, with a sentence, when the partition cannot be read,
         ExhaustedError when it cannot be read now."""
 
+    def committed(self, partition: Partition, position: int) -> None:
+        """Called after a commit that holds this position of a partition is durable, and by a new owner with the
+        position at which it begins, for systems that want to know how far we are. Called in the thread of the loop:
+        never wait here."""
+        return
+
     def warm_up(self) -> None:
         """Load everything that the first read would load. Called once in every worker, before there is input."""
         return

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.servers.kafka import Broker, need_kafka
 from tests.slow.kafka import committed, produce
@@ -49,6 +51,19 @@ def test_each_count_appears_once(broker: Broker, tmp_path: Path, kills: bool) ->
     assert len(rows) == len(found), "a row appears twice"
     assert found == Counter((click["ad"], click["ts"] // 60_000 * 60_000) for click in clicks)
     assert run.summary["dead_letters"] == 1, run.summary
+    assert lag(broker, "kafka_clicks", source) == 0
+
+
+def lag(broker: Broker, group: str, topic: str) -> int:
+    """What a tool shows that compares a consumer group with the ends of the partitions."""
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, number) for number in range(PARTITIONS)])
+    admin = AdminClient({"bootstrap.servers": broker.address})  # a new one: the broker may have been away
+    found = admin.list_consumer_group_offsets([asked])[group].result(90).topic_partitions
+    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "lag"})
+    behind = [consumer.get_watermark_offsets(each, timeout=30)[1] - max(each.offset, 0) for each in found or ()]
+    consumer.close()
+    assert len(behind) == PARTITIONS
+    return sum(behind)
 
 
 def kill_workers(run: Run, times: int) -> None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from millwheel.connectors.kafka.client import Complaints, library, settings
+from millwheel.connectors.kafka.group_offsets import GroupOffsets, TopicShare
 from millwheel.errors import ExhaustedError, SetupError
 
-TopicShare: TypeAlias = tuple[str, int]
-"""(topic, number of the partition)."""
 _KEPT = 20_000  # messages of a partition that wait; with more it is paused until half are taken
 _PULL = 10_000  # messages that are taken from the library at once
 _BOUNDS_S = 2.0  # for an answer that the loop of a worker waits for, once in each gap
@@ -46,27 +45,41 @@ class Polled:
 
 
 class Consuming:
-    """For one thread."""
+    """For one thread. ``group`` gets the positions that are committed, for lag tools."""
 
-    def __init__(self, brokers: str, config: Mapping[str, Any], isolation: str, complaints: Complaints) -> None:
+    def __init__(
+        self,
+        brokers: str,
+        config: Mapping[str, Any],
+        isolation: str,
+        complaints: Complaints,
+        group: str | None = None,
+    ) -> None:
         self._kafka = library()
         self._brokers = brokers
+        self._offsets = None if group is None else GroupOffsets(complaints)
+        told = {} if self._offsets is None else {"on_commit": self._offsets.answered}
         self._consumer = self._kafka.Consumer(
             {
                 "queued.max.messages.kbytes": 65_536,
                 "fetch.wait.max.ms": 50,
-                "group.id": "millwheel",
                 **settings(brokers, config, complaints),
+                **told,
+                "group.id": group or config.get("group.id", "millwheel"),
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
                 "isolation.level": isolation,
             }
         )
+        if self._offsets is not None:
+            self._offsets.consumer = self._consumer
         self._assigned: dict[TopicShare, _Assigned] = {}
 
     def take(self, share: TopicShare, offset: int, most: int) -> Polled:
         """Up to ``most`` messages from ``offset`` on; never waits."""
+        if self._offsets is not None:
+            self._offsets.send()
         at = self._assigned.get(share)
         if at is None or at.next_offset != offset:
             at = self._assign(share, offset)
@@ -96,17 +109,29 @@ class Consuming:
             raise ExhaustedError(f"Kafka at {self._brokers} does not tell which offsets it has: {ex.args[0]}") from ex
         return low, high
 
+    def committed(self, share: TopicShare, offset: int, last: bool = False) -> None:
+        """A commit of ours with this position is durable. ``last``: nothing more will be read of it."""
+        if self._offsets is not None:
+            self._offsets.note(share, offset)
+            if last:
+                self._offsets.send_at_once()
+
     def leave(self, share: TopicShare) -> None:
         """Nobody reads it here any more."""
-        if self._assigned.pop(share, None) is not None:
-            self._consumer.incremental_unassign([self._kafka.TopicPartition(*share)])
+        if self._offsets is not None:
+            self._offsets.send_at_once()
+        self._unassign(share)
 
     def close(self) -> None:
         """Close the connections."""
         self._consumer.close()
 
+    def _unassign(self, share: TopicShare) -> None:
+        if self._assigned.pop(share, None) is not None:
+            self._consumer.incremental_unassign([self._kafka.TopicPartition(*share)])
+
     def _assign(self, share: TopicShare, offset: int) -> _Assigned:
-        self.leave(share)
+        self._unassign(share)
         begin = offset or self._kafka.OFFSET_BEGINNING
         self._consumer.incremental_assign([self._kafka.TopicPartition(*share, begin)])
         at = self._assigned[share] = _Assigned(offset)

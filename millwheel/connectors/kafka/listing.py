@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millwheel.connectors.kafka.client import ANSWER_S, Complaints, existing_topics, library, settings
-from millwheel.connectors.kafka.consuming import TopicShare
+from millwheel.connectors.kafka.group_offsets import TopicShare
 from millwheel.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.errors import MillwheelError, SetupError
 

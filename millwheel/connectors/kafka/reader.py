@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from millwheel.connectors.kafka.consuming import Consuming, Polled, TopicShare
+from millwheel.connectors.kafka.consuming import Consuming, Polled
 from millwheel.connectors.kafka.formats import TextFormat, decode_values, shown
+from millwheel.connectors.kafka.group_offsets import TopicShare
 from millwheel.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.errors import SetupError
 from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
@@ -81,7 +82,7 @@ class KafkaReader(Reader):
         self._lost: list[Reject] = []
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
-        """See :class:`millwheel.sources.base.ResumingReader`. The only decision is where the partition begins."""
+        """See :class:`millwheel.sources.base.Reader`. The only decision is where the partition begins."""
         for position, note in notes[1:]:
             if position == 0:
                 self._start, self._decided = msgspec.msgpack.decode(note), True
@@ -98,7 +99,7 @@ class KafkaReader(Reader):
         return chunk
 
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
-        """See :class:`millwheel.sources.base.FrameReader`."""
+        """See :class:`millwheel.sources.base.Reader`."""
         form = self._forms.columns
         if form is None or (position == 0 and not self._decided):
             return None

@@ -13,6 +13,7 @@ from typing import Any
 from millwheel.connectors.kafka.client import Complaints, library
 from millwheel.connectors.kafka.consuming import Consuming
 from millwheel.connectors.kafka.formats import TextFormat, json_form
+from millwheel.connectors.kafka.group_offsets import TopicShare
 from millwheel.connectors.kafka.listing import Listing, ListingThread
 from millwheel.connectors.kafka.reader import Extras, Forms, KafkaReader
 from millwheel.connectors.kafka.source_options import EXAMPLES, KafkaSourceOptions
@@ -67,16 +68,26 @@ class KafkaSource(Source):
         return [Partition(f"{topic}/{number}") for topic, number in sorted(self._listed())]
 
     def open(self, partition: Partition) -> Reader:
-        if self._consuming is None:
-            options = self._options
-            self._consuming = Consuming(options.brokers, options.config, options.isolation, self._complaints)
-        topic, _, number = partition.name.rpartition("/")
-        share = (topic, int(number))
+        consuming = self._consumer()
+        share = _share(partition)
         if partition.version is not None:
             start, end = partition.version
-            return KafkaReader(self._consuming, share, self._options, self._forms(), start, end)
+            return KafkaReader(consuming, share, self._options, self._forms(), start, end)
         start = -1 if self._options.start == "earliest" else self._listed()[share].start
-        return KafkaReader(self._consuming, share, self._options, self._forms(), start)
+        return KafkaReader(consuming, share, self._options, self._forms(), start)
+
+    def committed(self, partition: Partition, position: int) -> None:
+        if self._options.group is not None:
+            last = partition.version is not None and position >= partition.version[1]
+            self._consumer().committed(_share(partition), position, last)
+
+    def _consumer(self) -> Consuming:
+        if self._consuming is None:
+            options = self._options
+            self._consuming = Consuming(
+                options.brokers, options.config, options.isolation, self._complaints, options.group
+            )
+        return self._consuming
 
     def _listed(self) -> Mapping[tuple[str, int], Any]:
         if self._listing is None:
@@ -101,3 +112,8 @@ class KafkaSource(Source):
 
             columns = json_form(row_type(self._fields), {})
         return Forms(json_form(None, self._fields), self._schema, extras, columns, self._fields)
+
+
+def _share(partition: Partition) -> TopicShare:
+    topic, _, number = partition.name.rpartition("/")
+    return topic, int(number)

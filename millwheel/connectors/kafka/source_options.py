@@ -19,6 +19,7 @@ EXAMPLES = {
     "format": "format: json",
     "start": "start: earliest",
     "until": "until: latest",
+    "group": "group: my-pipeline",
     "on_gap": "on_gap: stop",
     "isolation": "isolation: read_committed",
     "key_field": "key_field: _key",
@@ -32,7 +33,8 @@ EXAMPLES = {
 class KafkaSourceOptions(msgspec.Struct, frozen=True):
     """``topics`` are names, or one pattern that begins with ``^``. ``start`` is where a partition begins that the root
     does not know yet: ``earliest``, ``latest``, ``{time: …}`` or ``{group: …}`` (the committed offsets of a consumer
-    group). ``until: latest`` reads what is there when the root is new, and ends. ``key_field``, ``timestamp_field``
+    group). ``until: latest`` reads what is there when the root is new, and ends. ``group`` gets our positions, for lag
+    tools; they are never read back. ``key_field``, ``timestamp_field``
     (ms) and ``headers_field`` add what Kafka has beside the value to each record.
     """
 
@@ -41,6 +43,7 @@ class KafkaSourceOptions(msgspec.Struct, frozen=True):
     format: str = "json"
     start: str | dict[str, Any] = "earliest"
     until: str | None = None
+    group: str | None = None
     on_gap: str = "stop"
     isolation: str = "read_committed"
     key_field: str | None = None

@@ -99,7 +99,10 @@ class Partitions:
             silence = Silence(None if self._bounded else self._parts.stream.idle_after_us, now)
             certain = self._parts.first_owner or self._ended()
             channel = partition_channel(self._parts.node, name)
-            self.awake[name] = open_part(self._unopened.pop(name), channel, self._store, silence, certain)
+            part = open_part(self._unopened.pop(name), channel, self._store, silence, certain)
+            self.awake[name] = part
+            if part.position:  # the former owner may have died before it told the source
+                self._parts.source.committed(part.partition, part.position)
 
     def _look_at_sleeper(self, part: Part, partition: Partition, now: int) -> None:
         if partition.version == part.partition.version:

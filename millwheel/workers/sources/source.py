@@ -9,13 +9,16 @@ before anything is sent.
 
 from __future__ import annotations
 
+from collections import deque
+from dataclasses import dataclass
+
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.store_layout import Position
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import ExhaustedError
 from millwheel.ports import StateStore
 from millwheel.sources.base import Chunk as Read
-from millwheel.sources.base import FrameChunk, Reader
+from millwheel.sources.base import FrameChunk, Partition, Reader
 from millwheel.workers.bundle.bundle import LINE, Bundle, Hold, keys_of
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.outbox import OutputChunk
@@ -31,6 +34,15 @@ _SILENCE_PER_PAUSE, _LONGEST_PAUSE = 100, 5
 """Who has been silent for so many pauses is looked at after another one, but at least every so many polls' time."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """A position that the commit with this number holds."""
+
+    commit: int
+    partition: Partition
+    position: int
+
+
 class SourceOperator(Operator):
     """The operator of a ``source.*`` shard."""
 
@@ -40,6 +52,7 @@ class SourceOperator(Operator):
         self._spec = parts.stream
         self._poll_us = parts.source.poll_us
         self._settled_at = 0
+        self._settled: deque[_Settled] = deque()
         self._durable = 0
         self._end = SourceEnd(store)
         self._partitions = Partitions(parts, store, lambda: self._end.ended)
@@ -75,6 +88,9 @@ class SourceOperator(Operator):
 
     def durable(self, number: int, now: int) -> None:
         self._durable = max(self._durable, number)
+        while self._settled and self._settled[0].commit <= number:
+            settled = self._settled.popleft()
+            self._parts.source.committed(settled.partition, settled.position)
 
     def rest(self, wanted: bool, now: int) -> None:
         """Read nothing while ``wanted``."""
@@ -250,6 +266,7 @@ class SourceOperator(Operator):
                     bundle.count(name, by)
             if moved:
                 part.write(bundle.overlay)
+                self._settled.append(_Settled(bundle.number, part.partition, part.committed.position))
                 if part.committed.finished:
                     part.close()
                     bundle.positions_only = False

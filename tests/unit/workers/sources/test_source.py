@@ -47,12 +47,16 @@ class Growing(Source):
 
     def __init__(self, written: dict[str, int]) -> None:
         self.written = written
+        self.told: list[tuple[str, int]] = []
 
     def partitions(self) -> list[Partition]:
         return []
 
     def open(self, partition: Partition) -> GrowingReader:
         return GrowingReader(self, partition.name)
+
+    def committed(self, partition: Partition, position: int) -> None:
+        self.told.append((partition.name, position))
 
 
 class GrowingReader(Reader):
@@ -74,14 +78,14 @@ class NoConsumers:
         return [], []
 
 
-def source(outside: Any, *names: str) -> SourceOperator:
+def source(outside: Any, *names: str, store: SimStore | None = None) -> SourceOperator:
     stream = StreamSpec("s", SourceSpec("files", {}), timestamp="ts")
     fanout: Any = NoConsumers()
     partitions = [Partition(name) for name in names or ("a",)]
     parts = SourceParts(
         "p", "source.s", stream, outside, lambda: partitions, lambda name: True, fanout, Timestamps(stream, None)
     )
-    return SourceOperator(parts, SimStore({}), 0)
+    return SourceOperator(parts, store or SimStore({}), 0)
 
 
 def test_a_partition_is_looked_at_less_often_when_it_has_been_silent_for_long() -> None:
@@ -160,3 +164,23 @@ def test_an_idle_partition_keeps_no_watermark_while_another_has_something_to_say
             for chunk in bundle.chunks:
                 chunk.finished = True
     assert operator.hold(100 * SECOND).at == 99 * SECOND
+
+
+def test_a_source_learns_which_positions_are_committed_once_they_are_durable() -> None:
+    grows = Growing({"a": 3})
+    store = SimStore({})
+    operator = source(grows, "a", store=store)
+    for number in range(1, 4):
+        bundle = Bundle(number, number * SECOND, 0, [], Overlay(store), {})
+        operator.run(bundle)
+        store.apply(*bundle.overlay.take())
+        for chunk in bundle.chunks:
+            chunk.finished = True
+    operator.durable(1, 3 * SECOND)
+    assert grows.told == [], "the read is applied, and its position in no durable commit"
+    operator.durable(2, 3 * SECOND)
+    assert grows.told == [("a", 3)]
+    operator.durable(3, 3 * SECOND)
+    assert grows.told == [("a", 3)]
+    source(grows, "a", store=store).run(Bundle(1, 4 * SECOND, 0, [], Overlay(store), {}))
+    assert grows.told == [("a", 3)] * 2, "the former owner may have died before it told"
