@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from tests.sim.faults import ALL_FAULTS
 from tests.sim.kernel import Failure
+from tests.sim.mistakes import is_stale
 from tests.sim.mutations import MUTATIONS
 from tests.sim.run import Case, simulate
 from tests.sim.story import failure_of, tell
@@ -141,7 +142,7 @@ def _caught(name: str) -> tuple[str, int, str]:
         for case in mutation.cases():
             failure = failure_of(case)
             if failure is not None:
-                return name, case.seed, str(failure)
+                return (name, -1, "") if is_stale(str(failure)) else (name, case.seed, str(failure))
     return name, -1, ""
 
 

@@ -4,6 +4,7 @@ them must fail."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -42,6 +43,14 @@ class Mutation:
                 finish=self.finish,
                 embedded=self.embedded,
             )
+
+
+_STALE = re.compile(r"unexpected (Type|Attribute|Name|Import|ModuleNotFound)Error")
+
+
+def is_stale(failure: str) -> bool:
+    """Whether a run failed because the mistake does not fit the code any more, which proves nothing."""
+    return _STALE.search(failure) is not None
 
 
 MUTATIONS: dict[str, Mutation] = {}

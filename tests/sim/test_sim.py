@@ -11,6 +11,7 @@ import pytest
 
 from tests.sim.faults import ALL_FAULTS, FAULTS, plan
 from tests.sim.kernel import Failure
+from tests.sim.mistakes import is_stale
 from tests.sim.mutations import MUTATIONS
 from tests.sim.run import Case, simulate
 from tests.sim.story import concerning, failure_of, shrunk, tell
@@ -153,7 +154,9 @@ def assert_caught(name: str) -> None:
     mutation = MUTATIONS[name]
     with mutation.make():
         for case in mutation.cases():
-            if failure_of(case) is not None:
+            failure = failure_of(case)
+            if failure is not None:
+                assert not is_stale(str(failure)), f"the mistake does not fit the code: {failure}"
                 return
     pytest.fail(f"{name} was not noticed in {mutation.within} seeds")
 

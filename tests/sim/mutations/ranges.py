@@ -59,8 +59,11 @@ def lanes_not_led_to_the_children() -> Context:
 def snapshots_of_a_parent_dropped_too_early() -> Context:
     """The snapshots of a shard go as soon as it is in no table, although its children have none yet."""
 
-    def wrong(shard: str, table: Any) -> bool:
-        childless = table and replace(table, shards=tuple(replace(each, parents=()) for each in table.shards))
+    def wrong(shard: str, tables: Any) -> bool:
+        childless = {
+            node: replace(table, shards=tuple(replace(each, parents=()) for each in table.shards))
+            for node, table in tables.items()
+        }
         return right(shard, childless)
 
     right = resharding._is_outlived

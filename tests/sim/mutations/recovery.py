@@ -16,12 +16,12 @@ def journal_forgotten_while_it_is_answered() -> Context:
     """A recovery finds the journal known, and looks for its entries once more after another recovery may have ended."""
     right = ReadOnce.read
 
-    def wrong(self: ReadOnce, incarnation: str, upto: int, since: Any = None) -> Iterator[bytes]:
-        entries = right(self, incarnation, upto, since)
+    def wrong(self: ReadOnce, incarnation: str, upto: int, since: Any = None, prefix: bytes = b"") -> Iterator[bytes]:
+        entries = right(self, incarnation, upto, since, prefix)
         if upto < 0 or since is not None:
             return entries
         kept: _Whole | None = self._known
-        return iter(kept.entries if kept is not None else ())
+        return kept.beginning_with(prefix) if kept is not None else iter(())
 
     return replaced(ReadOnce, "read", wrong)
 

@@ -42,9 +42,11 @@ def newest_group_believed() -> Context:
             raise FencedError(f"{incarnation}: groups behind {first} were collected")
         return Followed([journal.groups[number] for number in found], JournalPlace(found.stop, 0, found.stop))
 
-    def read(self: Any, incarnation: str, upto: int, since: JournalPlace | None = None) -> Iterator[bytes]:
+    def read(
+        self: Any, incarnation: str, upto: int, since: JournalPlace | None = None, prefix: bytes = b""
+    ) -> Iterator[bytes]:
         beyond = since is not None and since.group > upto >= 0
-        return iter(()) if beyond else right(self, incarnation, upto, since)
+        return iter(()) if beyond else right(self, incarnation, upto, since, prefix)
 
     def slowly(self: Any, incarnation: str, entries: Any) -> int:
         self._wait(500, 20_000)
