@@ -162,7 +162,7 @@ def test_adapters_know_core_and_ports_only() -> None:
         ("kazoo", r"millwheel/adapters/zookeeper/\w+\.py"),
         ("rocksdict", r"millwheel/adapters/stores/rocksdb\.py"),
         ("pyspark", r"millwheel/launch/launchers/spark\.py"),
-        ("obstore", r"millwheel/adapters/spaces/s3\w*\.py"),
+        ("obstore", r"millwheel/adapters/(spaces/s3\w*|objects/\w+)\.py"),
         ("typer", r"millwheel/cli/.*\.py|millwheel/.*__main__\.py"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from millwheel.adapters.objects.address import local_path
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.failures import kind_of
 from millwheel.core.pipeline.replays import KEY, LINE, RECORD, Past, RequestedLetter
@@ -88,7 +89,12 @@ def letters_folder(spec: PipelineSpec, root: Path) -> Path:
             f"The dead letters of {spec.name} go to a sink of the kind {sink.kind!r}, whose results cannot be read "
             "back: use the default sink, or {files: {format: jsonl}}"
         )
-    return Path(spec.folder, str(sink.options["path"]))
+    path = local_path(str(sink.options["path"]))
+    if "://" in path or sink.options.get("partition_by"):
+        raise SetupError(
+            f"The dead letters of {spec.name} go to {path}, from where they cannot be read back: use a plain folder"
+        )
+    return Path(spec.folder, path)
 
 
 def replayable(row: Any, name: str) -> Letter:

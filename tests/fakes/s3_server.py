@@ -119,6 +119,12 @@ class S3Server:
         keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
         return {**keys, "AWS_ENDPOINT_URL": self.url}
 
+    @property
+    def config(self) -> dict[str, str]:
+        """The same as the option ``config`` of a source or a sink."""
+        keys = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
+        return {**keys, "endpoint": self.url}
+
     def root(self) -> str:
         """A new prefix, as the address of a root."""
         return f"s3://{BUCKET}/{uuid4().hex}"

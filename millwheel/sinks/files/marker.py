@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from uuid import uuid4
 
 from millwheel.adapters.spaces.durable import create_if_absent, make_dirs, read_whole, write_new
@@ -12,7 +13,8 @@ from millwheel.sinks.error_messages import in_words
 
 HIDDEN = ".millwheel"
 """The folder in an output folder that holds all that is not yet, or never, a result."""
-_MARKER = "results-of"
+MARKER = "results-of"
+"""The name of the hidden file."""
 _PART = re.compile(r"part-.*\.(?:jsonl|csv|parquet)")
 
 
@@ -23,11 +25,11 @@ def claim(files: Files, folder: str, identity: str) -> None:
     """
     try:
         hidden = f"{folder}/{HIDDEN}"
-        if files.exists(folder) and not files.exists(f"{hidden}/{_MARKER}"):
-            _refuse_results(folder, files.list_dir(folder))
+        if files.exists(folder) and not files.exists(f"{hidden}/{MARKER}"):
+            refuse_results(folder, files.list_dir(folder))
         make_dirs(files, hidden)
-        if not create_if_absent(files, hidden, _MARKER, identity.encode()):
-            _refuse_other(folder, identity, read_whole(files, f"{hidden}/{_MARKER}").decode("utf-8", "replace"))
+        if not create_if_absent(files, hidden, MARKER, identity.encode()):
+            refuse_other(folder, identity, read_whole(files, f"{hidden}/{MARKER}").decode("utf-8", "replace"))
     except OSError as ex:
         # What may pass later must not begin now: a run that cannot write its results helps nobody.
         raise SetupError(str(in_words(ex, f"write results to {folder}"))) from ex
@@ -38,24 +40,26 @@ def adopt(files: Files, folder: str, former: str, identity: str) -> None:
     ``identity``: it goes on where they end. Anybody else's stay theirs."""
     hidden = f"{folder}/{HIDDEN}"
     try:
-        if files.exists(f"{hidden}/{_MARKER}") and read_whole(files, f"{hidden}/{_MARKER}") == former.encode():
-            temporary = f"{hidden}/{_MARKER}.{uuid4().hex}"
+        if files.exists(f"{hidden}/{MARKER}") and read_whole(files, f"{hidden}/{MARKER}") == former.encode():
+            temporary = f"{hidden}/{MARKER}.{uuid4().hex}"
             write_new(files, temporary, identity.encode())
-            files.rename(temporary, f"{hidden}/{_MARKER}")
+            files.rename(temporary, f"{hidden}/{MARKER}")
             files.sync_dir(hidden)
     except OSError as ex:
         raise SetupError(str(in_words(ex, f"go on with the results in {folder}"))) from ex
 
 
-def _refuse_results(folder: str, names: list[str]) -> None:
-    if results := [name for name in names if _PART.fullmatch(name)]:
+def refuse_results(folder: str, names: Iterable[str]) -> None:
+    """Raises SetupError when some of these are results: it is not known of which root."""
+    if (first := min(filter(_PART.fullmatch, names), default="")) != "":
         raise SetupError(
-            f"the output folder {folder} already holds results (for example {min(results)}) of an unknown root; "
+            f"the output folder {folder} already holds results (for example {first}) of an unknown root; "
             "choose another folder or remove them"
         )
 
 
-def _refuse_other(folder: str, identity: str, found: str) -> None:
+def refuse_other(folder: str, identity: str, found: str) -> None:
+    """Raises SetupError unless ``found`` is this root."""
     if found != identity:
         raise SetupError(
             f"the output folder {folder} holds the results of another root ({found[:200]}); choose another folder, "

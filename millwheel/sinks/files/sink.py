@@ -23,20 +23,28 @@ from uuid import uuid4
 import msgspec
 import xxhash
 
+from millwheel.adapters.objects.address import address_of, local_path
+from millwheel.adapters.objects.store import ObjectStore
 from millwheel.adapters.spaces.durable import read_whole, write_new
 from millwheel.adapters.spaces.files import Files, PosixFiles
 from millwheel.core.model.damage import checked
+from millwheel.core.model.limits import size_bytes
 from millwheel.core.model.times import duration_us
 from millwheel.errors import CorruptionError
 from millwheel.options import one_of, read_options
 from millwheel.sinks.base import Sink, SinkBatch, SinkRecord, Writer
 from millwheel.sinks.changes import Mode, change_rows, mode_of
 from millwheel.sinks.error_messages import in_words
+from millwheel.sinks.files.bucket import BucketPlace
 from millwheel.sinks.files.csv_rows import CsvRows
+from millwheel.sinks.files.folder import FolderPlace
 from millwheel.sinks.files.hidden import hidden_name, left_behind
 from millwheel.sinks.files.latest import LatestWriter, must_be_plain
+from millwheel.sinks.files.layout import Layout, LayoutWriter, Place
 from millwheel.sinks.files.marker import HIDDEN, adopt, claim
+from millwheel.sinks.files.open_files import Roll
 from millwheel.sinks.files.parquet_rows import ParquetRows
+from millwheel.sinks.files.paths import Partitioning
 from millwheel.sinks.rows import frame_of, json_lines, json_lines_of, rows_of
 
 _FORMATS = ("jsonl", "csv", "parquet")
@@ -51,14 +59,35 @@ _EXAMPLES = {
     "mode": "mode: upsert",
     "by": "by: [country, city]",
     "mark": "mark: change",
+    "partition_by": "partition_by: [day(window_start), country]",
+    "roll": "roll: {size: 128MB, every: 10m}",
+    "config": 'config: {endpoint: "http://127.0.0.1:9000", region: us-east-1}',
 }
+
+
+class RollOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file that grows is closed once it has ``size`` bytes, or is ``every`` old."""
+
+    size: str = "128MB"
+    every: str | int = "10m"
+
+    def roll(self) -> Roll:
+        """The checked value. Raises ValueError, with a sentence."""
+        try:
+            size, every_us = size_bytes(self.size), duration_us(self.every)
+        except ValueError as ex:
+            raise ValueError(f"option 'roll': {ex}") from None
+        if size < 1 or every_us < 1:
+            raise ValueError("option 'roll' closes files at once; write for example roll: {size: 128MB, every: 10m}")
+        return Roll(size, every_us)
 
 
 class FilesSinkOptions(msgspec.Struct, frozen=True):
     """What may stand below ``files:`` in a sink. A file is written once its first record has waited for ``flush``,
     or once there are ``cut_records``. ``fields`` fixes the columns (of Parquet files also the types); without it they
     follow from the rows. ``mode`` is one of :class:`Mode`; ``by`` names the fields that identify a row of ``upsert``,
-    ``mark`` the field that tells the rows of a ``changelog`` apart."""
+    ``mark`` the field that tells the rows of a ``changelog`` apart. ``partition_by`` names the folders of rows,
+    ``roll`` says when a file that grows is closed, ``config`` is for the client of an object store."""
 
     path: str
     format: str = "jsonl"
@@ -70,11 +99,17 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
     mode: str = "append"
     by: str | list[str] = []
     mark: str = "change"
+    partition_by: str | list[str | dict[str, str]] = []
+    roll: RollOptions | None = None
+    config: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
         one_of("format", self.format, _FORMATS)
-        if not self.path or "://" in self.path or "\0" in self.path:
+        if not self.path or "\0" in self.path:
             raise ValueError(f"option 'path' is {self.path!r}; write a folder, for example path: results/alerts")
+        if address_of(self.path) is None and self.config:
+            raise ValueError("option 'config' is for the client of an object store (s3://, gs://, az://); remove it")
+        Partitioning(self.levels())
         flush_us(self.flush)
         if not 1 <= self.cut_records <= 1_000_000:
             raise ValueError(f"option 'cut_records' is {self.cut_records}; write how many rows a file has at most")
@@ -84,12 +119,21 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
             if kind not in ParquetRows.TYPES:
                 raise ValueError(f"option 'fields': {name!r} is {kind!r}; write one of {', '.join(ParquetRows.TYPES)}")
         mode = mode_of(self.mode)
+        if mode is Mode.UPSERT and (self.partition_by or self.roll):
+            name = "partition_by" if self.partition_by else "roll"
+            raise ValueError(
+                f"option {name!r} does not fit mode: upsert, which keeps one file for each shard; remove it"
+            )
         if self.by and mode is not Mode.UPSERT:
             raise ValueError("option 'by' says which fields identify a row of mode: upsert; remove it, or set the mode")
         if not self.mark:
             raise ValueError("option 'mark' is empty; write the name of a field, for example mark: change")
         if self.fields and mode is Mode.CHANGELOG and self.mark not in self.fields:
             raise ValueError(f"option 'fields' lacks the mark; add {self.mark}: str")
+
+    def levels(self) -> list[str | dict[str, str]]:
+        """The folders of ``partition_by``, from the outside in."""
+        return [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True):
@@ -126,10 +170,16 @@ def flush_us(text: str | int) -> int:
     return flush
 
 
-def build_files(options: Mapping[str, Any], folder: str, files: Files | None = None) -> FilesSink:
+def build_files(options: Mapping[str, Any], folder: str, files: Files | None = None) -> FilesSink | LayoutSink:
     """Raises ValueError, with a sentence, for options that cannot work."""
     checked = read_options("the sink 'files'", options, FilesSinkOptions, _EXAMPLES)
-    return FilesSink(checked, os.path.abspath(os.path.join(folder, checked.path)), files or PosixFiles())
+    address = address_of(checked.path)
+    if address is not None:
+        return LayoutSink(checked, BucketPlace(ObjectStore(address, checked.config), address.key))
+    path = os.path.abspath(os.path.join(folder, local_path(checked.path)))
+    if checked.partition_by or checked.roll:
+        return LayoutSink(checked, FolderPlace(files or PosixFiles(), path))
+    return FilesSink(checked, path, files or PosixFiles())
 
 
 class FilesSink(Sink):
@@ -160,6 +210,43 @@ class FilesSink(Sink):
         return FilesWriter(self._options, self._folder, shard, token, self._files)
 
 
+class LayoutSink(Sink):
+    """Files in partitioned folders, rolled files, or objects."""
+
+    def __init__(self, options: FilesSinkOptions, place: Place) -> None:
+        self._options = options
+        self._place = place
+        self.flush_us = flush_us(options.flush)
+        self.cut_records = options.cut_records
+        mode = Mode(options.mode)
+        self.takes_retractions = mode is not Mode.APPEND
+        self.keeps_latest = mode is Mode.UPSERT
+        self._layout = Layout(
+            options.format,
+            Partitioning(options.levels()) if options.levels() else None,
+            None if options.roll is None else options.roll.roll(),
+            self.keeps_latest,
+        )
+
+    def check(self, identity: str) -> None:
+        """See :class:`millwheel.sinks.base.Sink`. Marks the folder or prefix as this root's."""
+        self._place.check(identity)
+
+    def adopt(self, former: str, identity: str) -> None:
+        """See :class:`millwheel.sinks.base.Sink`."""
+        self._place.adopt(former, identity)
+
+    def open(self, shard: str, token: int) -> LayoutWriter:
+        writer = LayoutWriter(Content(self._options).of, self._layout, self._place, shard, token)
+        writer.takes_columns = takes_columns(self._options)
+        return writer
+
+
+def takes_columns(options: FilesSinkOptions) -> bool:
+    """Whether records in columns become a file without becoming objects first."""
+    return options.format == "jsonl" and options.mode == Mode.APPEND and not options.partition_by
+
+
 class Content:
     """What the files of one shard hold: records as rows, rows as bytes."""
 
@@ -171,6 +258,12 @@ class Content:
             "parquet": ParquetRows(options.fields).encode,
         }
         self._encode = encoders[options.format]
+
+    def of(self, batch: SinkBatch) -> bytes:
+        """The content of a file with the records of a batch."""
+        if not batch.columns:
+            return self.encode(batch.records)
+        return json_lines_of(frame_of(batch.columns, self._options.with_key, self._options.with_timestamp))
 
     def encode(self, records: Sequence[SinkRecord]) -> bytes:
         """The content of a file."""
@@ -193,7 +286,7 @@ class FilesWriter(Writer):
         self._token = token
         self._files = files
         self._content = Content(options)
-        self.takes_columns = options.format == "jsonl" and options.mode == Mode.APPEND
+        self.takes_columns = takes_columns(options)
         self._written: set[str] = set()
 
     def prepare(self, batch: SinkBatch) -> bytes:
@@ -213,11 +306,7 @@ class FilesWriter(Writer):
 
     def _encoded(self, batch: SinkBatch) -> tuple[bytes, int]:
         """The file's content and how many rows it holds."""
-        with_key, with_timestamp = self._options.with_key, self._options.with_timestamp
-        if batch.columns:
-            frame = frame_of(batch.columns, with_key, with_timestamp)
-            return json_lines_of(frame), frame.height
-        return self._content.encode(batch.records), len(batch.records)
+        return self._content.of(batch), len(batch.records) + sum(map(len, batch.columns))
 
     def publish(self, committable: bytes) -> None:
         told = _unpack(committable)

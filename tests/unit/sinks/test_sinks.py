@@ -31,7 +31,7 @@ def test_a_sink_says_how_long_and_how_much_it_collects() -> None:
         ("file", {}, "there is no sink 'file'; did you mean 'files'?"),
         ("files", {}, "needs the option 'path'; write for example path: results/alerts"),
         ("files", {"path": ""}, "option 'path' is ''; write a folder"),
-        ("files", {"path": "s3://bucket/x"}, "option 'path' is 's3://bucket/x'; write a folder"),
+        ("files", {"path": "hdfs://name/x"}, "nothing here reads or writes hdfs://; files lie in folders"),
         ("files", {"path": 7}, "option 'path': expected str, got int; write for example path:"),
         ("files", {"path": "x", "format": "json"}, r"option 'format' is 'json' \(did you mean 'jsonl'\?\)"),
         ("files", {"path": "x", "fromat": "jsonl"}, "has no option 'fromat'; did you mean 'format'?"),

@@ -1,0 +1,81 @@
+"""Where data lies: a path of this machine, or a prefix in a bucket of an object store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+SCHEMES: Mapping[str, str] = {"s3": "s3://bucket/prefix", "gs": "gs://bucket/prefix", "az": "az://container/prefix"}
+"""Scheme to an example of an address."""
+EXTRAS: Mapping[str, str] = {
+    "kafka": "kafka",
+    "postgres": "postgres",
+    "postgresql": "postgres",
+    "redis": "redis",
+    "rediss": "redis",
+    "delta": "delta",
+    "iceberg": "iceberg",
+    "http": "http",
+    "https": "http",
+}
+"""Scheme to the extra whose connector speaks with such a system."""
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectAddress:
+    """``key`` is what follows the bucket, without a slash at either end: a prefix, or a pattern."""
+
+    scheme: str
+    bucket: str
+    key: str
+
+    @property
+    def top(self) -> str:
+        """The bucket, as a person writes it."""
+        return f"{self.scheme}://{self.bucket}"
+
+    def __str__(self) -> str:
+        return f"{self.top}/{self.key}"
+
+
+def address_of(path: str) -> ObjectAddress | None:
+    """The address in an object store that ``path`` is, None for a path of this machine (also ``file://``).
+
+    Raises ValueError, with a sentence, for an address that leads nowhere.
+    """
+    if "://" not in path:
+        return None
+    scheme, _, rest = path.partition("://")
+    if scheme == "file":
+        if urlsplit(path).netloc not in ("", "localhost"):
+            raise ValueError(f"option 'path' is {path}; write file:///path, or the path alone")
+        return None
+    if scheme not in SCHEMES:
+        raise ValueError(f"option 'path' is {path}: {_unknown(scheme)}")
+    bucket, _, key = rest.partition("/")
+    if "@" in bucket or "?" in key.partition("*")[0]:
+        raise ValueError(
+            f"option 'path' holds more than a bucket and a name; credentials and endpoint belong into 'config', and "
+            f"secrets into ${{secret:NAME}} there; write for example path: {SCHEMES[scheme]}"
+        )
+    if not _BUCKET.fullmatch(bucket):
+        raise ValueError(f"option 'path' is {path}, which names no bucket; write for example {SCHEMES[scheme]}")
+    return ObjectAddress(scheme, bucket, key.strip("/"))
+
+
+def local_path(path: str) -> str:
+    """A path of this machine, without ``file://``."""
+    return unquote(urlsplit(path).path) if path.startswith("file://") else path
+
+
+def _unknown(scheme: str) -> str:
+    known = "files lie in folders (also file://), or behind s3://, gs:// and az:// (pip install 'millwheel-spark[s3]')"
+    if extra := EXTRAS.get(scheme):
+        return f"{known}; for {scheme}:// there is a connector of its own: pip install 'millwheel-spark[{extra}]'"
+    return (
+        f"nothing here reads or writes {scheme}://; {known}. Other systems have connectors of their own, each with an "
+        f"extra: pip install 'millwheel-spark[EXTRA]' with one of {', '.join(sorted(set(EXTRAS.values())))}"
+    )

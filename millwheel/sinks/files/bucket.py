@@ -1,0 +1,116 @@
+"""A prefix in an object store as the place of a sink's files: objects that are replaced only by newer ones.
+
+Each object says which batch it holds. A piece is written only if the object that is there holds an older batch, and
+only if it is still the same object (its tag): so publishing a piece again, also by a zombie, changes nothing.
+"""
+
+from __future__ import annotations
+
+import xxhash
+
+from millwheel.adapters.objects.store import ObjectStore
+from millwheel.core.model.lease import Lease
+from millwheel.errors import CorruptionError, SetupError, UnavailableError
+from millwheel.sinks.base import LostError
+from millwheel.sinks.files.hidden import left_behind
+from millwheel.sinks.files.marker import HIDDEN, MARKER, refuse_other, refuse_results
+from millwheel.sinks.files.pieces import Piece
+
+_TRIES = 5  # others that write the same object: zombies, one step behind each
+
+
+class BucketPlace:
+    """``prefix`` has the visible objects, ``.millwheel/`` in it the hidden ones."""
+
+    small_bytes = 64 * 1024
+    """Content of so many bytes travels in the committable, thus in the journal."""
+
+    def __init__(self, store: ObjectStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = f"{prefix}/" if prefix else ""
+        self.name = f"{store.address.top}/{prefix}".rstrip("/")
+        self._hidden = f"{self._prefix}{HIDDEN}/"
+        self._kept: dict[str, bytes] = {}
+
+    def check(self, identity: str) -> None:
+        """See :class:`millwheel.sinks.base.Sink`. Raises SetupError too for a store that ignores conditions."""
+        marker = f"{self._hidden}{MARKER}"
+        try:
+            found = self._store.get(marker)
+            if found is None:
+                refuse_results(self.name, (each.key.rpartition("/")[2] for each in self._store.list(self._prefix)))
+                self._store.write(marker, identity.encode(), None)
+                found = self._store.get(marker)
+            refuse_other(self.name, identity, (found or b"").decode("utf-8", "replace"))
+            if self._store.write(marker, identity.encode(), None):
+                raise SetupError(
+                    f"{self.name} is in a store that writes an object although it exists (it ignores If-None-Match), "
+                    "so results could not appear exactly once; use a store with conditional writes"
+                )
+        except UnavailableError as ex:
+            raise SetupError(str(ex)) from ex
+
+    def adopt(self, former: str, identity: str) -> None:
+        """See :class:`millwheel.sinks.base.Sink`."""
+        marker = f"{self._hidden}{MARKER}"
+        try:
+            there = self._store.head(marker)
+            if there is not None and self._store.get(marker) == former.encode():
+                self._store.write(marker, identity.encode(), there)
+        except UnavailableError as ex:
+            raise SetupError(str(ex)) from ex
+
+    def hide(self, contents: list[tuple[str, bytes]]) -> None:
+        """Make hidden objects durable."""
+        for temp, data in contents:
+            self._store.stage(f"{self._hidden}{temp}", data)
+            self._kept[temp] = data
+
+    def publish(self, piece: Piece, number: int) -> None:
+        """Put a piece in its place, unless it or a newer one is there."""
+        key = f"{self._prefix}{piece.final}"
+        gone = False
+        for _ in range(_TRIES):
+            there = self._store.head(key)
+            # Only by number: what is there may hold this batch and later ones. See
+            # test_a_zombie_that_publishes_late_puts_nothing_older_in_the_place_of_newer_rows.
+            if there is not None and there.number >= number:
+                break
+            if there is not None and there.number < 0:
+                raise CorruptionError(
+                    f"{self.name}/{piece.final} is not ours: somebody else wrote it; move it elsewhere"
+                )
+            data = self._content(piece)
+            gone = data is None  # a zombie may have published it just now: look again
+            if data is not None and self._store.write(key, data, there, number):
+                break
+        else:
+            self._give_up(piece, gone)
+        if piece.size and not piece.data:
+            self._store.delete(f"{self._hidden}{piece.temp}")
+            self._kept.pop(piece.temp, None)
+
+    def sweep(self, shard: str, token: int, committed: set[str]) -> None:
+        """Remove the hidden objects of former owners, but for the ``committed`` ones."""
+        if Lease(token).is_first:
+            return
+        names = [each.key[len(self._hidden) :] for each in self._store.list(f"{self._hidden}part-{shard}-")]
+        for name in left_behind(names, shard, token):
+            if name not in committed:
+                self._store.delete(f"{self._hidden}{name}")
+
+    def _give_up(self, piece: Piece, gone: bool) -> None:
+        if gone:
+            raise LostError(f"{self.name}/{HIDDEN}/{piece.temp} is gone before it was published")
+        raise UnavailableError(f"{self.name}/{piece.final} was changed by others {_TRIES} times")
+
+    def _content(self, piece: Piece) -> bytes | None:
+        """None when the hidden object is gone."""
+        if piece.data or not piece.size:
+            return piece.data
+        data = self._kept.get(piece.temp)
+        if data is None:
+            data = self._store.get(f"{self._hidden}{piece.temp}")
+        if data is not None and (len(data) != piece.size or xxhash.xxh3_64_intdigest(data) != piece.checksum):
+            raise CorruptionError(f"{self.name}/{HIDDEN}/{piece.temp} is not what was written; the store damaged it")
+        return data

@@ -1,0 +1,106 @@
+"""A folder as the place of a sink's files: hidden files that become visible by a rename.
+
+The hidden file of a piece holds the whole content of the visible one, and the rename uses it up. That keeps zombies
+out: a new owner publishes all committed pieces in their order before its own, so no hidden file of an older one is left
+that a zombie could put in the place of a newer one. What a zombie prepares itself is never committed, so it does not
+publish it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import xxhash
+
+from millwheel.adapters.spaces.durable import make_dirs, read_whole, write_new
+from millwheel.adapters.spaces.files import Files
+from millwheel.errors import CorruptionError
+from millwheel.sinks.error_messages import in_words
+from millwheel.sinks.files.hidden import left_behind
+from millwheel.sinks.files.marker import HIDDEN, adopt, claim
+from millwheel.sinks.files.pieces import Piece
+
+
+class FolderPlace:
+    """``folder`` has the visible files, ``.millwheel`` in it the hidden ones."""
+
+    small_bytes = -1
+    """Content of so many bytes may travel in the committable. None: only a hidden file can be used up."""
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files = files
+        self.name = folder
+        self._hidden = f"{folder}/{HIDDEN}"
+        self._written: set[str] = set()
+
+    def check(self, identity: str) -> None:
+        """See :class:`millwheel.sinks.base.Sink`."""
+        claim(self._files, self.name, identity)
+
+    def adopt(self, former: str, identity: str) -> None:
+        """See :class:`millwheel.sinks.base.Sink`."""
+        adopt(self._files, self.name, former, identity)
+
+    def hide(self, contents: Sequence[tuple[str, bytes]]) -> None:
+        """Make hidden files durable."""
+        try:
+            for temp, data in contents:
+                path = f"{self._hidden}/{temp}"
+                with contextlib.suppress(FileNotFoundError):
+                    self._files.unlink(path)
+                write_new(self._files, path, data)
+                self._written.add(temp)
+            self._files.sync_dir(self._hidden)
+        except OSError as ex:
+            for temp, _ in contents:
+                with contextlib.suppress(OSError):
+                    self._files.unlink(f"{self._hidden}/{temp}")
+            raise in_words(ex, f"write results to {self.name}") from ex
+
+    def publish(self, piece: Piece, number: int) -> None:
+        """Put a piece in its place, unless that has happened."""
+        path = f"{self.name}/{piece.final}"
+        folder = path.rpartition("/")[0]
+        try:
+            self._verify(piece)
+            make_dirs(self._files, folder)
+            self._files.rename(f"{self._hidden}/{piece.temp}", path)
+        except FileNotFoundError:
+            self._expect_published(piece)
+        except OSError as ex:
+            raise in_words(ex, f"publish {path}") from ex
+        try:
+            self._files.sync_dir(folder)
+        except OSError as ex:
+            raise in_words(ex, f"publish {path}") from ex
+        self._written.discard(piece.temp)
+
+    def sweep(self, shard: str, token: int, committed: set[str]) -> None:
+        """Remove the hidden files of former owners, but for the ``committed`` ones."""
+        try:
+            for name in left_behind(self._files.list_dir(self._hidden), shard, token):
+                if name not in committed:
+                    with contextlib.suppress(FileNotFoundError):
+                        self._files.unlink(f"{self._hidden}/{name}")
+        except OSError as ex:
+            raise in_words(ex, f"clean the output folder {self.name}") from ex
+
+    def _verify(self, piece: Piece) -> None:
+        """A file that another process wrote is read once before it becomes visible."""
+        if piece.temp in self._written:
+            return
+        data = read_whole(self._files, f"{self._hidden}/{piece.temp}")
+        if len(data) != piece.size or xxhash.xxh3_64_intdigest(data) != piece.checksum:
+            raise CorruptionError(
+                f"{self._hidden}/{piece.temp} ({len(data)} bytes) is not what was written ({piece.size} bytes); the "
+                "disk damaged it"
+            )
+
+    def _expect_published(self, piece: Piece) -> None:
+        if not self._files.exists(f"{self.name}/{piece.final}"):
+            raise CorruptionError(
+                f"{self.name}/{piece.final} is gone, with {piece.rows} rows of results: something removed it, or "
+                f"{HIDDEN}/{piece.temp}, before the run was done with it; put it back, or start again with a new root "
+                "and a new folder"
+            )

@@ -1,0 +1,134 @@
+"""Files in partitioned folders, rolled by size and time, in a folder or in an object store.
+
+A batch is divided by folder. Each part of it goes into the open file of its folder (``open_files.py``), whose whole new
+content is hidden, or in the committable, until the batch is published.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import xxhash
+
+from millwheel.errors import CorruptionError, RecordError
+from millwheel.sinks.base import LostError, Refused, SinkBatch, SinkRecord, Writer
+from millwheel.sinks.files.hidden import hidden_name
+from millwheel.sinks.files.open_files import OpenFile, OpenFiles, Roll
+from millwheel.sinks.files.paths import Partitioning
+from millwheel.sinks.files.pieces import Piece, Pieces, pack, unpack
+
+
+class Place(Protocol):
+    """Where files lie. ``hide`` and ``publish`` may run at the same time on two threads."""
+
+    name: str
+    small_bytes: int
+
+    def check(self, identity: str) -> None: ...
+
+    def adopt(self, former: str, identity: str) -> None: ...
+
+    def hide(self, contents: list[tuple[str, bytes]]) -> None: ...
+
+    def publish(self, piece: Piece, number: int) -> None: ...
+
+    def sweep(self, shard: str, token: int, committed: set[str]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """``form`` is the suffix of files. ``latest``: one file of the shard, which holds its rows and is replaced."""
+
+    form: str
+    partitioning: Partitioning | None
+    roll: Roll | None = None
+    latest: bool = False
+
+
+def _wall_us() -> int:
+    return time.time_ns() // 1_000
+
+
+class LayoutWriter(Writer):
+    """Writes the batches of one shard. They are published one after the other: each one of a file has the rows of the
+    ones before."""
+
+    publishes_aside = True
+    publishes_in_order = True
+
+    def __init__(
+        self,
+        encode: Callable[[SinkBatch], bytes],
+        layout: Layout,
+        place: Place,
+        shard: str,
+        token: int,
+        now_us: Callable[[], int] = _wall_us,
+    ) -> None:
+        self._encode = encode
+        self._layout = layout
+        self._place = place
+        self._shard = shard
+        self._token = token
+        self._now_us = now_us
+        self._files = OpenFiles(layout.form, layout.roll)
+        self._refused: list[Refused] = []
+        self.lane = f"files {place.name} {shard}"
+
+    def prepare(self, batch: SinkBatch) -> bytes:
+        pieces, hidden = [], []
+        for place, (folder, part) in enumerate(self._divided(batch)):
+            rows = len(part.records) + sum(map(len, part.columns))
+            file = self._file(folder, part, rows)
+            temp = hidden_name(self._shard, batch.number, f"{batch.attempt}-{place}")
+            small = len(file.content) <= self._place.small_bytes
+            checksum = xxhash.xxh3_64_intdigest(file.content)
+            data = file.content if small else b""
+            pieces.append(Piece(file.final, temp, file.rows, len(file.content), checksum, data))
+            if not small:
+                hidden.append((temp, file.content))
+        if hidden:
+            self._place.hide(hidden)
+        return pack(Pieces(batch.number, pieces))
+
+    def take_refused(self) -> list[Refused]:
+        refused, self._refused = self._refused, []
+        return refused
+
+    def publish(self, committable: bytes) -> None:
+        told = unpack(committable)
+        for piece in told.pieces:
+            try:
+                self._place.publish(piece, told.number)
+            except LostError as ex:
+                if self._layout.latest:
+                    raise
+                raise CorruptionError(
+                    f"{ex}, with {piece.rows} rows of results; put it back, or start again with a new root and path"
+                ) from ex
+
+    def sweep(self, committables: list[bytes]) -> None:
+        committed = {piece.temp for committable in committables for piece in unpack(committable).pieces}
+        self._place.sweep(self._shard, self._token, committed)
+
+    def _file(self, folder: str, part: SinkBatch, rows: int) -> OpenFile:
+        data = self._encode(part)
+        if self._layout.latest:
+            return OpenFile(f"part-{self._shard}.{self._layout.form}", 0, rows, data)
+        name = f"part-{self._shard}-{part.number:08d}.{self._layout.form}"
+        return self._files.add(folder, f"{folder}/{name}" if folder else name, data, rows, self._now_us())
+
+    def _divided(self, batch: SinkBatch) -> Sequence[tuple[str, SinkBatch]]:
+        """The batch by folder. Records without one are refused."""
+        if self._layout.partitioning is None:
+            return [("", batch)]
+        parts: dict[str, list[SinkRecord]] = {}
+        for record in batch.records:
+            try:
+                parts.setdefault(self._layout.partitioning.folder(record), []).append(record)
+            except RecordError as ex:
+                self._refused.append(Refused(record, str(ex)))
+        return [(folder, SinkBatch(batch.number, batch.attempt, records)) for folder, records in parts.items()]

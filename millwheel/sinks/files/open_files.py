@@ -1,0 +1,93 @@
+"""Which file the rows of a batch go into, and when a file is closed for good.
+
+A row never changes its file. While a file is open, each batch replaces it by one that has the same rows and more; once
+it is closed, it is final. So there are no small files to compact, and no moment at which a row is in two files or in
+none.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+MOST_OPEN = 64
+"""Files that a shard keeps open; the one that is open longest is closed for another."""
+_LEAST_OPEN_BYTES = 16 << 20  # of all open files of a shard, in memory, whatever their size may be
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """A file is closed once it has ``size`` bytes, or is open for ``every_us``."""
+
+    size: int
+    every_us: int
+
+
+class OpenFile(msgspec.Struct):
+    """``final`` is its path, ``since_us`` when it was begun."""
+
+    final: str
+    since_us: int
+    rows: int = 0
+    content: bytes = b""
+
+
+class OpenFiles:
+    """The open files of one shard, by folder. A new owner begins new ones: those of the former owner are final then."""
+
+    def __init__(self, form: str, roll: Roll | None) -> None:
+        self._form = form
+        self._roll = roll
+        self._open: dict[str, OpenFile] = {}
+
+    def add(self, folder: str, fresh: str, data: bytes, rows: int, now_us: int) -> OpenFile:
+        """The file that has these rows from now on: the open one of the folder, or a new one under the path
+        ``fresh``. Its content is complete as it is."""
+        there = self._open.get(folder)
+        if there is not None and self._roll is not None and now_us >= there.since_us + self._roll.every_us:
+            there = None
+        joined = None if there is None else join(self._form, there.content, data)
+        if there is None or joined is None:
+            there, joined = OpenFile(fresh, now_us), data
+        there.rows, there.content = there.rows + rows, joined
+        self._keep(folder, there)
+        return there
+
+    def _keep(self, folder: str, file: OpenFile) -> None:
+        self._open.pop(folder, None)
+        if self._roll is None or len(file.content) >= self._roll.size:
+            return
+        self._open[folder] = file
+        room = max(self._roll.size, _LEAST_OPEN_BYTES)
+        while len(self._open) > MOST_OPEN or sum(len(each.content) for each in self._open.values()) > room:
+            # The order of the dict is that of the last change: the file that has had no rows for longest is closed.
+            del self._open[next(iter(self._open))]
+
+
+def join(form: str, old: bytes, new: bytes) -> bytes | None:
+    """One file with the rows of both; None when the columns of the second do not fit the first."""
+    if form == "jsonl":
+        return old + new
+    return _joined_csv(old, new) if form == "csv" else _joined_parquet(old, new)
+
+
+def _joined_csv(old: bytes, new: bytes) -> bytes | None:
+    header, _, rows = new.partition(b"\n")
+    # A quoted name may hold a line break: then this is not the whole header, and it does not matter where it ends,
+    # because both begin with the same bytes or the files stay apart.
+    return old + rows if old.startswith(header + b"\n") and b'"' not in header else None
+
+
+def _joined_parquet(old: bytes, new: bytes) -> bytes | None:
+    tables = [pq.read_table(io.BytesIO(data), use_threads=False) for data in (old, new)]
+    try:
+        table = pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowException, TypeError):
+        return None
+    out = pa.BufferOutputStream()
+    pq.write_table(table, out, compression="zstd")
+    return bytes(out.getvalue())

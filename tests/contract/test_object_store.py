@@ -1,0 +1,92 @@
+"""What data in an object store rests on, asked of each kind of store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from obstore.store import MemoryStore
+
+from millwheel.adapters.objects.address import ObjectAddress
+from millwheel.adapters.objects.store import ObjectChangedError, ObjectStore
+from millwheel.errors import SetupError
+from tests.fakes.s3_server import BUCKET
+from tests.servers.azurite import Azurite, azurite, need_azurite
+
+
+@pytest.fixture(scope="module")
+def azure() -> Iterator[Azurite]:
+    need_azurite()
+    with azurite() as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "s3", pytest.param("az", marks=pytest.mark.slow)])
+def store(request: pytest.FixtureRequest) -> ObjectStore:
+    if request.param == "memory":
+        found = ObjectStore(ObjectAddress("s3", BUCKET, ""), {})
+        found._client = MemoryStore()
+        return found
+    if request.param == "s3":
+        server = request.getfixturevalue("s3")
+        server.fail()
+        return ObjectStore(ObjectAddress("s3", BUCKET, ""), server.config)
+    return ObjectStore(ObjectAddress("az", BUCKET, ""), request.getfixturevalue("azure").config)
+
+
+@pytest.fixture
+def top() -> str:
+    return uuid4().hex
+
+
+def test_an_object_is_created_once(store: ObjectStore, top: str) -> None:
+    assert store.head(f"{top}/a") is None
+    assert store.write(f"{top}/a", b"one", None, 7)
+    assert not store.write(f"{top}/a", b"two", None, 8)
+    found = store.head(f"{top}/a")
+    assert found is not None
+    assert (found.size, found.number) == (3, 7)
+    assert store.get(f"{top}/a") == b"one"
+
+
+def test_an_object_is_replaced_only_if_nobody_else_has_replaced_it(store: ObjectStore, top: str) -> None:
+    store.write(f"{top}/a", b"one", None, 1)
+    former = store.head(f"{top}/a")
+    assert store.write(f"{top}/a", b"two", former, 2)
+    assert not store.write(f"{top}/a", b"old", former, 1)
+    assert store.get(f"{top}/a") == b"two"
+
+
+def test_a_listing_goes_on_behind_a_name(store: ObjectStore, top: str) -> None:
+    for name in ("a-1", "a-2", "b/c-1", "b/c-2"):
+        store.stage(f"{top}/{name}", b"x")
+    assert [found.key[33:] for found in store.list(f"{top}/")] == ["a-1", "a-2", "b/c-1", "b/c-2"]
+    assert [found.key[33:] for found in store.list(f"{top}/a")] == ["a-1", "a-2"]
+    assert [found.key[33:] for found in store.list(f"{top}/", after=f"{top}/a-2")] == ["b/c-1", "b/c-2"]
+
+
+def test_a_range_is_read_of_one_version_only(store: ObjectStore, top: str) -> None:
+    store.stage(f"{top}/a", b"0123456789")
+    found = store.head(f"{top}/a")
+    assert found is not None
+    assert store.read(f"{top}/a", 2, 5, found.tag) == b"234"
+    assert store.read(f"{top}/a", 8, 50, found.tag) == b"89"
+    store.stage(f"{top}/a", b"abcdefghij")
+    with pytest.raises(ObjectChangedError, match="replaced"):
+        store.read(f"{top}/a", 2, 5, found.tag)
+    store.delete(f"{top}/a")
+    store.delete(f"{top}/a")
+    with pytest.raises(ObjectChangedError, match="gone"):
+        store.read(f"{top}/a", 2, 5)
+    assert store.get(f"{top}/a") is None
+
+
+def test_a_bucket_that_is_not_there_is_named(store: ObjectStore) -> None:
+    if isinstance(store._store(), MemoryStore):
+        return
+    other = ObjectStore(ObjectAddress(store.address.scheme, "not-there", ""), store._config)
+    with pytest.raises(SetupError, match="no bucket 'not-there'"):
+        other.get("x")
+    with pytest.raises(SetupError, match="no bucket 'not-there'"):
+        list(other.list("x"))
