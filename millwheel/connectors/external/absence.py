@@ -91,3 +91,9 @@ def absence_of(where: str) -> Absence:
     """The one of a target in this process, by its name in sentences."""
     with _lock:
         return _known.setdefault(where, Absence(where))
+
+
+def forget() -> None:
+    """No target is known to be away, as in a new process."""
+    with _lock:
+        _known.clear()

@@ -1,0 +1,156 @@
+"""What each sink promises that is exactly once, checked by crashes, zombies and lost replies at every call it makes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from millwheel.errors import FencedError, UnavailableError
+from millwheel.sinks.base import LostError, Writer
+from millwheel.testing.contracts.outside import Killed, Outside, kill
+from millwheel.testing.contracts.worlds import ROWS, Life, SinkWorld
+
+
+class SinkContract(ABC):
+    """A base class for a test class; its methods are tests for pytest."""
+
+    batches = 2
+    """How many batches a life writes. More of them take longer and find hardly more."""
+    every = 1
+    """Faults are tried at each so many calls. Raise it for a target whose calls take long."""
+    whole_batches = True
+    """A reader sees a batch with all of its rows or not at all."""
+
+    @abstractmethod
+    def world(self) -> SinkWorld:
+        """A new world with an empty target."""
+
+    @contextmanager
+    def life(self, batches: int = 0) -> Iterator[Life]:
+        """A new world and a shard in it."""
+        world = self.world()
+        try:
+            yield Life(world, [world.value(n, row) for n in range(batches or self.batches) for row in range(ROWS)])
+        finally:
+            world.close()
+
+    def expect(self, life: Life, where: str, letters: Sequence[Any] = ()) -> None:
+        """Each row is there once, in its order; ``letters`` are those that the target refused."""
+        expected, found = life.expected(), life.world.rows()
+        assert found == expected, f"{where}: a reader sees\n{found}, not\n{expected}"
+        assert [letter.value for letter in life.letters] == list(letters), f"{where}: dead letters: {life.letters}"
+
+    def calls_of_a_life(self) -> list[str]:
+        """The calls to the outside of an owner that nobody disturbs."""
+        with self.life() as life:
+            outside = Outside()
+            life.owned(outside)
+            self.expect(life, "without faults")
+            assert outside.calls, "the sink made no call through outside.call(): there is nothing to test"
+            return outside.calls
+
+    # --- the checks
+
+    def test_batches_appear_once_and_in_their_order(self) -> None:
+        with self.life(5) as life:
+            writer = life.owned(Outside())
+            for number in (4, 0, 3):
+                life.publish(writer, number)
+            self.expect(life, "after batches were published again")
+            life.owned(Outside())
+            self.expect(life, "after another owner published all batches again")
+
+    def test_nothing_is_visible_before_it_is_published(self) -> None:
+        with self.life() as life:
+            life.prepare(life.writer(Outside()))
+            assert life.world.rows() == [], "a reader sees rows that are not committed: after a crash they come again"
+
+    def test_a_crash_at_any_call_loses_and_doubles_nothing(self) -> None:
+        for number, call, when in self._faults():
+            with self.life() as life:
+                self._crashes(life, when, number)
+                where = f"a crash {when} call {number} ({call})"
+                self._whole(life, where)
+                life.owned(Outside())
+                self.expect(life, where)
+
+    def test_a_second_crash_during_recovery_loses_and_doubles_nothing(self) -> None:
+        calls = self.calls_of_a_life()
+        step = max(3, self.every)
+        for first in range(0, len(calls), step):
+            for second in range(first % 2, len(calls), step):
+                with self.life() as life:
+                    self._crashes(life, "after", first)
+                    self._crashes(life, "after", second)
+                    life.owned(Outside())
+                    self.expect(life, f"crashes after calls {first} and {second} ({calls[first]}, {calls[second]})")
+
+    def test_lost_calls_and_lost_replies_lose_and_double_nothing(self) -> None:
+        for number, call, when in self._faults():
+            with self.life() as life:
+                outside = Outside()
+                getattr(outside, when)[number] = _raises(life.world.lost)
+                try:
+                    life.owned(outside)
+                except AssertionError:
+                    raise
+                except Exception:  # the worker ends, and the next one goes on
+                    life.owned(Outside())
+                lost = "call" if when == "before" else "reply"
+                self.expect(life, f"the {lost} of call {number} ({call}) was lost")
+
+    def test_a_zombie_between_any_two_calls_adds_nothing(self) -> None:
+        for number, call, when in self._faults():
+            if when == "after":
+                continue
+            with self.life(self.batches + 1) as life:
+                old = life.writer(Outside())
+                for _ in range(self.batches):
+                    life.prepare(old)
+                life.publish(old, 0)
+                outside = Outside()
+                outside.before[number] = partial(self._haunts, life, old)
+                life.owned(outside)
+                self._haunts(life, old)
+                self.expect(life, f"a former owner came back before call {number} ({call}) of its successor")
+
+    # --- how they are done
+
+    def _faults(self) -> Iterator[tuple[int, str, str]]:
+        calls = self.calls_of_a_life()
+        for number in range(0, len(calls), self.every):
+            for when in ("before", "after"):
+                yield number, calls[number], when
+
+    def _crashes(self, life: Life, when: str, number: int) -> None:
+        outside = Outside()
+        getattr(outside, when)[number] = kill
+        try:
+            life.owned(outside)
+        except Killed:
+            return
+
+    def _whole(self, life: Life, where: str) -> None:
+        """No part of a batch is visible, and no batch before an earlier one."""
+        if not self.whole_batches:
+            return
+        found, whole = life.world.rows(), [life.expected(number) for number in range(len(life.taken) + 1)]
+        assert found in whole, f"{where}: a reader sees a part of a batch, or one that is not committed: {found}"
+
+    def _haunts(self, life: Life, old: Writer) -> None:
+        """The former owner publishes all that it knew to be committed."""
+        for committable in life.committables[: self.batches]:
+            try:
+                old.publish(committable)
+            except (UnavailableError, FencedError, LostError):
+                return
+
+
+def _raises(make: Callable[[], Exception]) -> Callable[[], Any]:
+    def act() -> None:
+        raise make()
+
+    return act

@@ -1,0 +1,122 @@
+"""What a test of a sink lives in: a target, the journal that survives crashes, and processes that own the shard."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from millwheel.errors import UnavailableError
+from millwheel.sinks.adapted import as_writer
+from millwheel.sinks.base import BatchRefusedError, Refused, Sink, SinkBatch, SinkRecord, Writer
+from millwheel.testing.contracts.outside import Outside
+
+SHARD = "sink.out-0"
+IDENTITY = "the-root"
+ROWS = 3
+"""Records of a batch of the first owner."""
+_TRIES = 50
+
+
+class SinkWorld(ABC):
+    """A target that is empty at the beginning, and the sinks that write to it."""
+
+    @abstractmethod
+    def sink(self, outside: Outside) -> Sink:
+        """A sink as a new process makes it, for the same target as the other ones of this world. Whatever it says to
+        the target goes through ``outside.call``; see :class:`.Watched`. Its identity is :data:`IDENTITY`."""
+
+    @abstractmethod
+    def rows(self) -> list[Any]:
+        """The values that a reader of the target sees now, in the order in which they came there."""
+
+    def value(self, batch: int, row: int) -> Any:
+        """The value of a record of the test. Distinct numbers give distinct values."""
+        return {"batch": batch, "row": row}
+
+    def refused(self) -> tuple[Any, str] | None:
+        """A value that the target refuses, and a part of its words. None if it takes everything."""
+        return None
+
+    def lost(self) -> Exception:
+        """What the client of the target raises when the connection breaks."""
+        return UnavailableError("the connection broke")
+
+    def close(self) -> None:
+        """At the end of a check."""
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter of the sink."""
+
+    value: Any
+    reason: str
+
+
+@dataclass(slots=True)
+class Life:
+    """The life of a shard, whose journal survives the owners: committables, and dead letters, each committed in one
+    piece. ``values`` are to be written; ``taken`` counts those in each batch. Another owner divides them otherwise."""
+
+    world: SinkWorld
+    values: list[Any]
+    committables: list[bytes] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
+    token: int = 0
+
+    def writer(self, outside: Outside) -> Writer:
+        """That of a new owner, whose token is higher than all before."""
+        self.token += 1
+        return as_writer(self.world.sink(outside).open(SHARD, self.token))
+
+    def owned(self, outside: Outside) -> Writer:
+        """One owner's life as the runtime lives it, from its first publication to the last batch."""
+        writer = self.writer(outside)
+        for number in range(len(self.committables)):
+            self.publish(writer, number)
+        writer.sweep(list(self.committables))
+        while sum(self.taken) < len(self.values):
+            self.prepare(writer)
+            self.publish(writer, len(self.committables) - 1)
+        return writer
+
+    def prepare(self, writer: Writer) -> int:
+        """The next batch, prepared and committed; its number."""
+        number, since = len(self.committables), sum(self.taken)
+        size = ROWS if self.token == 1 else ROWS - 1
+        records = [SinkRecord("key", value, 1_000_000 * number) for value in self.values[since : since + size]]
+        committable = writer.prepare(SinkBatch(number, f"{self.token}-{number}", records))
+        refused = writer.take_refused()
+        self.committables.append(committable)
+        self.taken.append(len(records))
+        self.letters += _letters(refused)
+        return number
+
+    def expected(self, batches: int | None = None) -> list[Any]:
+        """What a reader sees after so many batches, or after all that were prepared."""
+        refused = [letter.value for letter in self.letters]
+        return [value for value in self.values[: sum(self.taken[:batches])] if value not in refused]
+
+    def publish(self, writer: Writer, number: int, refused: Callable[[], object] = bool) -> None:
+        """As the runtime does it: again while the target is away, without the records that it refuses. Calls
+        ``refused`` when a letter has been committed."""
+        for _ in range(_TRIES):
+            try:
+                writer.publish(self.committables[number])
+            except UnavailableError as ex:
+                last = ex
+            except BatchRefusedError as ex:
+                self.committables[number] = ex.committable
+                self.letters += _letters(ex.refused)
+                refused()
+            else:
+                return
+        raise AssertionError(f"batch {number} was not published in {_TRIES} tries") from last
+
+
+def _letters(refused: Sequence[Refused]) -> list[Letter]:
+    return [Letter(each.record.value, each.reason) for each in refused]
