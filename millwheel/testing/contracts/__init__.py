@@ -9,19 +9,19 @@ docs/connectors.md shows complete examples.
 from __future__ import annotations
 
 from millwheel.testing.contracts.external import ExternalSinkContract
-from millwheel.testing.contracts.outside import Killed, Outside, Watched
+from millwheel.testing.contracts.outside import Killed, Outside, WatchedClient
 from millwheel.testing.contracts.sinks import SinkContract
 from millwheel.testing.contracts.sources import SourceContract
-from millwheel.testing.contracts.worlds import Letter, Life, SinkWorld
+from millwheel.testing.contracts.worlds import RefusedValue, ShardLife, SinkWorld
 
 __all__ = [
     "ExternalSinkContract",
     "Killed",
-    "Letter",
-    "Life",
+    "RefusedValue",
+    "ShardLife",
     "Outside",
     "SinkContract",
     "SinkWorld",
     "SourceContract",
-    "Watched",
+    "WatchedClient",
 ]

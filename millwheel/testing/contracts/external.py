@@ -13,7 +13,7 @@ from millwheel.errors import FencedError, SetupError, UnavailableError
 from millwheel.sinks.base import Sink
 from millwheel.testing.contracts.outside import Killed, Outside, kill
 from millwheel.testing.contracts.sinks import SinkContract
-from millwheel.testing.contracts.worlds import SHARD, Life, SinkWorld
+from millwheel.testing.contracts.worlds import SHARD, ShardLife, SinkWorld
 
 _AWAY_TRIES = 20
 
@@ -31,7 +31,7 @@ class ExternalSinkContract(SinkContract):
         return sink
 
     @contextmanager
-    def life(self, batches: int = 0) -> Iterator[Life]:
+    def life(self, batches: int = 0) -> Iterator[ShardLife]:
         with super().life(batches) as life:
             life.world = _Hurried(life.world)
             yield life
@@ -113,12 +113,12 @@ class ExternalSinkContract(SinkContract):
             life.owned(Outside())
             self._refused_once(life, "a crash after the commit of the letter")
 
-    def _with_refused(self, life: Life) -> None:
+    def _with_refused(self, life: ShardLife) -> None:
         refused = life.world.refused()
         assert refused is not None
         life.values.insert(1, refused[0])
 
-    def _refused_once(self, life: Life, where: str) -> None:
+    def _refused_once(self, life: ShardLife, where: str) -> None:
         refused = life.world.refused()
         assert refused is not None
         value, words = refused

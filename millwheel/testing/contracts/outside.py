@@ -42,7 +42,7 @@ class Outside:
         return answer
 
 
-class Watched:
+class WatchedClient:
     """An object whose methods ``names`` are calls to the outside, for example a connection. ``made`` wraps what some
     of them return, for example a cursor."""
 
@@ -52,12 +52,12 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
         if name in self._made:
-            return lambda *words, **named: Watched(found(*words, **named), self._outside, self._names, self._made)
+            return lambda *words, **named: WatchedClient(found(*words, **named), self._outside, self._names, self._made)
         if name not in self._names:
             return found
         return lambda *words, **named: self._outside.call(name, found, *words, **named)
 
-    def __enter__(self) -> Watched:
+    def __enter__(self) -> WatchedClient:
         self._inner.__enter__()
         return self
 

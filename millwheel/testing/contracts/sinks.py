@@ -11,7 +11,7 @@ from typing import Any
 from millwheel.errors import FencedError, UnavailableError
 from millwheel.sinks.base import LostError, Writer
 from millwheel.testing.contracts.outside import Killed, Outside, kill
-from millwheel.testing.contracts.worlds import ROWS, Life, SinkWorld
+from millwheel.testing.contracts.worlds import ROWS, ShardLife, SinkWorld
 
 
 class SinkContract(ABC):
@@ -29,15 +29,15 @@ class SinkContract(ABC):
         """A new world with an empty target."""
 
     @contextmanager
-    def life(self, batches: int = 0) -> Iterator[Life]:
+    def life(self, batches: int = 0) -> Iterator[ShardLife]:
         """A new world and a shard in it."""
         world = self.world()
         try:
-            yield Life(world, [world.value(n, row) for n in range(batches or self.batches) for row in range(ROWS)])
+            yield ShardLife(world, [world.value(n, row) for n in range(batches or self.batches) for row in range(ROWS)])
         finally:
             world.close()
 
-    def expect(self, life: Life, where: str, letters: Sequence[Any] = ()) -> None:
+    def expect(self, life: ShardLife, where: str, letters: Sequence[Any] = ()) -> None:
         """Each row is there once, in its order; ``letters`` are those that the target refused."""
         expected, found = life.expected(), life.world.rows()
         assert found == expected, f"{where}: a reader sees\n{found}, not\n{expected}"
@@ -125,7 +125,7 @@ class SinkContract(ABC):
             for when in ("before", "after"):
                 yield number, calls[number], when
 
-    def _crashes(self, life: Life, when: str, number: int) -> None:
+    def _crashes(self, life: ShardLife, when: str, number: int) -> None:
         outside = Outside()
         getattr(outside, when)[number] = kill
         try:
@@ -133,14 +133,14 @@ class SinkContract(ABC):
         except Killed:
             return
 
-    def _whole(self, life: Life, where: str) -> None:
+    def _whole(self, life: ShardLife, where: str) -> None:
         """No part of a batch is visible, and no batch before an earlier one."""
         if not self.whole_batches:
             return
         found, whole = life.world.rows(), [life.expected(number) for number in range(len(life.taken) + 1)]
         assert found in whole, f"{where}: a reader sees a part of a batch, or one that is not committed: {found}"
 
-    def _haunts(self, life: Life, old: Writer) -> None:
+    def _haunts(self, life: ShardLife, old: Writer) -> None:
         """The former owner publishes all that it knew to be committed."""
         for committable in life.committables[: self.batches]:
             try:

@@ -25,7 +25,7 @@ class SinkWorld(ABC):
     @abstractmethod
     def sink(self, outside: Outside) -> Sink:
         """A sink as a new process makes it, for the same target as the other ones of this world. Whatever it says to
-        the target goes through ``outside.call``; see :class:`.Watched`. Its identity is :data:`IDENTITY`."""
+        the target goes through ``outside.call``; see :class:`.WatchedClient`. Its identity is :data:`IDENTITY`."""
 
     @abstractmethod
     def rows(self) -> list[Any]:
@@ -49,7 +49,7 @@ class SinkWorld(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class RefusedValue:
     """A dead letter of the sink."""
 
     value: Any
@@ -57,14 +57,14 @@ class Letter:
 
 
 @dataclass(slots=True)
-class Life:
+class ShardLife:
     """The life of a shard, whose journal survives the owners: committables, and dead letters, each committed in one
     piece. ``values`` are to be written; ``taken`` counts those in each batch. Another owner divides them otherwise."""
 
     world: SinkWorld
     values: list[Any]
     committables: list[bytes] = field(default_factory=list)
-    letters: list[Letter] = field(default_factory=list)
+    letters: list[RefusedValue] = field(default_factory=list)
     taken: list[int] = field(default_factory=list)
     token: int = 0
 
@@ -118,5 +118,5 @@ class Life:
         raise AssertionError(f"batch {number} was not published in {_TRIES} tries") from last
 
 
-def _letters(refused: Sequence[Refused]) -> list[Letter]:
-    return [Letter(each.record.value, each.reason) for each in refused]
+def _letters(refused: Sequence[Refused]) -> list[RefusedValue]:
+    return [RefusedValue(each.record.value, each.reason) for each in refused]

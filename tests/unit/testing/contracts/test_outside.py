@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from millwheel.testing.contracts import Killed, Outside, Watched
+from millwheel.testing.contracts import Killed, Outside, WatchedClient
 from millwheel.testing.contracts.outside import kill
 
 
@@ -35,7 +35,7 @@ def test_the_methods_of_a_watched_object_and_of_what_it_makes_are_calls() -> Non
             return io.StringIO("a\nb\n")
 
     outside = Outside()
-    watched = Watched(Connection(), outside, ["readline"], made=["cursor"])
+    watched = WatchedClient(Connection(), outside, ["readline"], made=["cursor"])
     with watched.cursor() as cursor:
         assert cursor.readline() == "a\n"
         assert list(cursor) == ["b\n"]

@@ -11,7 +11,7 @@ from millwheel.adapters.spaces.files import Files
 from millwheel.sinks.base import Sink
 from millwheel.sinks.files import sink as files_module
 from millwheel.sinks.files.sink import build_files
-from millwheel.testing.contracts import Outside, SinkContract, SinkWorld, Watched
+from millwheel.testing.contracts import Outside, SinkContract, SinkWorld, WatchedClient
 from millwheel.testing.contracts.worlds import IDENTITY
 from tests.fakes.memory_disk import MemoryDisk
 from tests.unit.sinks.files.test_sink import visible
@@ -25,7 +25,7 @@ class FilesWorld(SinkWorld):
         build_files({"path": "/out"}, "/", self.disk).check(IDENTITY)
 
     def sink(self, outside: Outside) -> Sink:
-        files: Any = Watched(self.disk, outside, CALLS)
+        files: Any = WatchedClient(self.disk, outside, CALLS)
         return build_files({"path": "/out"}, "/", files)
 
     def rows(self) -> list[Any]:
