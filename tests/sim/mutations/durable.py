@@ -103,7 +103,7 @@ def seal_deleted_by_collection() -> Context:
     return replaced(AppendForm, "collect", wrong)
 
 
-@mistake(within=10, faults="zombie", first=5292)
+@mistake(within=10, faults="zombie")
 def seal_not_noticed_when_idle() -> Context:
     """A worker that commits nothing never looks whether it was declared dead."""
     right = worker.write_groups
