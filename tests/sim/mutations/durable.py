@@ -22,8 +22,8 @@ def snapshot_before_durable() -> Context:
     """A checkpoint is published although its last commits are not durable, and says so wrongly."""
     right = snapshots.SnapshotPolicy._take
 
-    def wrong(self: snapshots.SnapshotPolicy, machine: Any, state: Any, now: int) -> None:
-        right(self, machine, state, now)
+    def wrong(self: snapshots.SnapshotPolicy, machine: Any, state: Any, now_us: int) -> None:
+        right(self, machine, state, now_us)
         state.taken -= 1
 
     return replaced(snapshots.SnapshotPolicy, "_take", wrong)
