@@ -31,12 +31,13 @@ class ParquetReader(Reader):
     """Reads one file. Timestamps, times and durations become µs, dates ISO text, decimals floats, whatever their
     unit was."""
 
-    def __init__(self, path: str, schema: type | None, fields: Mapping[str, str]) -> None:
+    def __init__(self, path: str, schema: type | None, fields: Mapping[str, str], content: Any = None) -> None:
+        """``content`` is a file that is open, in the place of that at ``path``."""
         self._schema = schema
         self._fields = dict(fields)
         self._types = FieldTypes(fields)
         self._structs = None if schema is None else Structs(schema, _listed)
-        self._batches = ParquetBatches(path)
+        self._batches = ParquetBatches(path, content)
 
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
@@ -101,10 +102,11 @@ class ParquetReader(Reader):
 class ParquetBatches:
     """The rows of a file, from any row on. ``rows`` is how many there are, ``row_bytes`` what one takes in memory."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, content: Any = None) -> None:
         self._path = path
         try:
-            self._file = pq.ParquetFile(path)
+            # The columns of a row group that are needed come in few requests.
+            self._file = pq.ParquetFile(path) if content is None else pq.ParquetFile(content, pre_buffer=True)
         except (pa.ArrowException, OSError) as ex:
             raise SetupError(f"cannot read {path} as Parquet: {ex}; check the path and the format") from ex
         meta = self._file.metadata
