@@ -15,7 +15,7 @@ from millwheel.testing.contracts.outside import Killed, Outside, kill
 from millwheel.testing.contracts.sinks import SinkContract
 from millwheel.testing.contracts.worlds import SHARD, ShardLife, SinkWorld
 
-_AWAY_TRIES = 20
+_AWAY_TRIES = 20  # enough to see a sentence that is said at each
 
 
 class ExternalSinkContract(SinkContract):

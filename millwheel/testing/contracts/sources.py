@@ -11,8 +11,8 @@ from typing import Any
 from millwheel.sources.adapted import as_reader, as_source
 from millwheel.sources.base import Chunk, FrameChunk, Partition, Reader, Source
 
-_SIZES = (1, 2, 3, 7, 1_000)
-_MOST_READS = 10_000
+_SIZES = (1, 2, 3, 7, 1_000)  # of reads: one by one, prime to each other, and all at once
+_MOST_READS = 10_000  # a source that does not end is a mistake
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ SHARD = "sink.out-0"
 IDENTITY = "the-root"
 ROWS = 3
 """Records of a batch of the first owner."""
-_TRIES = 50
+_TRIES = 50  # to publish a batch; a target that fails so often is not away but broken
 
 
 class SinkWorld(ABC):

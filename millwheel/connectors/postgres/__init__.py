@@ -1,0 +1,1 @@
+"""PostgreSQL: tables as a sink, each row once, and tables and queries as a source."""

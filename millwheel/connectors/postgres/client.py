@@ -1,0 +1,96 @@
+"""Connections to PostgreSQL, and what its errors mean here. Passwords appear in no text.
+
+The library is psycopg 3, the maintained client with COPY and pipelines.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from millwheel.errors import MillwheelError, SetupError, UnavailableError
+
+ANSWER_S = 10
+"""How long a server may take to take a connection."""
+LOCK_MS = 10_000
+"""How long a statement waits for a lock, for example that of a former owner which hangs in a transaction."""
+IDLE_MS = 15_000
+"""After so long the server ends a transaction of ours in which nothing happens: its owner hangs, and others wait."""
+_SILENCE_S = 5  # before the system asks whether the other end of a connection is still there
+_SECRET = "${secret:"
+
+# The classes of SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html
+_OF_A_ROW = frozenset({"22", "23", "44", "P0", "54"})
+"""The values of a row do not fit: data exceptions, constraints, checks of views, errors raised by triggers, sizes."""
+_OF_THE_TABLE = frozenset({"42", "0A"})
+
+
+def library() -> Any:
+    """The ``psycopg`` module. Raises SetupError if it is not installed."""
+    try:
+        import psycopg
+    except ImportError as ex:
+        raise SetupError(
+            "PostgreSQL needs the package psycopg; install it with: pip install 'millwheel-spark[postgres]'"
+        ) from ex
+    return psycopg
+
+
+def place_of(dsn: str) -> str:
+    """The server and the database in words. Raises ValueError, with a sentence, for what is no connection string."""
+    psycopg = library()
+    if _SECRET in dsn:  # only checked: the value is not known here
+        return "PostgreSQL"
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        # The library's words quote the text, and thus the password.
+        raise ValueError(
+            "option 'dsn' is no connection string of PostgreSQL; write for example "
+            "dsn: postgresql://user:${secret:PG_PASSWORD}@db:5432/results"
+        ) from None
+    host, port = parts.get("host") or parts.get("hostaddr") or "localhost", parts.get("port") or 5432
+    return f"PostgreSQL at {host}:{port}/{parts.get('dbname') or parts.get('user') or ''}"
+
+
+def connect(dsn: str) -> Any:
+    """A connection on which transactions are begun explicitly. Raises psycopg's errors."""
+    psycopg = library()
+    limits = f"-c lock_timeout={LOCK_MS} -c idle_in_transaction_session_timeout={IDLE_MS}"
+    given = psycopg.conninfo.conninfo_to_dict(dsn)
+    own = {
+        "connect_timeout": ANSWER_S,
+        "application_name": "millwheel",
+        "keepalives_idle": _SILENCE_S,
+        "keepalives_interval": _SILENCE_S,
+        "keepalives_count": 2,
+        "tcp_user_timeout": 3_000 * _SILENCE_S,
+    }
+    options = f"{given.pop('options', '')} {limits}".strip()
+    return psycopg.connect(**{**own, **given, "options": options}, autocommit=True)
+
+
+def says(error: Any) -> str:
+    """The server's words in one line."""
+    primary, detail = error.diag.message_primary or str(error), error.diag.message_detail
+    text = f"{primary}. {detail}" if detail else primary
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def refuses_row(error: Any) -> bool:
+    """Whether it is the values of a row that the server does not take."""
+    return (error.sqlstate or "")[:2] in _OF_A_ROW
+
+
+def in_words(error: Any, where: str) -> MillwheelError:
+    """What another error means: to be tried again, or for a person to mend."""
+    if (error.sqlstate or "")[:2] in _OF_THE_TABLE:
+        return SetupError(f"{where}: {says(error)}. Nothing is lost; mend it and continue the run")
+    return UnavailableError(f"{where}: {says(error)}")
+
+
+def unreachable(error: Any, where: str) -> SetupError:
+    """What a failed connection means before the run has begun."""
+    return SetupError(
+        f"{where} cannot be used: {says(error)}. Check the option 'dsn': host, port, database, user and password"
+    )

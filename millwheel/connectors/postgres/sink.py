@@ -1,0 +1,112 @@
+"""A table of PostgreSQL as a sink. See ``target.py`` for how rows appear once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from millwheel.connectors.external.sink import ExternalSink
+from millwheel.connectors.external.target import ExternalTarget, Owner
+from millwheel.connectors.postgres import client
+from millwheel.connectors.postgres.sink_options import EXAMPLES, PostgresSinkOptions, identity_of
+from millwheel.connectors.postgres.table import DatabaseTable, check_by, create_statement, look_at, quoted
+from millwheel.connectors.postgres.target import PostgresTarget
+from millwheel.errors import SetupError
+from millwheel.options import did_you_mean, read_options
+from millwheel.sinks.changes import Mode
+from millwheel.sinks.files.sink import flush_us
+
+_BATCHES = "name text primary key, number bigint not null, token bigint not null, written_at timestamptz"
+
+
+def build_postgres_sink(options: Mapping[str, Any]) -> PostgresSink:
+    """Raises ValueError, with a sentence, for options that cannot work."""
+    return PostgresSink(read_options("the sink 'postgres'", options, PostgresSinkOptions, EXAMPLES))
+
+
+class PostgresSink(ExternalSink):
+    """Built by :func:`build_postgres_sink`."""
+
+    def __init__(self, options: PostgresSinkOptions) -> None:
+        self._options = options
+        self.where = client.place_of(options.dsn)
+        self.flush_us = flush_us(options.flush)
+        self.cut_records = options.cut_records
+        self.takes_retractions = Mode(options.mode) is not Mode.APPEND
+
+    def target(self, owner: Owner) -> ExternalTarget:
+        return PostgresTarget(self._options, owner, self.where)
+
+    def check(self, identity: str) -> None:
+        """The table must be there and fit; the table of batches is made if it is not."""
+        psycopg = client.library()
+        try:
+            connection = client.connect(self._options.dsn)
+        except psycopg.Error as ex:
+            raise client.unreachable(ex, self.where) from None
+        with connection:
+            try:
+                self._check_table(self._table(connection))
+                self._make_batches(connection)
+            except psycopg.Error as ex:
+                raise SetupError(f"{self.where}: {client.says(ex)}") from None
+
+    def _table(self, connection: Any) -> DatabaseTable:
+        options = self._options
+        table = look_at(connection, options.table)
+        if table is not None:
+            return table
+        if options.create:
+            connection.execute(create_statement(options.table, options.create, identity_of(options)))
+            made = look_at(connection, options.table)
+            assert made is not None
+            return made
+        raise SetupError(f"{self.where} has no table {options.table!r}{self._others(connection)}. {self._advice()}")
+
+    def _others(self, connection: Any) -> str:
+        """The end of the sentence: tables with a similar name."""
+        found = connection.execute(
+            "select case when schemaname = any (current_schemas(false)) then tablename "
+            "else schemaname || '.' || tablename end from pg_tables "
+            "where schemaname not in ('pg_catalog', 'information_schema') order by 1 limit 20"
+        ).fetchall()
+        names = [name for (name,) in found if name != self._options.batches_table]
+        return did_you_mean(self._options.table, names) if names else ""
+
+    def _advice(self) -> str:
+        options = self._options
+        names = [*identity_of(options), *(name for name in options.columns if name not in identity_of(options))]
+        columns = dict.fromkeys(names, "TYPE") or {"COLUMN": "TYPE"}
+        example = create_statement(options.table, columns, identity_of(options))
+        return f"Create it ({example}), or write the option 'create' with its columns and types"
+
+    def _check_table(self, table: DatabaseTable) -> None:
+        options = self._options
+        mark = [options.mark] if options.mode == Mode.CHANGELOG.value else []
+        extra = [*(["key"] if options.with_key else []), *(["timestamp"] if options.with_timestamp else [])]
+        for name in (*identity_of(options), *options.columns, *options.create, *mark, *extra):
+            column = table.columns.get(name)
+            if column is None:
+                raise SetupError(
+                    f"the table {table.name} of {self.where} has no column {name!r}"
+                    f"{did_you_mean(name, list(table.columns))}"
+                )
+            if column.generated:
+                raise SetupError(f"the column {name} of the table {table.name} is generated: it cannot be written")
+        if identity_of(options):
+            check_by(table, identity_of(options))
+
+    def _make_batches(self, connection: Any) -> None:
+        name = self._options.batches_table
+        if look_at(connection, name) is not None:
+            return
+        statement = f"create table if not exists {quoted(name)} ({_BATCHES})"
+        try:
+            connection.execute(statement)
+        except client.library().errors.UniqueViolation:  # another run creates it at the same moment
+            return
+        except client.library().Error as ex:
+            raise SetupError(
+                f"{self.where} does not create the table {name}, in which the sink notes what it has written: "
+                f"{client.says(ex)}. Create it: {statement}"
+            ) from None

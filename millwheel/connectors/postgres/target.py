@@ -1,0 +1,146 @@
+"""A table as the target of one shard: rows, number and token in one transaction.
+
+The number of the last batch and the token of its writer are a row of a table of ours, by the name of the shard. Whoever
+writes locks this row first, so two owners never write at the same time, and the token says which of them may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from millwheel.connectors.external.target import NOTHING_YET, ExternalTarget, Owner, RowsRefusedError
+from millwheel.connectors.postgres import client
+from millwheel.connectors.postgres.rows import RowMaker, TextRow
+from millwheel.connectors.postgres.sink_options import PostgresSinkOptions, identity_of
+from millwheel.connectors.postgres.statements import TableWriter
+from millwheel.connectors.postgres.table import look_at, quoted
+from millwheel.errors import SetupError, UnavailableError
+from millwheel.sinks.base import SinkRecord
+
+
+class PostgresTarget(ExternalTarget):
+    """Has one connection, which is given up at every error."""
+
+    def __init__(self, options: PostgresSinkOptions, owner: Owner, where: str) -> None:
+        self._options = options
+        self._owner = owner
+        self._where = where
+        self._batches = quoted(options.batches_table).replace("%", "%%")
+        self._psycopg = client.library()
+        self._connection: Any = None
+        self._maker: RowMaker | None = None
+        self._writer: TableWriter | None = None
+
+    def connect(self) -> Any:
+        """A new connection; raises psycopg's errors."""
+        return client.connect(self._options.dsn)
+
+    def fence(self) -> int:
+        try:
+            connection = self._connected()
+            with connection.transaction():
+                connection.execute(
+                    f"insert into {self._batches} (name, number, token) values (%s, %s, %s) on conflict do nothing",
+                    (self._owner.name, NOTHING_YET, self._owner.token),
+                )
+                number, token = self._locked(connection)
+                self._owner.admits(token)
+                connection.execute(
+                    f"update {self._batches} set token = %s where name = %s", (self._owner.token, self._owner.name)
+                )
+        except self._psycopg.Error as ex:
+            raise self._given_up(ex) from ex
+        except BaseException:
+            self.close()
+            raise
+        return int(number)
+
+    def write(self, number: int, records: Sequence[SinkRecord]) -> None:
+        try:
+            connection = self._connected()
+            with connection.transaction():
+                last, token = self._locked(connection)
+                self._owner.admits(token)
+                if token != self._owner.token:
+                    raise UnavailableError(f"{self._where} has lost our lease token; it is noted again")
+                if number <= last:
+                    return
+                # A deferred constraint would speak up at the commit, which cannot tell the row.
+                connection.execute("set constraints all immediate")
+                self._write_rows(connection, records)
+                connection.execute(
+                    f"update {self._batches} set number = %s, written_at = now() where name = %s",
+                    (number, self._owner.name),
+                )
+        except self._psycopg.Error as ex:
+            raise self._given_up(ex) from ex
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()
+
+    def _connected(self) -> Any:
+        if self._connection is None:
+            self._connection = self.connect()
+            self._maker = self._writer = None
+        return self._connection
+
+    def _locked(self, connection: Any) -> tuple[int, int]:
+        """(Number, token) of our shard; nobody else changes them until the end of the transaction."""
+        found = connection.execute(
+            f"select number, token from {self._batches} where name = %s for update", (self._owner.name,)
+        ).fetchone()
+        if found is None:
+            raise UnavailableError(f"{self._where}: the row of {self._owner.name} in {self._batches} is gone")
+        return int(found[0]), int(found[1])
+
+    def _write_rows(self, connection: Any, records: Sequence[SinkRecord]) -> None:
+        maker, writer = self._tools(connection)
+        rows, wrong = maker.rows(records)
+        if wrong:
+            raise RowsRefusedError(wrong)
+        if not rows:
+            return
+        try:
+            with connection.transaction():
+                writer.write(connection, rows)
+        except self._psycopg.Error as ex:
+            if not client.refuses_row(ex):
+                raise
+            wrong = self._one_by_one(connection, writer, rows)
+            # What only happens to many at once is not the fault of a row: it is tried again.
+            raise RowsRefusedError(wrong) if wrong else UnavailableError(f"{self._where}: {client.says(ex)}") from ex
+
+    def _one_by_one(self, connection: Any, writer: TableWriter, rows: Sequence[TextRow]) -> dict[int, str]:
+        """Which rows are refused when each is written after those before it."""
+        wrong: dict[int, str] = {}
+        for row in rows:
+            try:
+                with connection.transaction():
+                    writer.write(connection, [row])
+            except self._psycopg.Error as ex:
+                if not client.refuses_row(ex):
+                    raise
+                wrong[row.place] = client.says(ex)
+        return wrong
+
+    def _tools(self, connection: Any) -> tuple[RowMaker, TableWriter]:
+        """For the table as it was when the connection was made."""
+        if self._maker is None or self._writer is None:
+            table = look_at(connection, self._options.table)
+            if table is None:
+                raise SetupError(f"{self._where} has no table {self._options.table} any more")
+            self._maker = RowMaker(self._options, table)
+            self._writer = TableWriter(table, identity_of(self._options))
+        return self._maker, self._writer
+
+    def _given_up(self, error: Any) -> Exception:
+        self.close()
+        return client.in_words(error, self._where)

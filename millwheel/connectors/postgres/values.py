@@ -1,0 +1,77 @@
+"""Values of rows as PostgreSQL reads them: text, or NULL. The server parses them, and its words tell what is wrong."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from millwheel.connectors.postgres.table import TableColumn
+from millwheel.errors import RecordError
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_json = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def text_of(value: Any, column: TableColumn) -> str | None:
+    """Raises RecordError for what has no form as text of the column's type."""
+    if value is None:
+        return None
+    try:
+        text = _text(value, column)
+    except (OverflowError, TypeError, ValueError) as ex:
+        raise RecordError(f"column {column.name} ({column.type_name}) cannot hold {value!r:.80}: {ex}") from None
+    if "\0" in text:
+        raise RecordError(f"column {column.name} ({column.type_name}): PostgreSQL has no text with a NUL byte")
+    return text
+
+
+def _text(value: Any, column: TableColumn) -> str:
+    if column.holds_json:
+        return _json(value).decode()
+    if isinstance(value, (list, tuple, set)) and column.category == "A":
+        return _array(value, column)
+    if isinstance(value, (dict, list, tuple, set)):
+        return _json(value).decode()
+    return _scalar(value, column)
+
+
+def _scalar(value: Any, column: TableColumn) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and column.holds_time:
+        return _moment(value)
+    if isinstance(value, float) and column.base in ("int2", "int4", "int8") and value.is_integer():
+        return str(int(value))
+    if isinstance(value, (bytes, bytearray)):
+        return "\\x" + value.hex() if column.base == "bytea" else value.decode()
+    if isinstance(value, (dt.datetime, dt.date, dt.time)):
+        return value.isoformat()
+    return str(value) if isinstance(value, (int, float, str, Decimal)) else _json(value).decode().strip('"')
+
+
+def _moment(us: int) -> str:
+    return (_EPOCH + dt.timedelta(microseconds=us)).isoformat()
+
+
+def _array(values: Sequence[Any] | set[Any], column: TableColumn) -> str:
+    """A literal: every element in quotes, so that none is taken for something else."""
+    parts = []
+    for value in values:
+        if value is None:
+            parts.append("NULL")
+        elif isinstance(value, (list, tuple)):
+            parts.append(_array(value, column))
+        else:
+            text = _json(value).decode() if isinstance(value, Mapping) else _scalar(value, _element(column))
+            parts.append('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"')
+    return "{" + ",".join(parts) + "}"
+
+
+def _element(column: TableColumn) -> TableColumn:
+    """The elements of an array have the type behind the underscore."""
+    return replace(column, base=column.base[1:], category="")

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millwheel.connectors.postgres.rows import TextRow
+from millwheel.connectors.postgres.statements import waves
+
+
+def row(place: int, identity: str, back: bool = False) -> TextRow:
+    return TextRow(place, ("id",), (identity,), back, (identity,))
+
+
+def test_rows_that_are_only_appended_are_one_group() -> None:
+    assert [len(wave) for wave in waves([row(n, "a") for n in range(5)], upsert=False)] == [5]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans())))
+def test_what_happens_to_one_identity_happens_in_its_order(steps: list[tuple[str, bool]]) -> None:
+    rows = [row(place, identity, back) for place, (identity, back) in enumerate(steps)]
+    found = list(waves(rows, upsert=True))
+    for wave in found:
+        assert len({each.identity for each in wave}) == len(wave)
+        assert len({each.back for each in wave}) == 1
+    for identity in "abc":
+        places = [each.place for wave in found for each in wave if each.identity == (identity,)]
+        assert places == [each.place for each in rows if each.identity == (identity,)]

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from millwheel.connectors.postgres.table import TableColumn
+from millwheel.connectors.postgres.values import text_of
+from millwheel.errors import RecordError
+
+
+def column(base: str, category: str = "") -> TableColumn:
+    return TableColumn("c", base, category, base, False, False, True)
+
+
+@pytest.mark.parametrize(
+    ("base", "value", "text"),
+    [
+        ("int8", 3.0, "3"),
+        ("int8", 3.5, "3.5"),
+        ("int8", True, "true"),
+        ("float8", float("inf"), "inf"),
+        ("numeric", Decimal("1.10"), "1.10"),
+        ("timestamptz", 0, "1970-01-01T00:00:00+00:00"),
+        ("timestamptz", -1, "1969-12-31T23:59:59.999999+00:00"),
+        ("timestamptz", "now", "now"),
+        ("date", dt.date(2026, 1, 2), "2026-01-02"),
+        ("int8", 0, "0"),
+        ("jsonb", "text", '"text"'),
+        ("jsonb", {"a": [1]}, '{"a":[1]}'),
+        ("text", {"a": 1}, '{"a":1}'),
+        ("text", b"caf\xc3\xa9", "café"),
+        ("bytea", b"\x01", "\\x01"),
+        ("jsonb", None, None),
+    ],
+)
+def test_a_value_is_the_text_that_the_server_parses(base: str, value: Any, text: str | None) -> None:
+    assert text_of(value, column(base)) == text
+
+
+def test_elements_of_arrays_are_quoted() -> None:
+    assert text_of(['a"b', None, "\\", ""], column("_text", "A")) == '{"a\\"b",NULL,"\\\\",""}'
+    assert text_of([[0], [1]], column("_timestamptz", "A")).count("1970") == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("base", "value"), [("text", "a\0"), ("timestamptz", 1 << 62), ("text", b"\xff")])
+def test_what_has_no_text_is_a_sentence(base: str, value: Any) -> None:
+    with pytest.raises(RecordError, match=r"column c"):
+        text_of(value, column(base))
