@@ -36,11 +36,11 @@ NAMES = {
 
 def install() -> None:
     """Let the old names lead to the code."""
-    for (module, then), now in NAMES.items():
+    for (module, then), now_us in NAMES.items():
         found = importlib.import_module(module)
-        setattr(found, then, getattr(found, now))
-    for then, now in MODULES.items():
-        sys.modules[then] = importlib.import_module(now)
+        setattr(found, then, getattr(found, now_us))
+    for then, now_us in MODULES.items():
+        sys.modules[then] = importlib.import_module(now_us)
         parent, _, name = then.rpartition(".")
         setattr(importlib.import_module(parent), name, sys.modules[then])
     package: ModuleType = importlib.import_module("millwheel.workers.recovery")

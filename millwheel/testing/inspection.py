@@ -20,10 +20,10 @@ from millwheel.workers.state.keyed_state import KeyedState
 from millwheel.workers.state.overlay import Overlay
 
 
-def callback_state(kind: type[Computation], store: StateStore, key: Key, now: int) -> dict[str, Any]:
-    """Every declared state of a key, as a call at ``now`` finds it: the value (or its default), a list, or a dict."""
+def callback_state(kind: type[Computation], store: StateStore, key: Key, now_us: int) -> dict[str, Any]:
+    """Every declared state of a key, as a call at ``now_us`` finds it: a value (or its default), a list or a dict."""
     state = KeyedState(object.__new__(kind), Overlay(store), cache_entries=0)
-    state.point(key, now)
+    state.point(key, now_us)
     found: dict[str, Any] = {}
     for name, handle in state.handles.items():
         declared = _declared(kind, name)

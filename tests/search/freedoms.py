@@ -185,7 +185,9 @@ def _kept(facts: Facts, key: KeySpec) -> bool:
 
 def _of(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, stated: bool, free: Free) -> _Made:
     base = _dialled(_inputs(c, found, spec, free), c, spec, free)
-    if base.level is Level.NOTHING:
+    # How far silence has moved the watermark in the end says which records still wait for their order.
+    waiting = c.ordered and not base.timely and not free.ended
+    if base.level is Level.NOTHING or waiting:
         return _Made(_NOTHING)
     if c.window is not None:
         return _windowed(base, c, spec, stated, free)

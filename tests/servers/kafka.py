@@ -13,6 +13,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -28,6 +29,7 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
 </dependencies></project>
 """
 _START_S = 90.0
+USER, PASSWORD = "alice", "w0rd-of-alice"
 
 
 def need_kafka() -> None:
@@ -55,25 +57,32 @@ def jars() -> Path:
 
 
 class Broker:
-    """One broker on two free ports, which keeps its data when it is killed and started again."""
+    """One broker on free ports, which keeps its data when it is killed and started again. ``guarded`` is the address
+    that asks for USER and PASSWORD."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._jars = jars()
         self._process: subprocess.Popen[bytes] | None = None
         self._admin: AdminClient | None = None
-        with socket.socket() as one, socket.socket() as other:
-            one.bind(("127.0.0.1", 0))
-            other.bind(("127.0.0.1", 0))
-            self._port, controller = one.getsockname()[1], other.getsockname()[1]
-        self.address = f"127.0.0.1:{self._port}"
+        with socket.socket() as one, socket.socket() as two, socket.socket() as three:
+            for each in (one, two, three):
+                each.bind(("127.0.0.1", 0))
+            port, controller, guarded = (each.getsockname()[1] for each in (one, two, three))
+        self.address = f"127.0.0.1:{port}"
+        self.guarded = f"127.0.0.1:{guarded}"
         (folder / "server.properties").write_text(
             f"""process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{self._port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SASL://127.0.0.1:{guarded}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{guarded}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT
 controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.name.sasl.sasl.enabled.mechanisms=PLAIN
+listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\
+  user_{USER}="{PASSWORD}";
 log.dirs={folder}/data
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
@@ -124,7 +133,7 @@ auto.create.topics.enable=false
             self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         return self._admin
 
-    def make_topic(self, name: str, partitions: int = 1, **config: str) -> str:
+    def make_topic(self, name: str, partitions: int = 1, **config: Any) -> str:
         """A new topic; its name again."""
         self.admin().create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
         return name

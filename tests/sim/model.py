@@ -165,13 +165,13 @@ class CommitModel:
         after: Any
         if family == CHANNEL:
             before, after = _bounds(old), _bounds(new)
-            if any(was > now for was, now in zip(before, after, strict=True)):
+            if any(was > now_us for was, now_us in zip(before, after, strict=True)):
                 raise Failure(f"what counts only rises: {place!r} from {before} to {after}", (commit.shard,))
             return
         if place == META:
             a, b = decode_meta(old), decode_meta(new)
             before, after = (a.number, a.next_seq, a.watermark), (b.number, b.next_seq, b.watermark)
-            if any(was > now for was, now in zip(before, after, strict=True)):
+            if any(was > now_us for was, now_us in zip(before, after, strict=True)):
                 raise Failure(f"what counts only rises: {commit.shard} goes from {before} to {after}", (commit.shard,))
             return
         if family == POSITION:

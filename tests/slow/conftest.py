@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.servers.kafka import Broker, need_kafka
 from tests.slow.runs import Run
 
 
@@ -12,3 +13,13 @@ def no_run_outlives_its_test() -> Iterator[None]:
     yield
     while Run.started:
         Run.started.pop().end()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One for all tests of this process; they use topics of their own, and leave it running."""
+    need_kafka()
+    made = Broker(tmp_path_factory.mktemp("kafka"))
+    made.start()
+    yield made
+    made.kill()

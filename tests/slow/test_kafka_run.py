@@ -5,29 +5,19 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.servers.kafka import Broker, need_kafka
+from tests.servers.kafka import Broker
 from tests.slow.kafka import committed, produce
 from tests.slow.runs import EXAMPLES, Run
 
 pytestmark = pytest.mark.slow
 
 RECORDS, PARTITIONS, ADS, STEP_MS = 200_000, 4, 50, 20
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    need_kafka()
-    made = Broker(tmp_path_factory.mktemp("kafka"))
-    made.start()
-    yield made
-    made.kill()
 
 
 @pytest.mark.parametrize("kills", [False, True])

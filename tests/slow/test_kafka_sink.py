@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,19 +15,10 @@ from millwheel.connectors.kafka.publishing import Transactions
 from millwheel.connectors.kafka.sink import KafkaWriter, build_kafka_sink
 from millwheel.errors import FencedError, SetupError, UnavailableError
 from millwheel.sinks.base import SinkBatch, SinkRecord
-from tests.servers.kafka import Broker, need_kafka
+from tests.servers.kafka import Broker
 from tests.slow.kafka import committed, committed_messages
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    need_kafka()
-    made = Broker(tmp_path_factory.mktemp("kafka"))
-    made.start()
-    yield made
-    made.kill()
 
 
 class Shard:
@@ -226,3 +217,35 @@ def test_changes_are_rows_with_a_mark(broker: Broker) -> None:
 def test_a_topic_that_is_not_there_is_a_sentence(broker: Broker) -> None:
     with pytest.raises(SetupError, match="has no topic 'nowhere'; create it"):
         build_kafka_sink({"brokers": broker.address, "topic": "nowhere"}, "r").check("r")
+
+
+def test_a_topic_that_takes_less_than_the_sink_sends_is_a_sentence(broker: Broker) -> None:
+    broker.make_topic("narrow", **{"max.message.bytes": "50000"})
+    with pytest.raises(SetupError, match=r"up to 50000 bytes in topic 'narrow'.*message\.max\.bytes: 50000"):
+        build_kafka_sink({"brokers": broker.address, "topic": "narrow"}, "r").check("r")
+    narrow = {"brokers": broker.address, "topic": "narrow", "config": {"message.max.bytes": 50_000}}
+    sink = build_kafka_sink(narrow, "root-of-narrow")
+    sink.check("r")
+    writer = sink.open("sink.out-0", 1)
+    records = [SinkRecord(1, {"cut": 0, "row": 0, "text": "x" * size}, 0) for size in (60_000, 49_000)]
+    until_it_works(writer.publish, writer.prepare(SinkBatch(0, "1-1", records)))
+    assert [refused.record for refused in writer.take_refused()] == records[:1]
+    assert rows(broker, "narrow") == [(0, 0)]
+
+
+def test_rows_go_to_the_topic_that_they_name_all_in_one_transaction(broker: Broker) -> None:
+    shard = Shard(broker, "to-de")
+    broker.make_topic("to-fr")
+    given = {"by": "'to-' + country", "among": ["to-de", "to-fr"]}
+    sink = build_kafka_sink({"brokers": broker.address, "topic": given}, "root-of-countries")
+    sink.check("r")
+    writer = sink.open("sink.out-0", 1)
+    records = [SinkRecord(1, {"country": country}, 0) for country in ("de", "fr", "it", "de")]
+    receipt = writer.prepare(SinkBatch(0, "1-1", records))
+    (refused,) = writer.take_refused()
+    assert "gave 'to-it', which is not among to-de, to-fr" in refused.reason
+    for _ in range(2):
+        until_it_works(writer.publish, receipt)
+    assert (len(committed(broker, shard.topic, 1)), len(committed(broker, "to-fr", 1))) == (2, 1)
+    with pytest.raises(SetupError, match="has no topic 'to-nowhere'"):
+        build_kafka_sink({"brokers": broker.address, "topic": {"by": "c", "among": ["to-nowhere"]}}, "r").check("r")

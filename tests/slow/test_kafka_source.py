@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,19 +15,10 @@ from confluent_kafka.cimpl import NewPartitions
 from millwheel.connectors.kafka.source import KafkaSource
 from millwheel.errors import ExhaustedError, SetupError
 from millwheel.sources.base import Partition
-from tests.servers.kafka import Broker, need_kafka
+from tests.servers.kafka import Broker
 from tests.slow.kafka import drained, positions, produce, source, values
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    need_kafka()
-    made = Broker(tmp_path_factory.mktemp("kafka"))
-    made.start()
-    yield made
-    made.kill()
 
 
 def listed_by(read: KafkaSource) -> list[Partition]:
@@ -197,22 +188,30 @@ def until_it_can(act: Callable[[], object]) -> None:
             return
 
 
-def test_a_partition_that_appears_is_read_from_its_beginning(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_or_topic_that_appears_is_read_from_its_beginning(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("millwheel.connectors.kafka.listing._EVERY_S", 0.2)
     topic = broker.make_topic("growing")
     produce(broker, topic, numbered(3))
     read = source(broker, "^grow.*", start="latest")
     assert [each.name for each in listed_by(read)] == ["growing/0"]
     broker.admin().create_partitions([NewPartitions(topic, 2)])[topic].result(30)
-    until = time.monotonic() + 30
-    while len(read.partitions()) < 2:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    until_it_can_see(read, "growing/1")
     produce(broker, topic, numbered(2, 1))
+    broker.make_topic("growing-more")
+    until_it_can_see(read, "growing-more/0")
     reader = read.open(Partition("growing/1"))
     (decision,) = drained(reader)
     assert decision.begins is not None
     assert positions(drained(reader, enough=2)) == [1, 2]
+
+
+def until_it_can_see(read: KafkaSource, name: str) -> None:
+    until = time.monotonic() + 60
+    while name not in [each.name for each in read.partitions()]:
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_a_source_that_is_dropped_asks_no_more(broker: Broker) -> None:

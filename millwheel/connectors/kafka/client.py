@@ -28,6 +28,8 @@ _OWN = frozenset(
     """bootstrap.servers enable.auto.commit enable.partition.eof auto.offset.reset transactional.id
     enable.idempotence isolation.level""".split()  # noqa: SIM905
 )
+_HOPELESS = frozenset({"_AUTHENTICATION", "_SSL"})
+"""Who is refused now is refused again, so a question need not wait for its time to run out."""
 _QUIET = frozenset({"_TRANSPORT", "_RESOLVE"})
 """A single connection that breaks is librdkafka's business; that no broker is left is ours."""
 
@@ -60,12 +62,14 @@ class Complaints:
         self._lock = threading.Lock()
         self._said_at = -_SAY_EVERY_S
         self.last = ""
+        self.hopeless = False
 
     def __call__(self, error: KafkaError) -> None:
         if error.name() in _QUIET:
             self.last = self.last or error.str()
             return
         self.last = error.str()
+        self.hopeless = self.hopeless or error.name() in _HOPELESS
         now = time.monotonic()
         with self._lock:
             if now < self._said_at + _SAY_EVERY_S:
@@ -94,11 +98,22 @@ def settings(brokers: str, config: Mapping[str, Any], complaints: Callable[[Kafk
 def existing_topics(client: Any, brokers: str, complaints: Complaints) -> Mapping[str, Any]:
     """Topic name to its metadata. Raises SetupError when no broker answers in time."""
     kafka = library()
-    try:
-        found: Mapping[str, Any] = client.list_topics(timeout=ANSWER_S).topics
-    except kafka.KafkaException as ex:
-        reason = complaints.because() or f": {ex.args[0].str()}"
-        raise SetupError(
-            f"no Kafka broker at {brokers} answers{reason}. Check the option 'brokers', and its listeners and security"
-        ) from ex
-    return found
+    until = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            found: Mapping[str, Any] = client.list_topics(timeout=min(1.0, ANSWER_S)).topics
+        except kafka.KafkaException as ex:
+            client.poll(0)  # what goes wrong with a connection is told here only
+            if time.monotonic() < until and not complaints.hopeless:
+                continue
+            raise SetupError(_unreachable(brokers, complaints, ex.args[0].str())) from ex
+        return found
+
+
+def _unreachable(brokers: str, complaints: Complaints, error: str) -> str:
+    if complaints.hopeless:
+        return (
+            f"Kafka at {brokers} lets nobody in under these settings{complaints.because()}. Check the option 'config'"
+        )
+    reason = complaints.because() or f": {error}"
+    return f"no Kafka broker at {brokers} answers{reason}. Check the option 'brokers', and its listeners and security"

@@ -104,7 +104,7 @@ class Transactions:
         producer = self._producer
         producer.begin_transaction()
         for message in messages:
-            _produce(producer, self._options.topic, message)
+            _produce(producer, message.topic or self._options.topics()[0], message)
         # Last: a transaction without rows or without its mark would be found out by nobody.
         producer.produce(self._options.marks_topic, key=self._name.encode(), value=encode(Mark(number, self._token)))
         producer.commit_transaction(_WITHOUT_END)
@@ -120,6 +120,8 @@ class Transactions:
         self._fenced = error.name() in _FENCED
         if self._fenced:
             log.info("%s: another producer has taken over (%s)", self._name, error.name())
+        else:
+            self._complaints(error)
         where = f"Kafka at {self._options.brokers}"
         return UnavailableError(f"{where} did not take a transaction of {self._name}: {error.str()}")
 
@@ -141,11 +143,14 @@ class AtLeastOnce:
             self._producer = self._kafka.Producer({"linger.ms": 5, **common, "enable.idempotence": True})
         failed: list[Any] = []
         for message in committable.messages:
-            _produce(self._producer, options.topic, message, lambda error, _: failed.append(error) if error else None)
+            topic = message.topic or options.topics()[0]
+            _produce(self._producer, topic, message, lambda error, _: failed.append(error) if error else None)
         if self._producer.flush(_FLUSH_S) or failed:
             self._producer = None
             reason = failed[0].str() if failed else f"no answer within {_FLUSH_S:.0f} s{self._complaints.because()}"
-            raise UnavailableError(f"Kafka at {options.brokers} did not take rows for {options.topic}: {reason}")
+            raise UnavailableError(
+                f"Kafka at {options.brokers} did not take rows for {', '.join(options.topics())}: {reason}"
+            )
 
     def close(self) -> None:
         """Give the connections up."""

@@ -25,6 +25,8 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     partition: int
     timestamp_ms: int
     """0: the moment at which it is sent."""
+    topic: str = ""
+    """Empty where the sink has one topic only."""
 
 
 class Committable(msgspec.Struct, frozen=True, array_like=True):
@@ -53,14 +55,21 @@ def decode(data: bytes) -> Committable:
         raise CorruptionError(f"{len(data)} bytes of a commit are no rows for Kafka: {ex}") from ex
 
 
+def most_bytes(options: KafkaSinkOptions) -> int:
+    """How large a message may be."""
+    return int(options.config.get("message.max.bytes", _MOST_BYTES))
+
+
 class Rows:
     """From the records of one committable to messages."""
 
     def __init__(self, options: KafkaSinkOptions) -> None:
         self._options = options
         self._mode = Mode(options.mode)
-        self._most_bytes = int(options.config.get("message.max.bytes", _MOST_BYTES)) - _ROOM_BYTES
+        self._most_bytes = most_bytes(options) - _ROOM_BYTES
         self._key = _evaluator(options.key)
+        self._topics = frozenset(options.topics())
+        self._topic = _evaluator(options.topic_by())
         self._partition = _evaluator(options.partition)
         self._headers = [(name, _evaluator(text)) for name, text in options.headers.items()]
 
@@ -95,7 +104,16 @@ class Rows:
                 "'config', and max.message.bytes of the topic"
             )
         headers = [(name, as_bytes(of(value)) or b"") for name, of in self._headers if of is not None]
-        return Message(key, line, headers, self._number(value), self._moment(record))
+        return Message(key, line, headers, self._number(value), self._moment(record), self._place(value))
+
+    def _place(self, value: Any) -> str:
+        if self._topic is None:
+            return ""
+        topic = self._topic(value)
+        if topic not in self._topics:  # a topic that is not there would hold up all rows behind this one
+            known = ", ".join(sorted(self._topics))
+            raise RecordError(f"`topic: {{by: {self._options.topic_by()}}}` gave {topic!r}, which is not among {known}")
+        return str(topic)
 
     def _moment(self, record: SinkRecord) -> int:
         return max(record.timestamp // 1000, 0) if self._options.event_time else 0

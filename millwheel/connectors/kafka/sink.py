@@ -7,7 +7,7 @@ from typing import Any
 
 from millwheel.connectors.kafka.client import ANSWER_S, Complaints, existing_topics, library, settings
 from millwheel.connectors.kafka.publishing import AtLeastOnce, Transactions
-from millwheel.connectors.kafka.rows import Committable, Rows, decode, encode
+from millwheel.connectors.kafka.rows import Committable, Rows, decode, encode, most_bytes
 from millwheel.connectors.kafka.sink_options import EXACTLY_ONCE, EXAMPLES, KafkaSinkOptions
 from millwheel.errors import SetupError
 from millwheel.options import read_options
@@ -43,13 +43,34 @@ class KafkaSink(Sink):
 
         admin = AdminClient(settings(options.brokers, options.config, self._complaints))
         topics = existing_topics(admin, options.brokers, self._complaints)
-        if options.topic not in topics:
-            raise SetupError(
-                f"Kafka at {options.brokers} has no topic {options.topic!r}; create it with as many partitions as "
-                "its readers need"
-            )
+        for name in options.topics():
+            if name not in topics:
+                raise SetupError(
+                    f"Kafka at {options.brokers} has no topic {name!r}; create it with as many partitions as its "
+                    "readers need"
+                )
+        self._check_size(admin)
         if options.guarantee == EXACTLY_ONCE and options.marks_topic not in topics:
             self._make_marks_topic(admin)
+
+    def _check_size(self, admin: Any) -> None:
+        """A row that we send and the brokers refuse would hold up all rows behind it."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # it has no __all__
+
+        ours = most_bytes(self._options)
+        asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in self._options.topics()]
+        for resource, answer in admin.describe_configs(asked, request_timeout=ANSWER_S).items():
+            try:
+                theirs = int(answer.result(ANSWER_S)["max.message.bytes"].value)
+            except (KafkaException, KeyError, ValueError, TimeoutError):
+                continue  # not everybody may ask
+            if theirs < ours:
+                raise SetupError(
+                    f"Kafka at {self._options.brokers} takes messages of up to {theirs} bytes in topic "
+                    f"{resource.name!r}, the sink makes them up to {ours}. Raise max.message.bytes of the topic, or "
+                    f"write config: {{message.max.bytes: {theirs}}}: larger rows are dead letters then"
+                )
 
     def _make_marks_topic(self, admin: Any) -> None:
         from confluent_kafka import KafkaException

@@ -33,15 +33,16 @@ EXAMPLES = {
 
 
 class KafkaSinkOptions(msgspec.Struct, frozen=True):
-    """``key``, ``headers`` and ``partition`` are expressions over the record's value. ``guarantee: exactly_once``
-    writes rows and their number in one transaction; ``at_least_once`` does without, so a crash may repeat some rows.
-    ``mode: upsert`` writes a retraction as a tombstone of its ``key``, ``changelog`` as a row with a mark.
-    ``event_time`` gives a message the time of its record, not that at which it is sent: the brokers' retention then
-    deletes at once what is older than it keeps, and they refuse what lies in the future. ``marks_topic`` is the
-    compacted topic that remembers, for each shard of a sink, which rows it has published."""
+    """``topic`` is a name, or ``{by: expression, among: [names]}``. ``key``, ``headers`` and ``partition`` are
+    expressions over the record's value. ``guarantee: exactly_once`` writes rows and their number in one transaction;
+    ``at_least_once`` does without, so a crash may repeat some rows. ``mode: upsert`` writes a retraction as a tombstone
+    of its ``key``, ``changelog`` as a row with a mark. ``event_time`` gives a message the time of its record, not that
+    at which it is sent: the brokers' retention then deletes at once what is older than it keeps, and they refuse what
+    lies in the future. ``marks_topic`` is the compacted topic that remembers, for each shard of a sink, which rows it
+    has published."""
 
     brokers: str
-    topic: str
+    topic: str | dict[str, Any]
     format: str = "json"
     key: str | None = None
     headers: dict[str, str] = {}
@@ -60,6 +61,7 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
         one_of("format", self.format, ("json",))
         one_of("guarantee", self.guarantee, (EXACTLY_ONCE, AT_LEAST_ONCE))
         flush_us(self.flush)
+        self._check_topic()
         check_config(self.config)
         if mode_of(self.mode) is Mode.UPSERT and self.key is None:
             raise ValueError("option 'mode' is upsert, which needs the option 'key': what identifies a row")
@@ -69,10 +71,30 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
             except ValueError as ex:
                 raise ValueError(f"option {name!r}: {ex}") from ex
 
+    def topics(self) -> list[str]:
+        """All topics that rows may go to."""
+        return [self.topic] if isinstance(self.topic, str) else list(self.topic["among"])
+
+    def topic_by(self) -> str | None:
+        """The expression that decides where a row goes."""
+        return None if isinstance(self.topic, str) else str(self.topic["by"])
+
+    def _check_topic(self) -> None:
+        topic = self.topic
+        if isinstance(topic, str):
+            return
+        names = topic.get("among")
+        sound = isinstance(names, list) and names and all(isinstance(name, str) and name for name in names)
+        if set(topic) != {"by", "among"} or not sound:
+            raise ValueError(
+                "option 'topic' is a map; write a name, or {by: \"'clicks-' + country\", among: [clicks-de, clicks-fr]}"
+            )
+
     def _expressions(self) -> list[tuple[str, str]]:
         given = [
             ("key", self.key),
             ("partition", self.partition),
+            ("topic", self.topic_by()),
             *(("headers", text) for text in self.headers.values()),
         ]
         return [(name, text) for name, text in given if text is not None]

@@ -122,7 +122,7 @@ class KeyWindowMachine:
             return
         own = self._steps(stored)
         own.timer_at = None
-        call = Call(state, key, Times(max(times.watermark, at + 1), times.now), effects)
+        call = Call(state, key, Times(max(times.watermark, at + 1), times.now_us), effects)
         self._advance(own, call)
         self._store(own, call)
 

@@ -133,7 +133,7 @@ class CumulativeMachine:
         stored = state.get(base) if base is not None else None
         if base is None or stored is None:
             return
-        call = Call(state, key, Times(max(times.watermark, at + 1), times.now), effects)
+        call = Call(state, key, Times(max(times.watermark, at + 1), times.now_us), effects)
         own = self._period(stored, base, 0, 0)
         own.timer_at = None
         self._advance(base, own, call)

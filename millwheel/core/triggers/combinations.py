@@ -42,9 +42,9 @@ class _Combination(Trigger):
             return None
         return self._settle([part.merge([s[i] for s in known], moment) for i, part in enumerate(self.parts)])
 
-    def wake(self, state: State, now: int) -> int:
+    def wake(self, state: State, now_us: int) -> int:
         known = [(part, inner) for part, inner in zip(self.parts, state, strict=True) if inner is not None]
-        return min((part.wake(inner, now) for part, inner in known), default=MAX_TIME)
+        return min((part.wake(inner, now_us) for part, inner in known), default=MAX_TIME)
 
     def shares(self) -> tuple[float, ...]:
         return tuple(share for part in self.parts for share in part.shares())
@@ -81,7 +81,7 @@ class AfterAny(_Combination):
     def fire(self, state: State, moment: Moment) -> State:
         ready = self._ready(state, moment)
         return self._settle(
-            [part.fire(s, moment) if now else s for part, s, now in zip(self.parts, state, ready, strict=True)]
+            [part.fire(s, moment) if now_us else s for part, s, now_us in zip(self.parts, state, ready, strict=True)]
         )
 
     def _settle(self, state: list[State]) -> State:
@@ -142,8 +142,8 @@ class AfterEach(_Combination):
                 return [i, merged]
         return None
 
-    def wake(self, state: State, now: int) -> int:
-        return int(self.parts[state[0]].wake(state[1], now))
+    def wake(self, state: State, now_us: int) -> int:
+        return int(self.parts[state[0]].wake(state[1], now_us))
 
     def _next(self, index: int) -> State:
         return [index + 1, self.parts[index + 1].start()] if index + 1 < len(self.parts) else None
@@ -188,8 +188,8 @@ class _Around(Trigger):
     def ready(self, state: State, moment: Moment) -> bool:
         return self.trigger.ready(state, moment)
 
-    def wake(self, state: State, now: int) -> int:
-        return self.trigger.wake(state, now)
+    def wake(self, state: State, now_us: int) -> int:
+        return self.trigger.wake(state, now_us)
 
     def shares(self) -> tuple[float, ...]:
         return self.trigger.shares()

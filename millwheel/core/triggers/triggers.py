@@ -76,8 +76,8 @@ class Trigger:
         """One state for a window made of others, given theirs in order (None: finished there)."""
         raise TypeError(f"{type(self).__name__} must define merge(self, states, moment) for sessions")
 
-    def wake(self, state: State, now: int) -> int:
-        """The wall clock after ``now`` at which ``ready`` may become true without new records (MAX_TIME: never)."""
+    def wake(self, state: State, now_us: int) -> int:
+        """The wall clock after ``now_us`` at which ``ready`` may become true without new records (MAX_TIME: never)."""
         return MAX_TIME
 
     def shares(self) -> tuple[float, ...]:
@@ -188,8 +188,8 @@ class AfterProcessingTime(Trigger):
     def merge(self, states: Sequence[State], moment: Moment) -> State:
         return None if None in states else min(states, default=MAX_TIME)
 
-    def wake(self, state: State, now: int) -> int:
-        return state if state > now else MAX_TIME
+    def wake(self, state: State, now_us: int) -> int:
+        return state if state > now_us else MAX_TIME
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -262,9 +262,9 @@ class AfterWatermark(Trigger):
             return None
         return [True, _merged(self.late, [state[1] for state in known], moment)]
 
-    def wake(self, state: State, now: int) -> int:
+    def wake(self, state: State, now_us: int) -> int:
         inner = self._inner(state)
-        return inner.wake(state[1], now) if inner else MAX_TIME
+        return inner.wake(state[1], now_us) if inner else MAX_TIME
 
     def shares(self) -> tuple[float, ...]:
         return tuple(share for inner in (self.early, self.late) if inner for share in inner.shares())

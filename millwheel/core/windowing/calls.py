@@ -69,4 +69,4 @@ class Call:
 
     def moment(self, window: Window) -> Moment:
         """The call as a trigger of this window sees it."""
-        return Moment(window, self.times.watermark, self.times.now, self.times.percentiles)
+        return Moment(window, self.times.watermark, self.times.now_us, self.times.percentiles)

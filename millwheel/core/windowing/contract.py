@@ -129,7 +129,7 @@ class Times:
     """The clocks as of a call: input watermark, wall clock, percentile watermarks (µs)."""
 
     watermark: int
-    now: int
+    now_us: int
     percentiles: Mapping[float, int] = field(default_factory=dict)
 
 

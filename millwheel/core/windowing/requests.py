@@ -58,12 +58,12 @@ class Requests:
             return times
         if domain is Domain.EVENT:
             own.timer_at = None if own.timer_at is not None and own.timer_at <= at else own.timer_at
-            return Times(max(times.watermark, at + 1), times.now, times.percentiles)
+            return Times(max(times.watermark, at + 1), times.now_us, times.percentiles)
         own.clock_at = None
-        return Times(times.watermark, max(times.now, at + 1), times.percentiles)
+        return Times(times.watermark, max(times.now_us, at + 1), times.percentiles)
 
     def _renew_clock(self, slot: Slot, own: WindowState, call: Call) -> None:
-        wake = MAX_TIME if own.trigger is None else self._trigger.wake(own.trigger, call.times.now)
+        wake = MAX_TIME if own.trigger is None else self._trigger.wake(own.trigger, call.times.now_us)
         at = None if wake >= MAX_TIME else wake - 1
         if at != own.clock_at:
             own.clock_at = at

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from millwheel.sinks.files.parquet_types import as_column, column_type, converter
 from millwheel.sinks.rows import json_lines
 
 
@@ -15,16 +16,9 @@ class ParquetRows:
     """Encodes rows of one shard. ``fields`` fixes the columns; without it, columns appear as rows bring them, a whole
     number column becomes a float one when floats come, and a column of mixed types is JSON text."""
 
-    TYPES: ClassVar[dict[str, pa.DataType]] = {
-        "int": pa.int64(),
-        "float": pa.float64(),
-        "str": pa.string(),
-        "bool": pa.bool_(),
-    }
-
     def __init__(self, fields: Mapping[str, str]) -> None:
         self._fixed = bool(fields)
-        self._schema = pa.schema([(name, self.TYPES[kind]) for name, kind in fields.items()])
+        self._schema = pa.schema([(name, column_type(kind)) for name, kind in fields.items()])
 
     def encode(self, rows: Sequence[Mapping[str, Any]]) -> bytes:
         """A Parquet file."""
@@ -41,6 +35,8 @@ class ParquetRows:
 
     def _column(self, name: str, values: list[Any]) -> pa.Array:
         known = self._schema.field(name).type if name in self._schema.names else None
+        if self._fixed and converter(known) is not None:
+            return as_column(values, known)
         try:
             found = pa.array(values)
             if _unwritable(found.type):

@@ -44,6 +44,7 @@ from millwheel.sinks.files.layout import Layout, LayoutWriter, Place
 from millwheel.sinks.files.marker import HIDDEN, adopt, claim
 from millwheel.sinks.files.open_files import Roll
 from millwheel.sinks.files.parquet_rows import ParquetRows
+from millwheel.sinks.files.parquet_types import column_type
 from millwheel.sinks.files.paths import Partitioning
 from millwheel.sinks.rows import frame_of, json_lines, json_lines_of, rows_of
 
@@ -116,8 +117,10 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
         if self.fields and self.format == "jsonl":
             raise ValueError("option 'fields' fixes the columns of format: parquet and csv; remove it")
         for name, kind in self.fields.items():
-            if kind not in ParquetRows.TYPES:
-                raise ValueError(f"option 'fields': {name!r} is {kind!r}; write one of {', '.join(ParquetRows.TYPES)}")
+            try:
+                column_type(kind)
+            except ValueError as ex:
+                raise ValueError(f"option 'fields': {name!r} is {ex}") from None
         mode = mode_of(self.mode)
         if mode is Mode.UPSERT and (self.partition_by or self.roll):
             name = "partition_by" if self.partition_by else "roll"

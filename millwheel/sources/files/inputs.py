@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from millwheel.errors import ExhaustedError, SetupError
 
@@ -142,9 +142,12 @@ class CompressedInput:
         import pyarrow as pa
 
         try:
-            self._stream = pa.input_stream(self._path, compression=self._compression, buffer_size=0)
+            self._begin(pa.input_stream(self._path, compression=self._compression, buffer_size=0))
         except OSError as ex:
             raise cannot_read(self._path, ex) from ex
+
+    def _begin(self, stream: Any) -> None:
+        self._stream = stream
         self._start = 0
         self._buffer = bytearray()
         self._ended = False

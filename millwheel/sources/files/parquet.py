@@ -16,6 +16,7 @@ from millwheel.errors import SetupError
 from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.sources.fields import FieldTypes
 from millwheel.sources.files.lines import MAX_RAW_BYTES
+from millwheel.sources.files.nested import plain_values
 from millwheel.sources.frames import example_frame, frame_of
 from millwheel.sources.structs import Structs
 
@@ -28,15 +29,16 @@ _FRAME_BYTES = 4 << 20
 
 
 class ParquetReader(Reader):
-    """Reads one file. Timestamps, times and durations become µs, dates ISO text, decimals floats, whatever their
-    unit was."""
+    """Reads one file. Timestamps, times and durations become µs, dates ISO text, whatever their unit was, also
+    within lists and structs. Decimals become floats, or text where the field is declared as ``str``."""
 
-    def __init__(self, path: str, schema: type | None, fields: Mapping[str, str]) -> None:
+    def __init__(self, path: str, schema: type | None, fields: Mapping[str, str], content: Any = None) -> None:
+        """``content`` is a file that is open, in the place of that at ``path``."""
         self._schema = schema
         self._fields = dict(fields)
         self._types = FieldTypes(fields)
         self._structs = None if schema is None else Structs(schema, _listed)
-        self._batches = ParquetBatches(path)
+        self._batches = ParquetBatches(path, content)
 
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
@@ -69,8 +71,9 @@ class ParquetReader(Reader):
         end = position + batch.num_rows
         finished = end >= self._batches.rows
         positions = list(range(position + 1, end + 1))
-        columns = [plain(column) for column in batch.columns]
         names = batch.schema.names
+        texts = {name for name, kind in self._fields.items() if kind == "str"}
+        columns = [plain(column, name in texts) for name, column in zip(names, batch.columns, strict=True)]
         if self._structs is not None and (made := self._structs.of(dict(zip(names, columns, strict=True)))) is not None:
             return Chunk(positions, made, end, finished=finished)
         rows: list[Any] = plain_rows(names, columns, batch.num_rows)
@@ -91,7 +94,7 @@ class ParquetReader(Reader):
             if name not in batch.schema.names:
                 columns.append(pl.Series(name, [None] * batch.num_rows, dtype(kind)))
                 continue
-            found = plain(batch.column(name))
+            found = plain(batch.column(name), kind == "str")
             if not _fits(found.type, kind):
                 return None
             columns.append(pl.Series(name, found).cast(dtype(kind)))
@@ -101,10 +104,11 @@ class ParquetReader(Reader):
 class ParquetBatches:
     """The rows of a file, from any row on. ``rows`` is how many there are, ``row_bytes`` what one takes in memory."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, content: Any = None) -> None:
         self._path = path
         try:
-            self._file = pq.ParquetFile(path)
+            # The columns of a row group that are needed come in few requests.
+            self._file = pq.ParquetFile(path) if content is None else pq.ParquetFile(content, pre_buffer=True)
         except (pa.ArrowException, OSError) as ex:
             raise SetupError(f"cannot read {path} as Parquet: {ex}; check the path and the format") from ex
         meta = self._file.metadata
@@ -193,13 +197,12 @@ def plain_rows(names: list[str], columns: list[pa.Array], rows: int) -> list[dic
 def _listed(column: pa.Array) -> list[Any]:
     """Arrow's own ``to_pylist`` makes a scalar object per value, which takes ten times as long."""
     if pa.types.is_nested(column.type):
-        listed: list[Any] = column.to_pylist()
-        return listed
+        return plain_values(column)
     return pl.Series(column).to_list()
 
 
-def plain(column: pa.Array) -> pa.Array:
-    """A column without types that only Arrow has."""
+def plain(column: pa.Array, as_text: bool = False) -> pa.Array:
+    """A column without types that only Arrow has. Decimals are floats, or ``as_text`` all of their digits."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return pc.cast(column, pa.timestamp("us", tz=kind.tz), safe=False).cast(pa.int64())
@@ -210,10 +213,10 @@ def plain(column: pa.Array) -> pa.Array:
     if pa.types.is_date(kind):
         return column.cast(pa.date32()).cast(pa.string())
     if pa.types.is_decimal(kind):
-        return column.cast(pa.float64())
+        return column.cast(pa.string() if as_text else pa.float64())
     if pa.types.is_float16(kind):
         return column.cast(pa.float32())
-    return plain(column.dictionary_decode()) if pa.types.is_dictionary(kind) else column
+    return plain(column.dictionary_decode(), as_text) if pa.types.is_dictionary(kind) else column
 
 
 def _fits(found: pa.DataType, kind: str) -> bool:

@@ -15,16 +15,21 @@ from typing import Any
 
 import msgspec
 
+from millwheel.adapters.objects.address import local_path
+from millwheel.adapters.objects.store import ObjectStore
 from millwheel.errors import SetupError
 from millwheel.options import one_of, read_options
 from millwheel.sources.base import Partition, Reader, Source
 from millwheel.sources.fields import FieldTypes
 from millwheel.sources.files.apache import ApacheCombined
 from millwheel.sources.files.csv_lines import CsvLines
+from millwheel.sources.files.dealing import dealt
 from millwheel.sources.files.followed import FollowedInput
-from millwheel.sources.files.inputs import compression_of, open_input
+from millwheel.sources.files.inputs import PartitionInput, compression_of, open_input
 from millwheel.sources.files.json_lines import JsonLines
 from millwheel.sources.files.lines import FrameForm, LineFormat, LineReader
+from millwheel.sources.files.object_input import CompressedObject, ObjectBytes, ObjectFile, ObjectInput
+from millwheel.sources.files.objects import ObjectsSource, addresses
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +41,8 @@ _EXAMPLES = {
     "delimiter": 'delimiter: ";"',
     "columns": "columns: [id, time, amount]",
     "max_line_bytes": "max_line_bytes: 1000000",
+    "names": "names: rising",
+    "config": 'config: {endpoint: "http://127.0.0.1:9000", region: us-east-1}',
 }
 
 _told_of_compressed: set[str] = set()
@@ -43,7 +50,9 @@ _told_of_compressed: set[str] = set()
 
 
 class FilesSourceOptions(msgspec.Struct, frozen=True):
-    """What may stand below ``files:``. ``path`` is a glob (``**`` descends into folders), a folder, or several."""
+    """What may stand below ``files:``. ``path`` is a glob (``**`` descends into folders), a folder, or several.
+    ``names: rising`` says that new objects of a bucket have greater names than old ones. ``config`` is for the client
+    of an object store."""
 
     path: str | list[str]
     format: str
@@ -51,13 +60,19 @@ class FilesSourceOptions(msgspec.Struct, frozen=True):
     delimiter: str = ","
     columns: list[str] = []
     max_line_bytes: int = 1_048_576
+    names: str = "any"
+    config: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
         one_of("format", self.format, FORMATS)
         self._check_paths()
-        if self.follow and (packed := next(filter(compression_of, self.globs()), None)):
+        one_of("names", self.names, ("any", "rising"))
+        if not (objects := addresses(self.globs())) and (self.config or self.names != "any"):
+            name = "config" if self.config else "names"
+            raise ValueError(f"option {name!r} is for object stores (s3://, gs://, az://); remove it")
+        if self.follow and not objects and (packed := next(filter(compression_of, self.globs()), None)):
             raise ValueError(f"option 'follow' does not fit {packed}: compressed files are written once; remove it")
-        if self.format == "parquet" and self.follow:
+        if self.format == "parquet" and self.follow and not objects:
             raise ValueError("option 'follow' does not fit format parquet, whose files are written once; remove it")
         if self.format != "csv" and (self.delimiter != "," or self.columns):
             raise ValueError(f"options 'delimiter' and 'columns' are for format: csv, not {self.format}; remove them")
@@ -71,20 +86,73 @@ class FilesSourceOptions(msgspec.Struct, frozen=True):
     def _check_paths(self) -> None:
         if not self.path or "" in self.globs():
             raise ValueError("option 'path' is empty; write a file name or a glob, for example input/*.jsonl")
-        if url := next((path for path in self.globs() if "://" in path), None):
-            raise ValueError(f"option 'path' is the URL {url}, but only files are read; mount that storage, or copy it")
 
     def globs(self) -> list[str]:
         """The globs, as they were written."""
         return [self.path] if isinstance(self.path, str) else self.path
 
 
-def build_files(options: Mapping[str, Any], folder: str, schema: type | None, fields: Mapping[str, str]) -> FilesSource:
+def build_files(
+    options: Mapping[str, Any], folder: str, schema: type | None, fields: Mapping[str, str]
+) -> FilesSource | ObjectsSource:
     """Raises ValueError, with a sentence, for options that cannot work."""
     FieldTypes(fields)
-    return FilesSource(
-        read_options("the source 'files'", options, FilesSourceOptions, _EXAMPLES), folder, schema, fields
-    )
+    read = read_options("the source 'files'", options, FilesSourceOptions, _EXAMPLES)
+    forms = FileForms(read, schema, fields)
+    if places := addresses(read.globs()):
+        store = ObjectStore(places[0], read.config)
+        keys = [place.key for place in places]
+        return ObjectsSource(store, keys, read.follow, read.names == "rising", forms.object_reader)
+    return FilesSource(read, folder, forms)
+
+
+class FileForms:
+    """What is in files: readers of them, by the options."""
+
+    def __init__(self, options: FilesSourceOptions, schema: type | None, fields: Mapping[str, str]) -> None:
+        self._options = options
+        self._schema = schema
+        self._fields = dict(fields)
+
+    def file_reader(self, path: str) -> Reader:
+        """A reader of a file of this machine."""
+        if self._options.format == "parquet":
+            from millwheel.sources.files.parquet import ParquetReader
+
+            return ParquetReader(path, self._schema, self._fields)
+        followed = FollowedInput(path) if self._options.follow else None
+        return self._line_reader(open_input(path) if followed is None else followed, followed)
+
+    def object_reader(self, key: str, content: ObjectBytes) -> Reader:
+        """A reader of one version of an object."""
+        if self._options.format == "parquet":
+            from millwheel.sources.files.parquet import ParquetReader
+
+            return ParquetReader(key, self._schema, self._fields, ObjectFile(content))
+        compression = compression_of(key)
+        return self._line_reader(
+            CompressedObject(key, compression, content) if compression else ObjectInput(key, content), None
+        )
+
+    def _line_reader(self, opened: PartitionInput, followed: FollowedInput | None) -> Reader:
+        return LineReader(opened, self._line_format(), self._options.max_line_bytes, followed, self._frame_form())
+
+    def _line_format(self) -> LineFormat:
+        options = self._options
+        if options.format == "jsonl":
+            return JsonLines(self._schema, FieldTypes(self._fields))
+        if options.format == "apache_combined":
+            return ApacheCombined(self._schema, FieldTypes(self._fields))
+        return CsvLines(self._schema, self._fields, options.delimiter, options.columns, options.max_line_bytes)
+
+    def _frame_form(self) -> FrameForm | None:
+        if not self._fields or self._schema is not None:
+            return None
+        if self._options.format != "jsonl":
+            return FrameForm(self._line_format(), self._fields)
+        from millwheel.sources.frames import row_type
+
+        return FrameForm(JsonLines(row_type(self._fields), FieldTypes({})), self._fields)
 
 
 class FilesSource(Source):
@@ -92,14 +160,11 @@ class FilesSource(Source):
 
     poll_us = 20_000
 
-    def __init__(
-        self, options: FilesSourceOptions, folder: str, schema: type | None, fields: Mapping[str, str]
-    ) -> None:
+    def __init__(self, options: FilesSourceOptions, folder: str, forms: FileForms) -> None:
         self._options = options
-        self._globs = [os.path.abspath(os.path.join(folder, pattern)) for pattern in options.globs()]
+        self._forms = forms
+        self._globs = [os.path.abspath(os.path.join(folder, local_path(pattern))) for pattern in options.globs()]
         self._top = os.path.commonpath([_fixed_folder(pattern) for pattern in self._globs])
-        self._schema = schema
-        self._fields = dict(fields)
         self.bounded = not options.follow
 
     def partitions(self) -> Sequence[Partition]:
@@ -153,42 +218,7 @@ class FilesSource(Source):
         path = os.path.normpath(os.path.join(self._top, partition.name))
         if os.path.commonpath((self._top, path)) != self._top:
             raise SetupError(f"{partition.name!r} lies outside {self._top}, where all files of the source are")
-        if self._options.format == "parquet":
-            from millwheel.sources.files.parquet import ParquetReader
-
-            return ParquetReader(path, self._schema, self._fields)
-        followed = FollowedInput(path) if self._options.follow else None
-        opened = open_input(path) if followed is None else followed
-        return LineReader(opened, self._line_format(), self._options.max_line_bytes, followed, self._frame_form())
-
-    def _line_format(self) -> LineFormat:
-        options = self._options
-        if options.format == "jsonl":
-            return JsonLines(self._schema, FieldTypes(self._fields))
-        if options.format == "apache_combined":
-            return ApacheCombined(self._schema, FieldTypes(self._fields))
-        return CsvLines(self._schema, self._fields, options.delimiter, options.columns, options.max_line_bytes)
-
-    def _frame_form(self) -> FrameForm | None:
-        if not self._fields or self._schema is not None:
-            return None
-        if self._options.format != "jsonl":
-            return FrameForm(self._line_format(), self._fields)
-        from millwheel.sources.frames import row_type
-
-        return FrameForm(JsonLines(row_type(self._fields), FieldTypes({})), self._fields)
-
-
-def dealt(sizes: Mapping[str, int]) -> list[str]:
-    """Names in an order in which each half, each half of a half, and so on, is about as large as the other."""
-    if len(sizes) < 2:
-        return list(sizes)
-    halves: tuple[dict[str, int], dict[str, int]] = {}, {}
-    room = (len(sizes) + 1) // 2
-    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
-        half = min((half for half in halves if len(half) < room), key=lambda half: sum(half.values()))
-        half[name] = sizes[name]
-    return [name for half in sorted(halves, key=len) for name in dealt(half)]
+        return self._forms.file_reader(path)
 
 
 def _fixed_folder(pattern: str) -> str:

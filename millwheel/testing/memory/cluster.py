@@ -201,8 +201,8 @@ class MemoryCluster:
             table = self._tables.get(node) or self._first_table(node)
             manifests = {entry.shard: snapshots.latest(entry.shard) for entry in table.shards}
             tokens = {shard: manifest.token for shard, manifest in manifests.items() if manifest is not None}
-            now = Situation(takers=list(map(WorkerName, self._workers)), dead=dead, manifest_tokens=tokens)
-            self._tables[node] = replace(successor(table, now, census), version=table.version + 1)
+            now_us = Situation(takers=list(map(WorkerName, self._workers)), dead=dead, manifest_tokens=tokens)
+            self._tables[node] = replace(successor(table, now_us, census), version=table.version + 1)
 
     def _first_table(self, node: str) -> RangeTable:
         ranges = tile(1 if node in self._single else self.options.shards)

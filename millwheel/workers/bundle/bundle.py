@@ -113,7 +113,7 @@ class Bundle:
     """
 
     number: int
-    now: int
+    now_us: int
     watermark: int
     arrivals: list[Arrival]
     overlay: Overlay
@@ -154,7 +154,7 @@ class Bundle:
         """Those that are set meanwhile wait for the next bundle, so that one that always sets itself stops nobody."""
         queue = self.timers[Domain.PROCESSING]
         due: list[Due] = []
-        clock = MAX_TIME if self.watermark == MAX_TIME else self.now
+        clock = MAX_TIME if self.watermark == MAX_TIME else self.now_us
         while len(self.due) + len(due) < self.most_timers and (timer := queue.pop_due(clock)) is not None:
             due.append(timer)
         for timer in due:

@@ -41,12 +41,12 @@ class Operator(ABC):
 
     # --- questions: they change nothing ------------------------------------------------------------------
 
-    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+    def appetite(self, waiting: int, now_us: int, watermark: int) -> int:
         """How many of the ``waiting`` records (at least 1) to take now; 0 leaves all of them in the inbox.
-        ``now`` is the wall clock, ``watermark`` that of the input, both in µs."""
+        ``now_us`` is the wall clock, ``watermark`` that of the input, both in µs."""
         return waiting
 
-    def wakes_at(self, now: int) -> int:
+    def wakes_at(self, now_us: int) -> int:
         """When it needs a bundle without arrivals or due timers: wall clock, µs. MAX_TIME means never. A time that has
         passed means at once, and a bundle that leaves it there makes the loop spin."""
         return MAX_TIME
@@ -55,7 +55,7 @@ class Operator(ABC):
         """It needs a bundle once the input watermark (µs) has passed this; MAX_TIME means never."""
         return MAX_TIME
 
-    def hold(self, now: int) -> Hold:
+    def hold(self, now_us: int) -> Hold:
         """What, besides inbox, timers and productions, keeps the output watermark.
 
         A hold may rise between commits only as far as every later owner would let it rise, too. One that is too high
@@ -73,9 +73,9 @@ class Operator(ABC):
 
     # --- commands ----------------------------------------------------------------------------------------
 
-    def records_wait(self, now: int) -> None:
-        """Records lie in the inbox at ``now`` (wall clock, µs). Called before :meth:`appetite`, at every look, as long
-        as it is so. An operator that collects records starts its clock here."""
+    def records_wait(self, now_us: int) -> None:
+        """Records lie in the inbox at ``now_us`` (wall clock, µs). Called before :meth:`appetite`, at every look while
+        there are any. An operator that collects records starts its clock here."""
         return
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Operator(ABC):
         that concerns one record becomes a dead letter. Nothing may become visible outside here: the commit may never
         become durable."""
 
-    def durable(self, number: int, now: int) -> None:
+    def durable(self, number: int, now_us: int) -> None:
         """Commit ``number`` of this shard is durable, and with it all before it: effects outside may be released."""
         return
 
@@ -99,7 +99,7 @@ class Operator(ABC):
         """Nothing but what is on its way will come: do not wait for more to fill a batch. May be called repeatedly."""
         return
 
-    def rest(self, wanted: bool, now: int) -> None:
+    def rest(self, wanted: bool, now_us: int) -> None:
         """While ``wanted``, begin nothing new and finish what has begun, so that a savepoint finds nothing on its way.
         Called with every order, and when a shard opens: often with the value that it has already."""
         return

@@ -304,10 +304,10 @@ class Assembly:
         function = self._outside.load(stream.timestamp, self.spec.folder) if ":" in stream.timestamp else None
         timestamps = Timestamps(stream, function)
         schema = self._schemas.get(stream.name)
-        now = self._clock.now_us()
+        now_us = self._clock.now_us()
         if stream.source.kind == "injection":
             return InjectionOperator(
-                self.spec.name, node.name, stream, timestamps, schema, place.store, now, self.spec.limits
+                self.spec.name, node.name, stream, timestamps, schema, place.store, now_us, self.spec.limits
             )
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         partitions = self._partitions(stream, source)
@@ -328,7 +328,7 @@ class Assembly:
             first_owner=place.entry.lease.is_first,
             settle_us=self._limits.settle_us,
         )
-        return SourceOperator(parts, place.store, now)
+        return SourceOperator(parts, place.store, now_us)
 
     def _partitions(self, stream: StreamSpec, source: Source) -> Callable[[], Sequence[Partition]]:
         if not source.bounded:

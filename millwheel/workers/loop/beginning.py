@@ -20,14 +20,14 @@ class Beginning:
 
     until: int = MAX_TIME
 
-    def due(self, served: Iterable[Served], opening: bool, now: int) -> list[Served]:
+    def due(self, served: Iterable[Served], opening: bool, now_us: int) -> list[Served]:
         """The shards that begin now. ``opening`` tells that stores are still being opened."""
         every = list(served)
         ready = [one for one in every if one.life is Life.KNOWN]
         others = opening or any(one.life is Life.OPENED and not one.reads for one in every)
-        if not others or now >= self.until:
+        if not others or now_us >= self.until:
             self.until = MAX_TIME
             return ready
         if self.until == MAX_TIME and any(one.reads for one in ready):
-            self.until = now + LONGEST_US
+            self.until = now_us + LONGEST_US
         return [one for one in ready if not one.reads]

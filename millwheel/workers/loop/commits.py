@@ -34,32 +34,32 @@ class CommitGroups:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def submit(self, shards: Sequence[Shard], now: int, at_once: bool = False) -> CommitGroup | None:
+    def submit(self, shards: Sequence[Shard], now_us: int, at_once: bool = False) -> CommitGroup | None:
         """The group to write: what the shards have made, once any of it is due, or ``at_once``. It counts as on its way
         from now on."""
         self._worked_us = 0
         due, group = _due_at(shards), None
-        if due <= now or at_once:
-            group = self._submit(shards, now, inline=not due)
+        if due <= now_us or at_once:
+            group = self._submit(shards, now_us, inline=not due)
             due = _due_at(shards)
         self.due_at = due
         return group
 
-    def submit_after(self, took_us: int, shards: Callable[[], Sequence[Shard]], now: int) -> CommitGroup | None:
+    def submit_after(self, took_us: int, shards: Callable[[], Sequence[Shard]], now_us: int) -> CommitGroup | None:
         """A bundle took so long. In a long step, what all shards have made so far is handed over in the middle: it is
         written while the next shards run their bundles, and is not lost if the process is killed before they have.
 
         All shards, because a bundle rests on those before it, whichever shard took them: a group holds them all, or the
         groups before it do."""
         self._worked_us += took_us
-        return self.submit(shards(), now) if self._worked_us >= self._longest_us else None
+        return self.submit(shards(), now_us) if self._worked_us >= self._longest_us else None
 
-    def _submit(self, shards: Sequence[Shard], now: int, inline: bool) -> CommitGroup | None:
+    def _submit(self, shards: Sequence[Shard], now_us: int, inline: bool) -> CommitGroup | None:
         group: list[PendingCommit] = []
         entries: list[bytes] = []
         last: dict[str, int] = {}
         for shard in shards:
-            for pending, entry in shard.commits.submittable(now):
+            for pending, entry in shard.commits.submittable(now_us):
                 group.append(pending)
                 last[shard.identity.shard] = pending.number
                 if entry:
@@ -71,21 +71,21 @@ class CommitGroups:
             return CommitGroup(entries, group, last, inline and alone)
         if group:
             self._waiting.append((False, group))
-            self._settle_unwritten(now)
+            self._settle_unwritten(now_us)
         return None
 
-    def durable(self, segment: int, now: int) -> None:
+    def durable(self, segment: int, now_us: int) -> None:
         """The oldest group that was written is durable."""
         _, group = self._waiting.popleft()
         for pending in group:
             self._snapshots.written(segment, pending)
-        self._complete(group, now)
-        self._settle_unwritten(now)
+        self._complete(group, now_us)
+        self._settle_unwritten(now_us)
 
-    def _settle_unwritten(self, now: int) -> None:
+    def _settle_unwritten(self, now_us: int) -> None:
         """Groups without entries are as durable as the groups before them."""
         while self._waiting and not self._waiting[0][0]:
-            self._complete(self._waiting.popleft()[1], now)
+            self._complete(self._waiting.popleft()[1], now_us)
 
 
 def _due_at(shards: Sequence[Shard]) -> int:

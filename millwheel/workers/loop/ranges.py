@@ -120,9 +120,9 @@ class Ranges:
         served.change(LifeChange.TOKEN_KNOWN)
         return True
 
-    def go_live(self, now: int) -> None:
+    def go_live(self, now_us: int) -> None:
         """Shards whose token the injector knows start to work."""
-        for served in self.beginning.due(self._served.values(), bool(self._opening), now):
+        for served in self.beginning.due(self._served.values(), bool(self._opening), now_us):
             served.begin()
 
     def release_leaving(self) -> None:

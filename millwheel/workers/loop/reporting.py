@@ -55,31 +55,31 @@ class Reporting:
         """The wall clock at which there is something to tell."""
         return min(self._load_at, self._report_at) if self.changed else self._load_at
 
-    def step(self, served: Iterable[Served], now: int) -> None:
+    def step(self, served: Iterable[Served], now_us: int) -> None:
         """Tell what is due."""
-        if now >= self._load_at:
-            self._load_at = now + self._pace.load_us
+        if now_us >= self._load_at:
+            self._load_at = now_us + self._pace.load_us
             self._master.load([each.work() for each in served])
-        if not self.changed or now < self._report_at:
+        if not self.changed or now_us < self._report_at:
             return
-        self._report_at, self.changed = now + self._report_us, False
+        self._report_at, self.changed = now_us + self._report_us, False
         by_node: dict[str, list[ShardReport]] = {}
         for each in served:
-            report = _report_of(each, now, self.careful)
+            report = _report_of(each, now_us, self.careful)
             if report is not None:
                 by_node.setdefault(each.node, []).append(report)
         if by_node:
             self._reports.report(by_node)
 
 
-def _report_of(served: Served, now: int, careful: bool) -> ShardReport | None:
+def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None:
     shard = served.shard
-    hold = shard.time.hold(now)
+    hold = shard.time.hold(now_us)
     if hold.at > shard.time.floor:
         shard.time.tell(hold.at)
     if careful and not served.reads and served.heard < hold.at:
         hold = Hold(served.heard, "input, as heard in this run")
-    shares = shard.time.of_shares(now)
+    shares = shard.time.of_shares(now_us)
     latencies = shard.operator.take_latencies()
     state = (hold.at, hold.idle_us, shard.durable_number, shard.verdicts.version, *shares.values())
     if (

@@ -85,74 +85,74 @@ class WorkerRuntime:
         Raises FencedError when this incarnation has been replaced, CorruptionError or SetupError when it
         cannot go on; the process then exits and nothing unacked is lost.
         """
-        now = self._clock.now_us()
+        now_us = self._clock.now_us()
         for event in events:
-            self._apply(event, now)
+            self._apply(event, now_us)
         if not self._stopping:
-            self._traffic.retry_lanes(now)
-            if now >= self._ranges.beginning.until:
-                self._go_live(now)
-            self._work(now)
-        if (group := self._commits.submit(self._shards(), now, self._stopping)) is not None:
-            self._write(group, now)
-        self._traffic.send_all(self._served, now)
-        self._reporting.step(self._served.values(), now)
-        self._snapshots.step(now, [(s.shard, s.life in LEAVING) for s in self._served.values()])
+            self._traffic.retry_lanes(now_us)
+            if now_us >= self._ranges.beginning.until:
+                self._go_live(now_us)
+            self._work(now_us)
+        if (group := self._commits.submit(self._shards(), now_us, self._stopping)) is not None:
+            self._write(group, now_us)
+        self._traffic.send_all(self._served, now_us)
+        self._reporting.step(self._served.values(), now_us)
+        self._snapshots.step(now_us, [(s.shard, s.life in LEAVING) for s in self._served.values()])
         self._ranges.release_leaving()
-        self._savepoints.step(self._served, now)
+        self._savepoints.step(self._served, now_us)
         self._perform()
-        return self._next_wake(now)
+        return self._next_wake(now_us)
 
     def finished(self) -> bool:
         """True once a requested stop is complete: everything made is durable and acked."""
         return self._stopping and not self._commits
 
-    def _work(self, now: int) -> None:
+    def _work(self, now_us: int) -> None:
         """Every shard runs a bundle, after those of this worker that feed it: what goes from shard to shard in here
         shares a bundle and a commit. Those that get something after their bundle, in circles, run another one."""
         every, send_all = self._served, self._traffic.send_all
-        self._run_shards([served for served in every.values() if served.reads], now)
-        send_all(every, now)
+        self._run_shards([served for served in every.values() if served.reads], now_us)
+        send_all(every, now_us)
         self._perform()  # reads wait for no commit: others may begin on them while we work
         again: dict[str, None] = {}
         for depth, names in self._ranges.levels:
-            self._run_shards([every[name] for name in names], now)
-            again |= {target: None for target in send_all(names, now) if every[target].depth <= depth}
+            self._run_shards([every[name] for name in names], now_us)
+            again |= {target: None for target in send_all(names, now_us) if every[target].depth <= depth}
             if self._out.sends:  # nor do weak productions wait for the disk, or for who comes after them
                 self._perform()
         for _ in range(_HOPS_IN_CIRCLES):
             if not again:
                 break
-            self._run_shards([every[name] for name in again], now)
-            again = send_all(again, now)
+            self._run_shards([every[name] for name in again], now_us)
+            again = send_all(again, now_us)
             if self._out.sends:
                 self._perform()
 
-    def _run_shards(self, shards: Iterable[Served], now: int) -> None:
+    def _run_shards(self, shards: Iterable[Served], now_us: int) -> None:
         clock, patient = self._clock, bool(self._commits)
         for served in shards if not self._savepoints.holding else ():
-            if now < served.wakes_at and not served.stirred:
+            if now_us < served.wakes_at and not served.stirred:
                 continue
-            if served.life is not LIVE or not self._runnable(served, now, patient):
+            if served.life is not LIVE or not self._runnable(served, now_us, patient):
                 continue
             started = clock.monotonic_us()
-            pending = served.shard.run(now)
+            pending = served.shard.run(now_us)
             served.done.busy_us += (took := clock.monotonic_us() - started)
-            if (group := self._commits.submit_after(took, self._shards, now)) is not None:
-                self._write(group, now)
+            if (group := self._commits.submit_after(took, self._shards, now_us)) is not None:
+                self._write(group, now_us)
             served.stirred = True
-            if pending is not None or served.has_news(now):
+            if pending is not None or served.has_news(now_us):
                 self._reporting.changed = True
             if pending is not None:
                 served.done.count(pending.arrivals)
 
-    def _runnable(self, served: Served, now: int, patient: bool) -> bool:
+    def _runnable(self, served: Served, now_us: int, patient: bool) -> bool:
         """Whether a shard runs a bundle. One that does not is not asked again before something happens to it, or its
         time has come; but patience may end without either."""
-        if self._savepoints.runnable(served.shard, now, patient):
+        if self._savepoints.runnable(served.shard, now_us, patient):
             return True
         served.stirred = patient or self._savepoints.ordered_now
-        served.wakes_at = served.shard.wakes_at(now)
+        served.wakes_at = served.shard.wakes_at(now_us)
         return False
 
     def _shards(self) -> list[Shard]:
@@ -162,38 +162,38 @@ class WorkerRuntime:
         ready = self._out.take(group)
         return None if ready is None else self._performing.perform(ready)
 
-    def _write(self, group: CommitGroup, now: int) -> None:
+    def _write(self, group: CommitGroup, now_us: int) -> None:
         if (segment := self._perform(group)) is not None:
-            self._commits.durable(segment, now)
+            self._commits.durable(segment, now_us)
 
-    def _complete(self, group: list[PendingCommit], now: int) -> None:
+    def _complete(self, group: list[PendingCommit], now_us: int) -> None:
         """These commits are durable: what waited for that is sent, acked and published now."""
         self._reporting.changed = True
         self._traffic.answer(
-            [(p.shard.identity.shard, p.number, arrival) for p in group for arrival in p.shard.durable(p, now)]
+            [(p.shard.identity.shard, p.number, arrival) for p in group for arrival in p.shard.durable(p, now_us)]
         )
         for name in {pending.shard.identity.shard: None for pending in group}:
             served = self._served.get(name)
             if served is not None:
                 served.stirred = True
-                if served.has_ended(now):
+                if served.has_ended(now_us):
                     self._reporting.at_once()  # everybody behind it may end
 
-    def _next_wake(self, now: int) -> int:
+    def _next_wake(self, now_us: int) -> int:
         wakes = [self._reporting.wakes_at(), self._ranges.beginning.until, self._commits.due_at]
         patient, idle = bool(self._commits), self._stopping or self._savepoints.holding
         for served in self._served.values():
             wakes += served.stalled.values()
             if served.life is LIVE and not idle:
-                if served.stirred and self._runnable(served, now, patient):
-                    return now
-                if served.wakes_at > now:  # what is due but cannot run yet waits for the event that lets it
+                if served.stirred and self._runnable(served, now_us, patient):
+                    return now_us
+                if served.wakes_at > now_us:  # what is due but cannot run yet waits for the event that lets it
                     wakes.append(served.wakes_at)
         return min(wakes)
 
     # --- events ------------------------------------------------------------------------------------------
 
-    def _apply(self, event: ev.Event, now: int) -> None:
+    def _apply(self, event: ev.Event, now_us: int) -> None:
         """What comes most often is asked for first."""
         match event:
             case ev.DeliveryCame():
@@ -203,39 +203,39 @@ class WorkerRuntime:
                 self._reporting.changed = True
             case ev.GroupDurable():
                 self._performing.written()
-                self._commits.durable(event.segment, now)
+                self._commits.durable(event.segment, now_us)
             case ev.WorkDone():
-                self._work_done(event, now)
+                self._work_done(event, now_us)
             case ev.WatermarksRose():
                 self._watermarks_rose(event)
             case ev.Injected():
-                self._traffic.injected(event, now)
+                self._traffic.injected(event, now_us)
             case ev.TalliesTold():
                 self._tallies_told(event)
             case ev.RefusalCame():
-                self._traffic.refused(event, now)
+                self._traffic.refused(event, now_us)
             case ev.PeerLost():
-                self._traffic.peer_lost(event, now)
+                self._traffic.peer_lost(event, now_us)
             case ev.TableChanged():
                 self._ranges.table(event, opens=not self._stopping)
-                self._go_live(now)
+                self._go_live(now_us)
             case ev.WorkersChanged():
                 self._ranges.workers(event)
             case ev.TokenKnown():
                 if self._ranges.token_known(event):
-                    self._go_live(now)
+                    self._go_live(now_us)
             case ev.ShardRecovered():
-                self._recovered(event, now)
+                self._recovered(event, now_us)
             case ev.SnapshotPublished():
                 self._snapshots.published(event.shard, event.token, event.last_commit)
             case ev.SnapshotFailed():
                 if isinstance(event.error, FencedError | SetupError):
                     raise event.error
-                self._snapshots.failed(event.shard, event.token, now)
+                self._snapshots.failed(event.shard, event.token, now_us)
             case ev.MasterAttached():
                 self._ranges.master_attached()
             case ev.OrdersChanged():
-                self._savepoints.ordered(event.members, self._served, now)
+                self._savepoints.ordered(event.members, self._served, now_us)
                 self._stir()
             case ev.ShardSaved():
                 self._savepoints.saved(event)
@@ -254,7 +254,7 @@ class WorkerRuntime:
             case _:
                 unreachable(event)
 
-    def _recovered(self, event: ev.ShardRecovered, now: int) -> None:
+    def _recovered(self, event: ev.ShardRecovered, now_us: int) -> None:
         served = self._ranges.recovered(event, self._make)
         if served is None:
             return
@@ -262,8 +262,8 @@ class WorkerRuntime:
         self._performing.opened(shard.identity.shard, shard.made_number)
         served.follow(self._watermarks, self._graph)
         self._replaying.begin(served, self._known[event.entry.shard])
-        self._snapshots.opened(shard, now, event.entry.lineage, event.replayed)
-        self._savepoints.opened(shard, now)
+        self._snapshots.opened(shard, now_us, event.entry.lineage, event.replayed)
+        self._savepoints.opened(shard, now_us)
         self._ranges.look_at(event, opens=not self._stopping)
         self._reporting.at_once()
 
@@ -271,10 +271,10 @@ class WorkerRuntime:
         shard = self._make_shard(event.node, event.entry, event.store, self._ranges.router)
         return Served(shard, event.node, self._graph.roots(event.node), self._graph.depths()[event.node])
 
-    def _go_live(self, now: int) -> None:
+    def _go_live(self, now_us: int) -> None:
         """Shards begin once it is known where their productions go."""
         if self._ranges.router.knows(self._graph.nodes):
-            self._ranges.go_live(now)
+            self._ranges.go_live(now_us)
 
     def _watermarks_rose(self, event: ev.WatermarksRose) -> None:
         self._watermarks.rise(event.watermarks)
@@ -291,10 +291,10 @@ class WorkerRuntime:
                 served.shard.verdicts.hear(told)
                 served.stirred = self._reporting.changed = True
 
-    def _work_done(self, event: ev.WorkDone, now: int) -> None:
+    def _work_done(self, event: ev.WorkDone, now_us: int) -> None:
         served = self._served.get(event.shard)
         if served is not None and served.lease.admits(event.token):
-            event.tell(now)
+            event.tell(now_us)
             served.stirred = self._reporting.changed = True
 
     def _stir(self) -> None:

@@ -56,16 +56,16 @@ class SavepointPart:
         """True while an order stands: then what a shard may do depends on more than what happens to it."""
         return self._doing is not None
 
-    def runnable(self, shard: Shard, now: int, patient: bool = False) -> bool:
+    def runnable(self, shard: Shard, now_us: int, patient: bool = False) -> bool:
         """Whether a shard runs a bundle now: as ever, unless all is to come to rest. Then what waits is worked off, and
         nothing is begun that nothing waits for: else timers could keep a pipeline from ever resting."""
         if self._doing is None or self._doing.order.phase is Phase.SAVE:
-            return shard.runnable(now, patient)
-        return shard.unrest() > 0 and (shard.runnable(now) or shard.outbox.has_done)
+            return shard.runnable(now_us, patient)
+        return shard.unrest() > 0 and (shard.runnable(now_us) or shard.outbox.has_done)
 
     # --- events ------------------------------------------------------------------------------------------
 
-    def ordered(self, members: Mapping[str, bytes], served: Mapping[str, Served], now: int) -> None:
+    def ordered(self, members: Mapping[str, bytes], served: Mapping[str, Served], now_us: int) -> None:
         """Orders were given or taken back."""
         try:
             order = standing_order(members)
@@ -81,11 +81,11 @@ class SavepointPart:
         elif order is not None:
             self._doing = _Doing(order)
         for each in served.values():
-            self.opened(each.shard, now)
+            self.opened(each.shard, now_us)
 
-    def opened(self, shard: Shard, now: int) -> None:
+    def opened(self, shard: Shard, now_us: int) -> None:
         """Tell a shard's operator what stands; also when it was just opened."""
-        shard.operator.rest(self._doing is not None and self._doing.order.phase in _RESTING, now)
+        shard.operator.rest(self._doing is not None and self._doing.order.phase in _RESTING, now_us)
         shard.operator.catch_up(self._finishing or (self._doing is not None and self._doing.order.catch_up))
         if self._finishing:
             shard.operator.finish()
@@ -102,7 +102,7 @@ class SavepointPart:
 
     # --- the step ----------------------------------------------------------------------------------------
 
-    def step(self, served: Mapping[str, Served], now: int) -> None:
+    def step(self, served: Mapping[str, Served], now_us: int) -> None:
         """Answer for the shards that do what is asked for since the last step."""
         doing = self._doing
         if doing is None:
@@ -120,7 +120,7 @@ class SavepointPart:
         if doing.order.phase is Phase.SAVE:
             doing.copied.update({name: cut for name, cut in doing.order.cut.items() if name not in served})
             if not self.holding:
-                self._go_on(served, now)
+                self._go_on(served, now_us)
 
     def _does(self, order: SavepointOrder, shard: Shard) -> bool:
         return shard.unrest() == 0 if order.phase is Phase.REST else shard.settled()
@@ -138,9 +138,9 @@ class SavepointPart:
         shard.checkpoint(path)
         self._port.save(doing.order, ShardName(name), wanted, path)
 
-    def _go_on(self, served: Mapping[str, Served], now: int) -> None:
+    def _go_on(self, served: Mapping[str, Served], now_us: int) -> None:
         for each in served.values():
-            each.shard.operator.rest(False, now)
+            each.shard.operator.rest(False, now_us)
 
     def _say(self, shards: dict[str, Standing], problem: str = "") -> None:
         assert self._doing is not None

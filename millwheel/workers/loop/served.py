@@ -180,16 +180,16 @@ class Served:
         """True for a source: it has no sources before it."""
         return not self.roots
 
-    def has_ended(self, now: int) -> bool:
+    def has_ended(self, now_us: int) -> bool:
         """True when a source is at its end for good and nobody was told yet."""
-        return self.reads and self.reported[0] < MAX_TIME and self.shard.watermark(now).at == MAX_TIME
+        return self.reads and self.reported[0] < MAX_TIME and self.shard.watermark(now_us).at == MAX_TIME
 
-    def has_news(self, now: int) -> bool:
+    def has_news(self, now_us: int) -> bool:
         """After a bundle without a commit: a source that found nothing has news only when its silence says
         something."""
         if not self.reads or self.shard.commits.waiting is not None:
             return True
-        hold = self.shard.watermark(now)
+        hold = self.shard.watermark(now_us)
         return (hold.at, hold.idle_us) != self.reported[:2]
 
     def work(self) -> ShardWork:
@@ -213,9 +213,9 @@ class Served:
             shard.sources_ended()
         return rose
 
-    def retry(self, now: int) -> None:
+    def retry(self, now_us: int) -> None:
         """Send again on the lanes whose time has come."""
-        for lane in [lane for lane, at in self.stalled.items() if at <= now]:
+        for lane in [lane for lane, at in self.stalled.items() if at <= now_us]:
             del self.stalled[lane]
             self.shard.outbox.restart(*lane)
 

@@ -61,14 +61,14 @@ class SnapshotPolicy:
         self._busy = ""
         self._newest = 0
 
-    def opened(self, shard: Shard, now: int, lineage: Sequence[Ancestor] = (), replayed: int = 0) -> None:
+    def opened(self, shard: Shard, now_us: int, lineage: Sequence[Ancestor] = (), replayed: int = 0) -> None:
         """A shard is served here now. What it recovered from older journals, of which ``replayed`` bytes were its own,
         wants a snapshot, soon if their owners died: the next owner would read them all again, and they cannot be
         collected."""
         pace = self._pace
         wait_us = 0 if replayed >= pace.replayed_bytes else min(pace.recovered_us, pace.age_us)
         died = any(ancestor.sealed_end >= 0 for ancestor in lineage)
-        since = now - (pace.age_us - wait_us) if died else now
+        since = now_us - (pace.age_us - wait_us) if died else now_us
         self._shards[shard.identity.shard] = _Shard(shard.identity.token, -1, since, bool(lineage))
 
     def forget(self, shard: ShardName) -> None:
@@ -91,28 +91,28 @@ class SnapshotPolicy:
         """True when a published snapshot holds every commit of the shard."""
         return shard.made_number == 0 or self._shards[shard.identity.shard].covered >= shard.made_number
 
-    def step(self, now: int, shards: Iterable[tuple[Shard, bool]]) -> None:
+    def step(self, now_us: int, shards: Iterable[tuple[Shard, bool]]) -> None:
         """Take the next checkpoint that is due (at once for a shard that is leaving), publish what is durable."""
         for shard, leaving in shards:
             name = shard.identity.shard
             state = self._shards[name]
-            if not self._busy and self._due(shard, state, now, leaving):
-                self._take(shard, state, now)
+            if not self._busy and self._due(shard, state, now_us, leaving):
+                self._take(shard, state, now_us)
             if state.path and not state.submitted and shard.durable_number >= state.taken:
                 state.submitted = True
                 self._queue.publish(name, state.token, state.taken, state.path)
 
-    def _due(self, shard: Shard, state: _Shard, now: int, leaving: bool) -> bool:
+    def _due(self, shard: Shard, state: _Shard, now_us: int, leaving: bool) -> bool:
         nothing = -1 if state.inherited else 0
-        if shard.made_number <= max(state.covered, nothing) or now < state.not_before:
+        if shard.made_number <= max(state.covered, nothing) or now_us < state.not_before:
             return False
-        return leaving or state.journaled >= self._pace.bytes or now >= state.since + self._pace.age_us
+        return leaving or state.journaled >= self._pace.bytes or now_us >= state.since + self._pace.age_us
 
-    def _take(self, shard: Shard, state: _Shard, now: int) -> None:
+    def _take(self, shard: Shard, state: _Shard, now_us: int) -> None:
         name = shard.identity.shard
         state.path = self._queue.checkpoint_path(name, state.token, shard.made_number)
         shard.checkpoint(state.path)
-        state.taken, state.submitted, state.journaled, state.since = shard.made_number, False, 0, now
+        state.taken, state.submitted, state.journaled, state.since = shard.made_number, False, 0, now_us
         self._busy = name
 
     def published(self, name: str, token: Token, last_commit: int) -> None:
@@ -132,11 +132,11 @@ class SnapshotPolicy:
                 self._contents.pop(segment, None)
                 self._journal.delete_segment(segment)
 
-    def failed(self, name: str, token: Token, now: int) -> None:
+    def failed(self, name: str, token: Token, now_us: int) -> None:
         """Try again later; the journal keeps everything meanwhile."""
         state = self._shards.get(name)
         if state is not None and Lease(state.token).admits(token):
-            state.path, state.not_before = "", now + self._pace.retry_us
+            state.path, state.not_before = "", now_us + self._pace.retry_us
             state.journaled = max(state.journaled, self._pace.bytes)
         if self._busy == name:
             self._busy = ""

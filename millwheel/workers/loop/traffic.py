@@ -42,14 +42,14 @@ class Traffic:
         if verdict is DeliveryOutcome.RESTART:
             self._out.refusals.append(DeliveryRefusal(event.reply_to, event.channel, event.target, event.epoch, False))
 
-    def injected(self, event: ev.Injected, now: int) -> None:
+    def injected(self, event: ev.Injected, now_us: int) -> None:
         """Records from outside."""
         served = self._served.get(event.target)
         if served is None or not served.works:
             event.answer(True, 0, 0, 0)
             return
         ids = list(event.ids)
-        batch = Batch(event.stream, [], [now] * len(ids), ids, list(event.values), list(ids), now)
+        batch = Batch(event.stream, [], [now_us] * len(ids), ids, list(event.values), list(ids), now_us)
         served.stirred = True
         served.shard.inject(batch, InjectionReply(event.answer))
 
@@ -59,20 +59,20 @@ class Traffic:
             served.stirred = True
             served.shard.outbox.ack(event.channel, event.target, event.epoch, event.index)
 
-    def refused(self, event: ev.RefusalCame, now: int) -> None:
+    def refused(self, event: ev.RefusalCame, now_us: int) -> None:
         """A consumer could not take it: begin the lane anew, at once or when the table may be known."""
         for served in self._senders(event.channel):
             if event.moved:
-                served.stalled.setdefault((event.channel, event.target), now + self._retry_us)
+                served.stalled.setdefault((event.channel, event.target), now_us + self._retry_us)
             else:
                 served.shard.outbox.restart(event.channel, event.target, event.epoch)
 
-    def peer_lost(self, event: ev.PeerLost, now: int) -> None:
+    def peer_lost(self, event: ev.PeerLost, now_us: int) -> None:
         """What was sent over this connection may not have arrived."""
         lost = self._known.owned_at(event.address)
         for served in self._served.values():
             for lane in served.shard.outbox.lanes_to(lost):
-                served.stalled.setdefault(lane, now + self._retry_us)
+                served.stalled.setdefault(lane, now_us + self._retry_us)
 
     def _senders(self, channel: str) -> list[Served]:
         direct = self._served.get(channel)
@@ -82,7 +82,7 @@ class Traffic:
 
     # --- what goes ---------------------------------------------------------------------------------------
 
-    def send_all(self, senders: Iterable[str], now: int) -> dict[str, None]:
+    def send_all(self, senders: Iterable[str], now_us: int) -> dict[str, None]:
         """Send what these shards may send; the shards of this worker that got something."""
         reached: dict[str, None] = {}
         for name in senders:
@@ -95,7 +95,7 @@ class Traffic:
                 if lane in served.stalled:
                     continue
                 if not self._send(name, send):
-                    served.stalled[lane] = now + self._retry_us
+                    served.stalled[lane] = now_us + self._retry_us
                 elif send.target in self._served:
                     reached[send.target] = None
         return reached
@@ -122,11 +122,11 @@ class Traffic:
         self._out.sends.append(Outgoing(sender, address, entry.token, send))
         return True
 
-    def retry_lanes(self, now: int) -> None:
+    def retry_lanes(self, now_us: int) -> None:
         """Try again where that is due."""
         for served in self._served.values():
             if served.stalled:
-                served.retry(now)
+                served.retry(now_us)
 
     def answer(self, applied: Iterable[tuple[str, int, Arrival]]) -> None:
         """Answer what these shards have applied, by commits of these numbers, in order: for each lane it is enough to

@@ -65,7 +65,7 @@ class CallbackContext:
         """Start of a bundle, or of another try of it."""
         self._state.begin(bundle.timers[Domain.EVENT])
         self.passed = False
-        self._bundle, self.watermark, self.now, self.floor = bundle, bundle.watermark, bundle.now, bundle.floor
+        self._bundle, self.watermark, self.now, self.floor = bundle, bundle.watermark, bundle.now_us, bundle.floor
 
     def point(self, key: Key, timestamp: int, cause: Cause = None) -> None:
         """The next call is about this key; nothing may be produced before ``timestamp``."""

@@ -126,7 +126,7 @@ class CallbackOperator(Operator):
         bundle.overlay.forget_savepoints()
         self._state.write(changed)
 
-    def durable(self, number: int, now: int) -> None:
+    def durable(self, number: int, now_us: int) -> None:
         self._attempts.avoided.durable(number)
 
     # --- watching ----------------------------------------------------------------------------------------

@@ -76,8 +76,8 @@ class ColumnOperator(Operator):
         self._in_rows = self._has_rows()
         self._restore()
 
-    def wakes_at(self, now: int) -> int:
-        return self._rows.wakes_at(now)
+    def wakes_at(self, now_us: int) -> int:
+        return self._rows.wakes_at(now_us)
 
     def due_at(self) -> int:
         return self._windows.due_at()
@@ -93,9 +93,9 @@ class ColumnOperator(Operator):
             self._rows.run(bundle)
         self._write(bundle)
 
-    def hold(self, now: int) -> Hold:
+    def hold(self, now_us: int) -> Hold:
         own = Hold(held_at(self._windows.due_at()), "window (in columns), which outputs as it closes")
-        return min(own, self._rows.hold(now), key=lambda hold: hold.at)
+        return min(own, self._rows.hold(now_us), key=lambda hold: hold.at)
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state, ordered by end."""

@@ -81,8 +81,8 @@ class WindowCallbackOperator(WindowedOperator):
         super().run(bundle)
         self._state.write(self._state.encoded())
 
-    def durable(self, number: int, now: int) -> None:
-        super().durable(number, now)
+    def durable(self, number: int, now_us: int) -> None:
+        super().durable(number, now_us)
         self._attempts.avoided.durable(number)
 
     # --- watching ----------------------------------------------------------------------------------------

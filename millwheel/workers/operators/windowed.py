@@ -73,11 +73,11 @@ class WindowedOperator(Operator):
             self._holds.set(key_from_bytes(key), tag, number_from8(data))
         self._holds.take_changes()  # what was read is no change, and is not written again
 
-    def wakes_at(self, now: int) -> int:
-        return now if self.share_timers.due() else MAX_TIME
+    def wakes_at(self, now_us: int) -> int:
+        return now_us if self.share_timers.due() else MAX_TIME
 
     def run(self, bundle: Bundle) -> None:
-        times = Times(bundle.watermark, bundle.now, self.share_timers.passed)
+        times = Times(bundle.watermark, bundle.now_us, self.share_timers.passed)
         self._fire(bundle.fires(Domain.EVENT), times, bundle)
         self._fire(self.share_timers.pop_due(), times, bundle)
         self._take(bundle, times)
@@ -87,7 +87,7 @@ class WindowedOperator(Operator):
     def take_groups(self, groups: Iterable[tuple[Key, Group]], bundle: Bundle) -> None:
         """Take records that were aggregated elsewhere, of windows that are open. For machines of windows that do not
         merge."""
-        machine, times, effects = self._machine, Times(bundle.watermark, bundle.now), Effects()
+        machine, times, effects = self._machine, Times(bundle.watermark, bundle.now_us), Effects()
         invariant(isinstance(machine, AlignedMachine), f"{self._spec.name}: its windows take no groups")
         assert isinstance(machine, AlignedMachine)
         for key, group in groups:
@@ -96,7 +96,7 @@ class WindowedOperator(Operator):
         self._flush(None, bundle)
         self._write_holds()
 
-    def hold(self, now: int) -> Hold:
+    def hold(self, now_us: int) -> Hold:
         first = self._holds.first()
         if first is None:
             return Hold()

@@ -35,61 +35,61 @@ class Admission:
     time: ShardWatermark
     bundle: BundleSize
 
-    def runnable(self, now: int, patient: bool) -> bool:
+    def runnable(self, now_us: int, patient: bool) -> bool:
         """True when a bundle would find something to do and has room to do it. While the journal writes, a
         ``patient`` shard leaves a few arrivals where they are: they could not be durable any sooner, and a commit
         of many costs little more than one of few. (Weak productions do not wait to be durable.)"""
         limit = self.limits.weak_in_flight if self.identity.weak else self.limits.in_flight
-        if len(self.commits) >= limit or self._waits(now):
+        if len(self.commits) >= limit or self._waits(now_us):
             return False
         if self.commits.waiting is not None:
             return True
         if self.congested():
             return self.inbox.waits_for(self._circles)
-        if self._takes_arrivals(now, patient) or self.outbox.unsettled:
+        if self._takes_arrivals(now_us, patient) or self.outbox.unsettled:
             return True
-        if self.timers[Domain.EVENT].earliest() < self.time.input or self.operator.wakes_at(now) <= now:
+        if self.timers[Domain.EVENT].earliest() < self.time.input or self.operator.wakes_at(now_us) <= now_us:
             return True
-        if self._processing_due(now) or self.operator.due_at() < self.time.input:
+        if self._processing_due(now_us) or self.operator.due_at() < self.time.input:
             return True
-        return self.time.rises(now)
+        return self.time.rises(now_us)
 
-    def wakes_at(self, now: int) -> int:
+    def wakes_at(self, now_us: int) -> int:
         """The wall clock at which it must be looked at again, if nothing else happens."""
         if self.commits.waiting is not None:
-            return looks_at(self.commits.waiting.bundle.now, now)
+            return looks_at(self.commits.waiting.bundle.now_us, now_us)
         passed = min(self.timers[Domain.PROCESSING].earliest(), MAX_TIME - 1) + 1
-        return min(self.operator.wakes_at(now), passed)
+        return min(self.operator.wakes_at(now_us), passed)
 
     def congested(self) -> bool:
         """True when so much is on its way to consumers that nothing may be added."""
         return self.outbox.pending_weight >= self.limits.pending
 
-    def take(self, now: int, congested: bool) -> list[Arrival]:
+    def take(self, now_us: int, congested: bool) -> list[Arrival]:
         """The arrivals of a bundle: none while more timers are due than fire in one, because those come first."""
-        wanted = self.operator.appetite(max(1, self.inbox.records), now, self.time.input)
+        wanted = self.operator.appetite(max(1, self.inbox.records), now_us, self.time.input)
         crowded = self.timers[Domain.EVENT].more_due_than(self.limits.timers, self.time.input)
         if crowded or not wanted or not len(self.inbox):
             return []
         return self.inbox.take(min(wanted, self.bundle.most), self._circles if congested else None)
 
-    def _waits(self, now: int) -> bool:
+    def _waits(self, now_us: int) -> bool:
         step = self.commits.waiting
-        return step is not None and self.verdicts.waits(step.bundle.failures, step.bundle.now, now)
+        return step is not None and self.verdicts.waits(step.bundle.failures, step.bundle.now_us, now_us)
 
-    def _takes_arrivals(self, now: int, patient: bool) -> bool:
+    def _takes_arrivals(self, now_us: int, patient: bool) -> bool:
         records = self.inbox.records
         if not len(self.inbox) or (patient and not self.identity.weak and records < _WORTH_A_BUNDLE):
             return False
         # While the journal writes, a few records do not count as waiting yet: their cut could not be durable sooner.
-        self.operator.records_wait(now)
-        return self.operator.appetite(max(1, records), now, self.time.input) > 0
+        self.operator.records_wait(now_us)
+        return self.operator.appetite(max(1, records), now_us, self.time.input) > 0
 
     def _circles(self, channel: str) -> bool:
         """True for what follows from our own productions, which wait for it: it is taken however many wait."""
         # Without it, shards that send to each other fill up and wait for each other's acks for ever.
         return producer_of(channel) in self.identity.circle
 
-    def _processing_due(self, now: int) -> bool:
+    def _processing_due(self, now_us: int) -> bool:
         queue = self.timers[Domain.PROCESSING]
-        return bool(queue) and (queue.earliest() < now or self.time.input == MAX_TIME)
+        return bool(queue) and (queue.earliest() < now_us or self.time.input == MAX_TIME)

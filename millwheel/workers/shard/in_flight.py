@@ -44,12 +44,12 @@ class InFlight:
         self._urgent += not pending.write_by
         return pending
 
-    def submittable(self, now: int) -> Iterator[tuple[PendingCommit, bytes]]:
+    def submittable(self, now_us: int) -> Iterator[tuple[PendingCommit, bytes]]:
         """Commits that may go to the journal now, in order, with their entry (b"": nothing to write)."""
         while self._unsubmitted:
             pending = self._unsubmitted[0]
             if pending.straggles:
-                if now < pending.since + self._straggler_us:
+                if now_us < pending.since + self._straggler_us:
                     # Those behind it wait, too: a journal that holds a commit, but not the one before it, has a gap,
                     # and recovery stops at it.
                     return

@@ -65,7 +65,7 @@ class ProductionBuilding:
         """Number what was produced and write it into the commit; None when nobody takes any of it."""
         if not bundle.outputs.count:
             return None
-        born = min((a.batch.born_us for a in bundle.arrivals if a.batch.born_us), default=bundle.now)
+        born = min((a.batch.born_us for a in bundle.arrivals if a.batch.born_us), default=bundle.now_us)
         parts = _Parts([], [])
         for columns in bundle.outputs.columns:
             self._take_columns(columns, bundle, born, parts)

@@ -118,21 +118,21 @@ class Shard:
 
     # --- dedup, run --------------------------------------------------------------------------------------
 
-    def run(self, now: int) -> PendingCommit | None:
+    def run(self, now_us: int) -> PendingCommit | None:
         """One bundle: due timers, then arrivals; the result is applied to the local store, not durable yet."""
         step, self.commits.waiting = self.commits.waiting, None
         if step is None:
-            step = self._step(now)
-            if step.bundle.failures and self.verdicts.waits(step.bundle.failures, now, now):
+            step = self._step(now_us)
+            if step.bundle.failures and self.verdicts.waits(step.bundle.failures, now_us, now_us):
                 self.commits.waiting = step
                 return None
         return self._commit(step)
 
-    def _step(self, now: int) -> Step:
-        work = self.time.work(now)
+    def _step(self, now_us: int) -> Step:
+        work = self.time.work(now_us)
         hold = self.time.lowest(work)  # before arrivals are taken: from then on only the commit holds the watermark
-        arrivals = self.admission.take(now, congested := self.admission.congested())
-        bundle = Bundle(self.commits.made + 1, now, self.time.input, arrivals, self.overlay, self._timers)
+        arrivals = self.admission.take(now_us, congested := self.admission.congested())
+        bundle = Bundle(self.commits.made + 1, now_us, self.time.input, arrivals, self.overlay, self._timers)
         bundle.floor = max(self.time.floor, 0)
         bundle.most_timers = 0 if congested and not arrivals else self._limits.timers
         if self._seen is not None:
@@ -170,7 +170,7 @@ class Shard:
 
     # --- ack, send: after the journal --------------------------------------------------------------------
 
-    def durable(self, pending: PendingCommit, now: int) -> list[Arrival]:
+    def durable(self, pending: PendingCommit, now_us: int) -> list[Arrival]:
         """The commit is durable: route its productions, publish its effects; the arrivals that may be acked."""
         self.commits.settle(pending)
         if pending.chunk is not None:
@@ -178,22 +178,22 @@ class Shard:
         for chunk in pending.reads:
             chunk.commit = pending.number
             self.outbox.release(chunk, self._route)
-        self.operator.durable(pending.number, now)
+        self.operator.durable(pending.number, now_us)
         return pending.arrivals
 
     # --- what the loop asks and tells --------------------------------------------------------------------
 
-    def runnable(self, now: int, patient: bool = False) -> bool:
+    def runnable(self, now_us: int, patient: bool = False) -> bool:
         """True when :meth:`run` would find something to do (see :class:`Admission`)."""
-        return self.admission.runnable(now, patient)
+        return self.admission.runnable(now_us, patient)
 
-    def wakes_at(self, now: int) -> int:
+    def wakes_at(self, now_us: int) -> int:
         """The wall clock at which it must be looked at again, if nothing else happens."""
-        return self.admission.wakes_at(now)
+        return self.admission.wakes_at(now_us)
 
-    def watermark(self, now: int) -> Hold:
+    def watermark(self, now_us: int) -> Hold:
         """No output before this can come any more, and what keeps it from being later."""
-        return self.time.hold(now)
+        return self.time.hold(now_us)
 
     @property
     def input_watermark(self) -> int:

@@ -40,14 +40,14 @@ class ShardWatermark:
 
     # --- queries -----------------------------------------------------------------------------------------
 
-    def work(self, now: int) -> Hold:
+    def work(self, now_us: int) -> Hold:
         """What is to be done here, whatever may still come."""
         at, holder = self._inbox.min_timestamp(), "records waiting in the inbox"
         if (production := self._outbox.min_timestamp()) < at:
             at, holder = production, "production"
         if (timer := self._timers[Domain.EVENT].earliest()) < at:
             at, holder = timer, "timer"
-        hold = self._operator.hold(now)
+        hold = self._operator.hold(now_us)
         return hold if hold.at < at else Hold(held_at(at), holder)
 
     def lowest(self, work: Hold) -> Hold:
@@ -57,9 +57,9 @@ class ShardWatermark:
             return Hold(self.floor, "processing-time timers that are still to fire")
         return lowest
 
-    def hold(self, now: int) -> Hold:
+    def hold(self, now_us: int) -> Hold:
         """No output before this can come any more, and what keeps it from being later."""
-        hold = self._commits.lowest(self.lowest(self.work(now)))
+        hold = self._commits.lowest(self.lowest(self.work(now_us)))
         if self.floor_matters() and self._commits.floor < hold.at:
             # Beyond the durable floor, the next owner's timers would emit behind a watermark that others have seen:
             # late records of our own making (tests/unit/workers/test_shard_time.py).
@@ -71,16 +71,16 @@ class ShardWatermark:
         behind a published watermark. So no more may be published than a next owner, too, will know of."""
         return self._emits_at_floor and bool(self._timers[Domain.PROCESSING])
 
-    def rises(self, now: int) -> bool:
+    def rises(self, now_us: int) -> bool:
         """True when a commit is wanted for the floor alone."""
-        return self.floor_matters() and self.lowest(self.work(now)).at > self._meta.floor
+        return self.floor_matters() and self.lowest(self.work(now_us)).at > self._meta.floor
 
-    def of_shares(self, now: int) -> dict[float, int]:
+    def of_shares(self, now_us: int) -> dict[float, int]:
         """What counts for the percentile watermarks of this node, by share: the lowest of its own work, in place of the
         low watermark of the input its percentile watermark."""
         if not self._shares:
             return {}
-        work = self._commits.lowest_work(self.work(now).at)
+        work = self._commits.lowest_work(self.work(now_us).at)
         lowest = {share: min(work, max(at, self.input)) for share, at in self._shares.items()}
         if self._timers[Domain.PROCESSING]:
             return {share: self.floor if at == MAX_TIME else at for share, at in lowest.items()}

@@ -41,7 +41,7 @@ class Publication:
     def carried_out(self) -> ev.WorkDone:
         """Publish it. What went wrong is for the loop to raise or to try again."""
         error = _published(self.writer, self.committable)
-        return ev.WorkDone(self.shard, self.token, lambda now: self.told(self.number, error, now))
+        return ev.WorkDone(self.shard, self.token, lambda now_us: self.told(self.number, error, now_us))
 
 
 def _published(writer: Writer, committable: bytes) -> Exception | None:
@@ -111,18 +111,18 @@ class SinkOperator(Operator):
         self._latencies_ms: list[float] = []
         self._next_number = self._recover(shard.store)
 
-    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+    def appetite(self, waiting: int, now_us: int, watermark: int) -> int:
         if self._aside is not None and len(self._pending) >= _ON_THEIR_WAY:
             return 0
         full = waiting >= self._cut_records or watermark == MAX_TIME or self._resting
-        return self._cut_records if full or now >= min(self._waiting_since, now) + self._flush_us else 0
+        return self._cut_records if full or now_us >= min(self._waiting_since, now_us) + self._flush_us else 0
 
-    def records_wait(self, now: int) -> None:
-        self._waiting_since = min(self._waiting_since, now)
+    def records_wait(self, now_us: int) -> None:
+        self._waiting_since = min(self._waiting_since, now_us)
 
-    def wakes_at(self, now: int) -> int:
+    def wakes_at(self, now_us: int) -> int:
         if (self._resting and self._published) or any(pending.refused for pending in self._pending):
-            return now
+            return now_us
         flush_at = self._waiting_since + self._flush_us if self._waiting_since < MAX_TIME else MAX_TIME
         return min(flush_at, self._retry_at)
 
@@ -136,8 +136,8 @@ class SinkOperator(Operator):
             bundle.overlay.delete(RECEIPT + number8(number))
         self._published.clear()
         self._leave_out_refused(bundle)
-        if self._retry_at <= bundle.now:
-            self._publish(bundle.now)
+        if self._retry_at <= bundle.now_us:
+            self._publish(bundle.now_us)
         records, columns = self._records(bundle)
         count = len(records) + sum(map(len, columns))
         if not count:
@@ -151,7 +151,7 @@ class SinkOperator(Operator):
         earliest = min(arrival.batch.earliest for arrival in bundle.arrivals)
         born = [arrival.batch.born_us for arrival in bundle.arrivals if arrival.batch.born_us]
         pending = _Pending(bundle.number, number, committable, earliest, born)
-        if self._at_once and not self._pending and self._shown(pending, bundle.now):
+        if self._at_once and not self._pending and self._shown(pending, bundle.now_us):
             return
         bundle.overlay.put(RECEIPT + number8(number), committable)
         self._pending.append(pending)
@@ -175,11 +175,11 @@ class SinkOperator(Operator):
                 bundle.overlay.put(RECEIPT + number8(pending.number), pending.committable)
                 pending.commit, pending.refused = bundle.number, ()
 
-    def durable(self, number: int, now: int) -> None:
+    def durable(self, number: int, now_us: int) -> None:
         self._durable = number
-        self._publish(now)
+        self._publish(now_us)
 
-    def hold(self, now: int) -> Hold:
+    def hold(self, now_us: int) -> Hold:
         if not self._pending:
             return Hold()
         first = self._pending[0]
@@ -191,7 +191,7 @@ class SinkOperator(Operator):
         taken, self._latencies_ms = self._latencies_ms, []
         return taken
 
-    def rest(self, wanted: bool, now: int) -> None:
+    def rest(self, wanted: bool, now_us: int) -> None:
         """While ``wanted``, no record waits for its batch to fill up, and committables go once their batches are
         visible."""
         self._resting = wanted
@@ -215,9 +215,9 @@ class SinkOperator(Operator):
             records += map(SinkRecord, batch.keys, values, batch.timestamps)
         return records, []
 
-    def _publish(self, now: int) -> None:
+    def _publish(self, now_us: int) -> None:
         # A commit of later records is no reason to ask a target that is away again at once.
-        if self._in_order and now < self._retry_at < MAX_TIME:
+        if self._in_order and now_us < self._retry_at < MAX_TIME:
             return
         self._retry_at = MAX_TIME
         for pending in self._pending:
@@ -235,30 +235,30 @@ class SinkOperator(Operator):
                 self._aside(Publication(name, token, pending.number, pending.committable, self._writer, self._told))
                 if self._in_order:
                     break
-            elif not self._shown(pending, now):
+            elif not self._shown(pending, now_us):
                 break
         self._forget_visible()
 
-    def _shown(self, pending: _Pending, now: int) -> bool:
+    def _shown(self, pending: _Pending, now_us: int) -> bool:
         """Publish a batch on this thread; False when it is to be tried again."""
-        self._learn(pending, _published(self._writer, pending.committable), now)
+        self._learn(pending, _published(self._writer, pending.committable), now_us)
         return pending.visible
 
-    def _told(self, number: int, error: Exception | None, now: int) -> None:
+    def _told(self, number: int, error: Exception | None, now_us: int) -> None:
         """Another thread has published a batch, or could not."""
-        self._learn(next(pending for pending in self._pending if pending.number == number), error, now)
+        self._learn(next(pending for pending in self._pending if pending.number == number), error, now_us)
         self._forget_visible()
         if self._in_order and error is None:
-            self._publish(now)
+            self._publish(now_us)
 
-    def _learn(self, pending: _Pending, error: Exception | None, now: int) -> None:
+    def _learn(self, pending: _Pending, error: Exception | None, now_us: int) -> None:
         """A batch is visible, or is to be tried again."""
         if error is None:
             pending.visible = True
-            self._latencies_ms += [(now - born) / 1000 for born in pending.born]
+            self._latencies_ms += [(now_us - born) / 1000 for born in pending.born]
         elif isinstance(error, UnavailableError):
             pending.asked = False
-            self._retry_at = now + _RETRY_US
+            self._retry_at = now_us + _RETRY_US
         elif isinstance(error, BatchRefusedError):
             pending.asked = False
             pending.commit, pending.committable, pending.refused = _NO_COMMIT_YET, error.committable, error.refused

@@ -101,11 +101,11 @@ class UpsertOperator(Operator):
         written = known is not None or any(True for _ in store.scan(ROW))
         self._unseen = _Unseen(min(table.watermark, MAX_TIME - 1), _AT_ONCE) if written else _Unseen()
 
-    def wakes_at(self, now: int) -> int:
+    def wakes_at(self, now_us: int) -> int:
         if self._pending is not None:
             return self._retry_at
         if self._resting and self._unseen.since < MAX_TIME:
-            return now
+            return now_us
         return self._unseen.since + self._wait_us() if self._unseen.since < MAX_TIME else MAX_TIME
 
     def sources_ended(self) -> None:
@@ -117,8 +117,8 @@ class UpsertOperator(Operator):
         return MAX_TIME if idle else MAX_TIME - 1
 
     def run(self, bundle: Bundle) -> None:
-        if self._retry_at <= bundle.now:
-            self._publish(bundle.now)
+        if self._retry_at <= bundle.now_us:
+            self._publish(bundle.now_us)
         for arrival in bundle.arrivals:
             batch = arrival.batch.rows()
             values = self._decode(batch.stream, batch.values)
@@ -126,15 +126,15 @@ class UpsertOperator(Operator):
                 self._table.apply(bundle.overlay, SinkRecord(key, value, timestamp))
             if len(batch):
                 bundle.count("records_out", len(batch))
-                self._unseen.join(batch.earliest, bundle.now, [batch.born_us] if batch.born_us else [])
+                self._unseen.join(batch.earliest, bundle.now_us, [batch.born_us] if batch.born_us else [])
         if self._unseen.since < MAX_TIME and self._pending is None and self._is_time(bundle):
             self._write(bundle)
 
-    def durable(self, number: int, now: int) -> None:
+    def durable(self, number: int, now_us: int) -> None:
         self._durable = number
-        self._publish(now)
+        self._publish(now_us)
 
-    def hold(self, now: int) -> Hold:
+    def hold(self, now_us: int) -> Hold:
         waiting = self._unseen.min_timestamp
         if self._pending is not None:
             waiting = min(waiting, self._pending.unseen.min_timestamp)
@@ -144,7 +144,7 @@ class UpsertOperator(Operator):
         taken, self._latencies_ms = self._latencies_ms, []
         return taken
 
-    def rest(self, wanted: bool, now: int) -> None:
+    def rest(self, wanted: bool, now_us: int) -> None:
         """While ``wanted``, rows become visible at once."""
         self._resting = wanted
 
@@ -159,7 +159,7 @@ class UpsertOperator(Operator):
         return self._flush_us * max(1, self._rows // ROWS_PER_FLUSH)
 
     def _is_time(self, bundle: Bundle) -> bool:
-        return self._resting or bundle.watermark == MAX_TIME or bundle.now >= self._unseen.since + self._wait_us()
+        return self._resting or bundle.watermark == MAX_TIME or bundle.now_us >= self._unseen.since + self._wait_us()
 
     def _write(self, bundle: Bundle) -> None:
         records = [read_row(data) for _, data in bundle.overlay.scan(ROW)]
@@ -170,7 +170,7 @@ class UpsertOperator(Operator):
         self._pending = _Pending(bundle.number, committable, self._unseen)
         self._unseen = _Unseen()
 
-    def _publish(self, now: int) -> None:
+    def _publish(self, now_us: int) -> None:
         self._retry_at = MAX_TIME
         pending = self._pending
         # Rows of a commit that is not durable may never have stood: see mistake uncommitted_rows_shown.
@@ -182,10 +182,10 @@ class UpsertOperator(Operator):
             self._pending = None
             self._unseen.join(pending.unseen.min_timestamp, _AT_ONCE, pending.unseen.born or [])
         except UnavailableError:
-            self._retry_at = now + _RETRY_US
+            self._retry_at = now_us + _RETRY_US
         else:
             self._pending = None
-            self._latencies_ms += [(now - born) / 1000 for born in pending.unseen.born or []]
+            self._latencies_ms += [(now_us - born) / 1000 for born in pending.unseen.born or []]
 
 
 def read_row(data: bytes) -> SinkRecord:

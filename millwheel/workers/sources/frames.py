@@ -48,7 +48,7 @@ class SortedFrame:
 
 
 def sort_frame(
-    read: FrameChunk, spec: StreamSpec, needs: frozenset[str], max_timestamp: int, now: int, split: Split
+    read: FrameChunk, spec: StreamSpec, needs: frozenset[str], max_timestamp: int, now_us: int, split: Split
 ) -> SortedFrame | None:
     """None when the input must be looked at record by record."""
     if read.rejects or not is_clean(read.frame, sorted(needs), spec.fields):
@@ -62,10 +62,10 @@ def sort_frame(
     if spec.timestamp_unit_us != 1:
         stamps = stamps * spec.timestamp_unit_us
     highest = int(stamps.max())
-    if spec.max_future_us is not None and highest > now + spec.max_future_us:
+    if spec.max_future_us is not None and highest > now_us + spec.max_future_us:
         return None
     partition = pl.Series("key", [""], pl.String).new_from_index(0, len(read))
-    batch = ColumnBatch(spec.name, read.positions, stamps, partition, read.frame, now)
+    batch = ColumnBatch(spec.name, read.positions, stamps, partition, read.frame, now_us)
     late = late_places(stamps, max_timestamp, spec.max_delay_us)
     dropped = int(np.count_nonzero(late))
     if dropped:

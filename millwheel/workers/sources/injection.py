@@ -38,7 +38,7 @@ class InjectionOperator(Operator):
         timestamps: Timestamps,
         schema: Any,
         store: StateStore,
-        now: int,
+        now_us: int,
         limits: Limits = DEFAULTS,
     ) -> None:
         self._pipeline = pipeline
@@ -49,7 +49,7 @@ class InjectionOperator(Operator):
         self._decode = msgspec.json.Decoder(schema if schema is not None else Any).decode
         data = store.get(_PLACE)
         self._max_timestamp = Position().max_timestamp if data is None else decode_position(data).max_timestamp
-        self._silence = Silence(spec.idle_after_us, now)
+        self._silence = Silence(spec.idle_after_us, now_us)
         self._end = SourceEnd(store)
 
     @property
@@ -57,25 +57,25 @@ class InjectionOperator(Operator):
         """True while nothing is taken; injecting clients wait."""
         return self._end.reads_nothing
 
-    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+    def appetite(self, waiting: int, now_us: int, watermark: int) -> int:
         return 0 if self.paused else waiting
 
-    def wakes_at(self, now: int) -> int:
+    def wakes_at(self, now_us: int) -> int:
         if self._end.due(True):
-            return now
+            return now_us
         if self.paused or self._spec.idle_after_us is None:
             return MAX_TIME
         return self._silence.looked_at + _LOOK_EVERY_US
 
     def run(self, bundle: Bundle) -> None:
-        hold = self.hold(bundle.now)
+        hold = self.hold(bundle.now_us)
         floor = hold.at if hold.idle_us == MIN_TIME else hold.idle_us
         if self._end.due(True):
             self._end.commit(bundle)
         if bundle.arrivals:
-            self._silence.heard(bundle.now)
+            self._silence.heard(bundle.now_us)
         elif not self.paused:
-            self._silence.nothing(bundle.now)
+            self._silence.nothing(bundle.now_us)
         for arrival in bundle.arrivals:
             bundle.try_(LINE, len(arrival.batch))
             reply_to: Any = arrival.reply_to
@@ -89,7 +89,7 @@ class InjectionOperator(Operator):
                         self._pipeline, self._node, self._spec.name, reason, key, bytes(raw).decode("utf-8", "replace")
                     )
                     letter.what = "injection"
-                    bundle.dead_letter(letter, max(floor, 0) if floor < IDLE_TIME else bundle.now, what=LINE)
+                    bundle.dead_letter(letter, max(floor, 0) if floor < IDLE_TIME else bundle.now_us, what=LINE)
         if bundle.arrivals:
             bundle.overlay.put(_PLACE, pack(Position(0, self._max_timestamp, False)))
 
@@ -105,7 +105,7 @@ class InjectionOperator(Operator):
         if problems:
             return problems[0]
         limit = self._spec.max_future_us
-        if limit is not None and stamps[0] > bundle.now + limit:
+        if limit is not None and stamps[0] > bundle.now_us + limit:
             return (
                 f"timestamp {stamps[0]} µs lies more than {duration_text(limit)} in the future (watermark.max_future)"
             )
@@ -116,7 +116,7 @@ class InjectionOperator(Operator):
         bundle.outputs.produce(self._spec.name, key, value, stamps[0])
         return ""
 
-    def rest(self, wanted: bool, now: int) -> None:
+    def rest(self, wanted: bool, now_us: int) -> None:
         """Take nothing while ``wanted``."""
         self._end.resting = wanted
 
@@ -124,7 +124,7 @@ class InjectionOperator(Operator):
         """Take nothing more, for ever."""
         self._end.finishing = True
 
-    def hold(self, now: int) -> Hold:
+    def hold(self, now_us: int) -> Hold:
         if self._end.ended:
             return Hold()
         if self._max_timestamp == MIN_TIME:

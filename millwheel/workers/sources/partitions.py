@@ -68,35 +68,35 @@ class Partitions:
         """When they are to be listed again (wall clock)."""
         return self._listed_at + max(self._list_us, self._listed * _LIST_EACH_US)
 
-    def look(self, now: int) -> None:
+    def look(self, now_us: int) -> None:
         """See what there is."""
-        self._listed_at = now
+        self._listed_at = now_us
         try:
             listed = {partition.name: partition for partition in self._parts.partitions()}
         except ExhaustedError as ex:
             self._unknown = not self._listed
-            self._say(ex, now)
+            self._say(ex, now_us)
             return
         self._listed, self._unknown = len(listed), False
         for name, partition in listed.items():
             if (part := self.awake.get(name)) is not None:
                 part.partition, part.gone_at = partition, None
             elif (part := self._asleep.get(name)) is not None:
-                self._look_at_sleeper(part, partition, now)
+                self._look_at_sleeper(part, partition, now_us)
             elif name not in self._unopened and self._parts.mine(name):
                 self._unopened[name] = partition
         if not self._bounded:
-            self._look_for_gone(listed, now)
+            self._look_for_gone(listed, now_us)
         self._asleep_stand = self._stand_of(self._asleep.values())
-        self.open(now)
+        self.open(now_us)
 
-    def open(self, now: int) -> None:
+    def open(self, now_us: int) -> None:
         """Open what was listed, not much more at once than can be read."""
         room = len(self._unopened)
         if not self._bounded:
             room = min(room, _UNSEEN - sum(part.behind for part in self.awake.values()))
         for name in list(self._unopened)[: max(room, 0)]:
-            silence = Silence(None if self._bounded else self._parts.stream.idle_after_us, now)
+            silence = Silence(None if self._bounded else self._parts.stream.idle_after_us, now_us)
             certain = self._parts.first_owner or self._ended()
             channel = partition_channel(self._parts.node, name)
             part = open_part(self._unopened.pop(name), channel, self._store, silence, certain)
@@ -104,45 +104,45 @@ class Partitions:
             if part.position:  # the former owner may have died before it told the source
                 self._parts.source.committed(part.partition, part.position)
 
-    def _look_at_sleeper(self, part: Part, partition: Partition, now: int) -> None:
+    def _look_at_sleeper(self, part: Part, partition: Partition, now_us: int) -> None:
         if partition.version == part.partition.version:
-            part.silence.nothing(now, closely=True)
+            part.silence.nothing(now_us, closely=True)
             return
-        part.partition, part.next_poll = partition, now
+        part.partition, part.next_poll = partition, now_us
         self.awake[partition.name] = self._asleep.pop(partition.name)
 
-    def _look_for_gone(self, listed: dict[str, Partition], now: int) -> None:
+    def _look_for_gone(self, listed: dict[str, Partition], now_us: int) -> None:
         for name in self._unopened.keys() - listed.keys():
             del self._unopened[name]
         # A name that is gone is looked at once more, since it may have got something before it went, and then closed.
         # If none ever were, the worker would run out of open files: see mistake files_that_are_gone_stay_open.
         for name in self._asleep.keys() - listed.keys():
-            self._asleep[name].next_poll = now
+            self._asleep[name].next_poll = now_us
             self.awake[name] = self._asleep.pop(name)
         for name in self.awake.keys() - listed.keys():
             part = self.awake[name]
             if part.gone_at is None or part.silence.heard_at >= part.gone_at:
-                part.gone_at = now
+                part.gone_at = now_us
             elif part.silence.looked_at > part.gone_at and not part.outstanding and part.certain:
                 part.close()
                 del self.awake[name]
 
-    def fall_asleep(self, part: Part, now: int) -> None:
+    def fall_asleep(self, part: Part, now_us: int) -> None:
         """A look has found nothing: perhaps it needs none for now."""
         if part.partition.version is None or part.outstanding or part.gone_at is not None:
             return
-        if max(part.silence.lasted_us, now - part.partition.changed_at) >= _ASLEEP_AFTER_US:
+        if max(part.silence.lasted_us, now_us - part.partition.changed_at) >= _ASLEEP_AFTER_US:
             part.close()
             self._asleep[part.partition.name] = self.awake.pop(part.partition.name)
             self._asleep_stand = self._stand_of([part], self._asleep_stand)
 
-    def wake_all(self, now: int) -> None:
+    def wake_all(self, now_us: int) -> None:
         """Look at each of them soon."""
         self.awake |= self._asleep
         self._asleep.clear()
         self._asleep_stand = _Stand()
         for part in self.awake.values():
-            part.next_poll = now
+            part.next_poll = now_us
 
     # --- readers -----------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class Partitions:
             ready = [part for part in ready if part.reader is not None] or ready
         return min(ready, key=lambda part: part.max_timestamp)
 
-    def reader_of(self, part: Part, now: int) -> Reader:
+    def reader_of(self, part: Part, now_us: int) -> Reader:
         """Its reader, opened if it must be. Raises ExhaustedError when that cannot be now."""
         if part.reader is None:
             opened = [other for other in self.awake.values() if other.reader is not None]
@@ -162,18 +162,18 @@ class Partitions:
             part.reader.resume(part.notes())
         return part.reader
 
-    def exhausted(self, part: Part, error: ExhaustedError, now: int) -> None:
+    def exhausted(self, part: Part, error: ExhaustedError, now_us: int) -> None:
         """It cannot be read now: try again in a second, with one file less if one can be closed."""
         part.close()
-        part.next_poll = now + SECOND
+        part.next_poll = now_us + SECOND
         opened = [other for other in self.awake.values() if other.reader is not None]
         if opened and not self._bounded:
             min(opened, key=lambda other: other.silence.heard_at).close()
-        self._say(error, now)
+        self._say(error, now_us)
 
-    def _say(self, error: ExhaustedError, now: int) -> None:
-        if now >= self._said_at + _SILENT_ABOUT_US:
-            self._said_at = now
+    def _say(self, error: ExhaustedError, now_us: int) -> None:
+        if now_us >= self._said_at + _SILENT_ABOUT_US:
+            self._said_at = now_us
             log.warning("%s", error)
 
     def close(self) -> None:

@@ -26,19 +26,19 @@ class Silence:
     def __post_init__(self) -> None:
         self.looked_at = self._listening_since = self.heard_at
 
-    def heard(self, now: int) -> None:
+    def heard(self, now_us: int) -> None:
         """A look has found records."""
-        self.heard_at = self.looked_at = self._listening_since = now
+        self.heard_at = self.looked_at = self._listening_since = now_us
 
-    def nothing(self, now: int, closely: bool = False) -> None:
+    def nothing(self, now_us: int, closely: bool = False) -> None:
         """Somebody has looked, and there was nothing that came later than what was heard last. ``closely``: as good as
         looked at all the time."""
-        if not closely and now - self.looked_at > max((self.idle_after_us or 0) // 2, _CLOSELY_US):
+        if not closely and now_us - self.looked_at > max((self.idle_after_us or 0) // 2, _CLOSELY_US):
             # A machine that slept for an hour has not heard an hour of silence. Without this, all partitions are idle
             # when it wakes, and what they still hold is late: see
             # test_after_a_gap_between_looks_who_slept_as_well_has_time_to_speak.
-            self._listening_since = now
-        self.looked_at = now
+            self._listening_since = now_us
+        self.looked_at = now_us
 
     @property
     def lasted_us(self) -> int:

@@ -37,11 +37,11 @@ class Sorted:
 class Sorting:
     """Sorts one read into records for the consumers, late ones, and dead letters."""
 
-    def __init__(self, parts: SourceParts, max_timestamp: int, judged: set[int], now: int) -> None:
+    def __init__(self, parts: SourceParts, max_timestamp: int, judged: set[int], now_us: int) -> None:
         self._parts = parts
         self._spec = parts.stream
         self._judged = judged
-        self._now = now
+        self._now = now_us
         self._letters: list[tuple[int, DeadLetter]] = []
         self._stated = False
         self._size = 0

@@ -46,7 +46,7 @@ class _Settled:
 class SourceOperator(Operator):
     """The operator of a ``source.*`` shard."""
 
-    def __init__(self, parts: SourceParts, store: StateStore, now: int) -> None:
+    def __init__(self, parts: SourceParts, store: StateStore, now_us: int) -> None:
         self._parts = parts
         self._store = store
         self._spec = parts.stream
@@ -56,43 +56,43 @@ class SourceOperator(Operator):
         self._durable = 0
         self._end = SourceEnd(store)
         self._partitions = Partitions(parts, store, lambda: self._end.ended)
-        self._partitions.look(now)
+        self._partitions.look(now_us)
 
-    def appetite(self, waiting: int, now: int, watermark: int) -> int:
+    def appetite(self, waiting: int, now_us: int, watermark: int) -> int:
         return 0
 
-    def wakes_at(self, now: int) -> int:
+    def wakes_at(self, now_us: int) -> int:
         if self._end.due(self.unrest() == 0):
-            return now
+            return now_us
         polls = [part.next_poll for part in self._readable()]
-        polls.append(self._settles_at(now))
+        polls.append(self._settles_at(now_us))
         if self._lists():
             polls.append(self._partitions.lists_at())
         return min(polls)
 
     def run(self, bundle: Bundle) -> None:
         bundle.positions_only = True
-        if bundle.now >= self._settles_at(bundle.now):
+        if bundle.now_us >= self._settles_at(bundle.now_us):
             self._settle(bundle)
         # An end that is committed before the last reads are applied loses them: no later owner reads on. See mistake
         # sources_end_before_what_they_read_is_applied.
         if self._end.due(self.unrest() == 0):
             self._end.commit(bundle)
             bundle.positions_only = False
-        if self._lists() and bundle.now >= self._partitions.lists_at():
-            self._partitions.look(bundle.now)
-        self._partitions.open(bundle.now)
-        ready = [part for part in self._readable() if part.next_poll <= bundle.now]
+        if self._lists() and bundle.now_us >= self._partitions.lists_at():
+            self._partitions.look(bundle.now_us)
+        self._partitions.open(bundle.now_us)
+        ready = [part for part in self._readable() if part.next_poll <= bundle.now_us]
         if ready:
             self._look_at(self._partitions.choose(ready), bundle)
 
-    def durable(self, number: int, now: int) -> None:
+    def durable(self, number: int, now_us: int) -> None:
         self._durable = max(self._durable, number)
         while self._settled and self._settled[0].commit <= number:
             settled = self._settled.popleft()
             self._parts.source.committed(settled.partition, settled.position)
 
-    def rest(self, wanted: bool, now: int) -> None:
+    def rest(self, wanted: bool, now_us: int) -> None:
         """Read nothing while ``wanted``."""
         self._end.resting = wanted
 
@@ -122,7 +122,7 @@ class SourceOperator(Operator):
             return [part for part in parts if self._end.catching_up and not part.certain]
         return parts
 
-    def hold(self, now: int) -> Hold:
+    def hold(self, now_us: int) -> Hold:
         if self._end.ended:
             return Hold()
         return self._partitions.hold()
@@ -130,31 +130,31 @@ class SourceOperator(Operator):
     def close(self) -> None:
         self._partitions.close()
 
-    def look(self, now: int) -> None:
+    def look(self, now_us: int) -> None:
         """There may be new input: list the partitions and read them at the next bundle, whatever was planned."""
-        self._partitions.look(now)
-        self._partitions.wake_all(now)
+        self._partitions.look(now_us)
+        self._partitions.wake_all(now_us)
 
     # --- reading -----------------------------------------------------------------------------------------
 
     def _look_at(self, part: Part, bundle: Bundle) -> None:
         try:
-            reader = self._partitions.reader_of(part, bundle.now)
+            reader = self._partitions.reader_of(part, bundle.now_us)
             columns = self._parts.needs is not None and part.position >= part.rows_until
             if not (columns and self._read_frame(part, reader, bundle)):
                 self._read(part, reader, bundle)
         except ExhaustedError as ex:
-            self._partitions.exhausted(part, ex, bundle.now)
+            self._partitions.exhausted(part, ex, bundle.now_us)
 
     def _read(self, part: Part, reader: Reader, bundle: Bundle) -> None:
         read = reader.read(part.position, self._parts.max_records)
         part.certain = part.certain or read.finished or read.caught_up
         if self._heard_nothing(part, read, bundle):
             return
-        part.silence.heard(bundle.now)
+        part.silence.heard(bundle.now_us)
         if read.caught_up:
-            part.next_poll = bundle.now + self._poll_us
-        sorting = Sorting(self._parts, part.max_timestamp, part.judged, bundle.now)
+            part.next_poll = bundle.now_us + self._poll_us
+        sorting = Sorting(self._parts, part.max_timestamp, part.judged, bundle.now_us)
         found = sorting.sort(part.partition.name, read)
         sorting.judge(bundle, len(read) + len(read.rejects))
         part.judge(sorting.newly_judged, bundle.overlay)
@@ -177,10 +177,10 @@ class SourceOperator(Operator):
         if read.begins is not None:
             return True
         part.certain, part.behind = True, False
-        part.silence.nothing(bundle.now)
+        part.silence.nothing(bundle.now_us)
         pause = max(self._poll_us, min(part.silence.lasted_us // _SILENCE_PER_PAUSE, _LONGEST_PAUSE * self._poll_us))
-        part.next_poll = bundle.now + pause
-        self._partitions.fall_asleep(part, bundle.now)
+        part.next_poll = bundle.now_us + pause
+        self._partitions.fall_asleep(part, bundle.now_us)
         return True
 
     def _await_commit(self, part: Part, bundle: Bundle) -> None:
@@ -203,11 +203,11 @@ class SourceOperator(Operator):
             part.size.told(False)
             return True
         split = self._parts.fanout.split_columns
-        found = sort_frame(read, self._spec, needs, part.max_timestamp, bundle.now, split)
+        found = sort_frame(read, self._spec, needs, part.max_timestamp, bundle.now_us, split)
         if found is None:
             part.rows_until = read.next_position
             return False
-        part.silence.heard(bundle.now)
+        part.silence.heard(bundle.now_us)
         part.size.told(read.next_position > part.position and not read.finished)
         part.certain = part.certain or read.finished
         bundle.try_(LINE, len(read))
@@ -239,7 +239,7 @@ class SourceOperator(Operator):
         part.next_chunk += 1
         return chunk
 
-    def _settles_at(self, now: int) -> int:
+    def _settles_at(self, now_us: int) -> int:
         """When positions are to be committed (wall clock, µs; MAX_TIME: there is nothing to commit).
 
         A position that is committed late only means that more is read again after a crash. So positions wait for each
@@ -248,13 +248,13 @@ class SourceOperator(Operator):
         if not applied:
             return MAX_TIME
         if self._end.reads_nothing or any(part.read_all for part in applied):
-            return now
+            return now_us
         return self._settled_at + self._parts.settle_us
 
     def _settle(self, bundle: Bundle) -> None:
         """Commit the positions up to which all reads, in order, have been applied. Who waits for the end of a source
         waits for the last of them."""
-        self._settled_at = bundle.now
+        self._settled_at = bundle.now_us
         for part in self._partitions.awake.values():
             moved = False
             # Applied, and in order. A position that is committed when it is read loses what was still on its way when

@@ -112,8 +112,8 @@ class Typed:
         if self.ttl_us is not None:
             self._owner.handed.pop(id(cell), None)
             if value is not ABSENT:
-                now = self._owner.timestamp
-                cell.at = now if cell.value is ABSENT else max(cell.at, now)
+                now_us = self._owner.timestamp
+                cell.at = now_us if cell.value is ABSENT else max(cell.at, now_us)
                 self.look_later(cell.at)
         cell.value = value
         if not cell.dirty:
@@ -126,13 +126,13 @@ class Typed:
         elif not cell.dirty:
             self._owner.touch(self, cell)
 
-    def gone_by(self, at: int, now: int) -> bool:
-        """Whether a call at ``now`` finds nothing of what was written at ``at``. A life that would end behind the last
-        instant has no end: what was written at that instant, another call there still finds."""
+    def gone_by(self, at: int, now_us: int) -> bool:
+        """Whether a call at ``now_us`` no longer finds a value written at ``at``. A life that would end after the last
+        instant has no end: another call at that instant still finds the value."""
         if self.ttl_us is None:
             return False
         end = at + self.ttl_us
-        return end <= now and end <= LAST_TIME
+        return end <= now_us and end <= LAST_TIME
 
     def look_later(self, at: int) -> None:
         """See that what was written at ``at`` is removed when its time is over."""
@@ -193,12 +193,12 @@ class ValueCells(Typed):
     def clear(self) -> None:
         self.set(ABSENT)
 
-    def expire(self, now: int) -> None:
+    def expire(self, now_us: int) -> None:
         """Remove the value unless it was written again meanwhile."""
         cell = self.cells.get(self._owner.key) or self._load()
         if cell.value is ABSENT:
             return
-        if self.gone_by(cell.at, now):
+        if self.gone_by(cell.at, now_us):
             self.write(cell, ABSENT)
         else:
             self.look_later(cell.at)
@@ -259,12 +259,12 @@ class ListCells(Typed):
     """The handle of a ListState: a count, and one entry per item."""
 
     def append(self, item: Any) -> None:
-        place, now = self._owner.prefix(self._name), self._owner.timestamp
+        place, now_us = self._owner.prefix(self._name), self._owner.timestamp
         count, at = self._header(place)
-        if count and self.gone_by(at, now):
+        if count and self.gone_by(at, now_us):
             self.clear()
             count = 0
-        at = max(at, now) if count else now
+        at = max(at, now_us) if count else now_us
         data = self.encode(item)
         if len(data) > self._owner.most:
             raise RecordError(over("state", f"state {self.name!r}: an item", len(data), self._owner.most))
@@ -287,10 +287,10 @@ class ListCells(Typed):
             self._owner.overlay.delete(place + i.to_bytes(8, "big"))
         self._owner.overlay.delete(place)
 
-    def expire(self, now: int) -> None:
+    def expire(self, now_us: int) -> None:
         """Remove the list unless it grew meanwhile."""
         count, at = self._header(self._owner.prefix(self._name))
-        if self.gone_by(at, now):
+        if self.gone_by(at, now_us):
             self.clear()
         elif count:
             self.look_later(at)
@@ -344,13 +344,13 @@ class MapCells(Typed):
     def items(self) -> Iterator[tuple[Key, Any]]:
         return iter([(key, self[key]) for key in self._stored() if key in self])
 
-    def expire(self, now: int) -> None:
+    def expire(self, now_us: int) -> None:
         """Remove the entries that were not written again meanwhile. The others are looked at later."""
         self._owner.flush()
         prefix, first = self._owner.prefix(self._name), MAX_TIME
         for place, data in list(self._owner.overlay.scan(prefix)):
             at = written_at(data)
-            if self.gone_by(at, now):
+            if self.gone_by(at, now_us):
                 self._drop(place, key_from_bytes(place[len(prefix) :]))
             else:
                 first = min(first, at)

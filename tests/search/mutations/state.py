@@ -84,7 +84,7 @@ def wall_clock_timers_leave_their_queue_before_the_records() -> Iterator[None]:
     def events(self: Bundle) -> Iterator[Due]:
         queue = self.timers[Domain.PROCESSING]
         due = waiting.setdefault(id(self), [])
-        clock = MAX_TIME if self.watermark == MAX_TIME else self.now
+        clock = MAX_TIME if self.watermark == MAX_TIME else self.now_us
         while (timer := queue.pop_due(clock)) is not None:
             due.append(timer)
         return right(self)
@@ -131,7 +131,7 @@ def records_that_wait_count_as_timers() -> Context:
 def what_is_written_at_the_last_instant_is_over_at_once() -> Context:
     """A time to live ends with time itself. (``deduplicate`` or ``ttl`` behind a global window that fires early.)"""
 
-    def wrong(self: Typed, at: int, now: int) -> bool:
-        return self.ttl_us is not None and now >= min(at + self.ttl_us, LAST_TIME)
+    def wrong(self: Typed, at: int, now_us: int) -> bool:
+        return self.ttl_us is not None and now_us >= min(at + self.ttl_us, LAST_TIME)
 
     return replaced(Typed, "gone_by", wrong)

@@ -39,7 +39,7 @@ class KeyCounts:
     def pass_clock(self, clocks: Clocks) -> None:
         """The wall clock means nothing here."""
 
-    def wakes_at(self, now: int) -> int:
+    def wakes_at(self, now_us: int) -> int:
         """Never."""
         return MAX_TIME
 

@@ -82,9 +82,9 @@ class Node:
 class World:
     """A pipeline at one moment."""
 
-    def __init__(self, spec: PipelineSpec, now: int) -> None:
+    def __init__(self, spec: PipelineSpec, now_us: int) -> None:
         self.spec = spec
-        self.now = now
+        self.now = now_us
         self.nodes: dict[str, Node] = {}
         self.rows: dict[str, list[Row]] = {}
         self.letters: list[Letter] = []

@@ -99,8 +99,8 @@ class WindowNode(CallNode):
         super().ring()
 
     def wakes_at(self) -> int:
-        now = self.world.now
-        return min([super().wakes_at(), *(each.wakes_at(now) for each in self._keys.values())])
+        now_us = self.world.now
+        return min([super().wakes_at(), *(each.wakes_at(now_us) for each in self._keys.values())])
 
     def hold(self) -> int:
         return min([super().hold(), *(each.hold(self.watermark) for each in self._keys.values())])

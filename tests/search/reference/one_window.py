@@ -103,7 +103,7 @@ class ReferenceWindow:
 
     def advance_processing_time(self, t: int) -> None:
         """The wall clock shows ``t``."""
-        self._clocks.now = t
+        self._clocks.now_us = t
         for each in self._keys.values():
             each.pass_clock(self._clocks)
 

@@ -42,7 +42,7 @@ class Clocks:
     """What time it is."""
 
     watermark: int
-    now: int
+    now_us: int
     shares: Mapping[float, int] = field(default_factory=dict)
 
 
@@ -264,15 +264,15 @@ class KeyWindows:
 
     def pass_clock(self, clocks: Clocks) -> None:
         """The wall clock has reached what triggers wait for."""
-        due = [e for e in self.open if not e.closed and e.trigger.wakes_at() <= clocks.now]
+        due = [e for e in self.open if not e.closed and e.trigger.wakes_at() <= clocks.now_us]
         for each in sorted(due, key=lambda e: (e.trigger.wakes_at(), self._tag(e))):
             if each in self.open:
                 self.ask(each, clocks)
 
-    def wakes_at(self, now: int) -> int:
+    def wakes_at(self, now_us: int) -> int:
         """When the clock makes a trigger ready that is not."""
         times = [each.trigger.wakes_at() for each in self.open if not each.closed]
-        return min((at for at in times if at > now), default=MAX_TIME)
+        return min((at for at in times if at > now_us), default=MAX_TIME)
 
     def hold(self, watermark: int) -> int:
         """The earliest timestamp of what is unsaid."""
@@ -351,4 +351,4 @@ class KeyWindows:
         )
 
     def _moment(self, window: Window, clocks: Clocks) -> Moment:
-        return Moment(window, clocks.watermark, clocks.now, clocks.shares)
+        return Moment(window, clocks.watermark, clocks.now_us, clocks.shares)

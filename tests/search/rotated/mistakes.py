@@ -30,7 +30,7 @@ def mistake(within: int, first: int = 1) -> Any:
 def any_commit_is_the_one_awaited() -> Context:
     """A partition is read on when any commit is durable, not the one that holds a judgement about its last read."""
 
-    def wrong(self: SourceOperator, number: int, now: int) -> None:
+    def wrong(self: SourceOperator, number: int, now_us: int) -> None:
         for part in self._partitions.awake.values():
             part.awaits = 0
 
@@ -66,8 +66,8 @@ def files_that_are_gone_stay_open() -> Context:
     @contextmanager
     def never() -> Iterator[None]:
         with (
-            replaced(Partitions, "_look_for_gone", lambda self, listed, now: None),
-            replaced(Partitions, "fall_asleep", lambda self, part, now: None),
+            replaced(Partitions, "_look_for_gone", lambda self, listed, now_us: None),
+            replaced(Partitions, "fall_asleep", lambda self, part, now_us: None),
         ):
             yield
 

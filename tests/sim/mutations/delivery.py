@@ -58,8 +58,8 @@ def commits_written_in_any_order() -> Context:
     right = CommitGroups.submit
     calls = itertools.count()
 
-    def wrong(self: CommitGroups, shards: Any, now: int, at_once: bool = False) -> Any:
-        return right(self, shards[next(calls) % 2 :: 2], now, at_once)
+    def wrong(self: CommitGroups, shards: Any, now_us: int, at_once: bool = False) -> Any:
+        return right(self, shards[next(calls) % 2 :: 2], now_us, at_once)
 
     return replaced(CommitGroups, "submit", wrong)
 
@@ -69,8 +69,8 @@ def quiet_shards_forget_when_to_wake() -> Context:
     """A shard that had nothing to do is not looked at when its time comes, only when something happens to it."""
     right = WorkerRuntime._runnable
 
-    def wrong(self: WorkerRuntime, served: Any, now: int, patient: bool) -> bool:
-        runs = right(self, served, now, patient)
+    def wrong(self: WorkerRuntime, served: Any, now_us: int, patient: bool) -> bool:
+        runs = right(self, served, now_us, patient)
         served.wakes_at = MAX_TIME
         return runs
 

@@ -22,8 +22,8 @@ def snapshot_before_durable() -> Context:
     """A checkpoint is published although its last commits are not durable, and says so wrongly."""
     right = snapshots.SnapshotPolicy._take
 
-    def wrong(self: snapshots.SnapshotPolicy, machine: Any, state: Any, now: int) -> None:
-        right(self, machine, state, now)
+    def wrong(self: snapshots.SnapshotPolicy, machine: Any, state: Any, now_us: int) -> None:
+        right(self, machine, state, now_us)
         state.taken -= 1
 
     return replaced(snapshots.SnapshotPolicy, "_take", wrong)
@@ -103,7 +103,7 @@ def seal_deleted_by_collection() -> Context:
     return replaced(AppendForm, "collect", wrong)
 
 
-@mistake(within=10, faults="zombie", first=5292)
+@mistake(within=10, faults="zombie")
 def seal_not_noticed_when_idle() -> Context:
     """A worker that commits nothing never looks whether it was declared dead."""
     right = worker.write_groups

@@ -17,7 +17,7 @@ from tests.sim.mistakes import Context, mistake, replaced
 @mistake(within=20, faults="none", workload="letters")
 def step_that_waits_is_forgotten() -> Context:
     """What waits for a verdict is not there any more when it comes."""
-    return replaced(Admission, "_waits", lambda self, now: setattr(self.commits, "waiting", None))
+    return replaced(Admission, "_waits", lambda self, now_us: setattr(self.commits, "waiting", None))
 
 
 @mistake(within=60, workload="letters")

@@ -37,7 +37,7 @@ def middle_of_a_step_without_its_beginning() -> Context:
     """In the middle of a step only the last shards' commits are handed over, without those that they rest on."""
     right = CommitGroups.submit_after
 
-    def wrong(self: CommitGroups, took_us: int, shards: Any, now: int) -> Any:
-        return right(self, took_us, lambda: shards()[-1:], now)
+    def wrong(self: CommitGroups, took_us: int, shards: Any, now_us: int) -> Any:
+        return right(self, took_us, lambda: shards()[-1:], now_us)
 
     return replaced(CommitGroups, "submit_after", wrong)

@@ -32,8 +32,8 @@ def savepoint_of_a_moving_pipeline() -> Context:
 
     return _together(
         replaced(SavepointPart, "holding", property(lambda self: False)),
-        replaced(SavepointPart, "opened", lambda self, shard, now: None),
-        replaced(SavepointPart, "runnable", lambda self, shard, now, patient=False: shard.runnable(now)),
+        replaced(SavepointPart, "opened", lambda self, shard, now_us: None),
+        replaced(SavepointPart, "runnable", lambda self, shard, now_us, patient=False: shard.runnable(now_us)),
         replaced(SavepointPart, "_does", lambda self, order, shard: True),
         replaced(shard.Shard, "unrest", lambda self: 0),
         replaced(SavepointPart, "_copy", copy_as_it_is),

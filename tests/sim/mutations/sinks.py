@@ -42,7 +42,7 @@ def batches_published_before_their_commit() -> Context:
     def wrong(self: SinkOperator, bundle: Any) -> None:
         right(self, bundle)
         self._durable = MAX_TIME
-        self._publish(bundle.now)
+        self._publish(bundle.now_us)
 
     return replaced(SinkOperator, "run", wrong)
 
@@ -52,7 +52,7 @@ def batch_not_tried_again() -> Context:
     """A batch that the target did not take counts as published."""
     right = SinkOperator._learn
 
-    def wrong(self: SinkOperator, pending: Any, error: Exception | None, now: int) -> None:
-        right(self, pending, None if isinstance(error, UnavailableError) else error, now)
+    def wrong(self: SinkOperator, pending: Any, error: Exception | None, now_us: int) -> None:
+        right(self, pending, None if isinstance(error, UnavailableError) else error, now_us)
 
     return replaced(SinkOperator, "_learn", wrong)

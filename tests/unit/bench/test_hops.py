@@ -7,7 +7,7 @@ from bench.figures import Figure
 from bench.hops import table
 from bench.inputs import Input, Order, file_of_ad, level, make
 from millwheel.core.model.keys import key_hash
-from millwheel.sources.files.source import dealt
+from millwheel.sources.files.dealing import dealt
 
 
 def figure(run: int, variant: str, rate: float, cpu_us: float) -> Figure:

@@ -101,10 +101,10 @@ def test_copies_that_fail_are_tried_again_and_then_given_up_with_the_reason() ->
     made = held()
 
     def fail() -> None:
-        for now in range(2, 50):
+        for now_us in range(2, 50):
             copying = made.order is not None and made.order.phase is Phase.SAVE
             answers = said(made.order, "the disk is full") if copying else said(made.order, **at_rest())
-            made.step(now, tables(), answers)
+            made.step(now_us, tables(), answers)
 
     with pytest.raises(UnavailableError, match="the disk is full"):
         fail()

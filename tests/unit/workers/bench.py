@@ -61,8 +61,8 @@ class Silent(Computation):
 class FixedClock:
     """A clock that shows what it was told."""
 
-    def __init__(self, now: int = NOW) -> None:
-        self.now = now
+    def __init__(self, now_us: int = NOW) -> None:
+        self.now = now_us
 
     def now_us(self) -> int:
         return self.now

@@ -29,9 +29,9 @@ def test_a_shard_runs_its_bundle_after_those_that_feed_it_and_only_one(
     bundles: list[str] = []
     right = Shard.run
 
-    def run(self: Shard, now: int) -> Any:
+    def run(self: Shard, now_us: int) -> Any:
         bundles.append(self.identity.node)
-        return right(self, now)
+        return right(self, now_us)
 
     with PipelineHarness(tmp_path / "p.yaml", workers=1, shards=1) as harness:
         harness.push("begin", {"user": "a", "n": 1, "at": 1})

@@ -23,6 +23,8 @@ def test_a_committable_survives_the_journal() -> None:
     assert decode(encode(made)) == made
     with pytest.raises(CorruptionError):
         decode(b"\xc1")
+    former = msgspec.msgpack.encode([7, [[b"k", None, [], 2, 5]]])
+    assert decode(former).messages == [Message(b"k", None, [], 2, 5)], "roots of earlier versions are read"
 
 
 def test_key_partition_and_headers_are_computed_from_the_value() -> None:
@@ -36,6 +38,11 @@ def test_key_partition_and_headers_are_computed_from_the_value() -> None:
     ("options", "value", "told"),
     [
         ({"key": "missing"}, {"ad": 1}, "missing"),
+        (
+            {"topic": {"by": "'t' + str(ad)", "among": ["t0"]}},
+            {"ad": 1, "missing": 1},
+            "gave 't1', which is not among t0",
+        ),
         ({"partition": "0 - ad"}, {"ad": 1}, "gave -1, which is no partition"),
         ({}, {"text": "x" * 1_000_000}, "more than message.max.bytes"),
     ],
@@ -71,9 +78,11 @@ def test_a_retraction_is_a_tombstone_or_a_change() -> None:
         ({"guarantee": "exactly"}, "did you mean 'exactly_once'"),
         ({"mode": "upsert"}, "needs the option 'key'"),
         ({"key": "a +"}, "option 'key'"),
+        ({"topic": {"by": "a +", "among": ["t"]}}, "option 'topic'"),
+        ({"topic": {"by": "a"}}, "write a name, or {by:"),
         ({"config": {"transactional.id": "x"}}, "sets transactional.id"),
     ],
 )
 def test_options_that_cannot_work_are_a_sentence(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
-        build_kafka_sink({"brokers": "b:1", "topic": "t", **options})
+        build_kafka_sink({"brokers": "b:1", "topic": "t"} | options)

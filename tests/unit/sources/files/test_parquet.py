@@ -208,3 +208,11 @@ def test_what_does_not_fit_the_schema_is_told_row_by_row(
     assert found.records == [(place, msgspec.convert(rows[place - 1], schema)) for place in kept]
     assert [reject.position for reject in found.rejects] == [place for place in (1, 2, 3) if place not in kept]
     assert all(why in reject.reason for reject in found.rejects)
+
+
+def test_a_decimal_that_is_declared_as_text_keeps_all_digits(tmp_path: Path) -> None:
+    cost = pa.array([Decimal("0.10"), Decimal("12345678901234567.89"), None], pa.decimal128(20, 2))
+    pq.write_table(pa.table({"cost": cost}), tmp_path / "a.parquet")
+    for columns in (False, True):
+        found = read_on(open_file(tmp_path / "a.parquet", "parquet", fields={"cost": "str"}), columns=columns)
+        assert [value["cost"] for value in found.values] == ["0.10", "12345678901234567.89", None]

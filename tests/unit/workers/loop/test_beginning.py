@@ -14,7 +14,7 @@ class Shard:
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def watermark(self, now: int) -> Hold:
+    def watermark(self, now_us: int) -> Hold:
         return Hold(self.at)
 
 

@@ -44,7 +44,7 @@ class Resting(Operator):
     resting: list[bool] = field(default_factory=list)
     finished: bool = False
 
-    def rest(self, wanted: bool, now: int) -> None:
+    def rest(self, wanted: bool, now_us: int) -> None:
         self.resting.append(wanted)
 
     def finish(self) -> None:
@@ -79,11 +79,11 @@ class Shard:
     def settled(self) -> bool:
         return self.is_settled
 
-    def runnable(self, now: int, patient: bool = False) -> bool:
+    def runnable(self, now_us: int, patient: bool = False) -> bool:
         return self.wants
 
-    def wakes_at(self, now: int) -> int:
-        return now + 5
+    def wakes_at(self, now_us: int) -> int:
+        return now_us + 5
 
     def checkpoint(self, path: str) -> None:
         self.checkpoints.append(path)

@@ -82,13 +82,13 @@ class Bench:
         commit = Commit(name, shard.token, shard.durable_number, [], [])
         self.policy.written(segment, PendingCommit(shard, shard.durable_number, commit, [], None, Hold()))
 
-    def step(self, now: int) -> None:
-        self.policy.step(now, [(shard, name in self.leaving) for name, shard in self.shards.items()])
+    def step(self, now_us: int) -> None:
+        self.policy.step(now_us, [(shard, name in self.leaving) for name, shard in self.shards.items()])
 
-    def publish_all(self, now: int) -> None:
+    def publish_all(self, now_us: int) -> None:
         """Everything that can be snapshotted now is, and stands."""
         for _ in self.shards:
-            self.step(now)
+            self.step(now_us)
             for name, token, last_commit in self.outside.asked[-1:]:
                 self.policy.published(name, token, last_commit)
 
@@ -269,8 +269,8 @@ def reopened(made: int, *lineage: Ancestor, replayed: int = 0) -> Bench:
     return bench
 
 
-def asked_at(bench: Bench, now: int) -> list[tuple[str, int, int]]:
-    bench.policy.step(now, [(shard, False) for shard in bench.shards.values()])
+def asked_at(bench: Bench, now_us: int) -> list[tuple[str, int, int]]:
+    bench.policy.step(now_us, [(shard, False) for shard in bench.shards.values()])
     return bench.outside.asked
 
 

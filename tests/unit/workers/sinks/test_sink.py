@@ -65,14 +65,14 @@ class Bench:
         shard = SinkShard("sink.out-0", 1, self.store, publish, "pipeline", "out")
         self.operator = SinkOperator(self.writer, shard, lambda stream, values: values, 0, 10, at_once)
 
-    def bundle(self, *values: int, now: int = 0) -> None:
+    def bundle(self, *values: int, now_us: int = 0) -> None:
         """A bundle with these records, if the operator wants any, and its commit."""
-        wanted = self.operator.appetite(len(values), now, 0)
+        wanted = self.operator.appetite(len(values), now_us, 0)
         batch = Batch("out", [], [value * 10 for value in values], ["k"] * len(values), list(values))
         arrivals = [Arrival("c", 1, 0, batch, None, 0)] if wanted and values else []
         self.number += 1
         overlay = Overlay(self.store)
-        bundle = Bundle(self.number, now, 0, arrivals, overlay, {})
+        bundle = Bundle(self.number, now_us, 0, arrivals, overlay, {})
         self.operator.run(bundle)
         self.counters.update(bundle.counters)
         produced = bundle.outputs.streams.get("dead_letters")
@@ -86,8 +86,8 @@ class Bench:
         for publication in asked:
             publication.carried_out().tell(5)
 
-    def durable(self, number: int, now: int = 0) -> None:
-        self.operator.durable(number, now)
+    def durable(self, number: int, now_us: int = 0) -> None:
+        self.operator.durable(number, now_us)
 
     def committables(self) -> int:
         return len(list(self.store.scan(RECEIPT)))
@@ -183,7 +183,7 @@ def test_what_cannot_be_published_now_is_tried_again(aside: bool) -> None:
     bench.writer.fail = None
     wake = bench.operator.wakes_at(0)
     assert 0 < wake < MAX_TIME
-    bench.bundle(now=wake)
+    bench.bundle(now_us=wake)
     for publication in bench.asked[1:]:
         publication.carried_out().tell(wake)
     assert bench.writer.published == [b"0:1"]
@@ -225,7 +225,7 @@ def test_a_writer_that_needs_order_gets_the_next_batch_once_the_one_before_is_vi
     bench.writer.fail = UnavailableError("away")
     bench.asked.pop().carried_out().tell(5)
     bench.writer.fail = None
-    bench.bundle(now=200_000)
+    bench.bundle(now_us=200_000)
     assert [each.number for each in bench.asked] == [0]
     bench.asked.pop().carried_out().tell(300_000)
     assert [each.number for each in bench.asked] == [1]
@@ -239,12 +239,12 @@ def test_a_commit_does_not_hurry_a_batch_that_failed() -> None:
     bench.durable(1)
     bench.writer.fail = UnavailableError("away")
     bench.asked.pop().carried_out().tell(1_000)
-    bench.bundle(2, now=2_000)
+    bench.bundle(2, now_us=2_000)
     bench.durable(2, 2_000)
     assert bench.asked == []
     wake = bench.operator.wakes_at(2_000)
     assert wake == 101_000
-    bench.bundle(now=wake)
+    bench.bundle(now_us=wake)
     assert [each.number for each in bench.asked] == [0]
 
 
@@ -301,7 +301,7 @@ def test_a_record_that_the_target_refuses_becomes_a_dead_letter_and_the_rest_is_
     bench.answers()
     assert bench.operator.wakes_at(7) == 7
     assert bench.operator.hold(0).at == 10
-    bench.bundle(now=7)
+    bench.bundle(now_us=7)
     assert bench.letters == [("too even", 2)]
     assert bench.counters["records_out"] == 1
     assert [data for _, data in bench.store.scan(RECEIPT)] == [b"0:1"]
@@ -328,7 +328,7 @@ def test_a_crash_around_a_refusal_makes_one_letter(committed: bool, in_order: bo
     writer = Recording()
     heir = Bench(aside=True, in_order=in_order, store=former.store, writer=writer, refusal=(b"0:1,2", b"0:1"))
     for number in range(1, 4):
-        heir.bundle(now=number)
+        heir.bundle(now_us=number)
         heir.durable(number)
         heir.answers()
     assert former.letters + heir.letters == [("too even", 2)]

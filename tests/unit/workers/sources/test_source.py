@@ -93,10 +93,10 @@ def test_a_partition_is_looked_at_less_often_when_it_has_been_silent_for_long() 
     operator = source(silent)
     store = SimStore({})
     reads: dict[int, int] = {}
-    for now in range(0, 20 * SECOND, 10_000):
-        if operator.wakes_at(now) <= now:
-            operator.run(Bundle(1, now, 0, [], Overlay(store), {}))
-        reads[now // SECOND] = silent.reads
+    for now_us in range(0, 20 * SECOND, 10_000):
+        if operator.wakes_at(now_us) <= now_us:
+            operator.run(Bundle(1, now_us, 0, [], Overlay(store), {}))
+        reads[now_us // SECOND] = silent.reads
     assert reads[0] == 50
     assert reads[19] - reads[18] == 10
 
@@ -112,25 +112,25 @@ def test_only_looks_that_found_nothing_make_a_partition_idle() -> None:
 def pauses(written: dict[str, int], operator: SourceOperator) -> list[int]:
     """Both partitions grow once a second; every few seconds the worker gets no time for up to a minute. The times at
     which the source held less than the records that had been written and not been read."""
-    random, now, wrong, store = Random(3), 0, [], SimStore({})
-    while now < 600 * SECOND:
-        now += SECOND if random.random() < 0.9 else random.randint(1, 60) * SECOND
+    random, now_us, wrong, store = Random(3), 0, [], SimStore({})
+    while now_us < 600 * SECOND:
+        now_us += SECOND if random.random() < 0.9 else random.randint(1, 60) * SECOND
         for name in written:
-            written[name] = now // SECOND
+            written[name] = now_us // SECOND
         for _ in range(2):
-            bundle = Bundle(1, now, 0, [], Overlay(store), {})
+            bundle = Bundle(1, now_us, 0, [], Overlay(store), {})
             operator.run(bundle)
             for chunk in bundle.chunks:
                 chunk.finished = True
-            if operator.hold(now).at > min(part.position for part in operator._partitions.awake.values()) * SECOND:
-                wrong.append(now)
+            if operator.hold(now_us).at > min(part.position for part in operator._partitions.awake.values()) * SECOND:
+                wrong.append(now_us)
     return wrong
 
 
 def test_a_source_at_rest_is_not_silent() -> None:
     operator, store = source(Silent()), SimStore({})
-    for now in range(0, 4 * SECOND, SECOND):
-        operator.run(Bundle(1, now, 0, [], Overlay(store), {}))
+    for now_us in range(0, 4 * SECOND, SECOND):
+        operator.run(Bundle(1, now_us, 0, [], Overlay(store), {}))
     before = operator.hold(4 * SECOND)
     operator.rest(True, 4 * SECOND)
     assert operator.hold(400 * SECOND) == before
@@ -143,10 +143,10 @@ def test_the_story_of_pauses_would_notice_time_without_looks_as_silence() -> Non
     """The deliberate mistake: who asks what holds the watermark takes the time since the last record for silence."""
     right = SourceOperator.hold
 
-    def wrong(self: SourceOperator, now: int) -> Any:
+    def wrong(self: SourceOperator, now_us: int) -> Any:
         for part in self._partitions.awake.values():
-            part.silence.looked_at = max(part.silence.looked_at, now)
-        return right(self, now)
+            part.silence.looked_at = max(part.silence.looked_at, now_us)
+        return right(self, now_us)
 
     with replaced(SourceOperator, "hold", wrong):
         written = {"a": 1, "b": 1}

@@ -1,0 +1,175 @@
+"""Objects of a bucket as a source. A partition is an object; its name is its key below the folder that all patterns
+share."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import xxhash
+
+from millwheel.adapters.objects.address import ObjectAddress, address_of
+from millwheel.adapters.objects.store import Found, ObjectStore
+from millwheel.errors import ExhaustedError, SetupError, UnavailableError
+from millwheel.sources.base import Partition, Reader, Source
+from millwheel.sources.files.dealing import dealt
+from millwheel.sources.files.object_input import ObjectBytes
+from millwheel.sources.files.object_reader import ObjectReader
+
+LIST_US = 5_000_000
+"""Between listings of a followed source: a listing costs a request for each 1,000 objects."""
+WHOLE_LISTING_S = 600.0
+"""With rising names, everything is listed again after so long: some name may have come out of its turn."""
+_MAGIC = re.compile(r"[*?\[]")
+OpenVersion = Callable[[str, ObjectBytes], Reader]
+"""The name of an object and its bytes -> a reader."""
+
+
+class ObjectsSource(Source):
+    """All objects that match. ``rising``: new objects have greater names than old ones, so that listing may go on
+    behind the last name."""
+
+    poll_us = 20_000
+    list_us = LIST_US
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        patterns: Sequence[str],
+        follow: bool,
+        rising: bool,
+        open_version: OpenVersion,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.bounded = not follow
+        self._store = store
+        self._listings = [_Listing(store, pattern, rising and follow, now_s) for pattern in patterns]
+        self._top = _shared([listing.folder for listing in self._listings])
+        self._open_version = open_version
+
+    def check(self) -> None:
+        """Credentials and bucket are right, although there may be no object yet."""
+        try:
+            self._found()
+        except UnavailableError as ex:
+            raise SetupError(str(ex)) from ex
+
+    def partitions(self) -> Sequence[Partition]:
+        """Raises SetupError when a bounded source has no object."""
+        try:
+            found = self._found()
+        except UnavailableError as ex:
+            if self.bounded:
+                raise SetupError(str(ex)) from ex
+            raise ExhaustedError(str(ex)) from ex
+        named = {key[len(self._top) :]: each for key, each in found.items()}
+        if self.bounded:
+            if not named:
+                patterns = " or ".join(f"{self._store.address.top}/{listing.pattern}" for listing in self._listings)
+                raise SetupError(
+                    f"no object matches {patterns}; check the path of the source (** descends into folders), or write "
+                    "follow: true to wait for objects"
+                )
+            return [Partition(name) for name in dealt({name: each.size for name, each in sorted(named.items())})]
+        return [Partition(name, _version(each), each.changed_at_us) for name, each in sorted(named.items())]
+
+    def open(self, partition: Partition) -> Reader:
+        key = f"{self._top}{partition.name}"
+        return ObjectReader(self._store, key, not self.bounded, lambda content: self._open_version(key, content))
+
+    def _found(self) -> dict[str, Found]:
+        found: dict[str, Found] = {}
+        for listing in self._listings:
+            found |= listing.look()
+        return found
+
+
+class _Listing:
+    """What matches one pattern. For any thread: all shards of a worker ask it."""
+
+    def __init__(self, store: ObjectStore, pattern: str, rising: bool, now_s: Callable[[], float]) -> None:
+        self.pattern = pattern
+        magic = _MAGIC.search(pattern)
+        literal = pattern if magic is None else pattern[: magic.start()]
+        self.folder = literal[: literal.rfind("/") + 1]
+        self._prefix = literal
+        self._matches = _matcher(pattern) if magic else _in_folder(pattern)
+        self._store = store
+        self._rising = rising
+        self._now_s = now_s
+        self._whole_at = -WHOLE_LISTING_S
+        self._known: dict[str, Found] = {}
+        self._last = ""
+        self._lock = threading.Lock()
+
+    def look(self) -> dict[str, Found]:
+        with self._lock:
+            if not self._rising or self._now_s() >= self._whole_at + WHOLE_LISTING_S:
+                self._known, self._last, self._whole_at = {}, "", self._now_s()
+            for found in self._store.list(self._prefix, self._last):
+                self._last = max(self._last, found.key)
+                if found.size and self._matches(found.key):
+                    self._known[found.key] = found
+            return dict(self._known)
+
+
+def addresses(paths: Sequence[str]) -> list[ObjectAddress]:
+    """The addresses that the paths of a source are, nothing when they are paths of this machine. Raises ValueError,
+    with a sentence, for a mixture."""
+    found = [address_of(path) for path in paths]
+    known = [address for address in found if address is not None]
+    if known and (len(known) < len(found) or len({address.top for address in known}) > 1):
+        raise ValueError("option 'path' mixes places; a source reads one bucket, or folders of this machine")
+    return known
+
+
+def _version(found: Found) -> tuple[int, ...]:
+    return found.size, xxhash.xxh3_64_intdigest(found.tag.encode())
+
+
+def _shared(folders: Sequence[str]) -> str:
+    """The folder above all of them."""
+    parts = [folder.split("/")[:-1] for folder in folders]
+    shared: list[str] = []
+    for level in zip(*parts, strict=False):
+        if len(set(level)) > 1:
+            break
+        shared.append(level[0])
+    return "".join(f"{part}/" for part in shared)
+
+
+def _in_folder(key: str) -> Callable[[str], bool]:
+    """The object itself; of a folder, the visible ones in it (no ``_SUCCESS`` either)."""
+    folder = f"{key}/" if key else ""
+
+    def matches(found: str) -> bool:
+        rest = found[len(folder) :]
+        return found == key or (found.startswith(folder) and rest != "" and "/" not in rest and rest[0] not in "._")
+
+    return matches
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """As a shell does: ``*`` and ``?`` do not match a slash nor a leading dot, ``**/`` matches any visible folders."""
+    text = "".join(map(_one, re.findall(r"\*\*/|\*|\?|\[!?\]?[^\]]*\]|.", pattern, re.DOTALL)))
+    compiled = re.compile(text, re.DOTALL)
+
+    def matches(found: str) -> bool:
+        return compiled.fullmatch(found) is not None and not any(
+            part.startswith(".") for part in found.split("/") if f"{part}/" not in f"{pattern}/"
+        )
+
+    return matches
+
+
+def _one(token: str) -> str:
+    if token == "**/":
+        return "(?:[^/]+/)*"
+    if token in "*?":
+        return "[^/]*" if token == "*" else "[^/]"
+    if token.startswith("[") and len(token) > 2:
+        inner = token[1:-1].replace("\\", "\\\\")
+        return f"[^/{inner[1:]}]" if inner.startswith("!") else f"[{inner}]"
+    return re.escape(token)
