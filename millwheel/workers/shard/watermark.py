@@ -62,7 +62,7 @@ class ShardWatermark:
         hold = self._commits.lowest(self.lowest(self.work(now_us)))
         if self.floor_matters() and self._commits.floor < hold.at:
             # Beyond the durable floor, the next owner's timers would emit behind a watermark that others have seen:
-            # late records of our own making (tests/unit/workers/test_shard_time.py).
+            # late records of our own making (tests/unit/workers/shard/test_watermark.py).
             hold = Hold(self._commits.floor, "the floor of processing-time timers, whose rise is not durable yet")
         return Hold(hold.at, self._in_words(hold), hold.idle_us)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from millwheel.api import Computation
 from millwheel.core.model.records import Domain
-from millwheel.core.model.times import MAX_TIME
+from millwheel.core.model.times import IDLE_TIME, LAST_TIME, MAX_TIME
 from tests.unit.workers.bench import NOW, Counting, ShardBench, Silent, values_of
 
 
@@ -136,3 +136,14 @@ def test_the_watermark_of_a_shard_does_not_go_back_under_a_new_owner() -> None:
     bench.settle()
     bench.crash()
     assert bench.shard.input_watermark == 1_000
+
+
+def test_work_at_the_last_instant_is_not_reported_as_silence() -> None:
+    """A report of that instant says that a source is silent, and holds nothing."""
+    bench = ShardBench(Clocks)
+    bench.deliver(("a", {"event": LAST_TIME}, 5))
+    bench.run()
+    bench.settle()
+    bench.watermark(MAX_TIME - 1)
+    assert bench.shard.watermark(NOW).at == LAST_TIME - 1
+    assert LAST_TIME == IDLE_TIME

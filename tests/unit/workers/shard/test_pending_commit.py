@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from millwheel.core.formats.codec import Commit
+from millwheel.core.formats.store_layout import PENDING, number8
+from millwheel.core.model.records import Batch
+from millwheel.errors import InvariantError
+from millwheel.workers.bundle.bundle import Hold
+from millwheel.workers.delivery.outbox import OutputChunk
+from millwheel.workers.shard.pending_commit import PendingCommit
+from tests.fakes.plain_storage import SimStore
+
+
+class Shard:
+    def __init__(self) -> None:
+        self.store = SimStore({})
+
+
+def weak_commit() -> PendingCommit:
+    chunk = OutputChunk(7, "c", [("t", Batch("s", [], [1], ["a"], [1]))], 1, stored=False, stored_form=b"form")
+    return PendingCommit(cast("Any", Shard()), 1, Commit("s", 1, 1, [], []), [], chunk, Hold(), weak=True)
+
+
+def test_weak_productions_straggle_until_every_consumer_has_them() -> None:
+    commit = weak_commit()
+    assert commit.straggles
+    assert commit.chunk is not None
+    commit.chunk.finished = True
+    assert not commit.straggles
+
+
+def test_strong_productions_never_straggle() -> None:
+    commit = weak_commit()
+    commit.weak = False
+    assert not commit.straggles
+
+
+def test_stragglers_go_into_the_commit_and_into_the_store_once() -> None:
+    """In one of them alone, a recovery or a snapshot would lack them."""
+    commit = weak_commit()
+    commit.checkpoint_chunk()
+    commit.checkpoint_chunk()
+    place = PENDING + number8(7)
+    assert commit.commit is not None
+    assert commit.commit.puts == [(place, b"form")]
+    assert cast("Any", commit.shard).store.data == {place: b"form"}
+
+
+def test_a_weak_commit_without_productions_is_a_mistake() -> None:
+    commit = weak_commit()
+    commit.chunk = None
+    with pytest.raises(InvariantError):
+        commit.checkpoint_chunk()
