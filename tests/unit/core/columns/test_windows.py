@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,19 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millwheel.core.aggregates.numeric import exact_add, exact_value
-from millwheel.core.columns import plan as column_plans
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.columns.fixed_sums import (
-    SCALE_BITS,
-    Unfit,
-    as_floats,
-    fraction_part,
-    from_exact,
-    to_exact,
-    whole_part,
-)
-from millwheel.core.columns.plan import KEY, ColumnPlan, column_plan, is_clean
+from millwheel.core.columns.plan import KEY, ColumnPlan, column_plan
 from millwheel.core.columns.windows import ColumnWindows
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec, windowing_from_spec
@@ -185,82 +173,6 @@ def test_columns_say_what_rows_say(
     assert late_columns == late_rows
 
 
-@given(st.lists(costs, min_size=1, max_size=30))
-def test_sums_in_columns_round_once(values: list[float]) -> None:
-    acc = exact_add([0], values)
-    whole, fraction = from_exact(acc)
-    [found] = as_floats(pl.Series([whole], dtype=pl.Int128), pl.Series([fraction], dtype=pl.Int128)).to_list()
-    assert found == exact_value(acc)
-    assert exact_value(to_exact(whole, fraction)) == exact_value(acc)
-
-
-@pytest.mark.parametrize("cost", [1e-12, 2.0**61, -1e30, 2.0**-37 / 3])
-def test_numbers_that_columns_cannot_hold_are_noticed(cost: float) -> None:
-    plan = plan_of()
-    assert plan is not None
-    with pytest.raises(Unfit):
-        plan.group(batch_of([Row(1, "click", cost, 1, 5)]))
-
-
-def test_groups_are_in_the_order_in_which_they_come_so_that_the_same_records_give_the_same_bytes() -> None:
-    plan = plan_of()
-    assert plan is not None
-    ads = [(number * 37) % 101 for number in range(101)]
-    groups = plan.group(batch_of([Row(ad, "click", 1.0, 1, 5) for ad in ads] * 2))
-    assert groups[KEY].to_list() == ads
-    assert plan.merge([groups[50:], groups[:60]])[KEY].to_list() == ads[50:] + ads[:50]
-
-
-def test_a_sum_beyond_64_bits_is_noticed_and_kept_exactly() -> None:
-    plan = plan_of()
-    assert plan is not None
-    groups = plan.group(batch_of([Row(1, "click", 1.0, 2**62, 5)] * 3))
-    with pytest.raises(Unfit):
-        plan.results(groups)
-    [(key, group)] = plan.row_groups(groups)
-    assert (key, group.count, group.acc[4]) == (1, 3, [str(3 * 2**62)])
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"allowed_lateness_us": 5},
-        {"late": "side:too_late"},
-        {"output_time": "earliest"},
-        {"trigger": {"repeat": {"after_bytes": 2}}},
-        {"aggregates": (AggregateSpec("k", "top_k", "cost", options={"k": 2}),)},
-        {"aggregates": (AggregateSpec("s", "sum", "kind"),)},
-        {"aggregates": (AggregateSpec("s", "sum", "cost * 2"),)},
-        {"aggregates": (AggregateSpec("s", "count", condition="size > 0.5"),)},
-        {"inputs": (InputSpec("events", KeySpec(KeyKind.FIELDS, ("ad", "kind"))),)},
-        {"inputs": (InputSpec("others", KeySpec(KeyKind.FIELD, ("ad",))),)},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_what_has_no_column_form_stays_in_rows(changes: dict[str, Any]) -> None:
-    assert plan_of(**changes) is None
-
-
-@pytest.mark.parametrize("changes", [{"accumulation": "retracting"}, {"trigger": {"repeat": {"after_count": 2}}}])
-def test_windows_that_speak_again_take_groups(changes: dict[str, Any]) -> None:
-    plan = plan_of(**changes)
-    assert plan is not None
-    assert not plan.fires_once
-
-
-def test_other_windows_stay_in_rows() -> None:
-    assert plan_of(WindowSpec("session", {"gap_us": 5})) is None
-    assert plan_of(WindowSpec("sliding", {"size_us": 9, "every_us": 3, "changes": True})) is None
-
-
-def test_a_frame_with_a_hole_or_no_number_is_not_clean() -> None:
-    clean = pl.DataFrame({"cost": [1.0, 2.0], "kind": ["a", None]})
-    assert is_clean(clean, ["cost"], FIELDS)
-    assert not is_clean(clean, ["kind"], FIELDS)
-    assert not is_clean(pl.DataFrame({"cost": [1.0, float("nan")]}), ["cost"], FIELDS)
-    assert not is_clean(pl.DataFrame({"cost": [float("inf")]}), ["cost"], FIELDS)
-
-
 @given(st.lists(st.integers(-20, 20), min_size=1), st.integers(-20, 20), st.integers(0, 9))
 def test_lateness_by_column_is_lateness_by_record(stamps: list[int], running: int, delay: int) -> None:
     expected = []
@@ -300,37 +212,3 @@ def test_columnar_segments_are_put_together_and_go_with_their_windows() -> None:
     assert plan.results(one.sort(order)).equals(plan.results(other.sort(order)))
     keep()
     assert not stored
-
-
-FAR = st.sampled_from([0, 1, 7, -5, 2**40, -(2**63), 2**63 - 1])
-
-
-@given(
-    st.lists(st.builds(Row, FAR, st.just("click"), st.just(0.5), st.integers(0, 9), st.integers(0, 60)), max_size=30)
-)
-@pytest.mark.parametrize("window", [TUMBLING, SLIDING])
-def test_one_number_for_each_window_groups_as_key_start_and_end_do(window: WindowSpec, made: list[Row]) -> None:
-    plan = plan_of(window)
-    assert plan is not None
-    batch = batch_of(made)
-    found = plan.group(batch)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column_plans, "_place", lambda frame: None)
-        by_three = plan.group(batch)
-    assert found.equals(by_three)
-
-
-def test_windows_that_begin_together_and_end_apart_stay_apart() -> None:
-    plan = plan_of()
-    assert plan is not None
-    groups = plan.group(batch_of([Row(1, "click", 0.5, 1, 3), Row(1, "click", 0.5, 1, 4)]))
-    longer = groups.with_columns(pl.col("end") + 10)
-    assert plan.merge([groups, longer, groups])["end"].to_list() == [10, 20]
-
-
-@given(st.sampled_from([1.0, -1.0]), st.floats(2.0**-37, 2.0**60, exclude_max=True))
-def test_the_parts_of_a_float_that_fits_are_all_of_it(sign: float, size: float) -> None:
-    cost = pl.col("cost")
-    parts = pl.DataFrame({"cost": [sign * size]}).select(whole_part(cost).alias("w"), fraction_part(cost).alias("f"))
-    whole, fraction = parts.row(0)
-    assert whole + Fraction(fraction, 2**SCALE_BITS) == Fraction(sign * size)

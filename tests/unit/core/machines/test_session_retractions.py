@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -123,12 +122,6 @@ def test_a_late_retraction_is_late() -> None:
     harness.advance_watermark(20)
     harness.push("k", Retraction(5), 3)
     assert [as_retraction(late.value) for late in harness.late] == [Retraction(5)]
-
-
-@pytest.mark.parametrize("function", ["max", "count_distinct", "collect"])
-def test_discarding_panes_that_do_not_add_up_are_refused_for_retracted_input(function: str) -> None:
-    with pytest.raises(ValueError, match="accumulation: retracting"):
-        WindowHarness(Tumbling(10), AfterCount(1), aggregate=function, takes_retractions=True)
 
 
 def test_a_chain_of_two_retracting_groupings_ends_right() -> None:

@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.aggregates.base import Aggregator
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.key_windows.machine import KeyWindowMachine
-from millwheel.core.machines.counted import CountMachine
-from millwheel.core.machines.cumulative import CumulativeMachine
-from millwheel.core.machines.fixed import AlignedMachine
-from millwheel.core.machines.session_retractions import UnmergingMachine
-from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.specs import machine_from_spec, window_from_spec, windowing_from_spec
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import AggregateSpec, ComputationSpec, WindowSpec
@@ -91,30 +84,6 @@ def _computation(**settings: Any) -> ComputationSpec:
 
 
 @pytest.mark.parametrize(
-    ("settings", "machine"),
-    [
-        ({}, AlignedMachine),
-        ({"window": WindowSpec("sliding", {"size_us": 10, "every_us": 5})}, AlignedMachine),
-        ({"window": WindowSpec("sliding", {"size_us": 10, "every_us": 5, "changes": True})}, KeyWindowMachine),
-        ({"window": WindowSpec("session", {"gap_us": 10})}, MergingMachine),
-        ({"window": WindowSpec("count", {"count": 10})}, CountMachine),
-        ({"window": WindowSpec("cumulative", {"size_us": 10, "every_us": 5})}, CumulativeMachine),
-        (
-            {"window": WindowSpec("cumulative", {"size_us": 10, "every_us": 5}), "trigger": {"after_count": 2}},
-            AlignedMachine,
-        ),
-    ],
-)
-def test_each_window_has_its_machine(settings: dict[str, Any], machine: type) -> None:
-    assert type(machine_from_spec(_computation(**settings), compile_expression)) is machine
-
-
-def test_sessions_over_retractions_can_fall_apart() -> None:
-    spec = _computation(window=WindowSpec("session", {"gap_us": 10}), accumulation="retracting")
-    assert type(machine_from_spec(spec, compile_expression, takes_retractions=True)) is UnmergingMachine
-
-
-@pytest.mark.parametrize(
     ("settings", "fix"),
     [
         ({"window": None}, "has no window"),
@@ -140,19 +109,6 @@ def test_late_records_refire_only_when_asked() -> None:
     assert windowing_from_spec(_computation(late="side:late_hits")).late is LatePolicy.DROP
 
 
-class Longest(Aggregator[str]):
-    """The longest text."""
-
-    def create(self) -> str:
-        return ""
-
-    def add(self, acc: str, value: Any, timestamp: int) -> str:
-        return max(acc, value, key=len)
-
-    def merge(self, acc: str, other: str) -> str:
-        return max(acc, other, key=len)
-
-
 def _run(machine: Machine, records: list[tuple[Any, int]]) -> Effects:
     state: dict[Any, Any] = {}
     effects = Effects()
@@ -161,49 +117,6 @@ def _run(machine: Machine, records: list[tuple[Any, int]]) -> Effects:
         assert timer.at is not None
         machine.on_timer(state, "k", timer.tag, timer.domain, timer.at, Times(MAX_TIME, 0), effects)
     return effects
-
-
-def test_aggregates_have_arguments_conditions_and_a_common_filter() -> None:
-    spec = _computation(
-        condition="kind != 'bot'",
-        aggregates=(
-            AggregateSpec("hits", "count"),
-            AggregateSpec("clicks", "count", condition="kind == 'click'"),
-            AggregateSpec("named", "count", "name"),
-            AggregateSpec("bytes", "sum", "size"),
-            AggregateSpec("kilobytes", "sum", "size / 1000"),
-            AggregateSpec("largest", "max", "size"),
-            AggregateSpec("longest", "my:Longest", "kind"),
-        ),
-    )
-    machine = machine_from_spec(spec, compile_expression, lambda name: Longest)
-    effects = _run(
-        machine,
-        [
-            ({"kind": "view", "size": 500, "name": "a"}, 1),
-            ({"kind": "click", "size": 1500}, 2),
-            ({"kind": "bot", "size": "unread"}, 3),
-            ({"kind": "view", "size": "much"}, 4),
-        ],
-    )
-    [pane] = effects.panes
-    assert pane.result == {
-        "hits": 2, "clicks": 1, "named": 1, "bytes": 2000, "kilobytes": 2.0, "largest": 1500, "longest": "click",
-    }  # fmt: skip
-    [rejected] = effects.rejected
-    assert (rejected.timestamp, rejected.reason) == (4, "sum of field 'size' needs a finite number, not str 'much'")
-
-
-def test_a_missing_field_is_named_with_those_that_are_there() -> None:
-    machine = machine_from_spec(_computation(aggregates=(AggregateSpec("bytes", "sum", "size"),)), compile_expression)
-    [rejected] = _run(machine, [({"kind": "view", "b": 1}, 1)]).rejected
-    assert rejected.reason == "the record has no field 'size'; it has: b, kind"
-
-
-def test_without_aggregates_a_pane_holds_its_records() -> None:
-    machine = machine_from_spec(_computation(condition="n > 0"), compile_expression)
-    [pane] = _run(machine, [({"n": 1}, 4), ({"n": 0}, 5), ({"n": 2}, 3)]).panes
-    assert pane.result == [[{"n": 1}, 4], [{"n": 2}, 3]]
 
 
 def test_a_record_outside_the_calendar_is_rejected() -> None:

@@ -81,32 +81,6 @@ def test_what_had_fired_on_time_waits_again_if_the_merged_end_lies_ahead() -> No
     assert AfterPercentileWatermark(0.9).merge([None], BEFORE) == 0
 
 
-def test_a_sequence_is_where_its_first_unfinished_part_is() -> None:
-    trigger = AfterEach(AfterCount(1), AfterCount(5), Repeat(AfterCount(2)))
-    assert trigger.merge([[1, 2], [1, 1]], BEFORE) == [1, 3]
-    assert trigger.merge([[0, 0], [1, 2]], BEFORE) == [1, 2]  # a count that was reached anywhere is reached
-    assert trigger.merge([[0, 0], [0, 0]], BEFORE) == [0, 0]
-    assert AfterEach(AfterCount(1)).merge([None, None], BEFORE) is None
-
-
-def test_a_sequence_goes_back_to_waiting_for_the_watermark() -> None:
-    trigger = AfterEach(OrFinally(Repeat(AfterCount(2)), AfterWatermark()), Repeat(AfterCount(1)))
-    waiting = trigger.start()
-    ended = trigger.fire(waiting, AFTER)
-    assert ended == [1, 0]
-    assert trigger.merge([ended, waiting], BEFORE)[0] == 0
-    assert trigger.merge([ended, ended], AFTER)[0] == 1
-
-
-def test_combinations_finish_as_their_parts_do() -> None:
-    once = AfterCount(1)
-    assert AfterAny(once, Never()).fire([1, 0], BEFORE) is None
-    assert AfterAll(once, Repeat(once)).fire([1, 1], BEFORE) == [None, 0]
-    assert AfterAll(once, once).fire([1, 1], BEFORE) is None
-    assert Repeat(once).fire(1, BEFORE) == 0
-    assert Once(Repeat(once)).fire(1, BEFORE) is None
-
-
 def test_it_wakes_at_the_first_deadline_that_is_still_ahead() -> None:
     both = AfterAll(AfterProcessingTime(5), AfterProcessingTime(10))
     state = both.add(both.start(), 1, 0, BEFORE)
@@ -123,14 +97,6 @@ def test_a_deadline_may_be_put_off_to_a_full_minute() -> None:
     assert trigger.add(trigger.start(), 1, 0, moment) == 60_000_000
     assert trigger.add(trigger.start(), 1, 0, Moment(WINDOW, 0, 56_000_000)) == 120_000_000
     assert trigger.add(trigger.start(), 1, 0, Moment(WINDOW, 0, 55_000_000)) == 60_000_000
-
-
-def test_what_a_trigger_needs_shows_through_combinations() -> None:
-    nested = Repeat(AfterAny(AfterBytes(5), AfterWatermark(early=AfterPercentileWatermark(0.5))))
-    assert nested.needs_bytes
-    assert nested.on_time
-    assert nested.shares() == (0.5,)
-    assert not Repeat(AfterCount(3)).on_time
 
 
 class EveryThird(Trigger):

@@ -1,0 +1,96 @@
+"""Which computations run on columns, and how their groups are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millwheel.core.columns import plan as column_plans
+from millwheel.core.columns.plan import KEY, is_clean
+from millwheel.core.pipeline.spec import (
+    AggregateSpec,
+    InputSpec,
+    KeyKind,
+    KeySpec,
+    WindowSpec,
+)
+from tests.unit.core.columns.test_windows import FIELDS, SLIDING, TUMBLING, Row, batch_of, plan_of
+
+
+def test_groups_are_in_the_order_in_which_they_come_so_that_the_same_records_give_the_same_bytes() -> None:
+    plan = plan_of()
+    assert plan is not None
+    ads = [(number * 37) % 101 for number in range(101)]
+    groups = plan.group(batch_of([Row(ad, "click", 1.0, 1, 5) for ad in ads] * 2))
+    assert groups[KEY].to_list() == ads
+    assert plan.merge([groups[50:], groups[:60]])[KEY].to_list() == ads[50:] + ads[:50]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"allowed_lateness_us": 5},
+        {"late": "side:too_late"},
+        {"output_time": "earliest"},
+        {"trigger": {"repeat": {"after_bytes": 2}}},
+        {"aggregates": (AggregateSpec("k", "top_k", "cost", options={"k": 2}),)},
+        {"aggregates": (AggregateSpec("s", "sum", "kind"),)},
+        {"aggregates": (AggregateSpec("s", "sum", "cost * 2"),)},
+        {"aggregates": (AggregateSpec("s", "count", condition="size > 0.5"),)},
+        {"inputs": (InputSpec("events", KeySpec(KeyKind.FIELDS, ("ad", "kind"))),)},
+        {"inputs": (InputSpec("others", KeySpec(KeyKind.FIELD, ("ad",))),)},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_has_no_column_form_stays_in_rows(changes: dict[str, Any]) -> None:
+    assert plan_of(**changes) is None
+
+
+@pytest.mark.parametrize("changes", [{"accumulation": "retracting"}, {"trigger": {"repeat": {"after_count": 2}}}])
+def test_windows_that_speak_again_take_groups(changes: dict[str, Any]) -> None:
+    plan = plan_of(**changes)
+    assert plan is not None
+    assert not plan.fires_once
+
+
+def test_other_windows_stay_in_rows() -> None:
+    assert plan_of(WindowSpec("session", {"gap_us": 5})) is None
+    assert plan_of(WindowSpec("sliding", {"size_us": 9, "every_us": 3, "changes": True})) is None
+
+
+def test_a_frame_with_a_hole_or_no_number_is_not_clean() -> None:
+    clean = pl.DataFrame({"cost": [1.0, 2.0], "kind": ["a", None]})
+    assert is_clean(clean, ["cost"], FIELDS)
+    assert not is_clean(clean, ["kind"], FIELDS)
+    assert not is_clean(pl.DataFrame({"cost": [1.0, float("nan")]}), ["cost"], FIELDS)
+    assert not is_clean(pl.DataFrame({"cost": [float("inf")]}), ["cost"], FIELDS)
+
+
+FAR = st.sampled_from([0, 1, 7, -5, 2**40, -(2**63), 2**63 - 1])
+
+
+@given(
+    st.lists(st.builds(Row, FAR, st.just("click"), st.just(0.5), st.integers(0, 9), st.integers(0, 60)), max_size=30)
+)
+@pytest.mark.parametrize("window", [TUMBLING, SLIDING])
+def test_one_number_for_each_window_groups_as_key_start_and_end_do(window: WindowSpec, made: list[Row]) -> None:
+    plan = plan_of(window)
+    assert plan is not None
+    batch = batch_of(made)
+    found = plan.group(batch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_plans, "_place", lambda frame: None)
+        by_three = plan.group(batch)
+    assert found.equals(by_three)
+
+
+def test_windows_that_begin_together_and_end_apart_stay_apart() -> None:
+    plan = plan_of()
+    assert plan is not None
+    groups = plan.group(batch_of([Row(1, "click", 0.5, 1, 3), Row(1, "click", 0.5, 1, 4)]))
+    longer = groups.with_columns(pl.col("end") + 10)
+    assert plan.merge([groups, longer, groups])["end"].to_list() == [10, 20]

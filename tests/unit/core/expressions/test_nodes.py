@@ -1,0 +1,62 @@
+"""What the parts of an expression mean, and what is no part of the language."""
+
+from __future__ import annotations
+
+import pytest
+
+from millwheel.core.expressions.language import MAX_LENGTH, compile_expression
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("", "empty"),
+        ("   ", "empty"),
+        ("# nothing", "column 1"),
+        ("type = 'click'", "column 1: compare with == instead of ="),
+        ("type = 'a' and x == 1", "compare with =="),
+        ("a && b", "column 4: write `and` instead of &&"),
+        ("a || b", "write `or`"),
+        ("!a", "write `not`"),
+        ("a AND b", "small letters"),
+        ("$a > 1", "without \\$"),
+        ("type == 'click", "close its quote"),
+        ("a +", "no expression"),
+        ("lenn(a)", "unknown function 'lenn'; did you mean 'len'"),
+        ("a.lower()", "write lower\\(field\\)"),
+        ("len()", "len\\(\\) takes 1 argument, not 0"),
+        ("round(a, 1, 2)", "takes 1 to 2 arguments"),
+        ("has(1)", "takes the name of a field"),
+        ("field(a)", "takes the name of a field"),
+        ("len(a, key=b)", "plain arguments"),
+        ("a | b", "bit operators"),
+        ("~a", "write `not`"),
+        ("a is 5", "write == or !="),
+        ("a[1:2]", "slices"),
+        ("lambda: 1", "a lambda cannot be used"),
+        ("[x for x in y]", "a comprehension cannot be used"),
+        ("f'{a}'", "an f-string cannot be used"),
+        ("{'a': 1}", "a map cannot be used"),
+        ("b'x'", "neither a number nor text"),
+        ("a.__class__", "no field that can be read"),
+        ("__import__('os')", "unknown function"),
+        ("__builtins__", "no field that can be read"),
+        ("(a + 1)(b)", "cannot be called"),
+        ("1 / 0 + a", "fails for every record"),
+        ("a > 1 and 9 ** 9 ** 9", "fails for every record"),
+        ("a" * (MAX_LENGTH + 1), "characters"),
+        ("+".join("a" * 900), "parts"),
+        ("(" * 400 + "a" + ")" * 400, "no expression"),
+        ("a\0b", "null bytes"),
+        ("import os", "no expression"),
+        ("a; b", "no expression"),
+    ],
+)
+def test_what_is_not_in_the_language_is_refused_with_column_and_hint(text: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=hint):
+        compile_expression(text)
+
+
+def test_the_column_is_that_of_the_users_text() -> None:
+    with pytest.raises(ValueError, match="column 14: unknown function"):
+        compile_expression("cost > 1 and foo(cost)")

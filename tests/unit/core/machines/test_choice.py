@@ -1,0 +1,53 @@
+"""Each kind of windows has its machine, and what cannot work is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.key_windows.machine import KeyWindowMachine
+from millwheel.core.machines.counted import CountMachine
+from millwheel.core.machines.cumulative import CumulativeMachine
+from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.session_retractions import UnmergingMachine
+from millwheel.core.machines.sessions import MergingMachine
+from millwheel.core.machines.specs import machine_from_spec
+from millwheel.core.pipeline.spec import WindowSpec
+from millwheel.core.triggers.triggers import AfterCount
+from millwheel.core.windows.windows import (
+    Tumbling,
+)
+from millwheel.testing import WindowHarness
+from tests.unit.core.machines.test_specs import _computation
+
+
+@pytest.mark.parametrize(
+    ("settings", "machine"),
+    [
+        ({}, AlignedMachine),
+        ({"window": WindowSpec("sliding", {"size_us": 10, "every_us": 5})}, AlignedMachine),
+        ({"window": WindowSpec("sliding", {"size_us": 10, "every_us": 5, "changes": True})}, KeyWindowMachine),
+        ({"window": WindowSpec("session", {"gap_us": 10})}, MergingMachine),
+        ({"window": WindowSpec("count", {"count": 10})}, CountMachine),
+        ({"window": WindowSpec("cumulative", {"size_us": 10, "every_us": 5})}, CumulativeMachine),
+        (
+            {"window": WindowSpec("cumulative", {"size_us": 10, "every_us": 5}), "trigger": {"after_count": 2}},
+            AlignedMachine,
+        ),
+    ],
+)
+def test_each_window_has_its_machine(settings: dict[str, Any], machine: type) -> None:
+    assert type(machine_from_spec(_computation(**settings), compile_expression)) is machine
+
+
+def test_sessions_over_retractions_can_fall_apart() -> None:
+    spec = _computation(window=WindowSpec("session", {"gap_us": 10}), accumulation="retracting")
+    assert type(machine_from_spec(spec, compile_expression, takes_retractions=True)) is UnmergingMachine
+
+
+@pytest.mark.parametrize("function", ["max", "count_distinct", "collect"])
+def test_discarding_panes_that_do_not_add_up_are_refused_for_retracted_input(function: str) -> None:
+    with pytest.raises(ValueError, match="accumulation: retracting"):
+        WindowHarness(Tumbling(10), AfterCount(1), aggregate=function, takes_retractions=True)
