@@ -9,10 +9,8 @@ from struct import pack
 
 import pytest
 
-from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.coordinator import LOCAL, LocalCoordination
 from millwheel.coordinator.server import CoordinatorServer
-from millwheel.errors import SetupError, UnavailableError
 
 
 @pytest.fixture
@@ -28,45 +26,6 @@ def eventually(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, "it did not happen in time"
         time.sleep(0.002)
-
-
-def test_a_session_lives_on_while_nothing_is_asked(server: CoordinatorServer) -> None:
-    lost = threading.Event()
-    session = LocalCoordination(server.address, session_timeout_s=0.2)
-    session.on_lost(lost.set)
-    assert not lost.wait(1.0)
-    session.put_if_absent("instance", b"x")
-    session.close()
-
-
-def test_a_session_whose_server_is_gone_is_lost_at_once(server: CoordinatorServer) -> None:
-    lost = threading.Event()
-    session = LocalCoordination(server.address, session_timeout_s=30)
-    session.on_lost(lost.set)
-    server.stop()
-    assert lost.wait(5)
-    with pytest.raises(UnavailableError, match="is lost"):
-        session.tables()
-    session.close()
-
-
-def test_a_server_that_answers_nothing_is_given_up(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
-        mute.bind(str(path))
-        mute.listen()
-        lost = threading.Event()
-        session = LocalCoordination(f"{LOCAL}{path}", session_timeout_s=0.2)
-        session.on_lost(lost.set)
-        with pytest.raises(UnavailableError):
-            session.tables()
-        assert lost.wait(5)
-        session.close()
-
-
-def test_nobody_serves_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="No coordinator answers"):
-        open_coordination(f"{LOCAL}{tmp_path}/none", "visits")
 
 
 def test_who_does_not_speak_the_protocol_is_hung_up_on_and_disturbs_nobody(server: CoordinatorServer) -> None:

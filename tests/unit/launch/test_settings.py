@@ -6,7 +6,7 @@ from millwheel.errors import SetupError
 from millwheel.launch.launchers.base import WorkerTemplate
 from millwheel.launch.services import ServiceTemplate
 from millwheel.launch.settings import RunSettings, parse_sets
-from millwheel.processes.address import check_reach, listen_on
+from millwheel.processes.address import check_reach
 
 
 def test_parameters_are_pairs_and_the_value_may_hold_anything() -> None:
@@ -61,13 +61,6 @@ def test_processes_serve_on_loopback_unless_told_otherwise() -> None:
         "--workers",
         "2",
     ]
-
-
-def test_auto_is_the_address_that_faces_zookeeper() -> None:
-    assert listen_on("10.1.2.3", "x:1") == "10.1.2.3:0"
-    assert listen_on("auto", "127.0.0.1:2181,other:2181/chroot") == "127.0.0.1:0"
-    with pytest.raises(SetupError, match="no way to ZooKeeper"):
-        listen_on("auto", "no-such-host.invalid:2181")
 
 
 def test_other_machines_need_a_zookeeper_that_they_reach() -> None:

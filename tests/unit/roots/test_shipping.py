@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.spaces.files import PosixFiles
-from millwheel.core.pipeline.spec import DEAD_LETTERS
 from millwheel.errors import PipelineError, SetupError
 from millwheel.roots import shipping
 from millwheel.roots.root import IDENTITY
@@ -50,26 +49,6 @@ def ship(pipeline: str | Path, params: dict[str, str], root: Path) -> Path:
     return shipping.ship(pipeline, params, root, spec)
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "home"
-    (folder / "helpers").mkdir(parents=True)
-    (folder / "mine.yaml").write_text(PIPELINE)
-    (folder / "counting.py").write_text(CODE)
-    (folder / "helpers" / "__init__.py").write_text("")
-    (folder / "helpers" / "numbers.py").write_text("ONE = 1\n")
-    (folder / "words.txt").write_text("small")
-    (folder / "test_counting.py").write_text("import counting")
-    (folder / "env").mkdir()
-    (folder / "env" / "pyvenv.cfg").write_text("")
-    (folder / "env" / "lib.py").write_text("")
-    (folder / ".hidden.py").write_text("")
-    (folder / "root").mkdir()
-    (folder / "root" / "state.py").write_text("")
-    monkeypatch.setenv("LIMIT_OF_TEST", "41")
-    return folder
-
-
 def names_in(target: Path) -> list[str]:
     return sorted(path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file())
 
@@ -108,15 +87,6 @@ def test_runs_whose_roots_and_results_lie_beside_the_pipeline_ship_the_same_each
     assert shipped[0] == shipped[1] == shipped[2]
 
 
-def test_a_worker_elsewhere_loads_what_the_driver_saw(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ship(folder / "mine.yaml", {"input": "/in"}, folder / "root")
-    monkeypatch.delenv("LIMIT_OF_TEST")
-    spec = load_shipped(str(folder / "root"))
-    assert spec.computations[0].options == {"limit": 41}
-    assert [sink.stream for sink in spec.sinks] == ["out", DEAD_LETTERS]
-    assert spec.sinks[1].options["path"] == str(folder / "root" / DEAD_LETTERS)
-
-
 def test_a_later_run_replaces_the_code(folder: Path) -> None:
     ship(folder / "mine.yaml", {"input": "/in"}, folder / "root")
     (folder / "counting.py").write_text(CODE.replace("from helpers.numbers import ONE", "ONE = 2"))
@@ -139,11 +109,6 @@ def test_a_worker_that_misses_a_file_is_told_to_declare_it(folder: Path) -> None
     ship(folder / "mine.yaml", {"input": "/in"}, folder / "root")
     with pytest.raises(PipelineError, match=r"declare it \(ship: \[words\.txt\]\)"):
         load_shipped(str(folder / "root"))
-
-
-def test_a_root_that_nobody_shipped_to_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="holds no pipeline"):
-        load_shipped(str(tmp_path))
 
 
 PYTHON = """

@@ -26,7 +26,7 @@ from millwheel.core.pipeline.spec import (
     WindowSpec,
 )
 from millwheel.savepoints import blueprint
-from millwheel.savepoints.blueprint import Blueprint, blueprint_of
+from millwheel.savepoints.blueprint import blueprint_of
 from millwheel.savepoints.compatibility import Compatibility, compare, worst
 
 FREE, SAVEPOINT, REFUSED = Compatibility.FREE, Compatibility.SAVEPOINT, Compatibility.REFUSED
@@ -250,8 +250,3 @@ def test_the_same_pipeline_has_no_changes_and_the_worst_change_decides() -> None
     both = compare(blueprint_of(SPEC), blueprint_of(replace(sink(0, options={"path": "b"}), name="other")))
     assert worst(both[1:]) is SAVEPOINT
     assert worst(both) is REFUSED
-
-
-def test_a_blueprint_is_the_same_after_it_was_stored() -> None:
-    made = blueprint_of(SPEC)
-    assert msgspec.json.decode(msgspec.json.encode(made), type=Blueprint) == made

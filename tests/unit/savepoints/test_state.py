@@ -4,8 +4,8 @@ import pytest
 
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
-from millwheel.errors import CorruptionError, UnavailableError
-from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing, answers_to, encode, standing_order
+from millwheel.errors import UnavailableError
+from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing
 from millwheel.savepoints.state import SavepointRequest, Taking
 
 SECOND = 1_000_000
@@ -115,25 +115,3 @@ def test_a_pipeline_that_never_rests_is_let_go_and_who_was_at_work_is_said() -> 
     made.step(0, {}, [])
     with pytest.raises(UnavailableError, match=r"within 1 s.*working: a-1\. "):
         made.step(SECOND + 1, tables(), said(made.order, a_0=Standing(1, 4)))
-
-
-def test_the_last_order_of_the_first_savepoint_counts_and_none_before_the_order_to_finish() -> None:
-    orders = [
-        SavepointOrder("s2", 1, Phase.REST),
-        SavepointOrder("s1", 1, Phase.REST),
-        SavepointOrder("s1", 2, Phase.HOLD),
-    ]
-    members = {order.name: encode(order) for order in orders}
-    assert standing_order(members) == orders[2]
-    assert standing_order({}) is None
-    finish = SavepointOrder("z", 1, Phase.FINISH)
-    assert standing_order({**members, finish.name: encode(finish)}) == finish
-    with pytest.raises(CorruptionError):
-        standing_order({"x": b"?"})
-
-
-def test_only_answers_to_the_order_itself_are_answers() -> None:
-    order = SavepointOrder("s1", 2, Phase.HOLD)
-    mine = OrderAnswer("s1", 2, {"a-0": Standing(1, 4)})
-    members = {"1": encode(mine), "2": encode(OrderAnswer("s1", 1)), "3": encode(OrderAnswer("s2", 2))}
-    assert answers_to(order, members) == [mine]

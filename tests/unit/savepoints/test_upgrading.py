@@ -21,13 +21,11 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
 )
 from millwheel.errors import PipelineError, SetupError
-from millwheel.savepoints import restoring
 from millwheel.savepoints.blueprint import blueprint_of
 from millwheel.savepoints.orders import Standing
 from millwheel.savepoints.record import RECORD_FILE, SavepointRecord, encode_record, saved_shards
-from millwheel.savepoints.restoring import former_identity, note_saved, refuse_saved, restore, restored, write_tables
+from millwheel.savepoints.restoring import former_identity, note_saved, refuse_saved
 from millwheel.savepoints.upgrading import blueprint_bytes, check_same_root, check_savepoint
-from tests.fakes.coordination import FakeZooKeeper
 
 
 def by(name: str) -> KeySpec:
@@ -95,54 +93,6 @@ def savepoint(place: Path, root: Path) -> SavepointRecord:
     )
     (place / RECORD_FILE).write_bytes(encode_record(record))
     return record
-
-
-def test_a_new_root_begins_with_the_shards_that_the_pipeline_still_has(tmp_path: Path) -> None:
-    place, root = tmp_path / "saved", tmp_path / "root"
-    place.mkdir()
-    root.mkdir()
-    record = savepoint(place, tmp_path / "old")
-    assert restored(root) is None
-    restore(record, place, root, str(root), SPEC)
-    assert restored(root) == record
-    manifest = FileSnapshots(str(root)).latest("short-0")
-    assert manifest is not None
-    assert (manifest.token, manifest.last_commit) == (4, 3)
-    assert FileSnapshots(str(root)).latest("gone-0") is None
-    assert (root / "inputs" / "visits.json").read_text() == "[]"
-    coordination = FakeZooKeeper().connect()
-    for _ in range(2):
-        write_tables(root, coordination, ["source.visits", "short"])
-    assert [(t.computation, [(e.owner, e.token) for e in t.shards]) for t in coordination.tables().values()] == [
-        ("short", [("", 4)])
-    ]
-
-
-def test_a_root_whose_beginning_was_interrupted_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, root = tmp_path / "saved", tmp_path / "root"
-    place.mkdir()
-    root.mkdir()
-    record = savepoint(place, tmp_path / "old")
-
-    def dies(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(restoring, "_copy", dies)
-    with pytest.raises(KeyboardInterrupt):
-        restore(record, place, root, str(root), SPEC)
-    with pytest.raises(SetupError, match="was interrupted"):
-        restored(root)
-
-
-def test_a_damaged_savepoint_is_refused(tmp_path: Path) -> None:
-    place, root = tmp_path / "saved", tmp_path / "root"
-    place.mkdir()
-    root.mkdir()
-    record = savepoint(place, tmp_path / "old")
-    blob = next((place / "snapshots" / "short-0").glob("*CURRENT"))
-    blob.write_text("other")
-    with pytest.raises(SetupError, match="is damaged"):
-        restore(record, place, root, str(root), SPEC)
 
 
 def test_a_root_that_was_stopped_with_a_savepoint_leaves_its_results_to_whoever_goes_on_from_it(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -120,82 +119,10 @@ def test_other_shapes_than_maps_are_said_to_be_wrong(text: str, problems: Any) -
     assert problems(text)
 
 
-def test_a_stream_that_is_declared_but_never_filled_cannot_be_consumed(problems: Any) -> None:
-    found = problems(
-        MINIMAL.replace("streams:\n", "streams:\n  later: {schema: 'detectors:Plain'}\n").replace(
-            "input: hits", "input: later"
-        )
-    )
-    assert any("nobody produces the stream 'later'" in problem for problem in found)
-
-
-def test_without_any_source_nothing_would_happen(problems: Any) -> None:
-    (found,) = problems("pipeline: p\nstreams: {a: {fields: {x: int}}}\n")
-    assert "no stream has a source" in found
-
-
-def test_a_cycle_needs_a_callback_with_timers(check: Any, problems: Any) -> None:
-    text = MINIMAL.replace("input: hits", "input: [hits, out]")
-    (found,) = problems(text)
-    assert found.startswith("pipeline.yaml:5: computations.c.output: the cycle c -> c has no timer")
-    assert check(text.replace("SpikeDetector", "Ticker")).computations[0].callback == "detectors:Ticker"
-
-
-def test_a_longer_cycle_is_shown_once(problems: Any) -> None:
-    more = "  d: {input: out, callback: detectors:SpikeDetector, output: back}\nsinks:"
-    (found,) = problems(MINIMAL.replace("input: hits", "input: [hits, back]").replace("sinks:", more))
-    assert "the cycle c -> d -> c has no timer" in found
-
-
-def test_a_longer_cycle_is_warned_about_and_one_of_a_single_computation_is_not(folder: Path) -> None:
-    more = "  d: {input: out, callback: detectors:Ticker, output: back}\nsinks:"
-    text = MINIMAL.replace("SpikeDetector", "Ticker")
-    (folder / "long.yaml").write_text(text.replace("input: hits", "input: [hits, back]").replace("sinks:", more))
-    _, warnings = check_pipeline(folder / "long.yaml", {}, {})
-    assert any("event time stands still in the cycle c -> d -> c" in warning for warning in warnings)
-    (folder / "short.yaml").write_text(text.replace("input: hits", "input: [hits, out]"))
-    _, warnings = check_pipeline(folder / "short.yaml", {}, {})
-    assert not any("stands still" in warning for warning in warnings)
-
-
-def test_dead_letters_may_be_consumed_and_written_but_not_declared(check: Any, problems: Any) -> None:
-    assert check(MINIMAL.replace("input: hits", "input: [hits, dead_letters]"))
-    assert check(MINIMAL.replace("{out:", "{dead_letters: {stdout: {}}, out:"))
-    (found,) = problems(MINIMAL.replace("streams:\n", "streams:\n  dead_letters: {fields: {a: int}}\n"))
-    assert "exists in every pipeline" in found
-
-
-def test_two_producers_of_a_stream_are_merged(check: Any) -> None:
-    more = "  d: {input: hits, callback: detectors:SpikeDetector, output: out}\nsinks:"
-    assert len(check(MINIMAL.replace("sinks:", more)).computations) == 2
-
-
-def test_what_nobody_consumes_is_a_warning(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = folder / "pipeline.yaml"
-    file.write_text(MINIMAL.replace("sinks: {out: {stdout: {}}}", ""))
-    with caplog.at_level(logging.WARNING):
-        load_pipeline(file)
-    assert "computations.c.output: nobody consumes the stream 'out'" in caplog.text
-
-
 def test_a_parameter_that_nothing_uses_is_a_warning(folder: Path) -> None:
     file = folder / "pipeline.yaml"
     file.write_text(MINIMAL)
     assert "--set inptu=" in check_pipeline(file, {"inptu": "x"}, {})[1][0]
-
-
-def test_without_checking_code_nothing_is_imported(weblog: str, check: Any, folder: Path) -> None:
-    (folder / "detectors.py").write_text("raise SystemExit('imported')")
-    assert check(weblog, check_code=False).name == "weblog"
-
-
-def test_a_factory_of_a_third_party_that_fails_is_a_problem(problems: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*given: Any) -> None:
-        raise RuntimeError("no such broker")
-
-    monkeypatch.setattr("millwheel.sinks.build_sink", fails)
-    (found,) = problems(MINIMAL)
-    assert found.endswith("sinks.out.stdout: stdout cannot be made with these options: RuntimeError: no such broker")
 
 
 def test_a_file_that_is_not_there_is_an_error_with_its_name(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import pytest
 
 from millwheel.launch.launchers.base import WorkerExit
 from millwheel.launch.launchers.processes import ProcessLauncher
-from millwheel.processes.child import Child, tail
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 
 
@@ -82,31 +79,3 @@ def test_stop_asks_first_and_then_kills_what_does_not_listen(tmp_path: Path, lau
     with pytest.raises(ProcessLookupError):
         os.kill(paused, 0)
     assert launcher.exits() == []
-
-
-def test_a_log_that_has_grown_large_is_put_aside(tmp_path: Path) -> None:
-    (tmp_path / "big.log").write_bytes(b"x" * 16_000_001)
-    child = Child([sys.executable, "-c", "import sys; sys.stderr.write('new')"], tmp_path / "big")
-    assert child.wait(30) == 0
-    assert (tmp_path / "big.log").read_text() == "new"
-    assert (tmp_path / "big.log.1").stat().st_size == 16_000_001
-
-
-def test_a_child_is_in_a_session_of_its_own_and_waiting_has_an_end(tmp_path: Path) -> None:
-    child = Child([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "child")
-    assert os.getsid(child.pid) == child.pid
-    started = time.monotonic()
-    assert child.wait(0.05) is None
-    assert time.monotonic() - started < 5
-    child.kill()
-    assert child.wait(10) == -signal.SIGKILL
-    child.terminate()  # nothing is left to signal
-
-
-def test_the_tail_of_a_file_starts_at_the_end_at_most_2_kb_back(tmp_path: Path) -> None:
-    file = tmp_path / "log"
-    file.write_text("a" * 5_000 + "end")
-    assert tail(file).endswith("aend")
-    assert len(tail(file)) == 2_000
-    assert tail(file, 5_000) == "end"
-    assert tail(tmp_path / "none") == ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import psutil
 import pytest
 
 from millwheel.launch.launchers.processes import ProcessLauncher
-from millwheel.processes.command_line import ROOM
 from millwheel.processes.libraries import SETTINGS, worker_environment
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 from tests.unit.launch.launchers.test_processes import exits
@@ -79,21 +77,6 @@ def test_a_worker_is_a_child_of_one_parent_and_seen_under_its_own_command_line(
     assert not any(map(psutil.pid_exists, (parent.pid, first.pid, second.pid)))
 
 
-def test_a_command_line_that_is_too_long_is_cut_off() -> None:
-    code = "\n".join(
-        (
-            "import sys; from pathlib import Path; from millwheel.processes.command_line import show_as",
-            "assert show_as(['worker', 'x' * 5_000])",
-            "print(Path('/proc/self/cmdline').read_bytes().rstrip(b'\\0').decode().split('\\0'))",
-        )
-    )
-    told = subprocess.run([sys.executable, "-c", code, ROOM], capture_output=True, text=True, check=True)
-    name, argument = eval(told.stdout)
-    assert name == "worker"
-    assert set(argument) == {"x"}
-    assert len(ROOM) <= len(argument) < 5_000
-
-
 def test_workers_die_with_their_parent_and_the_next_ones_have_another(
     tmp_path: Path, launcher: ProcessLauncher
 ) -> None:
@@ -133,34 +116,3 @@ def test_the_parent_and_its_workers_die_with_the_driver(tmp_path: Path, module: 
 def threads(tmp_path: Path) -> None:
     begins = "import threading, time; threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
     (tmp_path / "sitecustomize.py").write_text(begins)
-
-
-@pytest.mark.usefixtures("threads")
-def test_a_parent_with_another_thread_does_not_fork_and_workers_are_executed(
-    tmp_path: Path, launcher: ProcessLauncher
-) -> None:
-    launcher.start(0)
-    eventually(lambda: not launcher.exits() and lives(tmp_path, 0))
-    worker = psutil.Process(launcher.pids()[0])
-    assert worker.ppid() == os.getpid()
-    worker.kill()
-    (gone,) = exits(launcher)
-    assert gone.code == -signal.SIGKILL
-    assert not list((tmp_path / "scratch").iterdir())
-
-
-def test_a_driver_with_more_than_a_thousand_files_open_starts_workers_and_hears_of_their_end(
-    tmp_path: Path, launcher: ProcessLauncher
-) -> None:
-    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 2_000:
-        pytest.skip("this user may not open so many files (ulimit -n)")
-    kept = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
-    try:
-        worker = started(launcher, tmp_path)
-        assert worker.parent() != psutil.Process()
-        worker.kill()
-        (gone,) = exits(launcher)
-        assert gone.code == -signal.SIGKILL
-    finally:
-        for each in kept:
-            os.close(each)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import textwrap
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,13 +11,11 @@ from millwheel import Computation
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.spaces.hang_notes import HangNotes
 from millwheel.core.formats.codec import encode_value
-from millwheel.core.model.keys import key_hash
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import Due
 from millwheel.errors import CorruptionError
-from millwheel.testing import PipelineHarness
 from millwheel.workers.bundle.hangs import (
     Avoided,
     Doing,
@@ -33,11 +27,7 @@ from millwheel.workers.bundle.hangs import (
     record_mark,
     timer_mark,
 )
-from millwheel.workers.host import watchdog
-from millwheel.workers.host.watchdog import HangCounter, Standstill, user_line
 from tests.unit.workers.bench import NOW, ShardBench
-
-PLACE = LeasedShard("work", "work-0", 3)
 
 
 class Running:
@@ -64,21 +54,6 @@ def hang(mark: bytes, token: int = 1) -> Hang:
     return Hang("work", "work-0", token, "record", "'ann'", mark, "code.py:3 in slow", "1m")
 
 
-def test_a_call_is_found_when_it_was_the_same_at_so_many_looks_in_a_row() -> None:
-    watch, operator = HangCounter(3), Running(1, 2, 2, 2, 3, 3, 3, 3)
-    found = [watch.look([(PLACE, operator)]) is not None for _ in range(8)]
-    assert found == [False] * 7 + [True]
-
-
-def test_an_operator_that_rests_between_looks_is_none_that_hangs() -> None:
-    watch, operator = HangCounter(2), Running(1)
-    for _ in range(5):
-        operator.running = True
-        assert watch.look([(PLACE, operator)]) is None
-        operator.running = False
-        assert watch.look([(PLACE, operator)]) is None
-
-
 def test_a_look_from_beside_sees_which_record_a_callback_is_at() -> None:
     seen: list[tuple[str, Any, tuple[int, int]]] = []
 
@@ -97,10 +72,6 @@ def test_a_look_from_beside_sees_which_record_a_callback_is_at() -> None:
     ]
     assert len({progress for _, _, progress in seen}) == len(seen)
     assert bench.shard.operator.doing() is None
-
-
-def test_the_line_of_the_user_is_named() -> None:
-    assert user_line(sys._getframe()).startswith("test_hangs.py:")
 
 
 def test_records_timers_and_windows_are_known_by_what_stays_the_same() -> None:
@@ -159,72 +130,3 @@ def test_a_note_is_read_as_it_was_written_and_anything_else_is_corrupt() -> None
     for data in (b"", b"{", b"[]", b"[" * 100_000, b'{"node": 1}', b"\xff", encode_hang(note)[:-1]):
         with pytest.raises(CorruptionError):
             decode_hang(data)
-
-
-def frames(*files: str) -> Any:
-    """A stack, from the outermost file to the innermost one."""
-    frame = None
-    for file in files:
-        frame = SimpleNamespace(f_code=SimpleNamespace(co_filename=file), f_back=frame)
-    return frame
-
-
-def test_user_code_that_is_no_callback_is_found_by_its_frame_once() -> None:
-    ours, library = watchdog.__file__, os.__file__
-    stuck, other = frames(ours, "/home/ann/keys.py"), frames(ours, "/home/ann/keys.py")
-    look = Standstill(2).look
-    inside = SimpleNamespace(f_code=SimpleNamespace(co_filename=library), f_back=stuck)
-    assert [look(stuck), look(other), look(stuck), look(inside), look(stuck), look(stuck)] == [
-        *([False] * 4),
-        True,
-        False,
-    ]
-    assert not any(look(frames(ours, library)) for _ in range(5))
-    assert not any(look(None) for _ in range(5))
-
-
-CODE = """
-    from millwheel import Computation, ValueState
-
-    class Ringing(Computation):
-        seen = ValueState(int, default=0)
-
-        def process_record(self, ctx, record):
-            self.seen.set(self.seen.get() + 1)
-            ctx.set_timer("t", record.timestamp + 1_000_000)
-            ctx.produce("out", {"n": record.value["n"]})
-
-        def process_timer(self, ctx, timer):
-            ctx.produce("out", {"rung": timer.key})
-"""
-PIPELINE = """
-    pipeline: hanging
-    streams:
-      given: {source: injection, timestamp: ts}
-    computations:
-      work: {input: {given: {key: user}}, callback: "ringing_code:Ringing", output: out}
-    sinks:
-      out: {stdout: {}}
-      dead_letters: {stdout: {}}
-"""
-
-
-def test_a_timer_and_a_record_that_did_not_return_are_dead_letters_and_the_others_are_called(tmp_path: Path) -> None:
-    (tmp_path / "ringing_code.py").write_text(textwrap.dedent(CODE))
-    (tmp_path / "p.yaml").write_text(textwrap.dedent(PIPELINE))
-    with PipelineHarness(str(tmp_path / "p.yaml")) as harness:
-        shard: Any = harness._open().shard_of("work", key_hash("ann"))
-        harness.push("given", {"user": "ann", "ts": 1_000_000, "n": 0})
-        harness.read("out")
-        [(channel, known)] = shard._inbox._channels.items()
-        marks = [timer_mark(Due("ann", "t", 2_000_000, Domain.EVENT)), encode_value(("r", channel, known.accepted + 1))]
-        shard.operator.avoid(Avoided({mark: hang(mark) for mark in marks}))
-        harness.push("given", {"user": "ann", "ts": 1_000_000, "n": 1})
-        harness.push("given", {"user": "bob", "ts": 1_000_000, "n": 2})
-        harness.advance_watermark(10_000_000)
-        assert harness.read("out") == [{"n": 0}, {"n": 2}, {"rung": "bob"}]
-        letters = harness.read("dead_letters")
-        assert sorted(letter["key"] for letter in letters) == ["ann", "ann"]
-        assert all("did not return within 1m" in letter["reason"] for letter in letters)
-        assert {letter["location"] for letter in letters} == {"code.py:3 in slow"}
-        assert harness.state("work", "ann")["seen"] == 1

@@ -92,7 +92,7 @@ def test_dead_letters_are_a_stream_like_others() -> None:
     bench.run()
     bench.settle()
     sends = bench.sends()
-    assert [value["reason"] for value in values_of(sends, DEAD_LETTERS)][0].endswith("ValueError: 1")
+    assert next(value["reason"] for value in values_of(sends, DEAD_LETTERS)).endswith("ValueError: 1")
 
 
 def test_the_earliest_of_no_records_is_the_end_of_time() -> None:

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from millwheel.adapters.grpc.common import new_channel, new_server
+from millwheel.adapters.grpc.injection_client import InjectionClient
+from millwheel.adapters.grpc.security import Security, TokenCheck, check_listen, is_loopback, load_security
+from millwheel.adapters.grpc.watermark_client import fetch_status
+from millwheel.errors import SetupError, UnavailableError
+from millwheel.launch.certificates import make_set
+from millwheel.pb import injector_pb2
+from millwheel.pb.injector_pb2_grpc import InjectorStub
+from millwheel.workers import events as ev
+
+WAIT_S = 5.0
+
+
+def loaded(folder: Path, role: str = "client") -> Security:
+    security = load_security(str(folder), role)
+    assert security is not None
+    return security
+
+
+def with_token_of(certificates: Security, token: Security) -> Security:
+    return Security(certificates.ca, certificates.certificate, certificates.key, token.token)
+
+
+def test_a_client_believes_no_server_of_another_ca(
+    worker: tuple[str, list[ev.Event]], ours: Path, theirs: Path
+) -> None:
+    client = InjectionClient(
+        Security(loaded(theirs).ca, loaded(ours).certificate, loaded(ours).key, loaded(ours).token)
+    )
+    with pytest.raises(UnavailableError):
+        client.inject(worker[0], "s", "s-0", [])
+    client.close()
+    assert not worker[1]
+
+
+def test_nothing_of_a_refused_call_reaches_the_worker(
+    worker: tuple[str, list[ev.Event]], ours: Path, theirs: Path
+) -> None:
+    client = InjectionClient(with_token_of(loaded(ours), loaded(theirs)))
+    with pytest.raises(UnavailableError, match="a wrong token"):
+        client.inject(worker[0], "s", "s-0", [])
+    client.close()
+    assert not worker[1]
+
+
+def test_status_is_answered_with_and_refused_without_the_token(injector: str, ours: Path, theirs: Path) -> None:
+    assert not fetch_status(injector, security=loaded(ours)).nodes
+    with pytest.raises(UnavailableError, match="wrong token"):
+        fetch_status(injector, security=with_token_of(loaded(ours), loaded(theirs)))
+
+
+def test_refusals_are_counted_also_when_they_come_at_once(ours: Path, theirs: Path) -> None:
+    check = TokenCheck(loaded(ours).token)
+    details = type("Details", (), {"method": "/x", "invocation_metadata": (("authorization", "Bearer no"),)})()
+
+    def hammer() -> None:
+        for _ in range(200):
+            check.intercept_service(lambda _: None, details)
+
+    threads = [threading.Thread(target=hammer) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert check.refused == 800
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "[::]", "myhost", "", "auto"])
+def test_nothing_listens_off_loopback_without_security(host: str) -> None:
+    with pytest.raises(SetupError, match="millwheel certs FOLDER"):
+        new_server(1, f"{host}:0")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "[::1]", "localhost"])
+def test_the_loopback_needs_no_security(host: str) -> None:
+    assert is_loopback(host)
+    check_listen(f"{host}:0", None)
+
+
+def test_with_security_every_address_may_be_listened_on(ours: Path) -> None:
+    server, _ = new_server(1, "0.0.0.0:0", loaded(ours))
+    server.stop(None)
+
+
+@pytest.mark.parametrize("name", ["ca.pem", "worker.key", "token"])
+def test_what_a_security_folder_lacks_is_named(tmp_path: Path, name: str) -> None:
+    folder = make_set(str(tmp_path / "set"))
+    (folder / name).unlink()
+    with pytest.raises(SetupError, match=name):
+        load_security(str(folder), "worker")
+
+
+@pytest.mark.parametrize("name", ["worker.key", "token"])
+def test_private_files_that_others_can_read_are_refused(tmp_path: Path, name: str) -> None:
+    folder = make_set(str(tmp_path / "set"))
+    (folder / name).chmod(0o644)
+    with pytest.raises(SetupError, match="chmod 600"):
+        load_security(str(folder), "worker")
+
+
+def test_short_tokens_and_files_that_are_no_pem_are_refused(tmp_path: Path) -> None:
+    folder = make_set(str(tmp_path / "set"))
+    (folder / "worker.pem").write_text("no certificate")
+    with pytest.raises(SetupError, match="PEM"):
+        load_security(str(folder), "worker")
+    (folder / "token").write_text("short")
+    with pytest.raises(SetupError, match="at least 16"):
+        load_security(str(folder), "worker")
+
+
+def test_secrets_do_not_show(ours: Path) -> None:
+    assert loaded(ours).token not in repr(loaded(ours))
+    assert "PRIVATE" not in repr(loaded(ours))
+
+
+def test_to_show_the_token_no_thread_is_started(injector: str, ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever has gRPC call Python back for the token can stop the process while a channel is closed."""
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def record(thread: threading.Thread) -> None:
+        if not thread.name.startswith("grpc_"):  # the threads of the server, which is in this process
+            started.append(thread.name)
+        start(thread)
+
+    with new_channel(injector, loaded(ours)) as channel:
+        stub = InjectorStub(channel)
+        stub.Status(injector_pb2.StatusRequest(), timeout=WAIT_S)
+        monkeypatch.setattr(threading.Thread, "start", record)
+        for _ in range(3):
+            stub.Status(injector_pb2.StatusRequest(), timeout=WAIT_S)
+    assert started == []

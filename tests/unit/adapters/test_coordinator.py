@@ -1,0 +1,62 @@
+"""The coordination port over the embedded coordinator: a session lives, and is lost."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from millwheel.adapters.coordination import open_coordination
+from millwheel.adapters.coordinator import LOCAL, LocalCoordination
+from millwheel.coordinator.server import CoordinatorServer
+from millwheel.errors import SetupError, UnavailableError
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[CoordinatorServer]:
+    made = CoordinatorServer(tmp_path / "coordinator.db")
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_a_session_lives_on_while_nothing_is_asked(server: CoordinatorServer) -> None:
+    lost = threading.Event()
+    session = LocalCoordination(server.address, session_timeout_s=0.2)
+    session.on_lost(lost.set)
+    assert not lost.wait(1.0)
+    session.put_if_absent("instance", b"x")
+    session.close()
+
+
+def test_a_session_whose_server_is_gone_is_lost_at_once(server: CoordinatorServer) -> None:
+    lost = threading.Event()
+    session = LocalCoordination(server.address, session_timeout_s=30)
+    session.on_lost(lost.set)
+    server.stop()
+    assert lost.wait(5)
+    with pytest.raises(UnavailableError, match="is lost"):
+        session.tables()
+    session.close()
+
+
+def test_a_server_that_answers_nothing_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
+        mute.bind(str(path))
+        mute.listen()
+        lost = threading.Event()
+        session = LocalCoordination(f"{LOCAL}{path}", session_timeout_s=0.2)
+        session.on_lost(lost.set)
+        with pytest.raises(UnavailableError):
+            session.tables()
+        assert lost.wait(5)
+        session.close()
+
+
+def test_nobody_serves_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="No coordinator answers"):
+        open_coordination(f"{LOCAL}{tmp_path}/none", "visits")

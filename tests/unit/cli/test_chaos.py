@@ -1,0 +1,36 @@
+"""What the command line of the chaos test may say."""
+
+from __future__ import annotations
+
+import pytest
+
+from millwheel.chaos.plan import Target
+from millwheel.cli.chaos import parse_seconds, parse_targets
+from millwheel.errors import SetupError
+from millwheel.launch.settings import LauncherKind
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("workers,masters", "--kill masters: there is no such target; there are workers, executors"),
+        ("", "--kill names nothing"),
+        ("executors", "only --launcher spark has executors"),
+    ],
+)
+def test_targets_that_are_none_are_named(text: str, expected: str) -> None:
+    with pytest.raises(SetupError, match=expected):
+        parse_targets(text, LauncherKind.PROCESSES)
+
+
+def test_a_partition_is_a_fault_of_workers() -> None:
+    with pytest.raises(SetupError, match="--partition cuts workers off"):
+        parse_targets("master", LauncherKind.PROCESSES, partition=True)
+    assert parse_targets("workers", LauncherKind.PROCESSES, partition=True) == (Target.WORKERS,)
+
+
+def test_targets_and_durations_are_read() -> None:
+    assert parse_targets("workers, executors,workers", LauncherKind.SPARK) == (Target.WORKERS, Target.EXECUTORS)
+    assert parse_seconds("1500ms", "--every") == 1.5
+    with pytest.raises(SetupError, match="--every soon"):
+        parse_seconds("soon", "--every")

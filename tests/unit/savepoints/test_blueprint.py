@@ -1,0 +1,13 @@
+"""What of a pipeline decides whether another one can go on with its state."""
+
+from __future__ import annotations
+
+import msgspec
+
+from millwheel.savepoints.blueprint import Blueprint, blueprint_of
+from tests.unit.savepoints.test_compatibility import SPEC
+
+
+def test_a_blueprint_is_the_same_after_it_was_stored() -> None:
+    made = blueprint_of(SPEC)
+    assert msgspec.json.decode(msgspec.json.encode(made), type=Blueprint) == made
