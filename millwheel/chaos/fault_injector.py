@@ -106,31 +106,31 @@ class FaultInjector:
         return Outcome(time.monotonic() - started, self._struck, found)
 
     def _watch(
-        self, process: subprocess.Popen[bytes], plan: Plan | None, begin: Callable[[], bool], most: int, until: float
+        self, process: subprocess.Popen[bytes], plan: Plan | None, begin: Callable[[], bool], most: int, until_s: float
     ) -> None:
         blows = iter(()) if plan is None else plan.blows()
         upcoming: Blow | None = None
         due, left = 0.0, most
         while process.poll() is None:
-            now = time.monotonic()
-            if now > until:
+            now_s = time.monotonic()
+            if now_s > until_s:
                 raise SetupError(f"the run did not end in time; see {self._log}, and give more with --limit")
-            self._resume(now)
-            self._look_for_new(process.pid, now)
+            self._resume(now_s)
+            self._look_for_new(process.pid, now_s)
             if self._observer is not None:
-                self._observer.look(now)
+                self._observer.look(now_s)
             if upcoming is None and left and begin():
                 upcoming = next(blows, None)
-                due = now + (upcoming.after_s if upcoming is not None else 0.0)
-            elif upcoming is not None and plan is not None and now >= due and self._may_strike(plan, now):
+                due = now_s + (upcoming.after_s if upcoming is not None else 0.0)
+            elif upcoming is not None and plan is not None and now_s >= due and self._may_strike(plan, now_s):
                 if self._strike(process.pid, upcoming, plan.one_by_one):
                     left, upcoming = left - 1, None
             time.sleep(_POLL_S)
 
-    def _may_strike(self, plan: Plan, now: float) -> bool:
+    def _may_strike(self, plan: Plan, now_s: float) -> bool:
         if not plan.one_by_one or self._observer is None:
             return True
-        return not self._waiting and not self._passing and self._observer.recoveries.settled(now, _PATIENCE_S)
+        return not self._waiting and not self._passing and self._observer.recoveries.settled(now_s, _PATIENCE_S)
 
     def _strike(self, driver: int, blow: Blow, serving: bool) -> bool:
         """False when there is nobody (yet) whom it could hit."""
@@ -145,18 +145,18 @@ class FaultInjector:
         pids = family(victim)
         if self._observer is not None:
             self._observer.look(time.monotonic())
-        now = time.monotonic()
+        now_s = time.monotonic()
         undo = self._hit(victim, blow.fault)
         if undo is None:
             return False
         self._struck.setdefault((blow.target, blow.fault), Struck()).blows += 1
-        seen = self._observer.struck(blow.target, blow.fault, pids, now) if self._observer is not None else None
+        seen = self._observer.struck(blow.target, blow.fault, pids, now_s) if self._observer is not None else None
         if blow.fault is Fault.KILL:
-            self._waiting.append((blow.target, max(process.pid for process in there), now))
+            self._waiting.append((blow.target, max(process.pid for process in there), now_s))
             self._say(f"killed one of the {blow.target.value} (process {victim.pid})")
         else:
             victims = seen.victims if seen is not None else frozenset()
-            self._passing.append(_Passing(now + blow.lasts_s, undo, victims))
+            self._passing.append(_Passing(now_s + blow.lasts_s, undo, victims))
             done = "paused" if blow.fault is Fault.PAUSE else "cut off"
             self._say(f"{done} one of the {blow.target.value} (process {victim.pid}) for {blow.lasts_s:.1f} s")
         return True
@@ -177,22 +177,22 @@ class FaultInjector:
             self._namespaces.mend(slot)
         self._cut.discard(slot)
 
-    def _look_for_new(self, driver: int, now: float) -> None:
+    def _look_for_new(self, driver: int, now_s: float) -> None:
         newest_now = {
             target: max((process.pid for process in processes_of(driver, target)), default=0)
             for target in {target for target, *_ in self._waiting}
         }
         still = []
-        for target, newest, since in self._waiting:
+        for target, newest, since_s in self._waiting:
             if newest_now[target] > newest:
-                self._struck[target, Fault.KILL].replaced_s.append(now - since)
+                self._struck[target, Fault.KILL].replaced_s.append(now_s - since_s)
             else:
-                still.append((target, newest, since))
+                still.append((target, newest, since_s))
         self._waiting = still
 
-    def _resume(self, now: float) -> None:
-        over = [passing for passing in self._passing if passing.until_s <= now]
-        self._passing = [passing for passing in self._passing if passing.until_s > now]
+    def _resume(self, now_s: float) -> None:
+        over = [passing for passing in self._passing if passing.until_s <= now_s]
+        self._passing = [passing for passing in self._passing if passing.until_s > now_s]
         for passing in over:
             passing.undo()
             if self._observer is not None:

@@ -125,9 +125,9 @@ def stop_all(children: Sequence[Living], grace_s: float) -> None:
     """Ask all of them to stop, wait up to ``grace_s`` seconds in all, kill what is left, and reap it."""
     for child in children:
         child.terminate()
-    deadline = time.monotonic() + grace_s
+    deadline_s = time.monotonic() + grace_s
     for child in children:
-        if child.wait(deadline - time.monotonic()) is None:
+        if child.wait(deadline_s - time.monotonic()) is None:
             child.kill()
             child.wait(10.0)
 

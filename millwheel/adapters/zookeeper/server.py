@@ -210,8 +210,8 @@ class EmbeddedZooKeeper:
         self._await_ready(log_path, start)
 
     def _await_ready(self, log_path: Path, log_start: int) -> None:
-        deadline = time.monotonic() + self._ready_timeout_s
-        while time.monotonic() < deadline and self.alive():
+        deadline_s = time.monotonic() + self._ready_timeout_s
+        while time.monotonic() < deadline_s and self.alive():
             if _answers(self._host, self._port):
                 return
             time.sleep(_POLL_S)

@@ -30,19 +30,19 @@ class Absence:
         self._now = now
         self._say = say
         self._lock = threading.Lock()
-        self._since: float | None = None
-        self._said_at = 0.0
+        self._since_s: float | None = None
+        self._said_s = 0.0
 
     def noted(self, reason: str) -> None:
         """It has not answered."""
-        now = self._now()
+        now_s = self._now()
         with self._lock:
-            begins = self._since is None
-            if self._since is None:
-                self._since = now
-            elif now < self._said_at + SAY_EVERY_S:
+            begins = self._since_s is None
+            if self._since_s is None:
+                self._since_s = now_s
+            elif now_s < self._said_s + SAY_EVERY_S:
                 return
-            self._said_at, away_s = now, now - self._since
+            self._said_s, away_s = now_s, now_s - self._since_s
         since = "" if begins else f" for {away_s:.0f} s"
         self._say(
             "%s does not take rows%s: %s. They wait, and the input with them; nothing is lost.",
@@ -53,10 +53,10 @@ class Absence:
 
     def over(self) -> None:
         """It has answered."""
-        if self._since is None:
+        if self._since_s is None:
             return
         with self._lock:
-            since, self._since = self._since, None
+            since, self._since_s = self._since_s, None
         if since is not None:
             log.info("%s takes rows again after %.0f s", self._where, self._now() - since)
 

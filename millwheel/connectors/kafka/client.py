@@ -70,11 +70,11 @@ class Complaints:
             return
         self.last = error.str()
         self.hopeless = self.hopeless or error.name() in _HOPELESS
-        now = time.monotonic()
+        now_s = time.monotonic()
         with self._lock:
-            if now < self._said_at + _SAY_EVERY_S:
+            if now_s < self._said_at + _SAY_EVERY_S:
                 return
-            self._said_at = now
+            self._said_at = now_s
         log.warning("Kafka at %s: %s. It is tried again; nothing is lost meanwhile.", self._brokers, error.str())
 
     def because(self) -> str:

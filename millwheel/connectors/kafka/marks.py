@@ -42,35 +42,35 @@ def last_mark(consumer: Any, topic: str, name: str) -> Mark | None:
     kafka = library()
     try:
         low, high = consumer.get_watermark_offsets(kafka.TopicPartition(topic, 0), timeout=ANSWER_S)
-        until, look = high, _FIRST_LOOK
+        end, look = high, _FIRST_LOOK
         # Backwards, in growing pieces: the mark of a busy shard is near the end, whatever the compaction has left.
-        while until > low:
-            since = max(low, until - look)
-            found = _newest_between(consumer, topic, name, since, until)
+        while end > low:
+            start = max(low, end - look)
+            found = _newest_between(consumer, topic, name, start, end)
             if found is not None:
                 return found
-            until, look = since, look * 4
+            end, look = start, look * 4
     except kafka.KafkaException as ex:
         raise UnavailableError(f"the marks in topic {topic} cannot be read: {ex.args[0].str()}") from ex
     return None
 
 
-def _newest_between(consumer: Any, topic: str, name: str, since: int, until: int) -> Mark | None:
+def _newest_between(consumer: Any, topic: str, name: str, start: int, end: int) -> Mark | None:
     kafka = library()
     found = None
-    at = kafka.TopicPartition(topic, 0, since)
+    at = kafka.TopicPartition(topic, 0, start)
     consumer.assign([at])
     try:
         for _ in range(_POLLS):
             for message in consumer.consume(_FIRST_LOOK * 10, 0.2):
-                if message.error() is None and message.offset() < until and message.key() == name.encode():
+                if message.error() is None and message.offset() < end and message.key() == name.encode():
                     found = _decoded(message.value(), topic)
             # Markers of transactions take offsets, too, so it is the position that says whether all was seen.
-            if consumer.position([kafka.TopicPartition(topic, 0)])[0].offset >= until:
+            if consumer.position([kafka.TopicPartition(topic, 0)])[0].offset >= end:
                 return found
     finally:
         consumer.unassign()
-    raise UnavailableError(f"the marks in topic {topic} could not be read to offset {until} in time")
+    raise UnavailableError(f"the marks in topic {topic} could not be read to offset {end} in time")
 
 
 def _decoded(value: bytes, topic: str) -> Mark:

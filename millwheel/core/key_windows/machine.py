@@ -61,7 +61,7 @@ class KeyWindowMachine:
         self._offset = window.offset
         self._aggregation = aggregation
         self._queue = BucketQueue(aggregation, window.size, windowing.allowed_lateness > 0)
-        self._lateness = windowing.allowed_lateness
+        self._lateness_us = windowing.allowed_lateness
         self._accumulation = windowing.accumulation
 
     # --- records ------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class KeyWindowMachine:
         if tag != SLOT or stored is None:
             return
         own = self._steps(stored)
-        own.timer_at = None
+        own.timer_at_us = None
         call = Call(state, key, Times(max(times.watermark, at + 1), times.now_us), effects)
         self._advance(own, call)
         self._store(own, call)
@@ -177,7 +177,7 @@ class KeyWindowMachine:
     def _emit(self, own: Steps, point: int, result: Any, timing: Timing, call: Call, index: int = 0) -> None:
         last = self._final(point, call.times.watermark)
         call.effects.panes.append(self._pane(point, result, timing, index, call.key, last=last))
-        if self._lateness:
+        if self._lateness_us:
             own.emitted.append([point, result, index + 1, timing is Timing.ON_TIME])
 
     def _pane(
@@ -202,7 +202,7 @@ class KeyWindowMachine:
         """Buckets behind the watermark have changed: build the stacks anew, and correct what was emitted."""
         watermark = call.times.watermark
         self._queue.rebuild(own, watermark, call.state)
-        opened = self._enters(watermark - self._lateness)
+        opened = self._enters(watermark - self._lateness_us)
         if opened <= watermark:
             self._correct(own, opened, call)
         else:
@@ -250,7 +250,7 @@ class KeyWindowMachine:
 
     def _final(self, point: int, watermark: int) -> bool:
         """True when the window that ends there can change no more."""
-        return is_final(point, watermark, self._lateness)
+        return is_final(point, watermark, self._lateness_us)
 
     def _trim(self, own: Steps, call: Call) -> None:
         """Forget what late records cannot change any more."""
@@ -265,16 +265,16 @@ class KeyWindowMachine:
             self._queue.drop(own, call.state)
 
     def _store(self, own: Steps, call: Call) -> None:
-        if self._lateness:
+        if self._lateness_us:
             self._trim(own, call)
         ahead = bool(own.pending or own.extra) or own.first is not None
         if call.times.watermark == MAX_TIME or not (ahead or own.emitted or own.kept is not None):
             self._end(own, call)
             return
         last = max(own.emitted[-1][0] if own.emitted else 0, 0 if own.kept is None else own.kept + self._size)
-        at = min(self._next_point(own) if ahead else last + self._lateness, MAX_TIME) - 1
-        if own.timer_at is None or own.timer_at > at:
-            own.timer_at = at
+        at = min(self._next_point(own) if ahead else last + self._lateness_us, MAX_TIME) - 1
+        if own.timer_at_us is None or own.timer_at_us > at:
+            own.timer_at_us = at
             call.effects.timers.append(TimerEffect(call.key, SLOT, Domain.EVENT, at))
         call.state[SLOT] = own
 
@@ -282,7 +282,7 @@ class KeyWindowMachine:
         """No open window contains a record of the key: its state is deleted."""
         for point in self._queue.chain(own.kept, call.state):
             del call.state[point]
-        if own.timer_at is not None:
+        if own.timer_at_us is not None:
             call.effects.timers.append(TimerEffect(call.key, SLOT, Domain.EVENT, None))
         if call.state.get(SLOT) is not None:
             del call.state[SLOT]

@@ -37,7 +37,7 @@ class Steps(msgspec.Struct, array_like=True):
     tail: int | None = None
     kept: int | None = None
     emitted: list[list[Any]] = []
-    timer_at: int | None = None
+    timer_at_us: int | None = None
 
 
 class BucketQueue:

@@ -39,15 +39,15 @@ SLOT = "count"
 
 
 class Filling(msgspec.Struct, array_like=True):
-    """The window that is filling. ``output_at`` is its earliest record that was not behind the watermark, for
-    output_time earliest; ``held_at`` is the hold that was last requested."""
+    """The window that is filling. ``output_at_us`` is its earliest record that was not behind the watermark, for
+    output_time earliest; ``held_at_us`` is the hold that was last requested."""
 
     acc: Any
     count: int = 0
     earliest: int = 0
     latest: int = 0
-    output_at: int | None = None
-    held_at: int | None = None
+    output_at_us: int | None = None
+    held_at_us: int | None = None
 
 
 class CountMachine:
@@ -83,8 +83,8 @@ class CountMachine:
         own = self._filling(state.get(SLOT))
         if own.count:
             effects.panes.append(self._pane(own, key, max(times.watermark, at + 1)))
-            held = own.held_at
-            self._store(Filling(self._aggregation.create(), held_at=held), state, key, effects)
+            held = own.held_at_us
+            self._store(Filling(self._aggregation.create(), held_at_us=held), state, key, effects)
 
     def open_windows(self, state: KeyState, slots: Sequence[Slot]) -> list[Window]:
         own = self._filling(state.get(SLOT))
@@ -104,16 +104,16 @@ class CountMachine:
         own.latest = max(own.latest, timestamp) if own.count else timestamp
         own.count += 1
         if self._output_time is OutputTime.EARLIEST and not is_behind(timestamp, times.watermark):
-            own.output_at = timestamp if own.output_at is None else min(own.output_at, timestamp)
+            own.output_at_us = timestamp if own.output_at_us is None else min(own.output_at_us, timestamp)
         if own.count < self._count:
             return own
         effects.panes.append(self._pane(own, key, times.watermark))
-        return Filling(self._aggregation.create(), held_at=own.held_at)
+        return Filling(self._aggregation.create(), held_at_us=own.held_at_us)
 
     def _store(self, own: Filling, state: KeyState, key: Key, effects: Effects) -> None:
-        if own.output_at != own.held_at:
-            effects.holds.append(HoldEffect(key, SLOT, own.output_at))
-            own.held_at = own.output_at
+        if own.output_at_us != own.held_at_us:
+            effects.holds.append(HoldEffect(key, SLOT, own.output_at_us))
+            own.held_at_us = own.output_at_us
         if own.count:
             state[SLOT] = own
         elif state.get(SLOT) is not None:
@@ -125,7 +125,7 @@ class CountMachine:
             key=key,
             window=Window(own.earliest, own.latest + 1),
             result=self._aggregation.result(own.acc),
-            timestamp=min(max(own.latest, watermark), LAST_TIME) if own.output_at is None else own.output_at,
+            timestamp=min(max(own.latest, watermark), LAST_TIME) if own.output_at_us is None else own.output_at_us,
             timing=Timing.ON_TIME,
             index=0,
             nonspeculative_index=0,

@@ -53,7 +53,7 @@ class Period(msgspec.Struct, array_like=True):
     done: int
     slices: list[list[Any]] = []
     emitted: dict[int, list[Any]] = {}
-    timer_at: int | None = None
+    timer_at_us: int | None = None
 
 
 class CumulativeMachine:
@@ -62,7 +62,7 @@ class CumulativeMachine:
     def __init__(self, windowing: Windowing, aggregation: Aggregation, window: Cumulative) -> None:
         self._window = window
         self._aggregation = aggregation
-        self._lateness = windowing.allowed_lateness
+        self._lateness_us = windowing.allowed_lateness
         self._accumulation = windowing.accumulation
 
     # --- records ------------------------------------------------------------------------------------------
@@ -81,10 +81,10 @@ class CumulativeMachine:
                 continue
             if prepared is FILTERED:
                 continue
-            if is_final(base.end, times.watermark, self._lateness):
+            if is_final(base.end, times.watermark, self._lateness_us):
                 effects.late.append(LateRecord(key, value, timestamp, too_late("period")))
                 continue
-            end = self._window.step(base, max(timestamp, times.watermark - self._lateness))
+            end = self._window.step(base, max(timestamp, times.watermark - self._lateness_us))
             groups.setdefault(base, {}).setdefault(end, []).append((prepared, timestamp))
         for base, slices in groups.items():
             self._take(base, slices, call)
@@ -135,7 +135,7 @@ class CumulativeMachine:
             return
         call = Call(state, key, Times(max(times.watermark, at + 1), times.now_us), effects)
         own = self._period(stored, base, 0, 0)
-        own.timer_at = None
+        own.timer_at_us = None
         self._advance(base, own, call)
         self._store(base, own, call)
 
@@ -159,13 +159,13 @@ class CumulativeMachine:
             if running is None:
                 # What is final is never needed apart again, so it may grow in place.
                 running = (
-                    own.acc if not self._lateness else self._aggregation.merge(self._aggregation.create(), own.acc)
+                    own.acc if not self._lateness_us else self._aggregation.merge(self._aggregation.create(), own.acc)
                 )
             while added < len(own.slices) and own.slices[added][0] <= end:
                 running = self._aggregation.merge(running, own.slices[added][1])
                 added += 1
             self._emit(base, end, own, self._aggregation.result(running), Timing.ON_TIME, call)
-        if added and not self._lateness:
+        if added and not self._lateness_us:
             own.acc, own.slices = running, own.slices[added:]
         own.done = max(own.done, min(call.times.watermark, base.end))
 
@@ -206,7 +206,7 @@ class CumulativeMachine:
 
     def _emit(self, base: Window, end: int, own: Period, result: Any, timing: Timing, call: Call) -> None:
         count, on_time = own.emitted.get(end, (0, timing is Timing.ON_TIME))
-        last = is_final(end, call.times.watermark, self._lateness)
+        last = is_final(end, call.times.watermark, self._lateness_us)
         call.effects.panes.append(self._pane(base, end, result, timing, count, call.key, last=last))
         if not last:
             own.emitted = {**own.emitted, end: [count + 1, on_time]}
@@ -246,28 +246,28 @@ class CumulativeMachine:
     def _fold(self, own: Period, watermark: int) -> None:
         """Slices of final windows are merged into one."""
         final = 0
-        while final < len(own.slices) and is_final(own.slices[final][0], watermark, self._lateness):
+        while final < len(own.slices) and is_final(own.slices[final][0], watermark, self._lateness_us):
             own.acc = self._aggregation.merge(own.acc, own.slices[final][1])
             final += 1
         if final:
             own.slices = own.slices[final:]
         if own.emitted:
             own.emitted = {
-                end: emitted for end, emitted in own.emitted.items() if not is_final(end, watermark, self._lateness)
+                end: emitted for end, emitted in own.emitted.items() if not is_final(end, watermark, self._lateness_us)
             }
 
     def _store(self, base: Window, own: Period, call: Call) -> None:
         watermark = call.times.watermark
         self._fold(own, watermark)
-        if is_final(base.end, watermark, self._lateness):
-            if own.timer_at is not None:
+        if is_final(base.end, watermark, self._lateness_us):
+            if own.timer_at_us is not None:
                 call.effects.timers.append(TimerEffect(call.key, tag_of(base), Domain.EVENT, None))
             if call.state.get(base) is not None:
                 del call.state[base]
             return
         end = next(self._ahead(base, own, MAX_TIME), None)
-        at = min(base.end - 1 + self._lateness, MAX_TIME - 1) if end is None else end - 1
-        if own.timer_at is None or own.timer_at > at:
-            own.timer_at = at
+        at = min(base.end - 1 + self._lateness_us, MAX_TIME - 1) if end is None else end - 1
+        if own.timer_at_us is None or own.timer_at_us > at:
+            own.timer_at_us = at
             call.effects.timers.append(TimerEffect(call.key, tag_of(base), Domain.EVENT, at))
         call.state[base] = own

@@ -228,9 +228,9 @@ class MergingMachine(TriggeredMachine):
         own.count += other.count
         own.emitted = own.emitted + other.emitted
         own.kept = own.kept + other.kept
-        times = [at for at in (own.output_at, other.output_at) if at is not None]
+        times = [at for at in (own.output_at_us, other.output_at_us) if at is not None]
         earliest = self.windowing.output_time is OutputTime.EARLIEST
-        own.output_at = None if not times else min(times) if earliest else max(times)
+        own.output_at_us = None if not times else min(times) if earliest else max(times)
 
     def _add(self, own: WindowState, taken: Taken) -> None:
         if self._in_order is None:

@@ -91,7 +91,7 @@ class TriggeredMachine:
             count += self._take_out(own, taken.gone, call)
         if self.windowing.output_time is not OutputTime.END_OF_WINDOW:
             times = [*taken.timestamps, *(gone.timestamp for gone in taken.gone)]
-            own.output_at = self._output_at(own.output_at, times, call.times.watermark)
+            own.output_at_us = self._output_at(own.output_at_us, times, call.times.watermark)
         if not self._plain:
             size = sum(len(_encode(value)) for *_, value in taken.rows) if self._sized else 0
             own.trigger = self._trigger.add(own.trigger, count, size, call.moment(window))
@@ -108,7 +108,7 @@ class TriggeredMachine:
         own.count += group.count
         if self.windowing.output_time is not OutputTime.END_OF_WINDOW:
             times = [group.earliest, group.latest]
-            own.output_at = self._output_at(own.output_at, times, call.times.watermark)
+            own.output_at_us = self._output_at(own.output_at_us, times, call.times.watermark)
         if not self._plain:
             own.trigger = self._trigger.add(own.trigger, group.count, 0, call.moment(group.window))
 
@@ -180,7 +180,7 @@ class TriggeredMachine:
         own.trigger = after
         if after is None:
             own.flags |= CLOSED
-            own.acc, own.emitted, own.kept, own.output_at, own.fresh = None, [], [], None, 0
+            own.acc, own.emitted, own.kept, own.output_at_us, own.fresh = None, [], [], None, 0
 
     def _speak(self, own: WindowState, window: Window, call: Call, last: bool) -> None:
         """Emit a pane, unless there is nothing new.
@@ -204,7 +204,7 @@ class TriggeredMachine:
                 own.emitted = [remember_pane(pane)]
         if timing is not Timing.EARLY:
             own.flags |= SPOKEN
-        own.fresh, own.output_at = 0, None
+        own.fresh, own.output_at_us = 0, None
         if self.windowing.accumulation is Accumulation.DISCARDING:
             own.acc = self.aggregation.create()
 
@@ -218,7 +218,7 @@ class TriggeredMachine:
         return Timing.LATE if own.flags & SPOKEN else Timing.ON_TIME
 
     def _pane(self, own: WindowState, window: Window, key: Key, timing: Timing, last: bool) -> Pane:
-        at = own.output_at
+        at = own.output_at_us
         return Pane(
             key=key,
             window=window,

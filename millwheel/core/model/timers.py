@@ -105,7 +105,7 @@ class TimerQueue:
         key, tag = self._heap[0][3]
         return Due(key, tag, at, self.domain, self.cause_of(key, tag))
 
-    def more_due_than(self, many: int, clock: int) -> bool:
+    def more_due_than(self, many: int, clock_us: int) -> bool:
         """Whether ``clock`` has passed more timers than so many."""
         if len(self._at) <= many:
             return False
@@ -113,14 +113,14 @@ class TimerQueue:
         heap, found, places = self._heap, 0, [0]
         while places and found <= many:
             place = places.pop()
-            if place < len(heap) and heap[place][0] < clock:
+            if place < len(heap) and heap[place][0] < clock_us:
                 found += self._at.get(heap[place][3]) == heap[place][0]
                 places += (2 * place + 1, 2 * place + 2)
         return found > many
 
-    def pop_due(self, clock: int) -> Due | None:
+    def pop_due(self, clock_us: int) -> Due | None:
         """The next timer that ``clock`` has passed, removed."""
-        if self.earliest() >= clock or not self._heap:
+        if self.earliest() >= clock_us or not self._heap:
             return None
         at, _, _, (key, tag) = heapq.heappop(self._heap)
         del self._at[key, tag]

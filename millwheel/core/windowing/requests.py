@@ -24,18 +24,18 @@ class Requests:
         self._trigger = windowing.trigger
         self._clocked = not isinstance(windowing.trigger, Default)
         self._shares = windowing.trigger.shares()
-        self._lateness = windowing.allowed_lateness
+        self._lateness_us = windowing.allowed_lateness
 
     def collect_at(self, window: Window) -> int:
         """The state of a window is deleted once the watermark has passed this."""
-        return final_at_us(window.end, self._lateness)
+        return final_at_us(window.end, self._lateness_us)
 
     def renew(self, slot: Slot, own: WindowState, window: Window, call: Call) -> None:
         """Ask for what the window needs from here on."""
         complete = is_complete(window.end, call.times.watermark)
         at = self.collect_at(window) if complete else window.end - 1
-        if own.timer_at is None or own.timer_at > at:
-            own.timer_at = at
+        if own.timer_at_us is None or own.timer_at_us > at:
+            own.timer_at_us = at
             call.effects.timers.append(TimerEffect(call.key, tag_of(slot), Domain.EVENT, at))
         if self._clocked:
             self._renew_clock(slot, own, call)
@@ -45,7 +45,7 @@ class Requests:
 
     def drop(self, slot: Slot, own: WindowState, call: Call) -> None:
         """Take back whatever was asked."""
-        for at, domain in ((own.timer_at, Domain.EVENT), (own.clock_at, Domain.PROCESSING)):
+        for at, domain in ((own.timer_at_us, Domain.EVENT), (own.clock_at_us, Domain.PROCESSING)):
             if at is not None:
                 call.effects.timers.append(TimerEffect(call.key, tag_of(slot), domain, None))
         for share in self._shares:
@@ -57,16 +57,16 @@ class Requests:
         if share_of(tag) is not None:
             return times
         if domain is Domain.EVENT:
-            own.timer_at = None if own.timer_at is not None and own.timer_at <= at else own.timer_at
+            own.timer_at_us = None if own.timer_at_us is not None and own.timer_at_us <= at else own.timer_at_us
             return Times(max(times.watermark, at + 1), times.now_us, times.percentiles)
-        own.clock_at = None
+        own.clock_at_us = None
         return Times(times.watermark, max(times.now_us, at + 1), times.percentiles)
 
     def _renew_clock(self, slot: Slot, own: WindowState, call: Call) -> None:
         wake = MAX_TIME if own.trigger is None else self._trigger.wake(own.trigger, call.times.now_us)
         at = None if wake >= MAX_TIME else wake - 1
-        if at != own.clock_at:
-            own.clock_at = at
+        if at != own.clock_at_us:
+            own.clock_at_us = at
             call.effects.timers.append(TimerEffect(call.key, tag_of(slot), Domain.PROCESSING, at))
 
     def _renew_shares(self, slot: Slot, at: int, call: Call) -> None:
@@ -81,11 +81,11 @@ class Requests:
         that."""
         if not own.fresh:
             return None
-        if own.output_at is not None:
-            return min(own.output_at, window.end - 1)
+        if own.output_at_us is not None:
+            return min(own.output_at_us, window.end - 1)
         return window.end - 1 if complete and not own.flags & SPOKEN else None
 
     def _hold(self, slot: Slot, own: WindowState, at: int | None, call: Call) -> None:
-        if at != own.held_at:
-            own.held_at = at
+        if at != own.held_at_us:
+            own.held_at_us = at
             call.effects.holds.append(HoldEffect(call.key, tag_of(slot), at))

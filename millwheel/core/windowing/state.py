@@ -18,8 +18,8 @@ SPOKEN = 2
 class WindowState(msgspec.Struct, array_like=True):
     """One window. Plain data: stored as a list, read back from a list.
 
-    ``fresh`` counts changes since the last pane, ``count`` the records in the window. ``output_at`` is the output time
-    of the fresh records. ``timer_at``, ``clock_at`` and ``held_at`` are what was last asked of the runtime.
+    ``fresh`` counts changes since the last pane, ``count`` the records in the window. ``output_at_us`` is the output
+    time of the fresh records. ``timer_at_us``, ``clock_at_us`` and ``held_at_us`` were last requested of the runtime.
     ``emitted`` are panes that stand and would have to be retracted; ``kept`` are [timestamp, value] of the
     records, where taking one back needs them; in windows that merge, with their numbers in the order of arrival.
     ``in_runs``: ``acc`` remembers that order (core/aggregates/arrival_order.py).
@@ -32,10 +32,10 @@ class WindowState(msgspec.Struct, array_like=True):
     count: int = 0
     index: int = 0
     nonspeculative: int = 0
-    output_at: int | None = None
-    timer_at: int | None = None
-    clock_at: int | None = None
-    held_at: int | None = None
+    output_at_us: int | None = None
+    timer_at_us: int | None = None
+    clock_at_us: int | None = None
+    held_at_us: int | None = None
     emitted: list[Any] = []
     kept: list[Any] = []
     in_runs: bool = False

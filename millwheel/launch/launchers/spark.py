@@ -112,9 +112,9 @@ class SparkLauncher:
     def stop(self, grace_s: float) -> None:
         """See :class:`millwheel.launch.launchers.base.Launcher`."""
         self._orders.stop()
-        deadline = time.monotonic() + grace_s
+        deadline_s = time.monotonic() + grace_s
         for job in self._jobs.values():
-            job.join(max(0.0, deadline - time.monotonic()))
+            job.join(max(0.0, deadline_s - time.monotonic()))
         self._context.stop()
         _end_gateway(self._context)
         self._orders.forget()

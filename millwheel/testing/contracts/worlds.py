@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from millwheel.core.model.lease import Lease
 from millwheel.errors import UnavailableError
 from millwheel.sinks.adapted import as_writer
 from millwheel.sinks.base import BatchRefusedError, Refused, Sink, SinkBatch, SinkRecord, Writer
@@ -87,7 +88,7 @@ class ShardLife:
     def prepare(self, writer: Writer) -> int:
         """The next batch, prepared and committed; its number."""
         number, since = len(self.committables), sum(self.taken)
-        size = ROWS if self.token == 1 else ROWS - 1
+        size = ROWS if Lease(self.token).is_first else ROWS - 1
         records = [SinkRecord("key", value, 1_000_000 * number) for value in self.values[since : since + size]]
         committable = writer.prepare(SinkBatch(number, f"{self.token}-{number}", records))
         refused = writer.take_refused()

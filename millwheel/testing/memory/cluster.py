@@ -125,8 +125,8 @@ class MemoryCluster:
 
     def advance_clock(self, to: int) -> None:
         """Move the clock step by step, so that whatever waits for a time is done at that time."""
-        while (wakes_at := min((worker.wakes_at for worker in self._workers.values()), default=to)) < to:
-            self._move_clock(max(wakes_at, self.clock.now + 1))
+        while (wakes_at_us := min((worker.wakes_at_us for worker in self._workers.values()), default=to)) < to:
+            self._move_clock(max(wakes_at_us, self.clock.now + 1))
         self._move_clock(to)
 
     def _move_clock(self, to: int) -> None:

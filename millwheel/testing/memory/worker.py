@@ -60,7 +60,7 @@ class MemoryWorker:
     def __init__(self, cluster: MemoryCluster, name: str, connection: int) -> None:
         self.name = name
         self.connection = connection
-        self.wakes_at = MAX_TIME
+        self.wakes_at_us = MAX_TIME
         """When the loop wants to be stepped next if nothing happens (wall clock, µs)."""
         self._cluster = cluster
         self._scratch = f"{ROOT}/scratch/{name}"
@@ -92,8 +92,8 @@ class MemoryWorker:
     def _step(self) -> None:
         self._scheduled = False
         events, self._events = self._events, []
-        self.wakes_at = self._runtime.step(events)
-        if self.wakes_at <= self._cluster.clock.now_us():
+        self.wakes_at_us = self._runtime.step(events)
+        if self.wakes_at_us <= self._cluster.clock.now_us():
             self.wake()
 
     # --- the journal -------------------------------------------------------------------------------------

@@ -18,16 +18,16 @@ class Beginning:
     reads could only be kept for them, and the reading takes from them the time to open. ``until`` is when it waits
     no longer (wall clock, µs; MAX_TIME: none waits)."""
 
-    until: int = MAX_TIME
+    until_us: int = MAX_TIME
 
     def due(self, served: Iterable[Served], opening: bool, now_us: int) -> list[Served]:
         """The shards that begin now. ``opening`` tells that stores are still being opened."""
         every = list(served)
         ready = [one for one in every if one.life is Life.KNOWN]
         others = opening or any(one.life is Life.OPENED and not one.reads for one in every)
-        if not others or now_us >= self.until:
-            self.until = MAX_TIME
+        if not others or now_us >= self.until_us:
+            self.until_us = MAX_TIME
             return ready
-        if self.until == MAX_TIME and any(one.reads for one in ready):
-            self.until = now_us + LONGEST_US
+        if self.until_us == MAX_TIME and any(one.reads for one in ready):
+            self.until_us = now_us + LONGEST_US
         return [one for one in ready if not one.reads]

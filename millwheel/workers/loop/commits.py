@@ -29,7 +29,7 @@ class CommitGroups:
         self._longest_us = longest_us
         self._worked_us = 0
         self._waiting: deque[tuple[bool, list[PendingCommit]]] = deque()
-        self.due_at = MAX_TIME
+        self.due_at_us = MAX_TIME
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -42,7 +42,7 @@ class CommitGroups:
         if due <= now_us or at_once:
             group = self._submit(shards, now_us, inline=not due)
             due = _due_at(shards)
-        self.due_at = due
+        self.due_at_us = due
         return group
 
     def submit_after(self, took_us: int, shards: Callable[[], Sequence[Shard]], now_us: int) -> CommitGroup | None:

@@ -60,7 +60,7 @@ class Replaying:
 
     def _offer(self, order: ReplayOrder, served: Served, keys: KeyRange) -> None:
         """What has told that it is at the end takes nothing more in this run: those behind it may have ended."""
-        if order.id not in self.at_start and served.heard == MAX_TIME:
+        if order.id not in self.at_start and served.heard_us == MAX_TIME:
             return
         numbered = enumerate(order.records, 1)
         mine = [

@@ -35,15 +35,15 @@ class Reporting:
         self._reports = reports
         self._master = master
         self._report_us = pace.report_us
-        self._report_at = 0
-        self._load_at = 0
+        self._report_at_us = 0
+        self._load_at_us = 0
         self.changed = True
         self.careful = False
         """Nothing is believed of an earlier run, which may have ended, as long as it is not heard in this one."""
 
     def at_once(self) -> None:
         """Let the next step report: what others wait for."""
-        self._report_at = 0
+        self._report_at_us = 0
         self.changed = True
 
     def hurry(self) -> None:
@@ -53,16 +53,16 @@ class Reporting:
 
     def wakes_at(self) -> int:
         """The wall clock at which there is something to tell."""
-        return min(self._load_at, self._report_at) if self.changed else self._load_at
+        return min(self._load_at_us, self._report_at_us) if self.changed else self._load_at_us
 
     def step(self, served: Iterable[Served], now_us: int) -> None:
         """Tell what is due."""
-        if now_us >= self._load_at:
-            self._load_at = now_us + self._pace.load_us
+        if now_us >= self._load_at_us:
+            self._load_at_us = now_us + self._pace.load_us
             self._master.load([each.work() for each in served])
-        if not self.changed or now_us < self._report_at:
+        if not self.changed or now_us < self._report_at_us:
             return
-        self._report_at, self.changed = now_us + self._report_us, False
+        self._report_at_us, self.changed = now_us + self._report_us, False
         by_node: dict[str, list[ShardReport]] = {}
         for each in served:
             report = _report_of(each, now_us, self.careful)
@@ -77,8 +77,8 @@ def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None
     hold = shard.time.hold(now_us)
     if hold.at > shard.time.floor:
         shard.time.tell(hold.at)
-    if careful and not served.reads and served.heard < hold.at:
-        hold = Hold(served.heard, "input, as heard in this run")
+    if careful and not served.reads and served.heard_us < hold.at:
+        hold = Hold(served.heard_us, "input, as heard in this run")
     shares = shard.time.of_shares(now_us)
     latencies = shard.operator.take_latencies()
     state = (hold.at, hold.idle_us, shard.durable_number, shard.verdicts.version, *shares.values())

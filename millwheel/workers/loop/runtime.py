@@ -90,7 +90,7 @@ class WorkerRuntime:
             self._apply(event, now_us)
         if not self._stopping:
             self._traffic.retry_lanes(now_us)
-            if now_us >= self._ranges.beginning.until:
+            if now_us >= self._ranges.beginning.until_us:
                 self._go_live(now_us)
             self._work(now_us)
         if (group := self._commits.submit(self._shards(), now_us, self._stopping)) is not None:
@@ -131,7 +131,7 @@ class WorkerRuntime:
     def _run_shards(self, shards: Iterable[Served], now_us: int) -> None:
         clock, patient = self._clock, bool(self._commits)
         for served in shards if not self._savepoints.holding else ():
-            if now_us < served.wakes_at and not served.stirred:
+            if now_us < served.wakes_at_us and not served.stirred:
                 continue
             if served.life is not LIVE or not self._runnable(served, now_us, patient):
                 continue
@@ -152,7 +152,7 @@ class WorkerRuntime:
         if self._savepoints.runnable(served.shard, now_us, patient):
             return True
         served.stirred = patient or self._savepoints.ordered_now
-        served.wakes_at = served.shard.wakes_at(now_us)
+        served.wakes_at_us = served.shard.wakes_at(now_us)
         return False
 
     def _shards(self) -> list[Shard]:
@@ -180,16 +180,16 @@ class WorkerRuntime:
                     self._reporting.at_once()  # everybody behind it may end
 
     def _next_wake(self, now_us: int) -> int:
-        wakes = [self._reporting.wakes_at(), self._ranges.beginning.until, self._commits.due_at]
+        wakes_us = [self._reporting.wakes_at(), self._ranges.beginning.until_us, self._commits.due_at_us]
         patient, idle = bool(self._commits), self._stopping or self._savepoints.holding
         for served in self._served.values():
-            wakes += served.stalled.values()
+            wakes_us += served.stalled.values()
             if served.life is LIVE and not idle:
                 if served.stirred and self._runnable(served, now_us, patient):
                     return now_us
-                if served.wakes_at > now_us:  # what is due but cannot run yet waits for the event that lets it
-                    wakes.append(served.wakes_at)
-        return min(wakes)
+                if served.wakes_at_us > now_us:  # what is due but cannot run yet waits for the event that lets it
+                    wakes_us.append(served.wakes_at_us)
+        return min(wakes_us)
 
     # --- events ------------------------------------------------------------------------------------------
 

@@ -141,9 +141,9 @@ class Served:
     life: Life = Life.OPENED
     ended: bool = False
     stirred: bool = True
-    wakes_at: int = 0
+    wakes_at_us: int = 0
     reported: tuple[int, ...] = (MIN_TIME, MIN_TIME, -1)
-    heard: int = MIN_TIME
+    heard_us: int = MIN_TIME
     stalled: dict[tuple[str, str], int] = field(default_factory=dict)
     done: WorkMeter = field(default_factory=WorkMeter)
 
@@ -202,7 +202,7 @@ class Served:
         shard, feeders = self.shard, graph.feeders[self.node]
         rose = False
         self.stirred = True
-        self.heard = fresh = watermarks.lowest_of(feeders)
+        self.heard_us = fresh = watermarks.lowest_of(feeders)
         if fresh > shard.input_watermark:
             shard.input_watermark, rose = fresh, True
             shard.forget_old_ids()

@@ -39,13 +39,13 @@ class _Shard:
 
     token: Token
     covered: int
-    since: int
+    since_us: int
     inherited: bool
     journaled: int = 0
     taken: int = -1
     path: str = ""
     submitted: bool = False
-    not_before: int = 0
+    not_before_us: int = 0
 
 
 class SnapshotPolicy:
@@ -68,8 +68,8 @@ class SnapshotPolicy:
         pace = self._pace
         wait_us = 0 if replayed >= pace.replayed_bytes else min(pace.recovered_us, pace.age_us)
         died = any(ancestor.sealed_end >= 0 for ancestor in lineage)
-        since = now_us - (pace.age_us - wait_us) if died else now_us
-        self._shards[shard.identity.shard] = _Shard(shard.identity.token, -1, since, bool(lineage))
+        since_us = now_us - (pace.age_us - wait_us) if died else now_us
+        self._shards[shard.identity.shard] = _Shard(shard.identity.token, -1, since_us, bool(lineage))
 
     def forget(self, shard: ShardName) -> None:
         """A shard left."""
@@ -104,15 +104,15 @@ class SnapshotPolicy:
 
     def _due(self, shard: Shard, state: _Shard, now_us: int, leaving: bool) -> bool:
         nothing = -1 if state.inherited else 0
-        if shard.made_number <= max(state.covered, nothing) or now_us < state.not_before:
+        if shard.made_number <= max(state.covered, nothing) or now_us < state.not_before_us:
             return False
-        return leaving or state.journaled >= self._pace.bytes or now_us >= state.since + self._pace.age_us
+        return leaving or state.journaled >= self._pace.bytes or now_us >= state.since_us + self._pace.age_us
 
     def _take(self, shard: Shard, state: _Shard, now_us: int) -> None:
         name = shard.identity.shard
         state.path = self._queue.checkpoint_path(name, state.token, shard.made_number)
         shard.checkpoint(state.path)
-        state.taken, state.submitted, state.journaled, state.since = shard.made_number, False, 0, now_us
+        state.taken, state.submitted, state.journaled, state.since_us = shard.made_number, False, 0, now_us
         self._busy = name
 
     def published(self, name: str, token: Token, last_commit: int) -> None:
@@ -136,7 +136,7 @@ class SnapshotPolicy:
         """Try again later; the journal keeps everything meanwhile."""
         state = self._shards.get(name)
         if state is not None and Lease(state.token).admits(token):
-            state.path, state.not_before = "", now_us + self._pace.retry_us
+            state.path, state.not_before_us = "", now_us + self._pace.retry_us
             state.journaled = max(state.journaled, self._pace.bytes)
         if self._busy == name:
             self._busy = ""

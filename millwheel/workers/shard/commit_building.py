@@ -62,7 +62,7 @@ class CommitBuilding:
         self._write_high_water_marks(step.arrivals)
         rises = self.time.commit_floor(step.hold.at)
         read_again = bundle.positions_only and not bundle.commit_before_sending
-        write_by = bundle.now_us + self.limits.company_us if self.identity.weak or read_again else 0
+        write_by_us = bundle.now_us + self.limits.company_us if self.identity.weak or read_again else 0
         reads = bundle.chunks if bundle.commit_before_sending else []
         if self._changes_nothing(chunk, bundle, rises):
             if not step.arrivals:
@@ -78,7 +78,7 @@ class CommitBuilding:
                     None,
                     step.hold,
                     work_us=step.work_us,
-                    write_by=write_by,
+                    write_by_us=write_by_us,
                     reads=reads,
                 )
             )
@@ -93,8 +93,8 @@ class CommitBuilding:
                 Hold() if read_again else step.hold,  # consumers have it all: to read it again changes nothing
                 work_us=step.work_us,
                 weak=self.identity.weak and chunk is not None,
-                since=bundle.now_us,
-                write_by=write_by,
+                since_us=bundle.now_us,
+                write_by_us=write_by_us,
                 floor=self.meta.floor,
                 reads=reads,
             )

@@ -41,7 +41,7 @@ class InFlight:
         """A commit was made: it waits for the journal."""
         self._commits.append(pending)
         self._unsubmitted.append(pending)
-        self._urgent += not pending.write_by
+        self._urgent += not pending.write_by_us
         return pending
 
     def submittable(self, now_us: int) -> Iterator[tuple[PendingCommit, bytes]]:
@@ -49,13 +49,13 @@ class InFlight:
         while self._unsubmitted:
             pending = self._unsubmitted[0]
             if pending.straggles:
-                if now_us < pending.since + self._straggler_us:
+                if now_us < pending.since_us + self._straggler_us:
                     # Those behind it wait, too: a journal that holds a commit, but not the one before it, has a gap,
                     # and recovery stops at it.
                     return
                 pending.checkpoint_chunk()
             self._unsubmitted.popleft()
-            self._urgent -= not pending.write_by
+            self._urgent -= not pending.write_by_us
             yield pending, b"" if pending.commit is None else encode_commit(pending.commit)
 
     def submits_at(self) -> int:
@@ -65,8 +65,8 @@ class InFlight:
             return MAX_TIME
         first = self._unsubmitted[0]
         if first.straggles:
-            return first.since + self._straggler_us
-        return 0 if self._urgent else first.write_by
+            return first.since_us + self._straggler_us
+        return 0 if self._urgent else first.write_by_us
 
     def checkpoint_stragglers(self) -> None:
         """Write weak productions on their way into the store, for a copy of it: a recovery from the copy skips their

@@ -32,8 +32,8 @@ class PendingCommit:
     hold: Hold
     work_us: int = MIN_TIME
     weak: bool = False
-    since: int = 0
-    write_by: int = 0
+    since_us: int = 0
+    write_by_us: int = 0
     floor: int = MIN_TIME
     reads: list[OutputChunk] = field(default_factory=list)
 

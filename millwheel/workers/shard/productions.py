@@ -65,15 +65,15 @@ class ProductionBuilding:
         """Number what was produced and write it into the commit; None when nobody takes any of it."""
         if not bundle.outputs.count:
             return None
-        born = min((a.batch.born_us for a in bundle.arrivals if a.batch.born_us), default=bundle.now_us)
+        born_us = min((a.batch.born_us for a in bundle.arrivals if a.batch.born_us), default=bundle.now_us)
         parts = _Parts([], [])
         for columns in bundle.outputs.columns:
-            self._take_columns(columns, bundle, born, parts)
+            self._take_columns(columns, bundle, born_us, parts)
         streams = bundle.outputs.streams
         for stream in [stream for stream in streams if stream != DEAD_LETTERS]:
-            self._take(stream, streams[stream], bundle, born, parts)
+            self._take(stream, streams[stream], bundle, born_us, parts)
         if letters := streams.get(DEAD_LETTERS):  # those of the lines above are among them
-            self._take(DEAD_LETTERS, letters, bundle, born, parts)
+            self._take(DEAD_LETTERS, letters, bundle, born_us, parts)
         return self._chunk(parts) if parts.stored else None
 
     def _chunk(self, parts: _Parts) -> OutputChunk:
@@ -88,15 +88,15 @@ class ProductionBuilding:
             self._overlay.put(PENDING + number8(number), form)
         return chunk
 
-    def _take(self, stream: str, produced: Produced, bundle: Bundle, born: int, parts: _Parts) -> None:
+    def _take(self, stream: str, produced: Produced, bundle: Bundle, born_us: int, parts: _Parts) -> None:
         if not produced.raws or self._unconsumed(stream, len(produced.raws), bundle):
             return
         first = self._meta.next_seq
-        batch = self._numbered(stream, produced, born)
+        batch = self._numbered(stream, produced, born_us)
         data = encode_batch(batch)
         if len(data) > self._limits.record and stream != DEAD_LETTERS and self._too_big(stream, produced, bundle):
             self._meta.next_seq = first
-            self._take(stream, produced, bundle, born, parts)
+            self._take(stream, produced, bundle, born_us, parts)
             return
         batch.size = len(data)
         parts.stored.append(data)
@@ -105,12 +105,12 @@ class ProductionBuilding:
         bundle.try_(keys_of(stream), len(batch))
         self._lose(keyless, batch, produced.decoded, bundle, produced.ids)
 
-    def _take_columns(self, columns: ColumnBatch, bundle: Bundle, born: int, parts: _Parts) -> None:
+    def _take_columns(self, columns: ColumnBatch, bundle: Bundle, born_us: int, parts: _Parts) -> None:
         if self._unconsumed(columns.stream, len(columns), bundle):
             return
         first = self._meta.next_seq
         self._meta.next_seq += len(columns)
-        batch = replace(columns, seqs=np.arange(first, self._meta.next_seq), born_us=born)
+        batch = replace(columns, seqs=np.arange(first, self._meta.next_seq), born_us=born_us)
         parts.stored.append(encode_columns(batch, packed=True))
         mine, keyless = self._fanout.split_columns(batch)
         parts.batches += mine
@@ -155,15 +155,15 @@ class ProductionBuilding:
             identity = (bad.node, ids[bad.place]) if ids[bad.place] else None
             bundle.dead_letter(letter, batch.timestamps[bad.place], identity, keys_of(batch.stream))
 
-    def _numbered(self, stream: str, produced: Produced, born: int) -> Batch:
+    def _numbered(self, stream: str, produced: Produced, born_us: int) -> Batch:
         count = len(produced.raws)
         if self._identity.weak:
             maker = self._maker  # two computations may make something of one record, and a third may consume both
             ids = [maker + given if given else None for given in produced.ids] if self._identity.with_ids else None
-            return Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), ids, born)
+            return Batch(stream, [], produced.timestamps, produced.keys, list(produced.raws), ids, born_us)
         seqs = list(range(self._meta.next_seq, self._meta.next_seq + count))
         self._meta.next_seq += count
-        return Batch(stream, seqs, produced.timestamps, produced.keys, produced.raws, None, born)
+        return Batch(stream, seqs, produced.timestamps, produced.keys, produced.raws, None, born_us)
 
 
 def earliest_of(batches: Iterable[tuple[str, AnyBatch]]) -> int:

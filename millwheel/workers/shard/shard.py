@@ -201,8 +201,8 @@ class Shard:
         return self.time.input
 
     @input_watermark.setter
-    def input_watermark(self, us: int) -> None:
-        self.time.input = us
+    def input_watermark(self, watermark_us: int) -> None:
+        self.time.input = watermark_us
 
     @property
     def made_number(self) -> int:

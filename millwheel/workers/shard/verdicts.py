@@ -71,24 +71,24 @@ class Verdicts:
         failed = {**dict.fromkeys(self._heard, 0), **self._failed}
         return as_counters(self._tried, failed, self._firsts)
 
-    def waits(self, calls: Iterable[CallKind], since: int, now_us: int) -> bool:
+    def waits(self, calls: Iterable[CallKind], since_us: int, now_us: int) -> bool:
         """Whether a step with failures of these calls, ready ``since``, must not be committed yet."""
-        return any(self._waits(call, since, now_us) for call in calls)
+        return any(self._waits(call, since_us, now_us) for call in calls)
 
-    def _waits(self, call: CallKind, since: int, now_us: int) -> bool:
+    def _waits(self, call: CallKind, since_us: int, now_us: int) -> bool:
         if self._policies is None:
             return False
         policy, own = self._policies(call.judged), self._own(call)
         if own.verdict(policy) is FailureVerdict.FINE:
             return False
         verdict = own.at_least(self._heard.get(call, own)).verdict(policy)
-        return verdict is FailureVerdict.BROKEN or (verdict is FailureVerdict.EARLY and now_us < since + EARLY_US)
+        return verdict is FailureVerdict.BROKEN or (verdict is FailureVerdict.EARLY and now_us < since_us + EARLY_US)
 
     def _own(self, call: CallKind) -> Tally:
         failed = self._failed.get(call, 0)
         return Tally(max(self._tried.get(call.what, 0), failed), failed)
 
 
-def looks_at(since: int, now_us: int) -> int:
+def looks_at(since_us: int, now_us: int) -> int:
     """When a waiting step is to be looked at again if nothing is heard (wall clock)."""
-    return since + EARLY_US if now_us < since + EARLY_US else MAX_TIME
+    return since_us + EARLY_US if now_us < since_us + EARLY_US else MAX_TIME

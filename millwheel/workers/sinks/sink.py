@@ -102,10 +102,10 @@ class SinkOperator(Operator):
         self._in_columns = writer.takes_columns
         self._flush_us = flush_us
         self._cut_records = cut_records
-        self._waiting_since = MAX_TIME
+        self._waiting_since_us = MAX_TIME
         self._pending: deque[_Pending] = deque()
         self._published: list[int] = []
-        self._retry_at = MAX_TIME
+        self._retry_at_us = MAX_TIME
         self._durable = 0
         self._resting = False
         self._latencies_ms: list[float] = []
@@ -115,28 +115,28 @@ class SinkOperator(Operator):
         if self._aside is not None and len(self._pending) >= _ON_THEIR_WAY:
             return 0
         full = waiting >= self._cut_records or watermark == MAX_TIME or self._resting
-        return self._cut_records if full or now_us >= min(self._waiting_since, now_us) + self._flush_us else 0
+        return self._cut_records if full or now_us >= min(self._waiting_since_us, now_us) + self._flush_us else 0
 
     def records_wait(self, now_us: int) -> None:
-        self._waiting_since = min(self._waiting_since, now_us)
+        self._waiting_since_us = min(self._waiting_since_us, now_us)
 
     def wakes_at(self, now_us: int) -> int:
         if (self._resting and self._published) or any(pending.refused for pending in self._pending):
             return now_us
-        flush_at = self._waiting_since + self._flush_us if self._waiting_since < MAX_TIME else MAX_TIME
-        return min(flush_at, self._retry_at)
+        flush_at_us = self._waiting_since_us + self._flush_us if self._waiting_since_us < MAX_TIME else MAX_TIME
+        return min(flush_at_us, self._retry_at_us)
 
     def sources_ended(self) -> None:
         """What comes now is the last; nothing fills its batch up."""
         self._flush_us = min(self._flush_us, LAST_FLUSH_US)
 
     def run(self, bundle: Bundle) -> None:
-        self._waiting_since = MAX_TIME
+        self._waiting_since_us = MAX_TIME
         for number in self._published:
             bundle.overlay.delete(RECEIPT + number8(number))
         self._published.clear()
         self._leave_out_refused(bundle)
-        if self._retry_at <= bundle.now_us:
+        if self._retry_at_us <= bundle.now_us:
             self._publish(bundle.now_us)
         records, columns = self._records(bundle)
         count = len(records) + sum(map(len, columns))
@@ -217,9 +217,9 @@ class SinkOperator(Operator):
 
     def _publish(self, now_us: int) -> None:
         # A commit of later records is no reason to ask a target that is away again at once.
-        if self._in_order and now_us < self._retry_at < MAX_TIME:
+        if self._in_order and now_us < self._retry_at_us < MAX_TIME:
             return
-        self._retry_at = MAX_TIME
+        self._retry_at_us = MAX_TIME
         for pending in self._pending:
             # Shown before its commit is durable, it is shown again by the next owner, in a batch that is divided
             # otherwise. See test_a_batch_waits_for_its_own_commit.
@@ -258,7 +258,7 @@ class SinkOperator(Operator):
             self._latencies_ms += [(now_us - born) / 1000 for born in pending.born]
         elif isinstance(error, UnavailableError):
             pending.asked = False
-            self._retry_at = now_us + _RETRY_US
+            self._retry_at_us = now_us + _RETRY_US
         elif isinstance(error, BatchRefusedError):
             pending.asked = False
             pending.commit, pending.committable, pending.refused = _NO_COMMIT_YET, error.committable, error.refused
@@ -278,7 +278,7 @@ class SinkOperator(Operator):
         for number, committable in found:
             if self._in_order:  # the target may be away, and nobody may wait for it here
                 self._pending.append(_Pending(0, number, committable, MIN_TIME, []))
-                self._retry_at = 0
+                self._retry_at_us = 0
                 continue
             try:
                 self._writer.publish(committable)

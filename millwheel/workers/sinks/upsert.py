@@ -60,12 +60,12 @@ class _Unseen:
     """What came and is not visible: its earliest timestamp, since when, and when it entered the system."""
 
     min_timestamp: int = MAX_TIME
-    since: int = MAX_TIME
+    since_us: int = MAX_TIME
     born: list[int] | None = None
 
-    def join(self, timestamp: int, since: int, born: list[int]) -> None:
+    def join(self, timestamp: int, since_us: int, born: list[int]) -> None:
         self.min_timestamp = min(self.min_timestamp, timestamp)
-        self.since = min(self.since, since)
+        self.since_us = min(self.since_us, since_us)
         self.born = [*(self.born or []), *born][:_MOST_SAMPLES]
 
 
@@ -91,7 +91,7 @@ class UpsertOperator(Operator):
         self._flush_us = flush_us
         self._rows = 0
         self._pending: _Pending | None = None
-        self._retry_at = MAX_TIME
+        self._retry_at_us = MAX_TIME
         self._durable = 0
         self._resting = False
         self._latencies_ms: list[float] = []
@@ -103,21 +103,21 @@ class UpsertOperator(Operator):
 
     def wakes_at(self, now_us: int) -> int:
         if self._pending is not None:
-            return self._retry_at
-        if self._resting and self._unseen.since < MAX_TIME:
+            return self._retry_at_us
+        if self._resting and self._unseen.since_us < MAX_TIME:
             return now_us
-        return self._unseen.since + self._wait_us() if self._unseen.since < MAX_TIME else MAX_TIME
+        return self._unseen.since_us + self._wait_us() if self._unseen.since_us < MAX_TIME else MAX_TIME
 
     def sources_ended(self) -> None:
         """What comes now is the last; nothing fills its batch up."""
         self._flush_us = min(self._flush_us, LAST_FLUSH_US)
 
     def due_at(self) -> int:
-        idle = self._pending is not None or self._unseen.since == MAX_TIME
+        idle = self._pending is not None or self._unseen.since_us == MAX_TIME
         return MAX_TIME if idle else MAX_TIME - 1
 
     def run(self, bundle: Bundle) -> None:
-        if self._retry_at <= bundle.now_us:
+        if self._retry_at_us <= bundle.now_us:
             self._publish(bundle.now_us)
         for arrival in bundle.arrivals:
             batch = arrival.batch.rows()
@@ -127,7 +127,7 @@ class UpsertOperator(Operator):
             if len(batch):
                 bundle.count("records_out", len(batch))
                 self._unseen.join(batch.earliest, bundle.now_us, [batch.born_us] if batch.born_us else [])
-        if self._unseen.since < MAX_TIME and self._pending is None and self._is_time(bundle):
+        if self._unseen.since_us < MAX_TIME and self._pending is None and self._is_time(bundle):
             self._write(bundle)
 
     def durable(self, number: int, now_us: int) -> None:
@@ -150,7 +150,7 @@ class UpsertOperator(Operator):
 
     def unrest(self) -> int:
         """1 while rows are not visible."""
-        return int(self._pending is not None or self._unseen.since < MAX_TIME)
+        return int(self._pending is not None or self._unseen.since_us < MAX_TIME)
 
     def close(self) -> None:
         self._writer.close()
@@ -159,7 +159,7 @@ class UpsertOperator(Operator):
         return self._flush_us * max(1, self._rows // ROWS_PER_FLUSH)
 
     def _is_time(self, bundle: Bundle) -> bool:
-        return self._resting or bundle.watermark == MAX_TIME or bundle.now_us >= self._unseen.since + self._wait_us()
+        return self._resting or bundle.watermark == MAX_TIME or bundle.now_us >= self._unseen.since_us + self._wait_us()
 
     def _write(self, bundle: Bundle) -> None:
         records = [read_row(data) for _, data in bundle.overlay.scan(ROW)]
@@ -171,7 +171,7 @@ class UpsertOperator(Operator):
         self._unseen = _Unseen()
 
     def _publish(self, now_us: int) -> None:
-        self._retry_at = MAX_TIME
+        self._retry_at_us = MAX_TIME
         pending = self._pending
         # Rows of a commit that is not durable may never have stood: see mistake uncommitted_rows_shown.
         if pending is None or pending.commit > self._durable:
@@ -182,7 +182,7 @@ class UpsertOperator(Operator):
             self._pending = None
             self._unseen.join(pending.unseen.min_timestamp, _AT_ONCE, pending.unseen.born or [])
         except UnavailableError:
-            self._retry_at = now_us + _RETRY_US
+            self._retry_at_us = now_us + _RETRY_US
         else:
             self._pending = None
             self._latencies_ms += [(now_us - born) / 1000 for born in pending.unseen.born or []]

@@ -65,7 +65,7 @@ class InjectionOperator(Operator):
             return now_us
         if self.paused or self._spec.idle_after_us is None:
             return MAX_TIME
-        return self._silence.looked_at + _LOOK_EVERY_US
+        return self._silence.looked_at_us + _LOOK_EVERY_US
 
     def run(self, bundle: Bundle) -> None:
         hold = self.hold(bundle.now_us)

@@ -57,13 +57,13 @@ class Part:
     silence: Silence
     certain: bool
     reader: Reader | None = None
-    next_poll: int = 0
+    next_poll_us: int = 0
     next_chunk: int = 1
     size: ReadSize = field(default_factory=ReadSize)
     rows_until: int = 0
     outstanding: deque[Outstanding] = field(default_factory=deque)
     awaits: int = 0
-    gone_at: int | None = None
+    gone_at_us: int | None = None
     behind: bool = True
 
     @property

@@ -49,14 +49,14 @@ class Partitions:
         self._store = store
         self._ended = ended
         self._list_us = parts.source.list_us
-        self._listed_at = 0
+        self._listed_at_us = 0
         self._listed = 0
         self._unknown = False
         self.awake: dict[str, Part] = {}
         self._asleep: dict[str, Part] = {}
         self._unopened: dict[str, Partition] = {}
         self._asleep_stand = _Stand()
-        self._said_at = -_SILENT_ABOUT_US
+        self._said_at_us = -_SILENT_ABOUT_US
 
     @property
     def _bounded(self) -> bool:
@@ -66,11 +66,11 @@ class Partitions:
 
     def lists_at(self) -> int:
         """When they are to be listed again (wall clock)."""
-        return self._listed_at + max(self._list_us, self._listed * _LIST_EACH_US)
+        return self._listed_at_us + max(self._list_us, self._listed * _LIST_EACH_US)
 
     def look(self, now_us: int) -> None:
         """See what there is."""
-        self._listed_at = now_us
+        self._listed_at_us = now_us
         try:
             listed = {partition.name: partition for partition in self._parts.partitions()}
         except ExhaustedError as ex:
@@ -80,7 +80,7 @@ class Partitions:
         self._listed, self._unknown = len(listed), False
         for name, partition in listed.items():
             if (part := self.awake.get(name)) is not None:
-                part.partition, part.gone_at = partition, None
+                part.partition, part.gone_at_us = partition, None
             elif (part := self._asleep.get(name)) is not None:
                 self._look_at_sleeper(part, partition, now_us)
             elif name not in self._unopened and self._parts.mine(name):
@@ -108,7 +108,7 @@ class Partitions:
         if partition.version == part.partition.version:
             part.silence.nothing(now_us, closely=True)
             return
-        part.partition, part.next_poll = partition, now_us
+        part.partition, part.next_poll_us = partition, now_us
         self.awake[partition.name] = self._asleep.pop(partition.name)
 
     def _look_for_gone(self, listed: dict[str, Partition], now_us: int) -> None:
@@ -117,19 +117,19 @@ class Partitions:
         # A name that is gone is looked at once more, since it may have got something before it went, and then closed.
         # If none ever were, the worker would run out of open files: see mistake files_that_are_gone_stay_open.
         for name in self._asleep.keys() - listed.keys():
-            self._asleep[name].next_poll = now_us
+            self._asleep[name].next_poll_us = now_us
             self.awake[name] = self._asleep.pop(name)
         for name in self.awake.keys() - listed.keys():
             part = self.awake[name]
-            if part.gone_at is None or part.silence.heard_at >= part.gone_at:
-                part.gone_at = now_us
-            elif part.silence.looked_at > part.gone_at and not part.outstanding and part.certain:
+            if part.gone_at_us is None or part.silence.heard_at_us >= part.gone_at_us:
+                part.gone_at_us = now_us
+            elif part.silence.looked_at_us > part.gone_at_us and not part.outstanding and part.certain:
                 part.close()
                 del self.awake[name]
 
     def fall_asleep(self, part: Part, now_us: int) -> None:
         """A look has found nothing: perhaps it needs none for now."""
-        if part.partition.version is None or part.outstanding or part.gone_at is not None:
+        if part.partition.version is None or part.outstanding or part.gone_at_us is not None:
             return
         if max(part.silence.lasted_us, now_us - part.partition.changed_at) >= _ASLEEP_AFTER_US:
             part.close()
@@ -142,7 +142,7 @@ class Partitions:
         self._asleep.clear()
         self._asleep_stand = _Stand()
         for part in self.awake.values():
-            part.next_poll = now_us
+            part.next_poll_us = now_us
 
     # --- readers -----------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class Partitions:
         if part.reader is None:
             opened = [other for other in self.awake.values() if other.reader is not None]
             if not self._bounded and len(opened) >= _OPEN:
-                min(opened, key=lambda other: other.silence.heard_at).close()
+                min(opened, key=lambda other: other.silence.heard_at_us).close()
             part.reader = as_reader(self._parts.source.open(part.partition))
             part.reader.resume(part.notes())
         return part.reader
@@ -165,15 +165,15 @@ class Partitions:
     def exhausted(self, part: Part, error: ExhaustedError, now_us: int) -> None:
         """It cannot be read now: try again in a second, with one file less if one can be closed."""
         part.close()
-        part.next_poll = now_us + SECOND
+        part.next_poll_us = now_us + SECOND
         opened = [other for other in self.awake.values() if other.reader is not None]
         if opened and not self._bounded:
-            min(opened, key=lambda other: other.silence.heard_at).close()
+            min(opened, key=lambda other: other.silence.heard_at_us).close()
         self._say(error, now_us)
 
     def _say(self, error: ExhaustedError, now_us: int) -> None:
-        if now_us >= self._said_at + _SILENT_ABOUT_US:
-            self._said_at = now_us
+        if now_us >= self._said_at_us + _SILENT_ABOUT_US:
+            self._said_at_us = now_us
             log.warning("%s", error)
 
     def close(self) -> None:

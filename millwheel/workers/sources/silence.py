@@ -19,36 +19,36 @@ class Silence:
     """
 
     idle_after_us: int | None
-    heard_at: int
-    looked_at: int = field(init=False)
-    _listening_since: int = field(init=False)
+    heard_at_us: int
+    looked_at_us: int = field(init=False)
+    _listening_since_us: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.looked_at = self._listening_since = self.heard_at
+        self.looked_at_us = self._listening_since_us = self.heard_at_us
 
     def heard(self, now_us: int) -> None:
         """A look has found records."""
-        self.heard_at = self.looked_at = self._listening_since = now_us
+        self.heard_at_us = self.looked_at_us = self._listening_since_us = now_us
 
     def nothing(self, now_us: int, closely: bool = False) -> None:
         """Somebody has looked, and there was nothing that came later than what was heard last. ``closely``: as good as
         looked at all the time."""
-        if not closely and now_us - self.looked_at > max((self.idle_after_us or 0) // 2, _CLOSELY_US):
+        if not closely and now_us - self.looked_at_us > max((self.idle_after_us or 0) // 2, _CLOSELY_US):
             # A machine that slept for an hour has not heard an hour of silence. Without this, all partitions are idle
             # when it wakes, and what they still hold is late: see
             # test_after_a_gap_between_looks_who_slept_as_well_has_time_to_speak.
-            self._listening_since = now_us
-        self.looked_at = now_us
+            self._listening_since_us = now_us
+        self.looked_at_us = now_us
 
     @property
     def lasted_us(self) -> int:
         """How long it has been silent, as of the last look."""
-        return self.looked_at - self.heard_at
+        return self.looked_at_us - self.heard_at_us
 
     @property
     def idle(self) -> bool:
         """True when silence has lasted so long that it must not keep a watermark any more."""
-        return self.idle_after_us is not None and self.looked_at - self._listening_since > self.idle_after_us
+        return self.idle_after_us is not None and self.looked_at_us - self._listening_since_us > self.idle_after_us
 
     @property
     def progress_us(self) -> int:

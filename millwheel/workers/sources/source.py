@@ -51,7 +51,7 @@ class SourceOperator(Operator):
         self._store = store
         self._spec = parts.stream
         self._poll_us = parts.source.poll_us
-        self._settled_at = 0
+        self._settled_at_us = 0
         self._settled: deque[_Settled] = deque()
         self._durable = 0
         self._end = SourceEnd(store)
@@ -64,7 +64,7 @@ class SourceOperator(Operator):
     def wakes_at(self, now_us: int) -> int:
         if self._end.due(self.unrest() == 0):
             return now_us
-        polls = [part.next_poll for part in self._readable()]
+        polls = [part.next_poll_us for part in self._readable()]
         polls.append(self._settles_at(now_us))
         if self._lists():
             polls.append(self._partitions.lists_at())
@@ -82,7 +82,7 @@ class SourceOperator(Operator):
         if self._lists() and bundle.now_us >= self._partitions.lists_at():
             self._partitions.look(bundle.now_us)
         self._partitions.open(bundle.now_us)
-        ready = [part for part in self._readable() if part.next_poll <= bundle.now_us]
+        ready = [part for part in self._readable() if part.next_poll_us <= bundle.now_us]
         if ready:
             self._look_at(self._partitions.choose(ready), bundle)
 
@@ -153,7 +153,7 @@ class SourceOperator(Operator):
             return
         part.silence.heard(bundle.now_us)
         if read.caught_up:
-            part.next_poll = bundle.now_us + self._poll_us
+            part.next_poll_us = bundle.now_us + self._poll_us
         sorting = Sorting(self._parts, part.max_timestamp, part.judged, bundle.now_us)
         found = sorting.sort(part.partition.name, read)
         sorting.judge(bundle, len(read) + len(read.rejects))
@@ -179,7 +179,7 @@ class SourceOperator(Operator):
         part.certain, part.behind = True, False
         part.silence.nothing(bundle.now_us)
         pause = max(self._poll_us, min(part.silence.lasted_us // _SILENCE_PER_PAUSE, _LONGEST_PAUSE * self._poll_us))
-        part.next_poll = bundle.now_us + pause
+        part.next_poll_us = bundle.now_us + pause
         self._partitions.fall_asleep(part, bundle.now_us)
         return True
 
@@ -249,12 +249,12 @@ class SourceOperator(Operator):
             return MAX_TIME
         if self._end.reads_nothing or any(part.read_all for part in applied):
             return now_us
-        return self._settled_at + self._parts.settle_us
+        return self._settled_at_us + self._parts.settle_us
 
     def _settle(self, bundle: Bundle) -> None:
         """Commit the positions up to which all reads, in order, have been applied. Who waits for the end of a source
         waits for the last of them."""
-        self._settled_at = bundle.now_us
+        self._settled_at_us = bundle.now_us
         for part in self._partitions.awake.values():
             moved = False
             # Applied, and in order. A position that is committed when it is read loses what was still on its way when

@@ -71,7 +71,7 @@ def quiet_shards_forget_when_to_wake() -> Context:
 
     def wrong(self: WorkerRuntime, served: Any, now_us: int, patient: bool) -> bool:
         runs = right(self, served, now_us, patient)
-        served.wakes_at = MAX_TIME
+        served.wakes_at_us = MAX_TIME
         return runs
 
     return replaced(WorkerRuntime, "_runnable", wrong)

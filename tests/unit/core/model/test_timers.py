@@ -39,14 +39,14 @@ class TimersAgainstADict(RuleBasedStateMachine):
             del self.model[key, tag]
             self.touched.add((key, tag))
 
-    @rule(clock=TIMES)
-    def fire(self, clock: int) -> None:
-        due = self.queue.pop_due(clock)
+    @rule(clock_us=TIMES)
+    def fire(self, clock_us: int) -> None:
+        due = self.queue.pop_due(clock_us)
         first = min(self.model.values(), default=MAX_TIME)
         if due is None:
-            assert first >= clock
+            assert first >= clock_us
             return
-        assert due.at == first < clock
+        assert due.at == first < clock_us
         assert self.model.pop((due.key, due.tag)) == due.at
         self.touched.add((due.key, due.tag))
 

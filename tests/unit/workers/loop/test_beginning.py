@@ -38,9 +38,9 @@ def test_a_source_waits_for_what_is_being_opened_here_and_the_others_do_not() ->
     source, counts = served("source.hits"), served("counts")
     beginning = Beginning()
     assert beginning.due([source, counts], True, 5) == [counts]
-    assert beginning.until == 5 + LONGEST_US
+    assert beginning.until_us == 5 + LONGEST_US
     assert beginning.due([source, counts], False, 7) == [source, counts]
-    assert beginning.until == MAX_TIME
+    assert beginning.until_us == MAX_TIME
 
 
 def test_a_source_waits_for_the_token_of_another_node_but_not_for_that_of_another_source() -> None:
@@ -60,7 +60,7 @@ def test_a_source_waits_only_so_long_and_its_time_is_not_put_off() -> None:
 def test_nobody_is_waited_for_while_no_source_could_begin() -> None:
     beginning = Beginning()
     assert beginning.due([served("source.hits", known=False)], True, 5) == []
-    assert beginning.until == MAX_TIME
+    assert beginning.until_us == MAX_TIME
 
 
 def test_the_end_of_a_source_is_news_until_it_is_told() -> None:

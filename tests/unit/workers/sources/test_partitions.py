@@ -89,7 +89,7 @@ def test_who_has_been_silent_falls_asleep_closed_and_another_version_wakes_it() 
     assert made.awake == {}
     folder.listed = [Partition("a", (2,), 0)]
     made.look(22 * SECOND)
-    assert (made.awake, part.next_poll) == ({"a": part}, 22 * SECOND)
+    assert (made.awake, part.next_poll_us) == ({"a": part}, 22 * SECOND)
 
 
 def test_a_name_that_is_gone_is_looked_at_once_more_and_then_closed() -> None:
@@ -120,7 +120,7 @@ def test_what_cannot_be_opened_now_costs_the_file_that_was_silent_longest() -> N
     a, b = made.awake["a"], made.awake["b"]
     reader: Any = made.reader_of(a, 0)
     made.exhausted(b, ExhaustedError("too many"), SECOND)
-    assert (reader.closed, b.next_poll) == (True, 2 * SECOND)
+    assert (reader.closed, b.next_poll_us) == (True, 2 * SECOND)
 
 
 def test_event_time_stands_still_until_the_partitions_are_known() -> None:

@@ -145,7 +145,7 @@ def test_the_story_of_pauses_would_notice_time_without_looks_as_silence() -> Non
 
     def wrong(self: SourceOperator, now_us: int) -> Any:
         for part in self._partitions.awake.values():
-            part.silence.looked_at = max(part.silence.looked_at, now_us)
+            part.silence.looked_at_us = max(part.silence.looked_at_us, now_us)
         return right(self, now_us)
 
     with replaced(SourceOperator, "hold", wrong):
