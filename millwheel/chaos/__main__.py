@@ -14,6 +14,7 @@ from millwheel.chaos.namespaces import HUB_ADDRESS
 from millwheel.errors import PipelineError, SetupError
 from millwheel.launch.coordinator import ZooKeeperKeeper
 from millwheel.launch.driver import Driver
+from millwheel.launch.early import children_for
 from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
 
 
@@ -43,7 +44,8 @@ def _run(pipeline: str, root: str, workers: int, security: str, sets: list[str])
             security=security,
             worker_module=MODULE,
         )
-        return Driver(settings, console).run()
+        with children_for(settings) as children:
+            return Driver(settings, console, children).run()
     except (PipelineError, SetupError) as error:
         console.print(str(error), markup=False, highlight=False)
         return 1

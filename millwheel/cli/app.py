@@ -11,6 +11,7 @@ from rich.console import Console
 
 from millwheel.cli.durations import seconds
 from millwheel.errors import SetupError
+from millwheel.launch.early import children_for
 from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
 from millwheel.processes.address import LOOPBACK
 
@@ -125,8 +126,6 @@ def run(
 
     Exits with 3 if more calls failed than on_error allows: fix the cause and run again on the same root.
     """
-    from millwheel.launch.driver import Driver
-
     settings = RunSettings(
         pipeline=pipeline,
         params=parse_sets(sets or []),
@@ -143,7 +142,10 @@ def run(
         from_savepoint=from_savepoint,
         balance=balance,
     )
-    raise typer.Exit(Driver(settings, Console(stderr=True)).run())
+    with children_for(settings) as children:
+        from millwheel.launch.driver import Driver  # meanwhile others load what they need
+
+        raise typer.Exit(Driver(settings, Console(stderr=True), children).run())
 
 
 @app.command()

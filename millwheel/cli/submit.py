@@ -42,6 +42,7 @@ def _run(
 ) -> None:
     """Run a pipeline in the executors of this Spark application, one long task per worker."""
     from millwheel.launch.driver import Driver
+    from millwheel.launch.early import children_for
 
     settings = RunSettings(
         pipeline=pipeline,
@@ -58,7 +59,8 @@ def _run(
         from_savepoint=from_savepoint,
         balance=balance,
     )
-    raise typer.Exit(Driver(settings, Console(stderr=True)).run())
+    with children_for(settings) as children:
+        raise typer.Exit(Driver(settings, Console(stderr=True), children).run())
 
 
 def main() -> None:

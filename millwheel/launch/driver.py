@@ -18,6 +18,7 @@ from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import BrokenError, SetupError
 from millwheel.launch.launchers.spark_master import check_master
+from millwheel.launch.launchers.warm_children import Children
 from millwheel.launch.progress.report import report
 from millwheel.launch.progress.summary import Summary
 from millwheel.launch.running import Running
@@ -34,7 +35,6 @@ from millwheel.savepoints.record import read_record
 from millwheel.savepoints.restoring import former_identity, refuse_saved, restore, restored
 from millwheel.savepoints.taking import savepoint_folder
 from millwheel.savepoints.upgrading import blueprint_bytes, check_same_root, check_savepoint, kept_blueprint
-from millwheel.secret_values import FOLDER_VARIABLE
 from millwheel.sinks import build_sink
 from millwheel.spec import PipelineFile, load_pipeline, resolve_params
 
@@ -43,19 +43,19 @@ _ROOM_BYTES = 64 << 20
 
 
 class Driver:
-    """Runs one pipeline on one root. ``console`` (standard error) gets progress and sentences."""
+    """Runs one pipeline on one root. ``console`` (standard error) gets progress and sentences. ``children``: see
+    :func:`millwheel.launch.early.children_for`."""
 
-    def __init__(self, settings: RunSettings, console: Console) -> None:
+    def __init__(self, settings: RunSettings, console: Console, children: Children | None) -> None:
         self._settings = settings
         self._console = console
+        self._children = children
 
     def run(self) -> int:
         """Until bounded input has drained, or somebody stops it; the exit code is 0 for both.
 
         Raises PipelineError or SetupError, with sentences, when it cannot run.
         """
-        if self._settings.secrets:
-            os.environ[FOLDER_VARIABLE] = self._settings.secrets
         check_reach(self._settings.listen, self._settings.zookeeper)
         if self._settings.launcher is LauncherKind.SPARK and not self._settings.submitted:
             check_master(self._settings.spark_master)
@@ -95,7 +95,7 @@ class Driver:
         replays.bind()
         began_s = time.time()
         try:
-            summary = Running(self._settings, spec, root, self._console, replays).run()
+            summary = Running(self._settings, spec, root, self._console, replays, self._children).run()
         except BrokenError as error:
             self._try_again(root, replays, error.node, began_s)
             raise

@@ -31,13 +31,14 @@ from millwheel.launch.coordinator import Keeper, coordinator_for
 from millwheel.launch.launchers.base import Launcher, WorkerTemplate
 from millwheel.launch.launchers.processes import ProcessLauncher
 from millwheel.launch.launchers.spark import SparkLauncher, SparkSettings
+from millwheel.launch.launchers.warm_children import Children, executed
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.line import ProgressLine
 from millwheel.launch.progress.polling import StatusWatcher
 from millwheel.launch.progress.summary import Summary, summarize
 from millwheel.launch.scaling import Scaling, forget
 from millwheel.launch.services import Services, ServiceTemplate
-from millwheel.launch.settings import LauncherKind, RunSettings
+from millwheel.launch.settings import RunSettings
 from millwheel.launch.stopping import StopRequest, on_stop
 from millwheel.launch.watch import Watch
 from millwheel.letters.replays import Replays
@@ -54,10 +55,17 @@ _REPLAYS_S = {False: 1.0, True: 10.0}  # between looks for letters to replay, of
 
 
 class Running:
-    """One run on a prepared root. ``spec`` has its defaults."""
+    """One run on a prepared root. ``spec`` has its defaults. ``children`` starts processes of this machine; None: they
+    are executed."""
 
     def __init__(
-        self, settings: RunSettings, spec: PipelineSpec, root: Root, console: Console, replays: Replays
+        self,
+        settings: RunSettings,
+        spec: PipelineSpec,
+        root: Root,
+        console: Console,
+        replays: Replays,
+        children: Children | None,
     ) -> None:
         self._settings = settings
         self._spec = spec
@@ -67,7 +75,8 @@ class Running:
         self._replays_due_s = 0.0
         self._line = ProgressLine(console)
         self._supervisor = Supervisor(self._line.say)
-        self._services = Services(root.logs)
+        self._children = children
+        self._services = Services(root.logs, executed if children is None else children.start)
         self._embedded: Keeper | None = None
         self._scaling: Scaling | None = None
 
@@ -152,11 +161,11 @@ class Running:
         )
         counts = ("--workers", str(self._settings.workers), "--spares", str(self._settings.spares))
         balance = ("--balance",) if self._settings.balance else ()
-        master = template.command("millwheel.master", *counts, *balance)
-        injector = template.command("millwheel.injector")
+        master = "millwheel.master", template.arguments(*counts, *balance)
+        injector = "millwheel.injector", template.arguments()
         stack.callback(self._services.stop, _SERVICE_GRACE_S)
-        self._supervisor.keep("master", partial(self._services.start, "master", master))
-        self._supervisor.keep("injector", partial(self._services.start, "injector", injector))
+        self._supervisor.keep("master", partial(self._services.start, "master", *master))
+        self._supervisor.keep("injector", partial(self._services.start, "injector", *injector))
 
     def _start_launcher(self, zookeeper: str, stack: ExitStack) -> Launcher:
         launcher = self._launcher(zookeeper)
@@ -193,7 +202,6 @@ class Running:
             log=str(root.logs / "spark.log"),
             submitted=settings.submitted,
         )
-        processes = settings.launcher is LauncherKind.PROCESSES
         template = WorkerTemplate(
             root=root.address,
             zookeeper=zookeeper,
@@ -205,7 +213,9 @@ class Running:
             security=settings.security,
             secrets=settings.secrets,
         )
-        return ProcessLauncher(template) if processes else SparkLauncher(template, spark, root.orders)
+        if self._children is not None:
+            return ProcessLauncher(template, self._children.start)
+        return SparkLauncher(template, spark, root.orders)
 
     # --- while it runs -----------------------------------------------------------------------------------
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from millwheel.launch.launchers.warm_children import Birth
 from millwheel.processes.address import LOOPBACK, listen_on
-from millwheel.processes.child import Child, stop_all
+from millwheel.processes.child import Living, stop_all
 from millwheel.processes.supervisor import ProcessEnded
 
 
@@ -21,10 +22,10 @@ class ServiceTemplate:
     listen: str = LOOPBACK
     security: str = ""
 
-    def command(self, module: str, *more: str) -> list[str]:
-        """The argv of ``python -m module``."""
+    def arguments(self, *more: str) -> list[str]:
+        """What follows the module."""
         return [
-            *(sys.executable, "-m", module, "--root", self.root, "--zookeeper", self.zookeeper),
+            *("--root", self.root, "--zookeeper", self.zookeeper),
             *("--pipeline", self.pipeline, "--listen", listen_on(self.listen, self.zookeeper)),
             *(("--security", self.security) if self.security else ()),
             *more,
@@ -34,13 +35,14 @@ class ServiceTemplate:
 class Services:
     """Child processes by name. Used by one thread, which outlives them."""
 
-    def __init__(self, logs: Path) -> None:
+    def __init__(self, logs: Path, start: Callable[[Birth], Living]) -> None:
         self._logs = logs
-        self._children: dict[str, Child] = {}
+        self._start = start
+        self._children: dict[str, Living] = {}
 
-    def start(self, name: str, command: list[str]) -> None:
+    def start(self, name: str, module: str, argv: list[str]) -> None:
         """Start (again) the process of that name."""
-        self._children[name] = Child(command, self._logs / name)
+        self._children[name] = self._start(Birth(module, argv, self._logs / name))
 
     def ended(self) -> list[ProcessEnded]:
         """Those that ended since the last call."""
@@ -51,7 +53,7 @@ class Services:
 
     def pids(self) -> dict[str, int]:
         """The process ids of those that live."""
-        return {name: child.pid for name, child in self._children.items()}
+        return {name: child.pid for name, child in self._children.items() if child.pid}
 
     def stop_one(self, name: str, grace_s: float) -> None:
         """Stop the process of that name, if it lives."""

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from millwheel.launch.launchers.base import WorkerExit, WorkerTemplate
-from millwheel.launch.launchers.warm_children import Birth, WarmParentProcess
-from millwheel.processes.child import Child, Living, fresh_scratch, stop_all
-from millwheel.processes.libraries import worker_environment
+from millwheel.launch.launchers.warm_children import Birth
+from millwheel.processes.child import Living, fresh_scratch, stop_all
 
 
 class ProcessLauncher:
-    """The `processes` launcher: one child process per slot, forked by a warm parent where the system lets processes
-    fork (Linux)."""
+    """The `processes` launcher: one child process per slot."""
 
-    def __init__(self, template: WorkerTemplate) -> None:
+    def __init__(self, template: WorkerTemplate, start: Callable[[Birth], Living]) -> None:
         self._template = template
+        self._start = start
         self._children: dict[int, Living] = {}
-        self._environment = worker_environment()
-        self._warm: WarmParentProcess | None = self._parent()
 
     def start(self, slot: int) -> None:
         """See :class:`millwheel.launch.launchers.base.Launcher`."""
         scratch = fresh_scratch(self._template.scratch, slot)
         log = Path(self._template.logs) / f"worker-{slot}"
-        birth = Birth(self._template.module, self._template.arguments(slot, scratch), log, scratch, self._environment)
-        if self._warm is not None and self._warm.gone:
-            self._warm.close()
-            self._warm = self._parent()
-        if self._warm is not None:
-            self._children[slot] = self._warm.start(birth)
-        else:
-            self._children[slot] = Child(birth.command, log, self._environment, scratch)
+        arguments = self._template.arguments(slot, scratch)
+        self._children[slot] = self._start(Birth(self._template.module, arguments, log, scratch))
 
     def exits(self) -> list[WorkerExit]:
         """See :class:`millwheel.launch.launchers.base.Launcher`."""
@@ -60,10 +51,3 @@ class ProcessLauncher:
         """See :class:`millwheel.launch.launchers.base.Launcher`."""
         stop_all(list(self._children.values()), grace_s)
         self._children.clear()
-        if self._warm is not None:
-            self._warm.close()
-
-    def _parent(self) -> WarmParentProcess | None:
-        if not sys.platform.startswith("linux"):
-            return None
-        return WarmParentProcess(Path(self._template.logs) / "warm", self._environment)

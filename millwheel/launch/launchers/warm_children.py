@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +24,9 @@ from millwheel.launch.launchers.warm_messages import (
     ready,
     receive,
 )
-from millwheel.processes.child import Child, LifeLog
+from millwheel.processes.child import Child, LifeLog, Living
 from millwheel.processes.command_line import ROOM
+from millwheel.processes.libraries import worker_environment
 
 _SEND_S = 5.0  # for the parent to take an order; then it counts as hung
 _END_S = 5.0  # for the parent to end; then it is killed
@@ -33,13 +35,12 @@ KILLED = -int(signal.SIGKILL)
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """What a child is started with: module and arguments, log files, environment, and a directory that dies with it."""
+    """What a child is started with: module and arguments, log files, and a directory that dies with it ("": none)."""
 
     module: str
     argv: Sequence[str]
     log: Path
-    scratch: str
-    environment: Mapping[str, str]
+    scratch: str = ""
 
     @property
     def command(self) -> list[str]:
@@ -47,10 +48,53 @@ class Birth:
         return [sys.executable, "-m", self.module, *self.argv]
 
 
+class Children:
+    """Starts children of the driver: a warm parent forks them where the system lets processes fork (Linux), elsewhere
+    they are executed. It loads what they need while the driver does something else. Used by one thread, which must
+    outlive it."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.mkdtemp(prefix="millwheel-")
+        self._environment = worker_environment()
+        self._warm = self._parent()
+
+    def _parent(self) -> WarmParentProcess | None:
+        if not sys.platform.startswith("linux"):
+            return None
+        return WarmParentProcess(Path(self._folder) / "warm", self._environment)
+
+    def start(self, birth: Birth) -> Living:
+        """Start a child. Returns before it runs."""
+        if self._warm is not None and self._warm.gone:
+            self._warm.close()
+            self._warm = self._parent()
+        if self._warm is not None:
+            return self._warm.start(birth)
+        return Child(birth.command, birth.log, self._environment, birth.scratch)
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the warm parent; what is left of its children dies with it."""
+        if self._warm is not None:
+            self._warm.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def executed(birth: Birth) -> Living:
+    """A child with a command of its own, in our environment."""
+    return Child(birth.command, birth.log, scratch=birth.scratch)
+
+
 class WarmParentProcess:
     """A process that forks children for us. Used by one thread, which must outlive it."""
 
     def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
+        self.environment = environment
         self._end, theirs = line()
         self._end.settimeout(_SEND_S)
         with theirs:
@@ -161,13 +205,13 @@ class WarmChild:
             if not self.pid:
                 return self._execute()
             code = KILLED  # children die with their parent
-        if code is not None:
+        if code is not None and self._birth.scratch:
             shutil.rmtree(self._birth.scratch, ignore_errors=True)
         return code
 
     def _execute(self) -> int | None:
         birth = self._birth
-        self._executed = Child(birth.command, birth.log, birth.environment, birth.scratch)
+        self._executed = Child(birth.command, birth.log, self._parent.environment, birth.scratch)
         return self._executed.poll()
 
     def _signal(self, number: int) -> None:

@@ -37,7 +37,7 @@ from millwheel.launch.launchers.warm_messages import (
 from millwheel.processes.command_line import show_as
 from millwheel.processes.lifeline import PARENT, die_with_parent
 
-_WORKER = f"{WORKER_MODULE}.__main__"
+_PROGRAMS = (f"{WORKER_MODULE}.__main__", "millwheel.master.__main__", "millwheel.injector.__main__")
 _SOON = (
     "encodings.utf_8_sig",
     "grpc._channel",
@@ -64,9 +64,10 @@ def main() -> Start | None:
 
 
 def load() -> None:
-    """Load all that a worker is likely to need."""
-    importlib.import_module(_WORKER)
-    del sys.modules[_WORKER]  # it is run anew in each child
+    """Load all that a child is likely to need."""
+    for name in _PROGRAMS:
+        importlib.import_module(name)
+        del sys.modules[name]  # it is run anew in each child
     for name in _SOON:
         with suppress(ImportError):
             importlib.import_module(name)

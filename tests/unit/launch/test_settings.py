@@ -46,10 +46,8 @@ def test_processes_serve_on_loopback_unless_told_otherwise() -> None:
         "--listen",
         "127.0.0.1:0",
     ]
-    service = ServiceTemplate("/r", "127.0.0.1:2181/x", "ads", "auto").command("millwheel.master", "--workers", "2")
-    assert service[1:] == [
-        "-m",
-        "millwheel.master",
+    service = ServiceTemplate("/r", "127.0.0.1:2181/x", "ads", "auto").arguments("--workers", "2")
+    assert service == [
         "--root",
         "/r",
         "--zookeeper",

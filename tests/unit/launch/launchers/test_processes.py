@@ -9,6 +9,7 @@ import pytest
 
 from millwheel.launch.launchers.base import WorkerExit
 from millwheel.launch.launchers.processes import ProcessLauncher
+from millwheel.launch.launchers.warm_children import Children
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 
 
@@ -20,9 +21,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def launcher(tmp_path: Path, module: str) -> Iterator[ProcessLauncher]:
-    made = ProcessLauncher(template(tmp_path, module))
-    yield made
-    made.stop(0.0)
+    with Children() as children:
+        made = ProcessLauncher(template(tmp_path, module), children.start)
+        yield made
+        made.stop(0.0)
 
 
 def exits(launcher: ProcessLauncher) -> list[WorkerExit]:

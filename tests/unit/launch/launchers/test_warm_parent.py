@@ -13,7 +13,10 @@ import psutil
 import pytest
 
 from millwheel.launch.launchers.processes import ProcessLauncher
+from millwheel.launch.launchers.warm_children import Children
+from millwheel.launch.services import Services
 from millwheel.processes.libraries import SETTINGS, worker_environment
+from millwheel.processes.supervisor import ProcessEnded
 from tests.unit.launch.helpers import eventually, lives, template, write_worker
 from tests.unit.launch.launchers.test_processes import exits
 
@@ -30,9 +33,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def launcher(tmp_path: Path, module: str) -> Iterator[ProcessLauncher]:
-    made = ProcessLauncher(template(tmp_path, module))
-    yield made
-    made.stop(10.0)
+    with Children() as children:
+        made = ProcessLauncher(template(tmp_path, module), children.start)
+        yield made
+        made.stop(10.0)
 
 
 def runs(pid: int) -> bool:
@@ -74,7 +78,36 @@ def test_a_worker_is_a_child_of_one_parent_and_seen_under_its_own_command_line(
         assert os.getsid(worker.pid) == worker.pid
     assert "stand_in_worker" not in " ".join(parent.cmdline())
     launcher.stop(10.0)
-    assert not any(map(psutil.pid_exists, (parent.pid, first.pid, second.pid)))
+    assert not any(map(psutil.pid_exists, (first.pid, second.pid)))
+
+
+def test_whoever_closes_it_leaves_neither_processes_nor_files(tmp_path: Path, module: str) -> None:
+    with Children() as children:
+        launcher = ProcessLauncher(template(tmp_path, module), children.start)
+        worker = started(launcher, tmp_path)
+        parent = worker.parent()
+        assert parent is not None
+        (folder,) = {Path(file.path).parent for file in parent.open_files() if file.path.endswith("warm.log")}
+    eventually(lambda: not runs(parent.pid) and not runs(worker.pid))
+    assert not folder.exists()
+
+
+def test_services_are_forked_as_workers_are(tmp_path: Path, module: str) -> None:
+    """With ``python -m`` they would load for half a second what the parent has loaded already."""
+    (tmp_path / "logs").mkdir()
+    with Children() as children:
+        services = Services(tmp_path / "logs", children.start)
+        services.start("master", module, ["--root", str(tmp_path), "--slot", "0", "--scratch", ""])
+        eventually(lambda: lives(tmp_path, 0))
+        (pid,) = lives(tmp_path, 0)
+        assert services.pids() == {"master": pid}
+        parent = psutil.Process(pid).parent()
+        assert parent is not None
+        assert "warm" in " ".join(parent.cmdline())
+        os.kill(pid, signal.SIGKILL)
+        ended: list[ProcessEnded] = []
+        eventually(lambda: ended.extend(services.ended()) or ended)
+        assert [(each.name, each.code) for each in ended] == [("master", -signal.SIGKILL)]
 
 
 def test_workers_die_with_their_parent_and_the_next_ones_have_another(
@@ -98,8 +131,10 @@ def test_the_parent_and_its_workers_die_with_the_driver(tmp_path: Path, module: 
         (
             "import sys, time; from pathlib import Path",
             "from millwheel.launch.launchers.processes import ProcessLauncher",
+            "from millwheel.launch.launchers.warm_children import Children",
             "from tests.unit.launch.helpers import template",
-            "kept = ProcessLauncher(template(Path(sys.argv[1]), sys.argv[2])); kept.start(0); time.sleep(600)",
+            "children = Children(); kept = ProcessLauncher(template(Path(sys.argv[1]), sys.argv[2]), children.start)",
+            "kept.start(0); time.sleep(600)",
         )
     )
     driver = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), module])
