@@ -211,6 +211,7 @@ LARGE_CLASSES = {
     "MemoryWorker": "all ports of a worker at once, for tests of users",
     "Part": "a value: how far one partition of a source has been read",
     "PipelineHarness": "a public interface: what users ask of a pipeline under test",
+    "Running": "one attribute per part of a run that is alive",
     "Shard": "one attribute per owner of a part of the shard, and no state besides",
     "SinkOperator": "what is prepared, published and visible of one sink are three positions with their times",
     "StatusWatcher": "what the last and the present look at a run have seen",

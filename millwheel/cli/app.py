@@ -37,6 +37,14 @@ Spares = Annotated[int, typer.Option(min=0, help="extra workers that take over a
 Balance = Annotated[
     bool, typer.Option("--balance/--no-balance", help="move, split and merge shards by their measured load")
 ]
+UntilCaughtUp = Annotated[
+    bool,
+    typer.Option(
+        "--until-caught-up",
+        help="end once all is processed that followed files and topics have now; state, open windows and watermarks "
+        "are kept, and the next run on the root goes on",
+    ),
+]
 RootFolder = Annotated[
     str, typer.Option(metavar="FOLDER", help="state and journals, shared by all workers; default .millwheel/NAME")
 ]
@@ -121,6 +129,7 @@ def run(
     secrets: SecretsFolder = "",
     from_savepoint: FromSavepoint = "",
     balance: Balance = False,
+    until_caught_up: UntilCaughtUp = False,
 ) -> None:
     """Run a pipeline until its input ends, or until Ctrl-C. The same command on the same root continues it.
 
@@ -141,6 +150,7 @@ def run(
         secrets=os.path.abspath(secrets) if secrets else "",
         from_savepoint=from_savepoint,
         balance=balance,
+        until_caught_up=until_caught_up,
     )
     with children_for(settings) as children:
         from millwheel.launch.driver import Driver  # meanwhile others load what they need

@@ -18,6 +18,7 @@ from millwheel.cli.app import (
     Sets,
     Spares,
     SummaryFile,
+    UntilCaughtUp,
     Workers,
     ZooKeeper,
 )
@@ -39,6 +40,7 @@ def _run(
     secrets: SecretsFolder = "",
     from_savepoint: FromSavepoint = "",
     balance: Balance = False,
+    until_caught_up: UntilCaughtUp = False,
 ) -> None:
     """Run a pipeline in the executors of this Spark application, one long task per worker."""
     from millwheel.launch.driver import Driver
@@ -58,6 +60,7 @@ def _run(
         secrets=os.path.abspath(secrets) if secrets else "",
         from_savepoint=from_savepoint,
         balance=balance,
+        until_caught_up=until_caught_up,
     )
     with children_for(settings) as children:
         raise typer.Exit(Driver(settings, Console(stderr=True), children).run())

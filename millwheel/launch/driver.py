@@ -26,7 +26,7 @@ from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.letters.letters import letters_folder, read_letters
 from millwheel.letters.replays import Replays, ask
 from millwheel.processes.address import check_reach
-from millwheel.roots.inputs import changed_inputs, keep_inputs
+from millwheel.roots.inputs import changed_inputs, forget_ends, keep_ends, keep_inputs
 from millwheel.roots.root import Root
 from millwheel.roots.s3 import S3Root
 from millwheel.roots.shipped import with_defaults
@@ -52,7 +52,7 @@ class Driver:
         self._children = children
 
     def run(self) -> int:
-        """Until bounded input has drained, or somebody stops it; the exit code is 0 for both.
+        """Until bounded input has drained, the run has caught up, or somebody stops it; the exit code is 0 for all.
 
         Raises PipelineError or SetupError, with sentences, when it cannot run.
         """
@@ -95,12 +95,16 @@ class Driver:
         replays.bind()
         began_s = time.time()
         try:
-            summary = Running(self._settings, spec, root, self._console, replays, self._children).run()
+            running = Running(self._settings, spec, root, self._console, replays, self._children)
+            summary = running.run()
         except BrokenError as error:
             self._try_again(root, replays, error.node, began_s)
             raise
         if summary is None:
             return self._say(f"Stopped. The same command continues on the root {root.address} where this one stopped.")
+        if running.caught_up:
+            self._say(f"Caught up. The same command continues on the root {root.address} with what has come since.")
+            return report(summary, self._console, self._settings.summary)
         root.complete(summary.to_json())
         if replays.open:
             self._say(f"{replays.left():,} dead letters wait to be tried again by the next run on this root.")
@@ -158,6 +162,10 @@ class Driver:
         for sentence in changed_inputs(spec, root.path):
             self._say(f"Note: {sentence}; this run continues with the root's original input.")
         keep_inputs(spec, root.path)
+        if self._settings.until_caught_up:
+            keep_ends(spec, root.path)
+        else:
+            forget_ends(root.path)
         ship(self._settings.pipeline, self._settings.params, root.path, spec, blueprint_bytes(spec))
         root.share()
         root.clear_scratch()

@@ -18,6 +18,7 @@ from functools import partial
 
 from rich.console import Console
 
+from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.grpc.security import load_security
@@ -32,6 +33,7 @@ from millwheel.launch.launchers.base import Launcher, WorkerTemplate
 from millwheel.launch.launchers.processes import ProcessLauncher
 from millwheel.launch.launchers.spark import SparkLauncher, SparkSettings
 from millwheel.launch.launchers.warm_children import Children, executed
+from millwheel.launch.progress.catching_up import CatchingUp
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.line import ProgressLine
 from millwheel.launch.progress.polling import StatusWatcher
@@ -45,6 +47,7 @@ from millwheel.letters.replays import Replays
 from millwheel.ports import Coordination
 from millwheel.processes.signals import StopSignals
 from millwheel.processes.supervisor import Supervisor
+from millwheel.roots.inputs import has_ends
 from millwheel.roots.root import Root, RunInfo
 from millwheel.savepoints.restoring import write_tables
 
@@ -79,9 +82,12 @@ class Running:
         self._services = Services(root.logs, executed if children is None else children.start)
         self._embedded: Keeper | None = None
         self._scaling: Scaling | None = None
+        self._catching_up: CatchingUp | None = None
+        self.caught_up = False
+        """Whether the run ended because it had caught up, and not because its input had."""
 
     def run(self) -> Summary | None:
-        """The summary once the input has drained; None when SIGINT or SIGTERM came first.
+        """The summary once the input has drained, or the run has caught up; None when SIGINT or SIGTERM came first.
 
         Raises, after everything was taken down, SetupError when a part cannot be kept alive, and BrokenError when too
         much failed.
@@ -97,20 +103,25 @@ class Running:
                 self._claim(zookeeper)
                 self._note(zookeeper, before_s)
                 self._start_services(zookeeper, stack)
+                self._catching_up = self._catch_up(zookeeper, stack)
                 launcher = self._start_launcher(zookeeper, stack)
                 signals.catch()
                 watcher = self._start_watcher(zookeeper, stack, signals.requested.set)
+                if self._catching_up is not None:
+                    self._catching_up.start()
                 self._start_workers(launcher)
                 began_s = time.monotonic()
                 check = partial(self._check, watcher, launcher)
                 try:
-                    view = watch.until_drained(launcher, watcher, signals.requested, check)
+                    caught_up = (lambda view: None) if self._catching_up is None else self._catching_up.view
+                    view = watch.until_drained(launcher, watcher, signals.requested, check, caught_up)
+                    self.caught_up = view is not None and not view.drained(self._graph)
                     self._replays.settle(view)
                 finally:
                     seconds = before_s + time.monotonic() - began_s
                     self._note(zookeeper, seconds)
                 self._line.show(f"{self._spec.name}: stopping", time.monotonic())
-            if view is not None:
+            if view is not None and not self.caught_up:
                 self._forget_hangs()
             watch.pass_on_output()
         self._root.clear_scratch()
@@ -172,6 +183,15 @@ class Running:
         stack.callback(launcher.stop, _WORKER_GRACE_S)
         stack.callback(self._services.stop_one, "master", _SERVICE_GRACE_S)
         return launcher
+
+    def _catch_up(self, zookeeper: str, stack: ExitStack) -> CatchingUp | None:
+        """What notices that the run has caught up, if it is to end then. It lets go of the shards when no worker is
+        left to go on."""
+        if not has_ends(self._root.path):
+            return None
+        found = CatchingUp(self._graph, lambda: self._connect(zookeeper), SystemClock())
+        stack.callback(found.close)
+        return found
 
     def _start_watcher(self, zookeeper: str, stack: ExitStack, stop: Callable[[], None]) -> StatusWatcher:
         security = load_security(self._settings.security, "client")

@@ -26,8 +26,8 @@ class RunSettings:
     ``summary`` names a file that gets the summary as JSON. ``listen`` is the address that all processes serve on,
     ``security`` the folder with certificates and token ("": none, which only the loopback may have), ``secrets``
     the one with the values of ``${secret:NAME}`` ("": the environment has them). With ``balance`` shards are
-    moved, split and merged by their measured load. ``from_savepoint`` is the folder of the savepoint that a new root
-    begins with.
+    moved, split and merged by their measured load. With ``until_caught_up`` the run ends once it has processed what
+    there was when it began. ``from_savepoint`` is the folder of the savepoint that a new root begins with.
     """
 
     pipeline: str
@@ -46,6 +46,7 @@ class RunSettings:
     from_savepoint: str = ""
     worker_module: str = WORKER_MODULE
     balance: bool = False
+    until_caught_up: bool = False
 
     @property
     def slots(self) -> range:

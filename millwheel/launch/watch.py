@@ -48,9 +48,14 @@ class Watch:
         self._failures = failures
 
     def until_drained(
-        self, launcher: Launcher, watcher: StatusWatcher, stop: threading.Event, check: Callable[[], None]
+        self,
+        launcher: Launcher,
+        watcher: StatusWatcher,
+        stop: threading.Event,
+        check: Callable[[], None],
+        caught_up: Callable[[ClusterView | None], ClusterView | None] = lambda view: None,
     ) -> ClusterView | None:
-        """How the graph stood when it had drained, or None when ``stop`` was set first.
+        """How the graph stood when it had drained, or had ``caught_up``; None when ``stop`` was set first.
 
         Raises SetupError when a process cannot be kept alive, or when ``check`` does, and BrokenError when too much
         fails.
@@ -62,9 +67,10 @@ class Watch:
             self._end_stragglers(launcher, watcher, now_s)
             view = watcher.latest
             drained = view is not None and view.drained(self._graph)
-            self._failures.look(view, now_s, drained)
-            if drained:
-                return view
+            stands = caught_up(view)
+            self._failures.look(view, now_s, drained or stands is not None)
+            if drained or stands is not None:
+                return view if drained else stands
             if now_s >= self._show_due_s:
                 self._show_due_s = now_s + _SHOW_INTERVAL_S
                 self.pass_on_output()

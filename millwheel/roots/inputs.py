@@ -12,7 +12,7 @@ from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import SetupError
 from millwheel.roots.root import write_atomically
 from millwheel.sources import build_source
-from millwheel.sources.base import Partition
+from millwheel.sources.base import ENDS, Partition
 
 
 def keep_inputs(spec: PipelineSpec, root: Path) -> bool:
@@ -26,6 +26,39 @@ def keep_inputs(spec: PipelineSpec, root: Path) -> bool:
         elif not (folder / f"{stream}.json").exists():
             write_atomically(folder / f"{stream}.json", msgspec.json.encode(partitions))
     return bounded
+
+
+def keep_ends(spec: PipelineSpec, root: Path) -> bool:
+    """Write ``inputs/<stream>.ends.json`` for each unbounded source: what there is now, and how far it goes. False, and
+    nothing, when all sources end by themselves.
+
+    Raises SetupError, with a sentence, for a source that has no end to be reached."""
+    forget_ends(root)
+    found: dict[str, Sequence[Partition]] = {}
+    for stream in spec.streams:
+        if stream.source is not None and stream.source.kind == "injection":
+            found[stream.name] = ()
+        elif stream.source is not None and not (source := build_source(stream.source, spec.folder)).bounded:
+            found[stream.name] = source.ends()
+    for name, partitions in found.items():
+        write_atomically(ends_file(root, name), msgspec.json.encode(partitions))
+    return bool(found)
+
+
+def forget_ends(root: Path) -> None:
+    """This run goes beyond what an earlier one has found."""
+    for path in (root / "inputs").glob(f"*{ENDS}"):
+        path.unlink()
+
+
+def has_ends(root: Path) -> bool:
+    """Whether the run on a root ends once it has caught up."""
+    return any((root / "inputs").glob(f"*{ENDS}"))
+
+
+def ends_file(root: Path, stream: str) -> Path:
+    """Where the ends of a stream's partitions are kept for a run that ends once it has caught up."""
+    return root / "inputs" / f"{stream}{ENDS}"
 
 
 def changed_inputs(spec: PipelineSpec, root: Path) -> list[str]:

@@ -13,6 +13,7 @@ import msgspec
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.names import Token
+from millwheel.core.model.times import MIN_TIME
 from millwheel.errors import CorruptionError
 
 ORDERS = "orders"
@@ -23,20 +24,28 @@ ANSWERS = "answers"
 
 class Phase(Enum):
     """What is asked for. REST: read nothing new and finish what is on its way. HOLD: do nothing at all. SAVE: copy the
-    shards of the cut, if they stand where it says. FINISH: read nothing more, for ever; time goes on to its end."""
+    shards of the cut, if they stand where it says. FINISH: read nothing more, for ever; time goes on to its end.
+    SETTLE: go on as ever, and say which shards have nothing to do."""
 
     REST = "rest"
     HOLD = "hold"
     SAVE = "save"
     FINISH = "finish"
+    SETTLE = "settle"
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
-    """Where a shard stands: the lease token, its last commit, which is durable, and how much is unfinished."""
+    """Where a shard stands: the lease token, its last commit, which is durable, and how much is unfinished. Asked for
+    by an order to catch up: the watermark of its input that it has heard, the one that it reports, how far silence has
+    moved it, and its counters."""
 
     token: Token
     commit: int
     unrest: int = 0
+    heard: int = MIN_TIME
+    reports: int = MIN_TIME
+    idle_us: int = MIN_TIME
+    counters: dict[str, int] = {}
 
 
 class SavepointOrder(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,7 +82,8 @@ _decode_answer = msgspec.json.Decoder(OrderAnswer).decode
 
 
 def standing_order(members: Mapping[str, bytes]) -> SavepointOrder | None:
-    """The order that counts. An order to finish is never overtaken; else savepoints come one after the other.
+    """The order that counts. An order to finish is never overtaken; else savepoints come one after the other. One to
+    settle waits for all of them: it stands for as long as a run does.
 
     Raises CorruptionError when a member is no order.
     """
@@ -84,6 +94,7 @@ def standing_order(members: Mapping[str, bytes]) -> SavepointOrder | None:
     finish = next((order for order in orders if order.phase is Phase.FINISH), None)
     if finish is not None or not orders:
         return finish
+    orders = [order for order in orders if order.phase is not Phase.SETTLE] or orders
     first = min(order.savepoint for order in orders)
     return max((order for order in orders if order.savepoint == first), key=lambda order: order.number)
 

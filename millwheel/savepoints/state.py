@@ -6,6 +6,10 @@ out.
     SAVE   every shard is copied as it stood, and stands there still (else: REST again); or
     FINISH the sources end where they stand
 
+Whoever waits until the pipeline has caught up begins with
+
+    SETTLE every shard has nothing to do, with what windows and timers began
+
 Why the copies belong together: each shard stood at its commit of the cut before the order to save was given, and is
 copied only if it stands there afterwards. Commits are numbered, so at the moment of the order all shards stood at the
 cut at once, and nothing was on its way between them. A shard whose owner was replaced unnoticed cannot be copied by it:
@@ -18,7 +22,7 @@ whatever that may have been, which is all there is at the time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from millwheel.core.model.range_table import RangeTable
@@ -31,7 +35,9 @@ _COPY_TRIES = 5  # attempts while shards change owners; then the savepoint is gi
 @dataclass(frozen=True, slots=True)
 class SavepointRequest:
     """What is to be taken: a name that is never used again, the folder, the nodes of the pipeline, whether the pipeline
-    is to stand still afterwards, how long (µs) to wait for it to come to rest. ``finish``: its sources are to end."""
+    is to stand still afterwards, how long (µs) to wait for it to come to rest. ``finish``: its sources are to end.
+    ``caught_up``: nothing is taken, but it is to have done all that its input up to the ends asks for; whether it has,
+    that tells, of the tables and of where all shards stand still."""
 
     savepoint: str
     place: str
@@ -39,6 +45,7 @@ class SavepointRequest:
     stay: bool = False
     patience_us: int = 60_000_000
     finish: bool = False
+    caught_up: Callable[[Sequence[RangeTable], Mapping[str, Standing]], bool] | None = None
 
 
 @dataclass(slots=True)
@@ -50,6 +57,7 @@ class Taking:
     done: bool = False
     held_us: int = 0
     tables: tuple[RangeTable, ...] = ()
+    stands: Mapping[str, Standing] = field(default_factory=dict)
     _began_us: int = -1
     _held_since_us: int = 0
     _tries: int = 0
@@ -69,7 +77,7 @@ class Taking:
         """
         if self._began_us < 0:
             self._began_us = now_us
-            return self._next(Phase.REST, now_us)
+            return self._again(now_us)
         assert self.order is not None
         said = {shard: standing for answer in answers for shard, standing in answer.shards.items()}
         problem = next((answer.problem for answer in answers if answer.problem), "")
@@ -80,16 +88,33 @@ class Taking:
         if standing is None:
             self._check_patience(now_us, tables)
             return None
+        if self.order.phase is Phase.SETTLE:
+            return self._next(Phase.REST, now_us)
         if self.order.phase is Phase.REST:
             return self._next(Phase.HOLD, now_us)
         if any(each.unrest for each in standing.values()):
             self._check_patience(now_us, tables)
-            return self._next(Phase.REST, now_us)
+            return self._again(now_us)
+        if self.wanted.caught_up is not None:
+            return self._unless_caught_up(now_us, [tables[node] for node in self.wanted.nodes], standing)
         if self.wanted.finish:
             self.done = True
             return self._next(Phase.FINISH, now_us)
         self.tables = tuple(tables[node] for node in self.wanted.nodes)
         return self._next(Phase.SAVE, now_us, standing)
+
+    def _again(self, now_us: int) -> SavepointOrder:
+        """Let the pipeline come to rest: by itself, if it is to catch up, with all that windows and timers begin."""
+        return self._next(Phase.REST if self.wanted.caught_up is None else Phase.SETTLE, now_us)
+
+    def _unless_caught_up(
+        self, now_us: int, tables: Sequence[RangeTable], standing: Mapping[str, Standing]
+    ) -> SavepointOrder | None:
+        """All stand still, with nothing on its way; but a watermark may be, and what it will begin."""
+        assert self.wanted.caught_up is not None
+        self.tables, self.stands = tuple(tables), standing
+        self.done = self.wanted.caught_up(tables, standing)
+        return None if self.done else self._again(now_us)
 
     def _after_save(
         self, now_us: int, tables: Mapping[str, RangeTable], said: Mapping[str, Standing], problem: str
@@ -146,5 +171,6 @@ class Taking:
         number = self.order.number + 1 if self.order else 1
         wanted = self.wanted
         place, cut = wanted.place, dict(cut or {})
-        self.order = SavepointOrder(wanted.savepoint, number, phase, place, wanted.stay, wanted.finish, cut)
+        catch_up = wanted.finish or wanted.caught_up is not None
+        self.order = SavepointOrder(wanted.savepoint, number, phase, place, wanted.stay, catch_up, cut)
         return self.order

@@ -28,7 +28,7 @@ def as_reader(made: Any) -> Reader:
 class _AdaptedSource(Source):
     def __init__(self, made: Any) -> None:
         self._made = made
-        take_over(self, made, "poll_us", "list_us", "warm_up", "committed")
+        take_over(self, made, "poll_us", "list_us", "warm_up", "committed", "ends")
 
     @property
     def bounded(self) -> bool:  # type: ignore[override]  # it may change: a source may learn that it ends
@@ -45,7 +45,7 @@ class _AdaptedSource(Source):
 class _AdaptedReader(Reader):
     def __init__(self, made: Any) -> None:
         self._made = made
-        take_over(self, made, "resume", "read_frame", "close")
+        take_over(self, made, "resume", "read_frame", "stop_at", "reached", "close")
 
     def read(self, position: int, max_records: int) -> Chunk:
         read: Chunk = self._made.read(position, max_records)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+ENDS = ".ends.json"
+"""Below ``inputs/`` of a root: the suffix of the files with the ends of unbounded sources."""
+
+
 @dataclass(frozen=True, slots=True)
 class Partition:
     """A part of a source that one reader reads in order: a file, a share of a generator.
@@ -129,6 +133,16 @@ class Reader(ABC):
         ``read``."""
         return None
 
+    def stop_at(self, end: tuple[int, ...]) -> None:
+        """Give nothing behind ``end``, the version that :meth:`Source.ends` gave this partition. Called once, after
+        :meth:`resume`, in a run that ends once it has caught up. A reader that does not know ends reads on."""
+        return
+
+    def reached(self, position: int) -> bool:
+        """Asked in such a run when a read has found nothing, or nothing more for now: whether all is read that there
+        was when the run began. By default nothing more for now is all."""
+        return True
+
     def close(self) -> None:
         """Release files and connections. Called once; nothing is called after it."""
         return
@@ -160,6 +174,12 @@ class Source(ABC):
         The driver asks a bounded source once and keeps the answer in the root. Each shard of an unbounded source asks
         every ``list_us``. A partition that is no longer listed is read to its end; then only its position is kept, and
         if the name comes back, reading continues there."""
+
+    def ends(self) -> Sequence[Partition]:
+        """Return the partitions of an unbounded source that exist now, each with a ``version`` that tells where it ends
+        now, if its readers can stop there (:meth:`Reader.stop_at`). The driver asks once, before a run that ends once
+        it has caught up, and keeps the answer in the root. Raises SetupError when there is no end to be reached."""
+        return self.partitions()
 
     @abstractmethod
     def open(self, partition: Partition) -> Reader:

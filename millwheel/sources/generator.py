@@ -17,6 +17,7 @@ import numpy as np
 import xxhash
 
 from millwheel.core.model.times import SECOND
+from millwheel.errors import SetupError
 from millwheel.options import read_options
 from millwheel.sources.base import Chunk, Partition, Reader, Reject, Source
 
@@ -96,6 +97,12 @@ class GeneratedRecords(Source):
 
     def partitions(self) -> Sequence[Partition]:
         return [Partition(str(number)) for number in range(self._options.partitions)]
+
+    def ends(self) -> Sequence[Partition]:
+        raise SetupError(
+            "a generator without a count makes records for ever, so no run catches up with it; write count: NUMBER, or "
+            "run without --until-caught-up"
+        )
 
     def open(self, partition: Partition) -> GeneratorReader:
         number = int(partition.name)

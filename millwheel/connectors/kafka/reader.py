@@ -77,6 +77,7 @@ class KafkaReader(Reader):
         self._forms = forms
         self._start = start
         self._end = end
+        self._ends = end is not None
         self._decided = start < 0 or end is not None
         self._bytes = 200.0
         self._lost: list[Reject] = []
@@ -86,6 +87,14 @@ class KafkaReader(Reader):
         for position, note in notes[1:]:
             if position == 0:
                 self._start, self._decided = msgspec.msgpack.decode(note), True
+
+    def stop_at(self, end: tuple[int, ...]) -> None:
+        """See :class:`millwheel.sources.base.Reader`. The partition goes on behind it, for another reader."""
+        self._end = end[1]
+
+    def reached(self, position: int) -> bool:
+        """See :class:`millwheel.sources.base.Reader`: a broker that has not answered yet is no end."""
+        return self._end is None or position >= self._end
 
     def read(self, position: int, max_records: int) -> Chunk:
         """See :class:`millwheel.sources.base.Reader`."""
@@ -159,7 +168,7 @@ class KafkaReader(Reader):
         return oldest
 
     def _ended(self, taken: Polled) -> bool:
-        return self._end is not None and taken.next_offset >= self._end
+        return self._ends and self._end is not None and taken.next_offset >= self._end
 
     # --- values ------------------------------------------------------------------------------------------
 

@@ -59,21 +59,27 @@ class KafkaSource(Source):
     def partitions(self) -> Sequence[Partition]:
         """Of a bounded source with their first and last offsets as ``version``, which the root keeps."""
         if self.bounded:
-            listing = Listing(self._options)
-            try:
-                spans = listing.spans(listing.shares())
-            finally:
-                listing.close()
-            return [Partition(f"{topic}/{n}", (at.start, at.end)) for (topic, n), at in sorted(spans.items())]
+            return self.ends()
         return [Partition(f"{topic}/{number}") for topic, number in sorted(self._listed())]
+
+    def ends(self) -> Sequence[Partition]:
+        """All partitions, with their first and last offsets as ``version``."""
+        listing = Listing(self._options)
+        try:
+            spans = listing.spans(listing.shares())
+        finally:
+            listing.close()
+        return [Partition(f"{topic}/{n}", (at.start, at.end)) for (topic, n), at in sorted(spans.items())]
 
     def open(self, partition: Partition) -> Reader:
         consuming = self._consumer()
         share = _share(partition)
-        if partition.version is not None:
+        if self.bounded and partition.version is not None:
             start, end = partition.version
             return KafkaReader(consuming, share, self._options, self._forms(), start, end)
-        start = -1 if self._options.start == "earliest" else self._listed()[share].start
+        start = -1
+        if self._options.start != "earliest":
+            start = self._listed()[share].start if partition.version is None else partition.version[0]
         return KafkaReader(consuming, share, self._options, self._forms(), start)
 
     def committed(self, partition: Partition, position: int) -> None:

@@ -70,6 +70,13 @@ class FollowedInput:
         self._seen = (-1, -1)
         self._life = 0
         self._is_gone = self._was_cut = False
+        self._stops_in = (-1, -1)
+        self._stops_at = 0
+
+    def stop_at(self, end: tuple[int, ...]) -> None:
+        """Give nothing behind the size that a file had when it was listed, nor what has had its name since. ``end`` is
+        its device, its number and that size."""
+        self._stops_in, self._stops_at = (end[0], end[1]), end[2]
 
     def resume(self, notes: Sequence[tuple[int, bytes]]) -> None:
         """Go on as an earlier reader would: with the file of the first note, if there is one, then those decided."""
@@ -98,6 +105,8 @@ class FollowedInput:
     def read_at(self, offset: int, size: int) -> bytes:
         if self._next and self._file is not None:
             size = max(min(size, self._next[0].base - self._file.base - offset), 0)
+        if self._stops_here():
+            size = max(min(size, self._stops_at - offset), 0)
         data = read_fully(self._fd, offset, size)
         self._read_to = max(self._read_to, offset + len(data))
         return data
@@ -108,7 +117,7 @@ class FollowedInput:
 
     def succeeded(self) -> tuple[int, bytes] | None:
         """Asked when nothing whole is left to read: the decision that the file ends here, if another has its name."""
-        if self._fd < 0 or self._file is None or self._next:
+        if self._fd < 0 or self._file is None or self._next or self._stops_here():
             return None
         self._see_who_has_the_name()
         return self._decided(self._file.base + self._read_to) if self._followers else None
@@ -127,6 +136,9 @@ class FollowedInput:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def _stops_here(self) -> bool:
+        return self._file is not None and self._file.who == self._stops_in
 
     # --- decisions ---------------------------------------------------------------------------------------
 

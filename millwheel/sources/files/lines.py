@@ -154,6 +154,11 @@ class LineReader(Reader):
         if self._followed is not None:
             self._followed.resume(notes)
 
+    def stop_at(self, end: tuple[int, ...]) -> None:
+        """See :class:`millwheel.sources.base.Reader`."""
+        if self._followed is not None:
+            self._followed.stop_at(end)
+
     def read_frame(self, position: int, max_bytes: int) -> FrameChunk | None:
         """See :class:`millwheel.sources.base.Reader`."""
         if self._frames is None:

@@ -33,6 +33,9 @@ class Operator(ABC):
     """True when its processing-time timers emit at the shard's floor. The shard then publishes no watermark beyond a
     floor that is not durable: the next owner would emit behind it."""
 
+    collects: bool = False
+    """True when it lets records wait for others until it is told to rest: they are no work that it has left undone."""
+
     @property
     def paused(self) -> bool:
         """True while arrivals stay in the inbox and need not be worked off before a savepoint: nobody was told that

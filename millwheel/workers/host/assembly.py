@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from millwheel.ports import Clock, StateStore
 from millwheel.secret_values import revealed
 from millwheel.sinks.adapted import as_writer
 from millwheel.sinks.base import Sink
-from millwheel.sources.base import Partition, Source
+from millwheel.sources.base import ENDS, Partition, Source
 from millwheel.sources.frames import example_frame
 from millwheel.spec.imports import missing_file_hint
 from millwheel.spec.loading import load_extractor, load_object
@@ -94,6 +94,7 @@ class Factories:
     publish: Callable[[Publication], None] | None = None
     listed: Callable[[str, Source], Sequence[Partition]] | None = None
     by_name: Collection[str] = ()
+    ends: Mapping[str, Sequence[Partition]] | None = None
 
 
 _decode_partitions = checked(msgspec.json.Decoder(list[Partition]).decode, "the partitions of a source (inputs/)")
@@ -121,6 +122,7 @@ class Assembly:
         ]
         self._numbered_weakly = {stream for node in weak for stream in node.outputs}
         self._root = Path(root)
+        self._ends = _kept_ends(self._root) if outside.ends is None else outside.ends
         self._clock = clock
         given = spec.limits
         shard = limits or ShardLimits()
@@ -306,8 +308,9 @@ class Assembly:
         schema = self._schemas.get(stream.name)
         now_us = self._clock.now_us()
         if stream.source.kind == "injection":
+            closed = bool(self._ends)
             return InjectionOperator(
-                self.spec.name, node.name, stream, timestamps, schema, place.store, now_us, self.spec.limits
+                self.spec.name, node.name, stream, timestamps, schema, place.store, now_us, self.spec.limits, closed
             )
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         partitions = self._partitions(stream, source)
@@ -327,10 +330,13 @@ class Assembly:
             limits=self.spec.limits,
             first_owner=place.entry.lease.is_first,
             settle_us=self._limits.settle_us,
+            to_the_ends=bool(self._ends),
         )
         return SourceOperator(parts, place.store, now_us)
 
     def _partitions(self, stream: StreamSpec, source: Source) -> Callable[[], Sequence[Partition]]:
+        if not source.bounded and (ends := self._ends.get(stream.name)) is not None:
+            return lambda: ends
         if not source.bounded:
             return source.partitions
         if self._outside.listed is not None:
@@ -361,6 +367,12 @@ class Assembly:
         publish = self._outside.publish
         shard = SinkShard(place.entry.shard, token, place.store, publish, self.spec.name, spec.stream)
         return SinkOperator(writer, shard, self._decode, sink.flush_us, sink.cut_records, sink.shows_at_once)
+
+
+def _kept_ends(root: Path) -> dict[str, Sequence[Partition]]:
+    """By stream: where unbounded sources ended when a run began that ends once it has caught up; else nothing."""
+    paths = (root / "inputs").glob(f"*{ENDS}")
+    return {path.name.removesuffix(ENDS): _decode_partitions(path.read_bytes()) for path in paths}
 
 
 def _spread(partitions: Sequence[Partition]) -> dict[str, int]:

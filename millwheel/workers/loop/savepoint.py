@@ -54,12 +54,12 @@ class SavepointPart:
     @property
     def ordered_now(self) -> bool:
         """True while an order stands: then what a shard may do depends on more than what happens to it."""
-        return self._doing is not None
+        return self._doing is not None and self._doing.order.phase is not Phase.SETTLE
 
     def runnable(self, shard: Shard, now_us: int, patient: bool = False) -> bool:
         """Whether a shard runs a bundle now: as ever, unless all is to come to rest. Then what waits is worked off, and
         nothing is begun that nothing waits for: else timers could keep a pipeline from ever resting."""
-        if self._doing is None or self._doing.order.phase is Phase.SAVE:
+        if self._doing is None or self._doing.order.phase in (Phase.SAVE, Phase.SETTLE):
             return shard.runnable(now_us, patient)
         return shard.unrest() > 0 and (shard.runnable(now_us) or shard.outbox.has_done)
 
@@ -112,9 +112,9 @@ class SavepointPart:
             shard = each.shard
             if doing.order.phase is Phase.SAVE:
                 self._copy(doing, name, shard)
-            elif doing.said.get(name) != shard.identity.lease and self._does(doing.order, shard):
+            elif doing.said.get(name) != shard.identity.lease and self._does(doing.order, each, now_us):
                 doing.said[name] = shard.identity.lease
-                fresh[name] = Standing(shard.identity.token, shard.made_number, shard.unrest())
+                fresh[name] = _standing(doing.order, shard, now_us)
         if fresh:
             self._say(fresh)
         if doing.order.phase is Phase.SAVE:
@@ -122,7 +122,12 @@ class SavepointPart:
             if not self.holding:
                 self._go_on(served, now_us)
 
-    def _does(self, order: SavepointOrder, shard: Shard) -> bool:
+    def _does(self, order: SavepointOrder, served: Served, now_us: int) -> bool:
+        shard = served.shard
+        if order.phase is Phase.SETTLE:
+            # What a sink collects, and what was acked but is forgotten by a next commit only, comes to an end at rest.
+            left = shard.unrest() > 0 and not shard.operator.collects and not shard.outbox.has_done
+            return served.works and not shard.runnable(now_us) and not left
         return shard.unrest() == 0 if order.phase is Phase.REST else shard.settled()
 
     def _copy(self, doing: _Doing, name: str, shard: Shard) -> None:
@@ -146,3 +151,14 @@ class SavepointPart:
         assert self._doing is not None
         order = self._doing.order
         self._port.answer(OrderAnswer(order.savepoint, order.number, shards, problem))
+
+
+def _standing(order: SavepointOrder, shard: Shard, now_us: int) -> Standing:
+    identity, unrest = shard.identity, shard.unrest()
+    if not order.catch_up or order.phase is not Phase.HOLD:
+        return Standing(identity.token, shard.made_number, unrest)
+    hold = shard.watermark(now_us)
+    due = unrest + shard.runnable(now_us)
+    return Standing(
+        identity.token, shard.made_number, due, shard.input_watermark, hold.at, hold.idle_us, dict(shard.meta.counters)
+    )

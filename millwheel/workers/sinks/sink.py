@@ -84,6 +84,8 @@ class SinkOperator(Operator):
     """The operator of a ``sink.*`` shard. ``flush_us`` is how long a record may wait for its batch to fill up.
     ``at_once``: batches are visible before they are committed, and after a crash some become visible again."""
 
+    collects = True
+
     def __init__(
         self,
         writer: Writer,

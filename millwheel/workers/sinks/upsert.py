@@ -81,6 +81,8 @@ class _Pending:
 class UpsertOperator(Operator):
     """The operator of a ``sink.*`` shard whose sink ``keeps_latest``."""
 
+    collects = True
+
     def __init__(
         self, writer: Writer, token: int, store: StateStore, decode: Decode, table: Table, flush_us: int
     ) -> None:

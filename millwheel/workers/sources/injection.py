@@ -40,7 +40,9 @@ class InjectionOperator(Operator):
         store: StateStore,
         now_us: int,
         limits: Limits = DEFAULTS,
+        closed: bool = False,
     ) -> None:
+        """``closed``: the run ends once it has caught up with other sources, and takes nothing here."""
         self._pipeline = pipeline
         self._node = node
         self._most = limits.record
@@ -51,11 +53,12 @@ class InjectionOperator(Operator):
         self._max_timestamp = Position().max_timestamp if data is None else decode_position(data).max_timestamp
         self._silence = Silence(spec.idle_after_us, now_us)
         self._end = SourceEnd(store)
+        self._closed = closed
 
     @property
     def paused(self) -> bool:
         """True while nothing is taken; injecting clients wait."""
-        return self._end.reads_nothing
+        return self._closed or self._end.reads_nothing
 
     def appetite(self, waiting: int, now_us: int, watermark: int) -> int:
         return 0 if self.paused else waiting
@@ -127,10 +130,11 @@ class InjectionOperator(Operator):
     def hold(self, now_us: int) -> Hold:
         if self._end.ended:
             return Hold()
+        idle = self._silence.idle or (self._closed and self._spec.idle_after_us is not None)
         if self._max_timestamp == MIN_TIME:
-            return Hold(IDLE_TIME if self._silence.idle else MIN_TIME, "nothing injected yet")
+            return Hold(IDLE_TIME if idle else MIN_TIME, "nothing injected yet")
         watermark = max(self._max_timestamp - self._spec.max_delay_us, MIN_TIME)
-        if self._silence.idle:
+        if idle:
             idle_us = watermark + self._silence.progress_us
             return Hold(IDLE_TIME, f"injection, {self._silence.in_words()}", idle_us)
         return Hold(watermark, f"injection, newest record at {self._max_timestamp}")

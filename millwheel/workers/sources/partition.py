@@ -43,7 +43,8 @@ class Part:
     """One partition as its shard reads it. ``position``, ``max_timestamp`` and ``note`` run ahead of ``committed``.
     Nothing more is read before commit number ``awaits`` of the shard is durable. ``judged``: positions of records that
     lay too far in the future; ``decided``: notes by position, see :class:`millwheel.sources.base.Chunk`.
-    ``gone_at``: since when no listing has it. It is ``behind`` before a look has found nothing."""
+    ``gone_at``: since when no listing has it. It is ``behind`` before a look has found nothing. In a run that ends once
+    it has caught up it is ``certain`` once it has, and then idle if ``idles``."""
 
     partition: Partition
     channel: str
@@ -65,11 +66,18 @@ class Part:
     awaits: int = 0
     gone_at_us: int | None = None
     behind: bool = True
+    idles: bool = False
 
     @property
     def idle(self) -> bool:
         """True when it keeps no watermark any more: all that it had is applied, and it has had nothing for long."""
-        return self.silence.idle and not self.outstanding
+        # Not by the clock in a run that ends once it has caught up: what such a run closes is a function of the input.
+        return (self.silence.idle or (self.idles and self.certain)) and not self.outstanding
+
+    @property
+    def idle_in_words(self) -> str:
+        """What ``status`` shows for one that is idle."""
+        return self.silence.in_words() if self.silence.idle else "read to where it ended when the run began"
 
     def watermark(self, max_delay_us: int) -> int:
         """Nothing before this is expected."""

@@ -96,11 +96,13 @@ class Partitions:
         if not self._bounded:
             room = min(room, _UNSEEN - sum(part.behind for part in self.awake.values()))
         for name in list(self._unopened)[: max(room, 0)]:
-            silence = Silence(None if self._bounded else self._parts.stream.idle_after_us, now_us)
-            certain = self._parts.first_owner or self._ended()
+            idle_after_us = None if self._bounded else self._parts.stream.idle_after_us
+            to_the_ends = self._parts.to_the_ends
+            silence = Silence(None if to_the_ends else idle_after_us, now_us)
+            certain = (self._parts.first_owner and not to_the_ends) or self._ended()
             channel = partition_channel(self._parts.node, name)
-            part = open_part(self._unopened.pop(name), channel, self._store, silence, certain)
-            self.awake[name] = part
+            part = self.awake[name] = open_part(self._unopened.pop(name), channel, self._store, silence, certain)
+            part.idles = to_the_ends and idle_after_us is not None
             if part.position:  # the former owner may have died before it told the source
                 self._parts.source.committed(part.partition, part.position)
 
@@ -127,9 +129,17 @@ class Partitions:
                 part.close()
                 del self.awake[name]
 
+    @property
+    def unopened(self) -> int:
+        """How many partitions are known, but were not opened yet."""
+        return len(self._unopened)
+
     def fall_asleep(self, part: Part, now_us: int) -> None:
         """A look has found nothing: perhaps it needs none for now."""
         if part.partition.version is None or part.outstanding or part.gone_at_us is not None:
+            return
+        # The versions of these do not change: who slept would never wake, although a broker was only slow to answer.
+        if self._bounded or (self._parts.to_the_ends and not part.certain):
             return
         if max(part.silence.lasted_us, now_us - part.partition.changed_at) >= _ASLEEP_AFTER_US:
             part.close()
@@ -160,6 +170,8 @@ class Partitions:
                 min(opened, key=lambda other: other.silence.heard_at_us).close()
             part.reader = as_reader(self._parts.source.open(part.partition))
             part.reader.resume(part.notes())
+            if self._parts.to_the_ends and part.partition.version is not None and not self._bounded:
+                part.reader.stop_at(part.partition.version)
         return part.reader
 
     def exhausted(self, part: Part, error: ExhaustedError, now_us: int) -> None:
@@ -207,7 +219,7 @@ class Partitions:
             if part.idle and not part.read_all:
                 idle_us = watermark + part.silence.progress_us
                 if part.max_timestamp > MIN_TIME and (idle is None or idle_us > idle.idle_us):
-                    idle = Hold(IDLE_TIME, f"partition {name}, {part.silence.in_words()}", idle_us)
+                    idle = Hold(IDLE_TIME, f"partition {name}, {part.idle_in_words}", idle_us)
             elif live is None or watermark < live.at:
                 live = Hold(watermark, self._live_in_words(part))
         return _Stand(live, idle)

@@ -107,7 +107,17 @@ class SourceOperator(Operator):
     def unrest(self) -> int:
         """How many partitions have to catch up, or have reads that are not applied and committed."""
         behind = self._end.catching_up
-        return sum(bool(part.outstanding) or (behind and not part.certain) for part in self._partitions.awake.values())
+        unopened = self._partitions.unopened if behind and self._parts.to_the_ends else 0
+        awake = self._partitions.awake.values()
+        return unopened + sum(bool(part.outstanding) or (behind and not part.certain) for part in awake)
+
+    def _find_end(self, part: Part, reader: Reader, read: Read | FrameChunk, caught_up: bool) -> None:
+        """A read tells that no earlier owner can have read further; in a run that ends once it has caught up, that this
+        partition has. A bounded one has when it has ended."""
+        if part.certain or read.finished or not caught_up or not self._parts.to_the_ends:
+            part.certain = part.certain or read.finished or caught_up
+        elif not self._parts.source.bounded:
+            part.certain = reader.reached(read.next_position)
 
     def _lists(self) -> bool:
         return not self._parts.source.bounded and not self._end.reads_nothing
@@ -148,8 +158,8 @@ class SourceOperator(Operator):
 
     def _read(self, part: Part, reader: Reader, bundle: Bundle) -> None:
         read = reader.read(part.position, self._parts.max_records)
-        part.certain = part.certain or read.finished or read.caught_up
-        if self._heard_nothing(part, read, bundle):
+        self._find_end(part, reader, read, read.caught_up)
+        if self._heard_nothing(part, reader, read, bundle):
             return
         part.silence.heard(bundle.now_us)
         if read.caught_up:
@@ -166,7 +176,7 @@ class SourceOperator(Operator):
         self._move(part, read, sorting.max_timestamp)
         self._send(part, found, bundle)
 
-    def _heard_nothing(self, part: Part, read: Read | FrameChunk, bundle: Bundle) -> bool:
+    def _heard_nothing(self, part: Part, reader: Reader, read: Read | FrameChunk, bundle: Bundle) -> bool:
         """True when a look found nothing to send. Then look again soon; less often when it has been silent for long."""
         if read.begins is not None:
             # Durable before anything behind it is read: see mistake decisions_are_not_stored.
@@ -176,7 +186,8 @@ class SourceOperator(Operator):
             return False
         if read.begins is not None:
             return True
-        part.certain, part.behind = True, False
+        self._find_end(part, reader, read, caught_up=True)
+        part.behind = False
         part.silence.nothing(bundle.now_us)
         pause = max(self._poll_us, min(part.silence.lasted_us // _SILENCE_PER_PAUSE, _LONGEST_PAUSE * self._poll_us))
         part.next_poll_us = bundle.now_us + pause
@@ -199,7 +210,7 @@ class SourceOperator(Operator):
         read = reader.read_frame(part.position, part.size.bytes)
         if read is None:
             return False
-        if self._heard_nothing(part, read, bundle):
+        if self._heard_nothing(part, reader, read, bundle):
             part.size.told(False)
             return True
         split = self._parts.fanout.split_columns
@@ -209,7 +220,7 @@ class SourceOperator(Operator):
             return False
         part.silence.heard(bundle.now_us)
         part.size.told(read.next_position > part.position and not read.finished)
-        part.certain = part.certain or read.finished
+        self._find_end(part, reader, read, caught_up=False)
         bundle.try_(LINE, len(read))
         bundle.try_(keys_of(self._spec.name), len(read))
         counters = {"records_in": len(read)}

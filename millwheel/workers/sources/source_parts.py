@@ -18,7 +18,9 @@ class SourceParts:
 
     ``partitions`` lists the partitions that exist now, and ``mine`` tells whether a name falls into this shard's range.
     ``needs`` are the fields that the consumers read, if all of them take columns. ``first_owner`` is True when no owner
-    has read for this shard before. Positions are committed every ``settle_us``."""
+    has read for this shard before. Positions are committed every ``settle_us``.
+    ``to_the_ends``: the run ends once all is read that there was when it began, which the versions of the partitions
+    tell; silence is none then."""
 
     pipeline: str
     node: str
@@ -33,3 +35,4 @@ class SourceParts:
     limits: Limits = DEFAULTS
     first_owner: bool = True
     settle_us: int = 0
+    to_the_ends: bool = False

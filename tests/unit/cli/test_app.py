@@ -49,7 +49,7 @@ def called(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
 
 def test_every_option_of_run_reaches_the_driver(asked: type[Asked], monkeypatch: pytest.MonkeyPatch) -> None:
     words = "run p.yaml --set a=1 --set b=x=y --workers 3 --spares 1 --launcher processes --spark-master spark://h:1"
-    more = "--root /r --zookeeper h:1/c --summary s.json --listen auto --balance"
+    more = "--root /r --zookeeper h:1/c --summary s.json --listen auto --balance --until-caught-up"
     assert called(monkeypatch, *words.split(), *more.split()) == 0
     assert asked.settings == [
         RunSettings(
@@ -64,6 +64,7 @@ def test_every_option_of_run_reaches_the_driver(asked: type[Asked], monkeypatch:
             summary="s.json",
             listen="auto",
             balance=True,
+            until_caught_up=True,
         )
     ]
 

@@ -7,7 +7,7 @@ import pytest
 
 from millwheel.core.pipeline.spec import PipelineSpec, SourceSpec, StreamSpec
 from millwheel.errors import SetupError
-from millwheel.roots.inputs import changed_inputs, keep_inputs
+from millwheel.roots.inputs import changed_inputs, ends_file, forget_ends, has_ends, keep_ends, keep_inputs
 
 
 def spec(folder: Path, *more: StreamSpec) -> PipelineSpec:
@@ -61,3 +61,23 @@ def test_a_damaged_list_is_not_trusted(folder: Path) -> None:
     (folder / "root" / "inputs" / "hits.json").write_text("[")
     with pytest.raises(SetupError, match="damaged"):
         changed_inputs(spec(folder), folder / "root")
+
+
+def test_the_ends_of_what_grows_are_kept_for_a_run_that_ends_there_and_forgotten_by_the_next(folder: Path) -> None:
+    files = SourceSpec("files", {"path": str(folder / "*.jsonl"), "format": "jsonl", "follow": True})
+    followed = spec(folder, StreamSpec("grows", files, timestamp="t"))
+    root = folder / "root"
+    keep_inputs(followed, root)
+    assert keep_ends(followed, root)
+    assert has_ends(root)
+    found = json.loads(ends_file(root, "grows").read_text())
+    assert [(Path(part["name"]).name, part["version"][2]) for part in found] == [("a.jsonl", 9), ("b.jsonl", 9)]
+    forget_ends(root)
+    assert not has_ends(root)
+    assert not keep_ends(spec(folder), root)
+
+
+def test_a_source_without_an_end_is_refused(folder: Path) -> None:
+    made = StreamSpec("made", SourceSpec("generator", {}), timestamp="ts")
+    with pytest.raises(SetupError, match="no run catches up with it"):
+        keep_ends(spec(folder, made), folder / "root")

@@ -28,3 +28,10 @@ def test_only_answers_to_the_order_itself_are_answers() -> None:
     mine = OrderAnswer("s1", 2, {"a-0": Standing(1, 4)})
     members = {"1": encode(mine), "2": encode(OrderAnswer("s1", 1)), "3": encode(OrderAnswer("s2", 2))}
     assert answers_to(order, members) == [mine]
+
+
+def test_an_order_to_settle_waits_for_savepoints() -> None:
+    settle = SavepointOrder("c1", 5, Phase.SETTLE)
+    save = SavepointOrder("s1", 1, Phase.REST)
+    assert standing_order({"a": encode(settle), "b": encode(save)}) == save
+    assert standing_order({"a": encode(settle)}) == settle

@@ -115,3 +115,17 @@ def test_a_pipeline_that_never_rests_is_let_go_and_who_was_at_work_is_said() -> 
     made.step(0, {}, [])
     with pytest.raises(UnavailableError, match=r"within 1 s.*working: a-1\. "):
         made.step(SECOND + 1, tables(), said(made.order, a_0=Standing(1, 4)))
+
+
+def test_a_pipeline_has_caught_up_once_all_stand_still_and_no_watermark_is_on_its_way() -> None:
+    answers = iter([False, True])
+    made = Taking(SavepointRequest("c1", "", ("a",), caught_up=lambda tables, standing: next(answers)))
+    phases = []
+    order = made.step(0, {}, [])
+    while order is not None:
+        phases.append(order.phase)
+        assert order.catch_up
+        order = made.step(1, tables(), said(order, **at_rest()))
+    assert phases == [Phase.SETTLE, Phase.REST, Phase.HOLD] * 2
+    assert made.done
+    assert made.stands == {"a-0": Standing(1, 4), "a-1": Standing(1, 9)}

@@ -98,3 +98,14 @@ def test_a_gap_is_told_where_columns_are_read(kafka: FakeKafka) -> None:
     second = read.read_frame(6, 1 << 20)
     assert second is not None
     assert (second.positions.tolist(), second.rejects) == ([7, 8], [])
+
+
+def test_a_reader_that_stops_at_an_offset_has_reached_it_there_and_does_not_end_the_partition(kafka: FakeKafka) -> None:
+    kafka.logs[SHARE] = filled(0, 9)
+    stops = reader()
+    stops.stop_at((0, 5))
+    records, _, position = read_on(stops, 0)
+    assert (records, position) == ([1, 2, 3, 4, 5], 5)
+    assert not stops.read(5, 3).finished
+    assert stops.reached(5)
+    assert not stops.reached(4)

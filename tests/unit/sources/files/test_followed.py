@@ -142,3 +142,26 @@ def test_positions_without_a_note_are_of_the_earlier_form(path: Path) -> None:
     path.write_text('{"n":3}\n')
     assert read_on(follow(path, found), GENERATION + 16).records == [(GENERATION + 24, {"n": 3})]
     assert read_on(follow(path), GENERATION + 16).records == [(2 * GENERATION + 8, {"n": 3})]
+
+
+def test_a_reader_that_stops_at_an_end_gives_what_was_there_by_then_and_nothing_of_the_next_file(path: Path) -> None:
+    reader = follow(path)
+    found = os.stat(path)
+    reader.stop_at((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+    append(path, '{"n":2}\n')
+    assert read_on(reader).values == [{"n": 1}]
+    os.rename(path, path.with_name("old"))
+    path.write_text('{"n":3}\n')
+    assert read_on(reader, 8).values == []
+    assert read_on(reader, 8).next_position == 8
+
+
+def test_half_a_line_at_an_end_waits_for_whoever_reads_the_rest(path: Path) -> None:
+    append(path, '{"n":')
+    reader = follow(path)
+    found = os.stat(path)
+    reader.stop_at((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+    append(path, "2}\n")
+    first = read_on(reader)
+    assert first.records == [(8, {"n": 1})]
+    assert read_on(follow(path, first), 8).values == [{"n": 2}]

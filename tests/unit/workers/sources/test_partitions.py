@@ -139,3 +139,33 @@ def test_event_time_stands_still_until_the_partitions_are_known() -> None:
     listing.clear()
     held.look(SECOND)
     assert held.hold().at == IDLE_TIME
+
+
+def test_a_partition_whose_version_is_its_end_does_not_sleep_before_it_is_read() -> None:
+    """A broker that is slow to answer looks like silence, and no later listing would wake it."""
+    folder = Folder("a")
+    stream = StreamSpec("s", SourceSpec("files", {}), timestamp="ts")
+    nothing: Any = None
+    parts = SourceParts(
+        "p", "source.s", stream, folder, folder.partitions, lambda name: True, nothing, nothing, to_the_ends=True
+    )
+    made = Partitions(parts, SimStore({}), lambda: False)
+    made.look(0)
+    part = made.awake["a"]
+    part.silence.nothing(60 * SECOND)
+    made.fall_asleep(part, 60 * SECOND)
+    assert "a" in made.awake
+    part.certain = True
+    made.fall_asleep(part, 60 * SECOND)
+    assert "a" not in made.awake
+
+
+def test_a_partition_of_a_bounded_source_never_sleeps() -> None:
+    folder = Folder("a")
+    folder.bounded = True
+    made = partitions(folder)
+    made.look(0)
+    part = made.awake["a"]
+    part.silence.nothing(60 * SECOND)
+    made.fall_asleep(part, 60 * SECOND)
+    assert "a" in made.awake

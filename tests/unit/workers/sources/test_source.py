@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from millwheel.core.model.times import SECOND
+from millwheel.core.model.times import IDLE_TIME, SECOND
 from millwheel.core.pipeline.spec import SourceSpec, StreamSpec
 from millwheel.sources.base import Chunk, Partition, Reader, Source
 from millwheel.workers.bundle.bundle import Bundle
@@ -164,6 +165,50 @@ def test_an_idle_partition_keeps_no_watermark_while_another_has_something_to_say
             for chunk in bundle.chunks:
                 chunk.finished = True
     assert operator.hold(100 * SECOND).at == 99 * SECOND
+
+
+class Ending(Growing):
+    """Its readers know where they stop."""
+
+    def open(self, partition: Partition) -> GrowingReader:
+        return EndingReader(self, partition.name)
+
+
+class EndingReader(GrowingReader):
+    def stop_at(self, end: tuple[int, ...]) -> None:
+        self.end = end[0]
+
+    def reached(self, position: int) -> bool:
+        return position >= self.end
+
+    def read(self, position: int, max_records: int) -> Chunk:
+        read = super().read(position, max_records)
+        places = [place for place in read.positions if place <= self.end]
+        return Chunk(places, read.values[: len(places)], max([position, *places]), caught_up=True)
+
+
+def test_a_run_that_catches_up_reads_each_partition_to_its_end_and_takes_that_for_silence_at_once() -> None:
+    outside = Ending({"a": 2, "b": 9})
+    plain = source(outside)._parts
+    ends = [Partition("a", (4,)), Partition("b", (7,))]
+    operator = SourceOperator(replace(plain, partitions=lambda: ends, to_the_ends=True), SimStore({}), 0)
+    operator.catch_up(True)
+    assert operator.unrest() == 2
+
+    def looks(now_us: int) -> int:
+        for _ in range(4):
+            bundle = Bundle(1, now_us, 0, [], Overlay(SimStore({})), {})
+            operator.run(bundle)
+            for chunk in bundle.chunks:
+                chunk.finished = True
+        return operator.unrest()
+
+    assert looks(SECOND) == 1, "a has written less than its end: a broker that was slow to answer"
+    assert operator.hold(SECOND).at < IDLE_TIME
+    outside.written["a"] = 6
+    assert looks(3600 * SECOND) == 0
+    hold = operator.hold(3600 * SECOND)
+    assert (hold.at, hold.idle_us) == (IDLE_TIME, 7 * SECOND - plain.stream.max_delay_us)
 
 
 def test_a_source_learns_which_positions_are_committed_once_they_are_durable() -> None:

@@ -1,0 +1,92 @@
+"""Notices when a run has caught up with what there was when it began (``millwheel run --until-caught-up``)."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from millwheel.core.model.failures import plain_counters
+from millwheel.core.model.times import MIN_TIME
+from millwheel.core.pipeline.graph import Graph
+from millwheel.errors import MillwheelError
+from millwheel.launch.progress.summary import ClusterView, NodeView
+from millwheel.ports import Clock, Coordination
+from millwheel.savepoints.catching_up import counters_of, has_caught_up
+from millwheel.savepoints.orders import Standing
+from millwheel.savepoints.runtime import Taker
+from millwheel.savepoints.state import SavepointRequest, Taking
+
+_STEP_S = 0.02  # between looks at what the workers answer
+_AGAIN_S = 0.5  # before another session, after one was lost
+_PATIENCE_US = 2**62  # such a run takes as long as it takes
+
+
+class CatchingUp:
+    """Asks all shards, on a thread of its own, until they have done all that the input up to its ends asks for. Then
+    they stand still until :meth:`close`."""
+
+    def __init__(self, graph: Graph, connect: Callable[[], Coordination], clock: Clock) -> None:
+        self._graph = graph
+        self._connect = connect
+        self._clock = clock
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True, name="catching-up")
+        self._counters: Mapping[str, Mapping[str, int]] | None = None
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def view(self, latest: ClusterView | None) -> ClusterView | None:
+        """How the graph stands once it has caught up, else None. ``latest`` is what the injector said last; the
+        counters are those of where all shards stand."""
+        counters = self._counters
+        if counters is None:
+            return None
+        known = latest.nodes if latest is not None else {}
+        nodes = {
+            name: replace(known.get(name, NodeView(name, MIN_TIME, True, "", {})), counters=plain_counters(counted))
+            for name, counted in counters.items()
+        }
+        return ClusterView(nodes, latest.latency_ms if latest is not None else ())
+
+    def _follow(self) -> None:
+        while not self._stop.is_set():
+            with suppress(MillwheelError):  # the session is gone: so are the orders, and all goes on meanwhile
+                self._follow_session(self._connect())
+            self._stop.wait(_AGAIN_S)
+
+    def _follow_session(self, session: Coordination) -> None:
+        lost = threading.Event()
+        session.on_lost(lost.set)
+        wanted = SavepointRequest(
+            f"c{secrets.token_hex(6)}",
+            "",
+            tuple(self._graph.nodes),
+            patience_us=_PATIENCE_US,
+            caught_up=partial(has_caught_up, self._graph),
+        )
+        taker = Taker(Taking(wanted), session)
+        try:
+            while not self._stop.is_set() and not lost.is_set():
+                if taker.step(self._clock.monotonic_us()):
+                    self._found(taker.taking.stands, taker)
+                    self._stop.wait()
+                self._stop.wait(_STEP_S)
+        finally:
+            with suppress(MillwheelError):
+                taker.release()
+            session.close()
+
+    def _found(self, stands: Mapping[str, Standing], taker: Taker) -> None:
+        self._counters = counters_of(stands, taker.taking.tables)
