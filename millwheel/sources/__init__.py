@@ -17,7 +17,7 @@ from millwheel.sources.adapted import as_source
 from millwheel.sources.base import Source
 
 _GROUP = "millwheel.sources"
-_BUILT_IN = ("files", "generator", "injection", "kafka")
+_BUILT_IN = ("files", "generator", "injection", "kafka", "postgres")
 
 
 def known_sources() -> list[str]:
@@ -47,6 +47,10 @@ def build_source(
         from millwheel.connectors.kafka.source import build_kafka_source
 
         return build_kafka_source(options, schema, fields)
+    if spec.kind == "postgres":
+        from millwheel.connectors.postgres.source import build_postgres_source
+
+        return build_postgres_source(options, schema, fields)
     if spec.kind == "injection":
         raise ValueError("the source 'injection' has no partitions to read: records are sent to the workers")
     return _third_party(spec.kind, options, folder)

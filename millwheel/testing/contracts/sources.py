@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from millwheel.sources.adapted import as_reader, as_source
 from millwheel.sources.base import Chunk, FrameChunk, Partition, Reader, Source
 
 _SIZES = (1, 2, 3, 7, 1_000)  # of reads: one by one, prime to each other, and all at once
+_PAUSE_S = 0.002  # between looks at a source that fetches in the background
 _MOST_READS = 10_000  # a source that does not end is a mistake
 
 
@@ -28,6 +30,9 @@ class Reading:
 
 class SourceContract(ABC):
     """A base class for a test class; its methods are tests for pytest. The input must not change during a test."""
+
+    patience_s: float = 5.0
+    """How long a bounded source may have nothing for now, before it counts as one that does not end."""
 
     @abstractmethod
     def source(self) -> Source:
@@ -96,7 +101,7 @@ class SourceContract(ABC):
         for partition in self._partitions():
             whole = self._read(partition, 2)
             source = self._source()
-            one, other = _chunks(_open(source, partition), 2), _chunks(_open(source, partition), 2)
+            one, other = (_chunks(_open(source, partition), 2, patience_s=self._patience()) for _ in range(2))
             found: tuple[list[Any], list[Any]] = ([], [])
             for pair in zip_longest(one, other):
                 for records, read in zip(found, pair, strict=True):
@@ -132,11 +137,14 @@ class SourceContract(ABC):
     def _source(self) -> Source:
         return as_source(self.source())
 
+    def _patience(self) -> float:
+        return self.patience_s if self._source().bounded else 0.0
+
     def _partitions(self) -> Sequence[Partition]:
         return sorted(self._source().partitions(), key=lambda partition: partition.name)
 
     def _chunks(self, partition: Partition, size: int) -> Iterator[tuple[int, Chunk]]:
-        return _chunks(_open(self._source(), partition), size)
+        return _chunks(_open(self._source(), partition), size, patience_s=self._patience())
 
     def _read(
         self, partition: Partition, size: int, position: int = 0, notes: Sequence[tuple[int, bytes]] = ()
@@ -144,7 +152,7 @@ class SourceContract(ABC):
         found = Reading(stops=[(position, list(notes))])
         reader = _open(self._source(), partition, notes or [(position, b"")])
         decisions: list[tuple[int, bytes]] = [note for note in list(notes)[1:] if note[0] >= position]
-        for _, chunk in _chunks(reader, size, position):
+        for _, chunk in _chunks(reader, size, position, patience_s=self._patience()):
             found.records += zip(chunk.positions, chunk.values, strict=True)
             found.rejects += [each.position for each in chunk.rejects]
             if chunk.begins is not None:
@@ -161,16 +169,22 @@ def _open(source: Source, partition: Partition, notes: Sequence[tuple[int, bytes
     return reader
 
 
-def _chunks(reader: Reader, size: int, position: int = 0, close: bool = True) -> Iterator[tuple[int, Chunk]]:
+def _chunks(
+    reader: Reader, size: int, position: int = 0, close: bool = True, patience_s: float = 0.0
+) -> Iterator[tuple[int, Chunk]]:
     """(Position, what was read there) up to the end, or until there is nothing for now."""
+    until = time.monotonic() + patience_s
     try:
         for _ in range(_MOST_READS):
             chunk = reader.read(position, size)
+            still = chunk.next_position == position and chunk.begins is None and not chunk.finished
+            if still and not len(chunk) and time.monotonic() < until:
+                time.sleep(_PAUSE_S)
+                continue
             yield position, chunk
-            still = chunk.next_position == position and chunk.begins is None
             if chunk.finished or (still and not len(chunk)):
                 return
-            position = chunk.next_position
+            position, until = chunk.next_position, time.monotonic() + patience_s
     finally:
         if close:
             reader.close()

@@ -211,6 +211,8 @@ BROKEN: list[tuple[type[ListReader] | type[ListSource], list[str]]] = [
 )
 def test_a_broken_source_is_caught(broken: Any, check: str) -> None:
     class Suite(SourceContract):
+        patience_s = 0.0
+
         def source(self) -> Source:
             return broken() if issubclass(broken, Source) else of(broken)
 

@@ -1,0 +1,62 @@
+"""A table or query of PostgreSQL as a bounded source: the rows whose keys lie between the lowest and the highest one
+when the root is new. The position of a row is its key, so a row that appears or goes changes no other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from millwheel.connectors.postgres.pages import Pages
+from millwheel.connectors.postgres.reading import PostgresReader, RowDecoder
+from millwheel.connectors.postgres.source_options import EXAMPLES, PostgresSourceOptions
+from millwheel.options import read_options
+from millwheel.sources.base import Partition, Reader, Source
+
+
+def build_postgres_source(
+    options: Mapping[str, Any], schema: type | None = None, fields: Mapping[str, str] | None = None
+) -> PostgresSource:
+    """Raises ValueError, with a sentence, for options that cannot work."""
+    made = read_options("the source 'postgres'", options, PostgresSourceOptions, EXAMPLES)
+    return PostgresSource(made, RowDecoder(schema, fields or {}))
+
+
+class PostgresSource(Source):
+    """Built by :func:`build_postgres_source`. Connects when it is asked for partitions."""
+
+    bounded = True
+    poll_us = 5_000
+
+    def __init__(self, options: PostgresSourceOptions, decoder: RowDecoder) -> None:
+        self._options = options
+        self._decoder = decoder
+
+    def check(self) -> None:
+        """Raises SetupError when the rows cannot be read."""
+        self.partitions()
+
+    def partitions(self) -> Sequence[Partition]:
+        """With their first and last keys as ``version``, which the root keeps."""
+        pages = Pages(self._options)
+        try:
+            span = pages.span()
+        finally:
+            pages.close()
+        name = self._options.table or "query"
+        low, high = span or (0, -1)
+        bounds = shares(low, high, self._options.partitions)
+        return [Partition(f"{name}/{number}", bound) for number, bound in enumerate(bounds)]
+
+    def open(self, partition: Partition) -> Reader:
+        low, high = partition.version or (0, -1)
+        return PostgresReader(partial(Pages, self._options), self._decoder, low, high)
+
+
+def shares(low: int, high: int, count: int) -> list[tuple[int, int]]:
+    """The keys from ``low`` to ``high`` in parts of equal width, at least one part."""
+    width = high - low + 1
+    count = max(1, min(count, width))
+    edges = [low + width * number // count for number in range(count + 1)]
+    return [(first, following - 1) for first, following in pairwise(edges)]
