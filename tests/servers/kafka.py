@@ -13,7 +13,6 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -133,7 +132,7 @@ auto.create.topics.enable=false
             self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         return self._admin
 
-    def make_topic(self, name: str, partitions: int = 1, **config: Any) -> str:
+    def make_topic(self, name: str, partitions: int = 1, /, **config: str) -> str:
         """A new topic; its name again."""
         self.admin().create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
         return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,23 +18,31 @@ from tests.slow.runs import EXAMPLES, Run
 
 pytestmark = pytest.mark.slow
 
-RECORDS, PARTITIONS, ADS, STEP_MS = 200_000, 4, 50, 20
+PARTITIONS, ADS, STEP_MS = 4, 50, 20
 
 
-@pytest.mark.parametrize("kills", [False, True])
-def test_each_count_appears_once(broker: Broker, tmp_path: Path, kills: bool) -> None:
-    source, target = broker.make_topic(f"in-{kills}", PARTITIONS), broker.make_topic(f"out-{kills}", 2)
-    clicks = [{"ad": number * 7 % ADS, "ts": number * STEP_MS} for number in range(RECORDS)]
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("launcher", "records"), [("processes", 200_000), ("spark", 40_000)])
+def test_each_count_appears_once(broker: Broker, tmp_path: Path, launcher: str, records: int) -> None:
+    """Two worker processes, and two executors of Spark with a worker each; the broker is killed, too."""
+    source, target = broker.make_topic(f"in-{launcher}", PARTITIONS), broker.make_topic(f"out-{launcher}", 2)
+    clicks = [{"ad": number * 7 % ADS, "ts": number * STEP_MS} for number in range(records)]
     produce(broker, source, [(number % PARTITIONS, None, click) for number, click in enumerate(clicks)])
     produce(broker, source, [(1, None, b"{no json")])
     params = {"brokers": broker.address, "input": source, "output": target}
-    run = Run(EXAMPLES / "kafka" / "clicks.yaml", tmp_path, params).start()
-    if kills:
-        kill_workers(run, 3)
+    run = Run(EXAMPLES / "kafka" / "clicks.yaml", tmp_path, params, launcher).start()
+    if launcher == "processes":
+        kill(run, "millwheel.workers", 3)
         broker.kill()
         time.sleep(1)
         broker.start()
-        kill_workers(run, 2)
+        kill(run, "millwheel.workers", 2)
+    else:
+        until(lambda: len(run.processes("CoarseGrainedExecutorBackend")) == 2)
+        until(lambda: lag(broker, "kafka_clicks", source) <= records)
+        kill(run, "CoarseGrainedExecutorBackend", 1)
+        broker.kill()
+        broker.start()
     run.wait(240)
     assert run.code == 0, run.said
     rows = [json.loads(value or b"") for _, value in committed(broker, target, 2)]
@@ -56,11 +65,17 @@ def lag(broker: Broker, group: str, topic: str) -> int:
     return sum(behind)
 
 
-def kill_workers(run: Run, times: int) -> None:
+def kill(run: Run, what: str, times: int) -> None:
     """A second apart; the run must not be over before."""
     killed, seed = 0, 0
     while killed < times:
-        assert run.process.poll() is None, "it ended before workers were killed"
+        assert run.process.poll() is None, "it ended before it was disturbed"
         seed += 1
-        counts = run.kill_at_random(("millwheel.workers",), seed=seed, times=1, pause_s=(0.8, 1.2))
-        killed += counts["millwheel.workers"]
+        killed += run.kill_at_random((what,), seed=seed, times=1, pause_s=(0.8, 1.2))[what]
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -144,7 +144,7 @@ def test_a_crash_around_the_commit_of_a_transaction_repeats_nothing(broker: Brok
     dying = shard.owner(1)
     receipts = [committable(dying, number) for number in range(3)]
     until_it_works(dying.publish, receipts[0])
-    producer: Any = dying._publisher._producer  # type: ignore[union-attr]
+    producer: Any = dying._publisher._producer
     producer.begin_transaction()
     for row in range(3):
         producer.produce(topic, json.dumps({"cut": 1, "row": row}).encode())

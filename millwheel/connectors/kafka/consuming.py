@@ -6,10 +6,13 @@ come for another one are kept until it is asked for, and a partition of which to
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import methodcaller
 from typing import Any
+
+import numpy as np
 
 from millwheel.connectors.kafka.client import Complaints, library, settings
 from millwheel.connectors.kafka.group_offsets import GroupOffsets, TopicShare
@@ -18,6 +21,7 @@ from millwheel.errors import ExhaustedError, SetupError
 _KEPT = 20_000  # messages of a partition that wait; with more it is paused until half are taken
 _PULL = 10_000  # messages that are taken from the library at once
 _BOUNDS_S = 2.0  # for an answer that the loop of a worker waits for, once in each gap
+_ERROR, _PARTITION, _TOPIC = methodcaller("error"), methodcaller("partition"), methodcaller("topic")
 _GONE = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"})
 
 
@@ -27,7 +31,7 @@ class _Assigned:
     broker said that there is nothing for now (-1: it has not); ``gone``: retention has taken what was asked for."""
 
     next_offset: int
-    messages: deque[Any] = field(default_factory=deque)
+    messages: list[Any] = field(default_factory=list)
     end: int = -1
     gone: bool = False
     paused: bool = False
@@ -85,11 +89,12 @@ class Consuming:
             at = self._assign(share, offset)
         if len(at.messages) < most:
             self._pull()
-        if at.gone:
+        if at.gone and not at.messages:
             del self._assigned[share]
             self._consumer.incremental_unassign([self._kafka.TopicPartition(*share)])
             return Polled([], offset, False, gone=True)
-        messages = [at.messages.popleft() for _ in range(min(most, len(at.messages)))]
+        messages = at.messages[:most]
+        del at.messages[:most]
         if messages:
             at.next_offset = messages[-1].offset() + 1
         if at.paused and len(at.messages) < _KEPT // 2:
@@ -138,16 +143,36 @@ class Consuming:
         return at
 
     def _pull(self) -> None:
-        assigned = self._assigned
-        for message in self._consumer.consume(_PULL, 0):
-            at = assigned.get((message.topic(), message.partition()))
-            if message.error() is not None:
-                self._learn(message.error(), message, at)
-            elif at is not None:
-                at.messages.append(message)
+        messages = self._consumer.consume(_PULL, 0)
+        # Each call of a method of a message costs as much as decoding a part of it, so runs of one partition are moved
+        # together, and what is asked of each message is asked in C.
+        events = [message for message, error in zip(messages, map(_ERROR, messages), strict=True) if error is not None]
+        if events:
+            messages = [message for message in messages if message.error() is None]
+        for run in self._runs(messages):
+            share = (run[0].topic(), run[0].partition())
+            at = self._assigned.get(share)
+            if at is not None:
+                at.messages += run
                 if len(at.messages) > _KEPT and not at.paused:
                     at.paused = True
-                    self._consumer.pause([self._kafka.TopicPartition(message.topic(), message.partition())])
+                    self._consumer.pause([self._kafka.TopicPartition(*share)])
+        for event in events:
+            self._learn(event.error(), event, self._assigned.get((event.topic(), event.partition())))
+
+    def _runs(self, messages: list[Any]) -> list[list[Any]]:
+        """Neighbours of one partition together."""
+        if not messages:
+            return []
+        if len(self._assigned) == 1:
+            return [messages]
+        numbers = np.fromiter(map(_PARTITION, messages), np.int64, len(messages))
+        changes = numbers[1:] != numbers[:-1]
+        if len({topic for topic, _ in self._assigned}) > 1:
+            topics = list(map(_TOPIC, messages))
+            changes |= np.array([one != other for one, other in pairwise(topics)], bool)
+        edges = [0, *(np.flatnonzero(changes) + 1).tolist(), len(messages)]
+        return [messages[begin:end] for begin, end in pairwise(edges)]
 
     def _learn(self, error: Any, message: Any, at: _Assigned | None) -> None:
         if at is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from millwheel.sources.files.lines import LineFormat
 
 log = logging.getLogger("millwheel.kafka")
 _START = msgspec.msgpack.Encoder()
+_VALUE, _OFFSET = methodcaller("value"), methodcaller("offset")
 _LEAST = 16  # messages of one read, however large they are
 _MOST = 100_000  # messages of one read, however small they are
 
@@ -115,11 +117,10 @@ class KafkaReader(Reader):
         from millwheel.sources.frames import frame_of
 
         taken = self._take(position, min(max(int(max_bytes / self._bytes), _LEAST), _MOST))
-        whole = [message for message in taken.messages if message.value()]
-        values = [message.value() for message in whole]
+        whole, values, empty = _apart(taken.messages)
         places, rows, wrong = decode_values(form, values) if values else ([], [], {})
-        offsets = np.array([message.offset() for message in whole], np.int64) + 1
-        rejects = self._take_lost() + self._empty_ones(taken.messages)
+        offsets = np.fromiter(map(_OFFSET, whole), np.int64, len(whole)) + 1
+        rejects = self._take_lost() + self._empty_ones(empty)
         rejects += [self._reject(whole[place], reason) for place, reason in wrong.items()]
         rejects.sort(key=lambda reject: reject.position)
         if values:
@@ -173,11 +174,11 @@ class KafkaReader(Reader):
     # --- values ------------------------------------------------------------------------------------------
 
     def _sort(self, messages: list[Any], chunk: Chunk) -> None:
-        whole = [message for message in messages if message.value()]
-        chunk.rejects += self._take_lost() + self._empty_ones(messages)
+        whole, encoded, empty = _apart(messages)
+        chunk.rejects += self._take_lost() + self._empty_ones(empty)
         if not whole:
             return
-        places, values, wrong = decode_values(self._forms.rows, [message.value() for message in whole])
+        places, values, wrong = decode_values(self._forms.rows, encoded)
         chunk.rejects += [self._reject(whole[place], reason) for place, reason in wrong.items()]
         for place, value in zip(places, values, strict=True):
             self._keep(whole[place], value, chunk)
@@ -199,8 +200,7 @@ class KafkaReader(Reader):
         lost, self._lost = self._lost, []
         return lost
 
-    def _empty_ones(self, messages: list[Any]) -> list[Reject]:
-        empty = [message for message in messages if not message.value()]
+    def _empty_ones(self, empty: list[Any]) -> list[Reject]:
         if self._options.tombstones == "skip":
             empty = [message for message in empty if message.value() is not None]
         return [
@@ -212,6 +212,16 @@ class KafkaReader(Reader):
         topic, number = self._share
         where = f"topic {topic}, partition {number}, offset {message.offset()}"
         return Reject(message.offset() + 1, shown(message.value()), f"{where}: {reason}")
+
+
+def _apart(messages: list[Any]) -> tuple[list[Any], list[bytes], list[Any]]:
+    """(Messages with a value, their values, the others)."""
+    values = list(map(_VALUE, messages))
+    if all(values):
+        return messages, values, []
+    whole = [message for message, value in zip(messages, values, strict=True) if value]
+    empty = [message for message, value in zip(messages, values, strict=True) if not value]
+    return whole, [value for value in values if value], empty
 
 
 def _text(value: bytes | str | None) -> Any:
