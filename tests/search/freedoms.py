@@ -195,7 +195,7 @@ def _of(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, stat
         return _Made(_called(base, c, spec, free))
     if c.enrich is not None:
         each = all(_kept(found[given.stream], given.key) for given in c.inputs)
-        return _Made(_enriched(base, c, each))
+        return _Made(_NOTHING if _races_its_version(c, spec, stated) else _enriched(base, c, each))
     if c.deduplicate is not None:
         return _Made(_deduplicated(base, c))
     return _Made(_stepped(base, c))
@@ -275,6 +275,13 @@ def _deduplicated(base: Facts, c: ComputationSpec) -> Facts:
     if base.level is not Level.ALL or base.order is Order.NONE or not base.timely:
         return _NOTHING
     return _stepped(base, c)
+
+
+def _races_its_version(c: ComputationSpec, spec: PipelineSpec, stated: bool) -> bool:
+    """Whether a record behind a watermark that silence has moved may meet what was made of it. joins.md: such a record
+    finds what has arrived by then."""
+    silent = not stated and any(each.source is not None and each.idle_after_us is not None for each in spec.streams)
+    return silent and any(spec.stream(given.stream).source is None for given in c.inputs)
 
 
 def _enriched(base: Facts, c: ComputationSpec, each_in_order: bool) -> Facts:
