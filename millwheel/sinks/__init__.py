@@ -16,7 +16,7 @@ from millwheel.sinks.adapted import as_sink
 from millwheel.sinks.base import Sink
 
 _GROUP = "millwheel.sinks"
-_BUILT_IN = ("files", "kafka", "postgres", "stdout")
+_BUILT_IN = ("files", "kafka", "postgres", "redis", "stdout")
 
 
 def known_sinks() -> list[str]:
@@ -47,6 +47,10 @@ def _made(spec: SinkSpec, options: dict[str, Any], folder: str, identity: str) -
         from millwheel.connectors.postgres.sink import build_postgres_sink
 
         return build_postgres_sink(options)
+    if spec.kind == "redis":
+        from millwheel.connectors.redis.sink import build_redis_sink
+
+        return build_redis_sink(options)
     if spec.kind == "stdout":
         from millwheel.sinks.stdout import build_stdout
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers.kafka import Broker, need_kafka
+from tests.servers.redis import RedisServer, running
 from tests.slow.runs import Run
 
 
@@ -23,3 +24,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     made.start()
     yield made
     made.kill()
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """One for all tests of this process, which leave it running; each begins with an empty database."""
+    yield from running(tmp_path_factory.mktemp("redis"))

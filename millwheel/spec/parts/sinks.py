@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from millwheel.core.pipeline.spec import KeyKind, KeySpec, SinkSpec
 from millwheel.spec.reading.kinds import Kind, read_kind
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
+
+_IN_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def read_sink(reader: NodeReader, stream: str, node: YamlNode, origin: str) -> tuple[SinkSpec, Kind] | None:
@@ -20,9 +24,17 @@ def read_sink(reader: NodeReader, stream: str, node: YamlNode, origin: str) -> t
 
 
 def _key(kind: Kind) -> KeySpec:
-    """The fields that identify a row (``by``), so that all versions of one come to the same shard in their order."""
-    by = kind.options.get("by")
+    """The fields that identify a row (``by``, or those in the name of its key), so that all versions of one come to the
+    same shard in their order."""
+    by = _in_texts(kind) if kind.name == "redis" else kind.options.get("by")
     names = tuple(by if isinstance(by, list) else [by] if by else [])
     if not names or not all(isinstance(name, str) for name in names):
         return KeySpec(KeyKind.RECORD)
     return KeySpec(KeyKind.FIELDS if len(names) > 1 else KeyKind.FIELD, names)
+
+
+def _in_texts(kind: Kind) -> list[str]:
+    """The fields in the texts that name a row, none if other expressions are there, too."""
+    texts = [text for text in (kind.options.get("key"), kind.options.get("member")) if isinstance(text, str)]
+    names = [name.strip() for text in texts for name in _IN_BRACES.findall(text.replace("{{", "").replace("}}", ""))]
+    return list(dict.fromkeys(names)) if all(map(str.isidentifier, names)) else []

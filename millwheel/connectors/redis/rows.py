@@ -1,0 +1,139 @@
+"""What the rows of a batch come to in Redis: operations of the script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+
+from millwheel.connectors.external.changes import RowChange, RowOutcome, changes_of, outcomes
+from millwheel.connectors.redis.sink_options import WINDOW, RedisKind, RedisSinkOptions
+from millwheel.connectors.redis.templates import template
+from millwheel.core.expressions.language import compile_expression
+from millwheel.errors import RecordError
+from millwheel.sinks.base import SinkRecord
+from millwheel.sinks.files.sink import flush_us
+
+_START, _END = "window_start", "window_end"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One thing for the script to do with ``key``: ``words`` begin with its name there. ``places`` are the records of
+    the batch that it comes from."""
+
+    key: str
+    words: tuple[str, ...]
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change with what Redis knows it by."""
+
+    change: RowChange
+    key: str
+    member: str
+
+
+class RedisRows:
+    """Makes operations of records."""
+
+    def __init__(self, options: RedisSinkOptions) -> None:
+        self._kind = RedisKind(options.kind)
+        self._key = template(options.key)
+        self._member = None if options.member is None else template(options.member)
+        self._value = None if options.value is None else compile_expression(options.value).evaluate
+        self._score = None if options.score is None else compile_expression(options.score).evaluate
+        self._fields = options.fields
+        self._expire = options.expire
+        self._expire_ms = 0 if options.expire in (None, WINDOW) else max(1, flush_us(options.expire or 0) // 1_000)
+
+    def operations(self, records: Sequence[SinkRecord]) -> tuple[list[Operation], dict[int, str]]:
+        """What the records come to, and why some come to nothing, by their place."""
+        sound: list[_Change] = []
+        refused: dict[int, str] = {}
+        for change in changes_of(records):
+            try:
+                sound.append(self._sound(change))
+            except RecordError as ex:
+                refused[change.place] = str(ex)
+        if self._kind is RedisKind.PUBSUB:
+            return [self._message(each) for each in sound], refused
+        return self._of_rows(sound), refused
+
+    def _sound(self, change: RowChange) -> _Change:
+        if self._kind is RedisKind.PUBSUB and change.back:
+            raise RecordError("a message that was sent cannot be taken back")
+        member = "" if self._member is None else self._member.of(change.row)
+        made = _Change(change, self._key.of(change.row), member)
+        self._words(change.row)
+        return made
+
+    def _of_rows(self, sound: Sequence[_Change]) -> list[Operation]:
+        by_place = {each.change.place: (each.key, each.member) for each in sound}
+        places: dict[Any, tuple[int, ...]] = {}
+        for place, identity in by_place.items():
+            places[identity] = (*places.get(identity, ()), place)
+        found = outcomes([each.change for each in sound], lambda change: by_place[change.place])
+        made: list[Operation] = []
+        for named, outcome in found.items():
+            identity = key, member = cast("tuple[str, str]", named)
+            made += [Operation(key, words, places[identity]) for words in self._of_outcome(outcome, member)]
+        return made
+
+    def _of_outcome(self, outcome: RowOutcome, member: str) -> list[tuple[str, ...]]:
+        if outcome.row is not None:
+            name, *words = self._words(outcome.row.row)
+            return [(name, self._ttl(outcome.row.row), *words)]
+        if outcome.gone:
+            return [("rem", member) if self._kind is RedisKind.SORTED_SET else ("drop",)]
+        # A row that is taken back goes only if it is the one that stands: another may have replaced it.
+        return [(f"{name}_back", *words) for name, *words in (self._words(back.row) for back in outcome.backs)]
+
+    def _message(self, each: _Change) -> Operation:
+        return Operation(each.key, ("say", self._text(each.change.row)), (each.change.place,))
+
+    def _words(self, row: Any) -> tuple[str, ...]:
+        """How a row is written. Raises RecordError for one that cannot be."""
+        self._ttl(row)
+        if self._kind is RedisKind.HASH:
+            return ("hash", *self._hash(row))
+        if self._kind is RedisKind.SORTED_SET:
+            assert self._member is not None
+            return ("add", self._score_of(row), self._member.of(row))
+        return ("set", self._text(row))
+
+    def _hash(self, row: Any) -> list[str]:
+        if not isinstance(row, Mapping):
+            raise RecordError(f"a hash has fields, and a {type(row).__name__} has none; write kind: string")
+        chosen = row if not self._fields else {name: row.get(name) for name in self._fields}
+        words = [word for name, value in chosen.items() if value is not None for word in (str(name), _plain(value))]
+        if not words:
+            raise RecordError("Redis keeps no hash without fields, and all fields of this row are null or missing")
+        return words
+
+    def _text(self, row: Any) -> str:
+        return _plain(row if self._value is None else self._value(row))
+
+    def _score_of(self, row: Any) -> str:
+        assert self._score is not None
+        score = self._score(row)
+        if not isinstance(score, (int, float)) or isinstance(score, bool) or score != score:
+            raise RecordError(f"the score is {score!r}, and Redis takes numbers")
+        return repr(score)
+
+    def _ttl(self, row: Any) -> str:
+        if self._expire != WINDOW:
+            return str(self._expire_ms)
+        start, end = (row.get(name) if isinstance(row, Mapping) else None for name in (_START, _END))
+        if not isinstance(start, int) or not isinstance(end, int) or end <= start:
+            raise RecordError(f"expire: window needs the fields {_START} and {_END} (µs), which the row does not have")
+        return str(-((start - end) // 1_000))
+
+
+def _plain(value: Any) -> str:
+    """A value as text: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,53 @@
+"""Redis as a sink: strings, hashes, sorted sets and channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from millwheel.connectors.external.sink import ExternalSink
+from millwheel.connectors.external.target import ExternalTarget, Owner
+from millwheel.connectors.redis import client
+from millwheel.connectors.redis.rows import RedisRows
+from millwheel.connectors.redis.sink_options import EXAMPLES, RedisKind, RedisSinkOptions
+from millwheel.connectors.redis.target import RedisTarget
+from millwheel.errors import SetupError
+from millwheel.options import read_options
+from millwheel.sinks.files.sink import flush_us
+
+
+def build_redis_sink(options: Mapping[str, Any]) -> RedisSink:
+    """Raises ValueError, with a sentence, for options that cannot work."""
+    return RedisSink(read_options("the sink 'redis'", options, RedisSinkOptions, EXAMPLES))
+
+
+class RedisSink(ExternalSink):
+    """Built by :func:`build_redis_sink`."""
+
+    def __init__(self, options: RedisSinkOptions) -> None:
+        client.library()
+        self._options = options
+        self._rows = RedisRows(options)
+        self.connect = partial(client.connect, options.url)
+        self.where = client.where(options.url)
+        self.flush_us = flush_us(options.flush)
+        self.takes_retractions = RedisKind(options.kind) is not RedisKind.PUBSUB
+
+    def check(self, identity: str) -> None:
+        """The server must answer, and let us write the keys that note what has been written."""
+        connection = self.connect()
+        try:
+            client.check_server(connection, self.where)
+            key = f"{self._options.marks}{identity}/check"
+            connection.hset(key, "token", "0")
+            connection.delete(key)
+        except client.library().exceptions.RedisError as ex:
+            raise SetupError(
+                f"{self.where} does not let us write keys that begin with {self._options.marks!r}: {ex}"
+            ) from ex
+        finally:
+            connection.close()
+
+    def target(self, owner: Owner) -> ExternalTarget:
+        return RedisTarget(self.connect, self._rows, owner, self._options.marks, self.where)
