@@ -1,0 +1,69 @@
+"""A batch is parallel columns: whatever is taken out of it keeps them parallel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millwheel.core.model.limits import CREDIT_BYTES
+from millwheel.core.model.records import Batch, Domain, Timer
+from millwheel.core.model.times import MAX_TIME
+
+
+@st.composite
+def batches(draw: Any) -> Batch:
+    count = draw(st.integers(0, 8))
+    rising = sorted(draw(st.sets(st.integers(1, 50), min_size=count, max_size=count)))
+    numbered, named = draw(st.booleans()), draw(st.booleans())
+    return Batch(
+        "s",
+        rising if numbered else [],
+        draw(st.lists(st.integers(-9, 9), min_size=count, max_size=count)),
+        [f"k{n}" for n in range(count)],
+        [f"v{n}" for n in range(count)],
+        [f"i{n}" for n in range(count)] if named else None,
+        7,
+        draw(st.integers(0, 10_000)),
+    )
+
+
+def rows(batch: Batch) -> list[tuple[Any, ...]]:
+    count = len(batch)
+    columns = [batch.seqs or [0] * count, batch.timestamps, batch.keys, batch.values, batch.ids or [None] * count]
+    return list(zip(*columns, strict=True))
+
+
+@given(batches(), st.data())
+def test_what_is_picked_are_whole_records_in_the_order_asked_for(batch: Batch, data: Any) -> None:
+    places = data.draw(st.lists(st.sampled_from(range(len(batch))), unique=True) if len(batch) else st.just([]))
+    picked = batch.pick(places)
+    assert rows(picked) == [rows(batch)[place] for place in places]
+    assert (picked.stream, picked.born_us, picked.ids is None) == (batch.stream, batch.born_us, batch.ids is None)
+    assert picked.size <= batch.size
+
+
+@given(batches(), st.integers(0, 51))
+def test_after_a_number_come_those_beyond_it_and_all_that_have_none(batch: Batch, seq: int) -> None:
+    wanted = [row for row in rows(batch) if not batch.seqs or row[0] > seq]
+    assert rows(batch.after(seq)) == wanted
+    assert batch.after(seq).last_seq == (wanted[-1][0] if wanted and batch.seqs else 0)
+
+
+@given(batches())
+def test_a_batch_weighs_its_records_or_its_bytes(batch: Batch) -> None:
+    assert batch.weight == max(len(batch), batch.size // CREDIT_BYTES)
+    assert batch.earliest == min(batch.timestamps, default=MAX_TIME)
+
+
+@given(batches())
+def test_under_other_keys_everything_else_stays(batch: Batch) -> None:
+    other = batch.under(["x"] * len(batch))
+    assert [row[:2] + row[3:] for row in rows(other)] == [row[:2] + row[3:] for row in rows(batch)]
+    assert set(other.keys) <= {"x"}
+    assert (other.size, other.born_us) == (batch.size, batch.born_us)
+
+
+def test_a_timer_is_read_as_what_it_is() -> None:
+    assert repr(Timer("a", "t", 5, Domain.EVENT)) == "Timer(key='a', tag='t', at=5, domain=event)"
