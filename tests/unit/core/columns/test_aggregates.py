@@ -58,7 +58,7 @@ def test_either_form_goes_on_where_the_other_stopped(spec: AggregateSpec, rows: 
     """The accumulators of a group in columns are those of the row form, and back."""
     made = column_aggregate(spec, "a0", FIELDS, compile_expression)
     types = {"size": pl.Int64, "cost": pl.Float64, "kind": pl.String}
-    [row] = pl.DataFrame(rows, types).select(made.prepared()).select(made.merged()).cast(made.dtypes).to_dicts()
+    [row] = pl.DataFrame(rows, types).with_columns(made.prepared()).select(made.merged()).cast(made.dtypes).to_dicts()
     in_rows = compile_aggregation([spec], compile_expression)
     acc = in_rows.create()
     for value in rows:

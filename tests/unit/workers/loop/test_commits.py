@@ -87,4 +87,6 @@ def test_in_a_long_step_what_was_made_is_handed_over_in_the_middle() -> None:
     stand, bench = Stand(longest_us=10), worked(1)
     assert stand.groups.submit_after(6, lambda: [bench.shard], NOW) is None
     assert stand.groups.submit_after(6, lambda: [bench.shard], NOW) is not None
+    bench.deliver(("a", 2, 5), first=2)
+    bench.shard.run(NOW)
     assert stand.groups.submit_after(6, lambda: [bench.shard], NOW) is None, "the work is counted anew"

@@ -168,6 +168,15 @@ def test_a_shard_that_has_moved_on_is_not_copied_and_that_is_said() -> None:
     assert "moved on" in worker.port.answers[-1].problem
 
 
+def test_a_shard_of_another_owner_is_not_copied_though_it_stands_at_that_commit() -> None:
+    """The numbers of commits go on from owner to owner, and another owner's commit may be another one."""
+    worker = Worker()
+    order = SavepointOrder("s1", 3, Phase.SAVE, "/saved", cut={"a-0": Standing(1, 4)})
+    worker.order(order)
+    assert worker.shard.checkpoints == []
+    assert [answer.problem for answer in worker.port.answers] == ["shard a-0 moved on before it was copied"]
+
+
 def test_a_copy_for_an_order_that_is_over_is_not_spoken_of() -> None:
     worker = Worker()
     worker.order(save())
