@@ -158,7 +158,8 @@ def test_adapters_know_core_and_ports_only() -> None:
     ("library", "rooms_of_it"),
     [
         ("grpc", r"millwheel/adapters/.*\.py|millwheel/[a-z]+/server\.py"),
-        ("confluent_kafka", r"millwheel/connectors/kafka/\w+\.py"),
+        ("confluent_kafka", r"millwheel/(connectors/kafka/\w+|formats/registry)\.py"),
+        ("fastavro", r"millwheel/formats/avro/\w+\.py"),
         ("kazoo", r"millwheel/adapters/zookeeper/\w+\.py"),
         ("rocksdict", r"millwheel/adapters/stores/rocksdb\.py"),
         ("pyspark", r"millwheel/launch/launchers/spark\.py"),

@@ -42,7 +42,7 @@ def _made(spec: SinkSpec, options: dict[str, Any], folder: str, identity: str) -
     if spec.kind == "kafka":
         from millwheel.connectors.kafka.sink import build_kafka_sink
 
-        return build_kafka_sink(options, identity)
+        return build_kafka_sink(options, identity, folder)
     if spec.kind == "postgres":
         from millwheel.connectors.postgres.sink import build_postgres_sink
 

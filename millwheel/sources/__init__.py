@@ -46,7 +46,7 @@ def build_source(
     if spec.kind == "kafka":
         from millwheel.connectors.kafka.source import build_kafka_source
 
-        return build_kafka_source(options, schema, fields)
+        return build_kafka_source(options, schema, fields, folder)
     if spec.kind == "postgres":
         from millwheel.connectors.postgres.source import build_postgres_source
 

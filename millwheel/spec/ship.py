@@ -68,7 +68,19 @@ def files_to_ship(spec: PipelineSpec) -> set[Path]:
     modules = {text.partition(":")[0] for text in _texts(spec) if OBJECT_NAME.fullmatch(text)}
     if spec.file.endswith(".py"):
         modules.add(Path(spec.file).stem)
-    return declared | imported_files(folder, sorted(modules), declared)
+    return declared | set(_schema_files(spec)) | imported_files(folder, sorted(modules), declared)
+
+
+def _schema_files(spec: PipelineSpec) -> Iterator[Path]:
+    """Files beside the pipeline that a format of a source or a sink names: schemas and descriptors."""
+    options = [stream.source.options for stream in spec.streams if stream.source is not None]
+    options += [sink.options for sink in spec.sinks]
+    folder = Path(spec.folder).resolve()
+    for text in {
+        text for each in options if isinstance(each.get("format"), Mapping) for text in _texts(each["format"])
+    }:
+        if 0 < len(text) <= _LONGEST_NAME and _is_data(folder / text, folder):
+            yield folder / text
 
 
 def _matching(spec: PipelineSpec, patterns: tuple[str, ...]) -> set[Path]:

@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 
 from millwheel.connectors.kafka.consuming import Consuming, Polled
-from millwheel.connectors.kafka.formats import TextFormat, decode_values, shown
 from millwheel.connectors.kafka.group_offsets import TopicShare
 from millwheel.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.errors import SetupError
+from millwheel.formats.base import MessageDecoder
 from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
-from millwheel.sources.files.lines import LineFormat
+from millwheel.sources.files.lines import raw_text
 
 log = logging.getLogger("millwheel.kafka")
 _START = msgspec.msgpack.Encoder()
@@ -53,10 +53,10 @@ class Forms:
     """How values become records: decoded by ``rows``, then converted into ``schema`` if there is one; decoded by
     ``columns`` where a stream declares ``fields``."""
 
-    rows: LineFormat | TextFormat
+    rows: MessageDecoder
     schema: type | None
     extras: Extras
-    columns: LineFormat | None = None
+    columns: MessageDecoder | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -117,8 +117,8 @@ class KafkaReader(Reader):
         from millwheel.sources.frames import frame_of
 
         taken = self._take(position, min(max(int(max_bytes / self._bytes), _LEAST), _MOST))
-        whole, values, empty = _apart(taken.messages)
-        places, rows, wrong = decode_values(form, values) if values else ([], [], {})
+        whole, values, empty = _apart(taken.messages, self._forms.rows.takes_empty)
+        places, rows, wrong = form.decode(values) if values else ([], [], {})
         offsets = np.fromiter(map(_OFFSET, whole), np.int64, len(whole)) + 1
         rejects = self._take_lost() + self._empty_ones(empty)
         rejects += [self._reject(whole[place], reason) for place, reason in wrong.items()]
@@ -174,11 +174,11 @@ class KafkaReader(Reader):
     # --- values ------------------------------------------------------------------------------------------
 
     def _sort(self, messages: list[Any], chunk: Chunk) -> None:
-        whole, encoded, empty = _apart(messages)
+        whole, encoded, empty = _apart(messages, self._forms.rows.takes_empty)
         chunk.rejects += self._take_lost() + self._empty_ones(empty)
         if not whole:
             return
-        places, values, wrong = decode_values(self._forms.rows, encoded)
+        places, values, wrong = self._forms.rows.decode(encoded)
         chunk.rejects += [self._reject(whole[place], reason) for place, reason in wrong.items()]
         for place, value in zip(places, values, strict=True):
             self._keep(whole[place], value, chunk)
@@ -186,7 +186,8 @@ class KafkaReader(Reader):
 
     def _keep(self, message: Any, value: Any, chunk: Chunk) -> None:
         if self._forms.extras:
-            self._forms.extras.add(value, message)
+            for record in value if self._forms.rows.changes else (value,):
+                self._forms.extras.add(record, message)
         if self._forms.schema is not None:
             try:
                 value = msgspec.convert(value, self._forms.schema)
@@ -201,7 +202,7 @@ class KafkaReader(Reader):
         return lost
 
     def _empty_ones(self, empty: list[Any]) -> list[Reject]:
-        if self._options.tombstones == "skip":
+        if self._options.skips_tombstones():
             empty = [message for message in empty if message.value() is not None]
         return [
             self._reject(message, "it has no value (a tombstone)" if message.value() is None else "its value is empty")
@@ -211,17 +212,22 @@ class KafkaReader(Reader):
     def _reject(self, message: Any, reason: str) -> Reject:
         topic, number = self._share
         where = f"topic {topic}, partition {number}, offset {message.offset()}"
-        return Reject(message.offset() + 1, shown(message.value()), f"{where}: {reason}")
+        return Reject(message.offset() + 1, _shown(message.value()), f"{where}: {reason}")
 
 
-def _apart(messages: list[Any]) -> tuple[list[Any], list[bytes], list[Any]]:
-    """(Messages with a value, their values, the others)."""
+def _shown(value: bytes | None) -> str:
+    return "" if value is None else raw_text(value)
+
+
+def _apart(messages: list[Any], takes_empty: bool) -> tuple[list[Any], list[bytes], list[Any]]:
+    """(Messages with a value, their values, the others). No bytes at all are a value if ``takes_empty``."""
     values = list(map(_VALUE, messages))
     if all(values):
         return messages, values, []
-    whole = [message for message, value in zip(messages, values, strict=True) if value]
-    empty = [message for message, value in zip(messages, values, strict=True) if not value]
-    return whole, [value for value in values if value], empty
+    holds = [value is not None if takes_empty else bool(value) for value in values]
+    whole = [message for message, there in zip(messages, holds, strict=True) if there]
+    empty = [message for message, there in zip(messages, holds, strict=True) if not there]
+    return whole, [value for value, there in zip(values, holds, strict=True) if there], empty
 
 
 def _text(value: bytes | str | None) -> Any:

@@ -9,8 +9,10 @@ import msgspec
 
 from millwheel.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.core.expressions.language import compile_expression
-from millwheel.core.windows.panes import as_retraction
+from millwheel.core.windows.panes import Retraction, as_retraction
 from millwheel.errors import CorruptionError, RecordError
+from millwheel.formats.base import MessageEncoder
+from millwheel.formats.debezium import DebeziumRows
 from millwheel.sinks.base import Refused, SinkRecord
 from millwheel.sinks.changes import Mode, change_rows
 from millwheel.sinks.rows import json_lines, rows_of
@@ -60,11 +62,22 @@ def most_bytes(options: KafkaSinkOptions) -> int:
     return int(options.config.get("message.max.bytes", _MOST_BYTES))
 
 
+def with_header(committable: Committable, header: bytes) -> Committable:
+    """A committable in which each value begins with ``header``; tombstones stay without a value."""
+    messages = [
+        message if message.value is None else msgspec.structs.replace(message, value=header + message.value)
+        for message in committable.messages
+    ]
+    return Committable(committable.number, messages)
+
+
 class Rows:
     """From the records of one committable to messages."""
 
-    def __init__(self, options: KafkaSinkOptions) -> None:
+    def __init__(self, options: KafkaSinkOptions, encoder: MessageEncoder | None = None) -> None:
         self._options = options
+        self._encoder = encoder
+        self._events = DebeziumRows() if options.form().name == "debezium" else None
         self._mode = Mode(options.mode)
         self._most_bytes = most_bytes(options) - _ROOM_BYTES
         self._key = _evaluator(options.key)
@@ -79,21 +92,40 @@ class Rows:
         options = self._options
         backs = [as_retraction(record.value) for record in records]
         values = [record.value if back is None else back.value for record, back in zip(records, backs, strict=True)]
-        if self._mode is Mode.CHANGELOG:
+        if self._mode is Mode.CHANGELOG and self._events is None:
             rows = change_rows(records, options.with_key, options.with_timestamp, options.mark)
         else:
             plain = [SinkRecord(r.key, value, r.timestamp) for r, value in zip(records, values, strict=True)]
             rows = rows_of(plain, options.with_key, options.with_timestamp)
-        encoded: list[bytes | None] = [*json_lines(rows).splitlines()]
+        encoded: Sequence[bytes | RecordError | None] = self._encoded(rows, records, backs)
         if self._mode is Mode.UPSERT:
             encoded = [line if back is None else None for line, back in zip(encoded, backs, strict=True)]
         messages, refused = [], []
         for record, value, line in zip(records, values, encoded, strict=True):
             try:
+                if isinstance(line, RecordError):
+                    raise line
                 messages.append(self._message(record, value, line))
             except RecordError as ex:
                 refused.append(Refused(record, str(ex)))
         return messages, refused
+
+    def _encoded(
+        self, rows: Sequence[Any], records: Sequence[SinkRecord], backs: Sequence[Retraction | None]
+    ) -> Sequence[bytes | RecordError]:
+        if self._events is not None:
+            of = self._events.encode
+            return [of(row, back is not None, r.timestamp) for row, r, back in zip(rows, records, backs, strict=True)]
+        if self._encoder is None:
+            return json_lines(rows).splitlines()
+        return [self._one(self._encoder, row) for row in rows]
+
+    @staticmethod
+    def _one(encoder: MessageEncoder, row: Any) -> bytes | RecordError:
+        try:
+            return encoder.encode(row)
+        except RecordError as ex:
+            return ex
 
     def _message(self, record: SinkRecord, value: Any, line: bytes | None) -> Message:
         key = None if self._key is None else as_bytes(self._key(value))

@@ -7,19 +7,24 @@ from typing import Any
 
 from millwheel.connectors.kafka.client import ANSWER_S, Complaints, existing_topics, library, settings
 from millwheel.connectors.kafka.publishing import AtLeastOnce, Transactions
-from millwheel.connectors.kafka.rows import Committable, Rows, decode, encode, most_bytes
+from millwheel.connectors.kafka.rows import Committable, Rows, decode, encode, most_bytes, with_header
 from millwheel.connectors.kafka.sink_options import EXACTLY_ONCE, EXAMPLES, KafkaSinkOptions
 from millwheel.errors import SetupError
+from millwheel.formats.base import MessageEncoder
+from millwheel.formats.choice import build_encoder
 from millwheel.options import read_options
 from millwheel.sinks.base import Refused, Sink, SinkBatch, Writer
 from millwheel.sinks.changes import Mode
 from millwheel.sinks.files.sink import flush_us
 
 
-def build_kafka_sink(options: Mapping[str, Any], identity: str = "") -> KafkaSink:
-    """``identity`` names the root of the run: transactional ids begin with it. Raises ValueError, with a sentence, for
-    options that cannot work."""
-    return KafkaSink(read_options("the sink 'kafka'", options, KafkaSinkOptions, EXAMPLES), identity)
+def build_kafka_sink(options: Mapping[str, Any], identity: str = "", folder: str = "") -> KafkaSink:
+    """``identity`` names the root of the run: transactional ids begin with it. Files of schemas are relative to
+    ``folder``. Raises ValueError, with a sentence, for options that cannot work."""
+    made = read_options("the sink 'kafka'", options, KafkaSinkOptions, EXAMPLES)
+    form = made.form()
+    encoder = None if form.name in ("json", "debezium") else build_encoder(form, folder, made.subject())
+    return KafkaSink(made, identity, encoder)
 
 
 class KafkaSink(Sink):
@@ -27,8 +32,9 @@ class KafkaSink(Sink):
 
     cut_records = 2_000
 
-    def __init__(self, options: KafkaSinkOptions, identity: str) -> None:
+    def __init__(self, options: KafkaSinkOptions, identity: str, encoder: MessageEncoder | None = None) -> None:
         library()
+        self._encoder = encoder
         self._options = options
         self._identity = identity
         self._complaints = Complaints(options.brokers)
@@ -52,6 +58,8 @@ class KafkaSink(Sink):
         self._check_size(admin)
         if options.guarantee == EXACTLY_ONCE and options.marks_topic not in topics:
             self._make_marks_topic(admin)
+        if self._encoder is not None:
+            self._encoder.check()
 
     def _check_size(self, admin: Any) -> None:
         """A row that we send and the brokers refuse would hold up all rows behind it."""
@@ -95,7 +103,7 @@ class KafkaSink(Sink):
                 "the sink 'kafka' does not know which root it writes for: the file identity.json is missing or damaged "
                 "where this worker found the pipeline. Restore it, or start with a new --root"
             )
-        return KafkaWriter(self._options, f"{self._identity}/{shard}", token, self._complaints)
+        return KafkaWriter(self._options, f"{self._identity}/{shard}", token, self._complaints, self._encoder)
 
 
 class KafkaWriter(Writer):
@@ -104,8 +112,16 @@ class KafkaWriter(Writer):
     publishes_aside = True
     publishes_in_order = True
 
-    def __init__(self, options: KafkaSinkOptions, name: str, token: int, complaints: Complaints) -> None:
-        self._rows = Rows(options)
+    def __init__(
+        self,
+        options: KafkaSinkOptions,
+        name: str,
+        token: int,
+        complaints: Complaints,
+        encoder: MessageEncoder | None = None,
+    ) -> None:
+        self._rows = Rows(options, encoder)
+        self._encoder = encoder
         self._refused: list[Refused] = []
         self.lane = name
         exactly_once = options.guarantee == EXACTLY_ONCE
@@ -123,7 +139,10 @@ class KafkaWriter(Writer):
         return refused
 
     def publish(self, committable: bytes) -> None:
-        self._publisher.publish(decode(committable))
+        told = decode(committable)
+        # Only here: a registry that is away holds up this thread, not the loop, and the rows lie in the journal.
+        header = b"" if self._encoder is None else self._encoder.header()
+        self._publisher.publish(with_header(told, header) if header else told)
 
     def sweep(self, committables: list[bytes]) -> None:
         """Nothing is left behind: an open transaction is ended by the next owner."""

@@ -8,6 +8,8 @@ import msgspec
 
 from millwheel.connectors.kafka.client import check_config
 from millwheel.core.expressions.language import compile_expression
+from millwheel.formats.choice import MESSAGE_FORMATS
+from millwheel.formats.options import DebeziumOptions, Format, Given, read_format
 from millwheel.options import one_of
 from millwheel.sinks.changes import Mode, mode_of
 from millwheel.sinks.files.sink import flush_us
@@ -43,7 +45,7 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
 
     brokers: str
     topic: str | dict[str, Any]
-    format: str = "json"
+    format: Given = "json"
     key: str | None = None
     headers: dict[str, str] = {}
     partition: str | None = None
@@ -58,7 +60,7 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
     config: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        one_of("format", self.format, ("json",))
+        self._check_format()
         one_of("guarantee", self.guarantee, (EXACTLY_ONCE, AT_LEAST_ONCE))
         flush_us(self.flush)
         self._check_topic()
@@ -75,6 +77,10 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
         """All topics that rows may go to."""
         return [self.topic] if isinstance(self.topic, str) else list(self.topic["among"])
 
+    def subject(self) -> str:
+        """What a schema is registered under if nothing else is said; "" where several topics are written to."""
+        return f"{self.topic}-value" if isinstance(self.topic, str) else ""
+
     def topic_by(self) -> str | None:
         """The expression that decides where a row goes."""
         return None if isinstance(self.topic, str) else str(self.topic["by"])
@@ -89,6 +95,22 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
             raise ValueError(
                 "option 'topic' is a map; write a name, or {by: \"'clicks-' + country\", among: [clicks-de, clicks-fr]}"
             )
+
+    def form(self) -> Format:
+        """The format. ValueError for one that cannot work."""
+        return read_format(self.format, MESSAGE_FORMATS)
+
+    def _check_format(self) -> None:
+        form = self.form()
+        if form.name != "debezium":
+            return
+        if mode_of(self.mode) is not Mode.CHANGELOG:
+            raise ValueError(
+                "option 'mode': format debezium writes values as inserts and retractions as deletes, which "
+                "is mode: changelog; write that"
+            )
+        if form.options != DebeziumOptions():
+            raise ValueError("option 'format': debezium has no options in a sink; write format: debezium")
 
     def _expressions(self) -> list[tuple[str, str]]:
         given = [

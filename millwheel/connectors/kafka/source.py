@@ -12,25 +12,37 @@ from typing import Any
 
 from millwheel.connectors.kafka.client import Complaints, library
 from millwheel.connectors.kafka.consuming import Consuming
-from millwheel.connectors.kafka.formats import TextFormat, json_form
 from millwheel.connectors.kafka.group_offsets import TopicShare
 from millwheel.connectors.kafka.listing import Listing, ListingThread
 from millwheel.connectors.kafka.reader import Extras, Forms, KafkaReader
 from millwheel.connectors.kafka.source_options import EXAMPLES, KafkaSourceOptions
 from millwheel.errors import ExhaustedError
+from millwheel.formats.base import MessageDecoder
+from millwheel.formats.choice import build_decoder
+from millwheel.formats.lines import JsonMessages
 from millwheel.options import read_options
 from millwheel.sources.base import Partition, Reader, Source
+from millwheel.sources.changes import EACH, ChangesReader
 from millwheel.sources.fields import FieldTypes
 
+_COLUMNS = frozenset({"json", "avro", "protobuf", "csv"})
+"""Formats whose records are of declared fields, so that they may come as columns."""
 _FIRST_LIST_S = 2.0  # for the first list of partitions; then the source counts as out of reach for now
 
 
 def build_kafka_source(
-    options: Mapping[str, Any], schema: type | None = None, fields: Mapping[str, str] | None = None
+    options: Mapping[str, Any],
+    schema: type | None = None,
+    fields: Mapping[str, str] | None = None,
+    folder: str = "",
 ) -> KafkaSource:
-    """Raises ValueError, with a sentence, for options that cannot work."""
+    """Files of schemas are relative to ``folder``. Raises ValueError, with a sentence, for options that cannot work."""
     FieldTypes(fields or {})
-    return KafkaSource(read_options("the source 'kafka'", options, KafkaSourceOptions, EXAMPLES), schema, fields or {})
+    made = read_options("the source 'kafka'", options, KafkaSourceOptions, EXAMPLES)
+    decoder = build_decoder(made.form(), folder, fields or {})
+    if decoder.changes and schema is not None:
+        raise ValueError("option 'format': debezium gives maps and retractions of maps; declare fields, not a schema")
+    return KafkaSource(made, schema, fields or {}, decoder)
 
 
 class KafkaSource(Source):
@@ -38,8 +50,12 @@ class KafkaSource(Source):
 
     poll_us = 2_000
 
-    def __init__(self, options: KafkaSourceOptions, schema: type | None, fields: Mapping[str, str]) -> None:
+    def __init__(
+        self, options: KafkaSourceOptions, schema: type | None, fields: Mapping[str, str], decoder: MessageDecoder
+    ) -> None:
         library()
+        self._decoder = decoder
+        self._each = EACH if decoder.changes else 1
         self._options = options
         self._schema = schema
         self._fields = dict(fields)
@@ -76,16 +92,20 @@ class KafkaSource(Source):
         share = _share(partition)
         if self.bounded and partition.version is not None:
             start, end = partition.version
-            return KafkaReader(consuming, share, self._options, self._forms(), start, end)
+            return self._reader(KafkaReader(consuming, share, self._options, self._forms(), start, end))
         start = -1
         if self._options.start != "earliest":
             start = self._listed()[share].start if partition.version is None else partition.version[0]
-        return KafkaReader(consuming, share, self._options, self._forms(), start)
+        return self._reader(KafkaReader(consuming, share, self._options, self._forms(), start))
 
     def committed(self, partition: Partition, position: int) -> None:
         if self._options.group is not None:
+            position //= self._each
             last = partition.version is not None and position >= partition.version[1]
             self._consumer().committed(_share(partition), position, last)
+
+    def _reader(self, reader: KafkaReader) -> Reader:
+        return ChangesReader(reader) if self._decoder.changes else reader
 
     def _consumer(self) -> Consuming:
         if self._consuming is None:
@@ -108,16 +128,18 @@ class KafkaSource(Source):
     def _forms(self) -> Forms:
         options = self._options
         extras = Extras(options.key_field, options.timestamp_field, options.headers_field)
-        if options.format != "json":
-            return Forms(TextFormat(options.format == "raw"), self._schema, extras)
-        if self._schema is not None and not extras:
-            return Forms(json_form(self._schema, {}), None, extras)
+        form = options.form().name
+        if form == "json" and self._schema is not None and not extras:
+            return Forms(JsonMessages(self._schema), None, extras)
         columns = None
-        if self._fields and self._schema is None and not extras:
-            from millwheel.sources.frames import row_type
+        if self._fields and self._schema is None and not extras and form in _COLUMNS:
+            columns = self._decoder if form != "json" else self._json_columns()
+        return Forms(self._decoder, self._schema, extras, columns, self._fields)
 
-            columns = json_form(row_type(self._fields), {})
-        return Forms(json_form(None, self._fields), self._schema, extras, columns, self._fields)
+    def _json_columns(self) -> MessageDecoder:
+        from millwheel.sources.frames import row_type
+
+        return JsonMessages(row_type(self._fields))
 
 
 def _share(partition: Partition) -> TopicShare:

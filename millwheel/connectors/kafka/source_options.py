@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from millwheel.connectors.kafka.client import check_config
+from millwheel.formats.choice import MESSAGE_FORMATS
+from millwheel.formats.options import Format, Given, read_format
 from millwheel.options import one_of
 
-FORMATS = ("json", "text", "raw")
 EXAMPLES = {
     "brokers": 'brokers: "127.0.0.1:9092"',
     "topics": "topics: [clicks]",
@@ -40,7 +41,7 @@ class KafkaSourceOptions(msgspec.Struct, frozen=True):
 
     brokers: str
     topics: str | list[str]
-    format: str = "json"
+    format: Given = "json"
     start: str | dict[str, Any] = "earliest"
     until: str | None = None
     group: str | None = None
@@ -49,19 +50,28 @@ class KafkaSourceOptions(msgspec.Struct, frozen=True):
     key_field: str | None = None
     timestamp_field: str | None = None
     headers_field: str | None = None
-    tombstones: str = "reject"
+    tombstones: str | None = None
     config: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        one_of("format", self.format, FORMATS)
+        self.form()
         one_of("on_gap", self.on_gap, ("stop", "continue"))
         one_of("isolation", self.isolation, ("read_committed", "read_uncommitted"))
-        one_of("tombstones", self.tombstones, ("reject", "skip"))
+        if self.tombstones is not None:
+            one_of("tombstones", self.tombstones, ("reject", "skip"))
         if self.until is not None:
             one_of("until", self.until, ("latest",))
         check_config(self.config)
         self._check_topics()
         self._check_start()
+
+    def form(self) -> Format:
+        """The format. ValueError for one that cannot work."""
+        return read_format(self.format, MESSAGE_FORMATS)
+
+    def skips_tombstones(self) -> bool:
+        """Whether a message without a value is nothing; among change events it always follows a delete."""
+        return self.tombstones == "skip" or (self.tombstones is None and self.form().name == "debezium")
 
     def names(self) -> list[str]:
         """The topics, or nothing when there is a pattern."""

@@ -140,9 +140,9 @@ def takes_retractions(computation: ComputationSpec, spec: PipelineSpec) -> bool:
 
 
 def retracting_streams(spec: PipelineSpec) -> frozenset[str]:
-    """Streams that may carry retractions: those of retracting windows, and what passes them on, which are steps,
-    branches and the late records of windows."""
-    found: set[str] = set()
+    """Streams that may carry retractions: those of sources of change events and of retracting windows, and what passes
+    them on, which are steps, branches and the late records of windows."""
+    found = {stream.name for stream in spec.streams if stream.source is not None and stream.source.carries_retractions}
     before = -1
     while len(found) > before:
         before = len(found)

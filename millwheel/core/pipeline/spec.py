@@ -58,6 +58,17 @@ class SourceSpec:
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def carries_retractions(self) -> bool:
+        """Whether some records take back earlier ones: the change events of a database do."""
+        return has_format(self.options, "debezium")
+
+
+def has_format(options: Mapping[str, Any], name: str) -> bool:
+    """Whether the options of a source or sink choose this format, with options of its own or without."""
+    given = options.get("format")
+    return given == name or (isinstance(given, Mapping) and name in given)
+
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
@@ -254,8 +265,9 @@ class SinkSpec:
 
     @property
     def may_refuse(self) -> bool:
-        """Whether a record can be such that the target does not take it. Files and standard output take everything."""
-        return self.kind not in ("files", "stdout")
+        """Whether a record can be such that the target does not take it. Standard output takes everything, and so do
+        files without a schema."""
+        return self.kind not in ("files", "stdout") or has_format(self.options, "avro")
 
 
 @dataclass(frozen=True, slots=True)

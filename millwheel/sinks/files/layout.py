@@ -20,6 +20,9 @@ from millwheel.sinks.files.open_files import OpenFile, OpenFiles, Roll
 from millwheel.sinks.files.paths import Partitioning
 from millwheel.sinks.files.pieces import Piece, Pieces, pack, unpack
 
+Fitting = Callable[[Sequence[SinkRecord]], tuple[list[SinkRecord], list[Refused]]]
+"""The records that the format can hold, and the others."""
+
 
 class Place(Protocol):
     """Where files lie. ``hide`` and ``publish`` may run at the same time on two threads."""
@@ -67,8 +70,10 @@ class LayoutWriter(Writer):
         shard: str,
         token: int,
         now_us: Callable[[], int] = _wall_us,
+        fitting: Fitting | None = None,
     ) -> None:
         self._encode = encode
+        self._fitting = fitting
         self._layout = layout
         self._place = place
         self._shard = shard
@@ -80,6 +85,9 @@ class LayoutWriter(Writer):
 
     def prepare(self, batch: SinkBatch) -> bytes:
         pieces, hidden = [], []
+        if self._fitting is not None and not batch.columns:
+            records, self._refused = self._fitting(batch.records)
+            batch = SinkBatch(batch.number, batch.attempt, records)
         for place, (folder, part) in enumerate(self._divided(batch)):
             rows = len(part.records) + sum(map(len, part.columns))
             file = self._file(folder, part, rows)

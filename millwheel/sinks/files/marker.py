@@ -15,7 +15,7 @@ HIDDEN = ".millwheel"
 """The folder in an output folder that holds all that is not yet, or never, a result."""
 MARKER = "results-of"
 """The name of the hidden file."""
-_PART = re.compile(r"part-.*\.(?:jsonl|csv|parquet)")
+_PART = re.compile(r"part-.*\.(?:jsonl|csv|parquet|avro)")
 
 
 def claim(files: Files, folder: str, identity: str) -> None:

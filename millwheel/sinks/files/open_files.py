@@ -14,6 +14,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from millwheel.formats.avro.containers import joined
+
 MOST_OPEN = 64
 """Files that a shard keeps open; the one that is open longest is closed for another."""
 _LEAST_OPEN_BYTES = 16 << 20  # of all open files of a shard, in memory, whatever their size may be
@@ -72,6 +74,8 @@ def join(form: str, old: bytes, new: bytes) -> bytes | None:
     """One file with the rows of both; None when the columns of the second do not fit the first."""
     if form == "jsonl":
         return old + new
+    if form == "avro":
+        return joined(old, new)
     return _joined_csv(old, new) if form == "csv" else _joined_parquet(old, new)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -31,24 +31,24 @@ from millwheel.core.model.damage import checked
 from millwheel.core.model.limits import size_bytes
 from millwheel.core.model.times import duration_us
 from millwheel.errors import CorruptionError
-from millwheel.options import one_of, read_options
-from millwheel.sinks.base import Sink, SinkBatch, SinkRecord, Writer
-from millwheel.sinks.changes import Mode, change_rows, mode_of
+from millwheel.formats.avro.containers import ContainerRows, avro_rows
+from millwheel.formats.options import AvroOptions, CsvOptions, Format, Given, read_format
+from millwheel.options import read_options
+from millwheel.sinks.base import Refused, Sink, SinkBatch, Writer
+from millwheel.sinks.changes import Mode, mode_of
 from millwheel.sinks.error_messages import in_words
 from millwheel.sinks.files.bucket import BucketPlace
-from millwheel.sinks.files.csv_rows import CsvRows
+from millwheel.sinks.files.content import Content, Shape
 from millwheel.sinks.files.folder import FolderPlace
 from millwheel.sinks.files.hidden import hidden_name, left_behind
 from millwheel.sinks.files.latest import LatestWriter, must_be_plain
 from millwheel.sinks.files.layout import Layout, LayoutWriter, Place
 from millwheel.sinks.files.marker import HIDDEN, adopt, claim
 from millwheel.sinks.files.open_files import Roll
-from millwheel.sinks.files.parquet_rows import ParquetRows
 from millwheel.sinks.files.parquet_types import column_type
 from millwheel.sinks.files.paths import Partitioning
-from millwheel.sinks.rows import frame_of, json_lines, json_lines_of, rows_of
 
-_FORMATS = ("jsonl", "csv", "parquet")
+_FORMATS = ("jsonl", "csv", "parquet", "avro")
 _EXAMPLES = {
     "path": "path: results/alerts",
     "format": "format: jsonl",
@@ -91,7 +91,7 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
     ``roll`` says when a file that grows is closed, ``config`` is for the client of an object store."""
 
     path: str
-    format: str = "jsonl"
+    format: Given = "jsonl"
     with_key: bool = False
     with_timestamp: bool = False
     flush: str | int = "1s"
@@ -105,7 +105,7 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
     config: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        one_of("format", self.format, _FORMATS)
+        form = self.form()
         if not self.path or "\0" in self.path:
             raise ValueError(f"option 'path' is {self.path!r}; write a folder, for example path: results/alerts")
         if address_of(self.path) is None and self.config:
@@ -114,7 +114,7 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
         flush_us(self.flush)
         if not 1 <= self.cut_records <= 1_000_000:
             raise ValueError(f"option 'cut_records' is {self.cut_records}; write how many rows a file has at most")
-        if self.fields and self.format == "jsonl":
+        if self.fields and form.name in ("jsonl", "avro"):
             raise ValueError("option 'fields' fixes the columns of format: parquet and csv; remove it")
         for name, kind in self.fields.items():
             try:
@@ -127,6 +127,8 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
             raise ValueError(
                 f"option {name!r} does not fit mode: upsert, which keeps one file for each shard; remove it"
             )
+        if mode is Mode.UPSERT and form.name == "avro":
+            raise ValueError("option 'mode' is upsert, which writes jsonl, csv or parquet; choose one, or another mode")
         if self.by and mode is not Mode.UPSERT:
             raise ValueError("option 'by' says which fields identify a row of mode: upsert; remove it, or set the mode")
         if not self.mark:
@@ -137,6 +139,20 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
     def levels(self) -> list[str | dict[str, str]]:
         """The folders of ``partition_by``, from the outside in."""
         return [self.partition_by] if isinstance(self.partition_by, str) else self.partition_by
+
+    def form(self) -> Format:
+        """The format. ValueError for one that cannot work."""
+        form = read_format(self.format, _FORMATS)
+        if isinstance(form.options, AvroOptions) and form.options.schema is None:
+            raise ValueError(
+                "option 'format': avro needs 'schema', a file beside the pipeline or the schema itself; write for "
+                "example {avro: {schema: row.avsc}}"
+            )
+        if isinstance(form.options, AvroOptions) and form.options.registry is not None:
+            raise ValueError("option 'format': files have their schema within; remove 'registry'")
+        if isinstance(form.options, CsvOptions) and form.options != CsvOptions():
+            raise ValueError("option 'format': csv has no options here; write format: csv, and columns as 'fields'")
+        return form
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True):
@@ -177,21 +193,23 @@ def build_files(options: Mapping[str, Any], folder: str, files: Files | None = N
     """Raises ValueError, with a sentence, for options that cannot work."""
     checked = read_options("the sink 'files'", options, FilesSinkOptions, _EXAMPLES)
     address = address_of(checked.path)
+    avro = avro_rows(checked.form(), folder)
     if address is not None:
-        return LayoutSink(checked, BucketPlace(ObjectStore(address, checked.config), address.key))
+        return LayoutSink(checked, BucketPlace(ObjectStore(address, checked.config), address.key), avro)
     path = os.path.abspath(os.path.join(folder, local_path(checked.path)))
     if checked.partition_by or checked.roll:
-        return LayoutSink(checked, FolderPlace(files or PosixFiles(), path))
-    return FilesSink(checked, path, files or PosixFiles())
+        return LayoutSink(checked, FolderPlace(files or PosixFiles(), path), avro)
+    return FilesSink(checked, path, files or PosixFiles(), avro)
 
 
 class FilesSink(Sink):
     """A folder of part files."""
 
-    def __init__(self, options: FilesSinkOptions, folder: str, files: Files) -> None:
+    def __init__(self, options: FilesSinkOptions, folder: str, files: Files, avro: ContainerRows | None = None) -> None:
         self._options = options
         self._folder = folder
         self._files = files
+        self._avro = avro
         self.flush_us = flush_us(options.flush)
         self.cut_records = options.cut_records
         mode = Mode(options.mode)
@@ -208,24 +226,25 @@ class FilesSink(Sink):
 
     def open(self, shard: str, token: int) -> Writer:
         if self.keeps_latest:
-            content = Content(self._options)
-            return LatestWriter(content.encode, self._options.format, self._folder, shard, token, self._files)
-        return FilesWriter(self._options, self._folder, shard, token, self._files)
+            content = Content(shape(self._options))
+            return LatestWriter(content.encode, content.suffix, self._folder, shard, token, self._files)
+        return FilesWriter(self._options, self._folder, shard, token, self._files, self._avro)
 
 
 class LayoutSink(Sink):
     """Files in partitioned folders, rolled files, or objects."""
 
-    def __init__(self, options: FilesSinkOptions, place: Place) -> None:
+    def __init__(self, options: FilesSinkOptions, place: Place, avro: ContainerRows | None = None) -> None:
         self._options = options
         self._place = place
+        self._avro = avro
         self.flush_us = flush_us(options.flush)
         self.cut_records = options.cut_records
         mode = Mode(options.mode)
         self.takes_retractions = mode is not Mode.APPEND
         self.keeps_latest = mode is Mode.UPSERT
         self._layout = Layout(
-            options.format,
+            options.form().name,
             Partitioning(options.levels()) if options.levels() else None,
             None if options.roll is None else options.roll.roll(),
             self.keeps_latest,
@@ -240,40 +259,21 @@ class LayoutSink(Sink):
         self._place.adopt(former, identity)
 
     def open(self, shard: str, token: int) -> LayoutWriter:
-        writer = LayoutWriter(Content(self._options).of, self._layout, self._place, shard, token)
+        content = Content(shape(self._options), self._avro)
+        writer = LayoutWriter(content.of, self._layout, self._place, shard, token, fitting=content.fitting)
         writer.takes_columns = takes_columns(self._options)
         return writer
 
 
+def shape(options: FilesSinkOptions) -> Shape:
+    """How records of these options become rows."""
+    fields, mark = options.fields, options.mark if options.mode == Mode.CHANGELOG else None
+    return Shape(options.form().name, options.with_key, options.with_timestamp, fields, mark)
+
+
 def takes_columns(options: FilesSinkOptions) -> bool:
     """Whether records in columns become a file without becoming objects first."""
-    return options.format == "jsonl" and options.mode == Mode.APPEND and not options.partition_by
-
-
-class Content:
-    """What the files of one shard hold: records as rows, rows as bytes."""
-
-    def __init__(self, options: FilesSinkOptions) -> None:
-        self._options = options
-        encoders: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
-            "jsonl": json_lines,
-            "csv": CsvRows(list(options.fields)).encode,
-            "parquet": ParquetRows(options.fields).encode,
-        }
-        self._encode = encoders[options.format]
-
-    def of(self, batch: SinkBatch) -> bytes:
-        """The content of a file with the records of a batch."""
-        if not batch.columns:
-            return self.encode(batch.records)
-        return json_lines_of(frame_of(batch.columns, self._options.with_key, self._options.with_timestamp))
-
-    def encode(self, records: Sequence[SinkRecord]) -> bytes:
-        """The content of a file."""
-        options = self._options
-        if options.mode == Mode.CHANGELOG:
-            return self._encode(change_rows(records, options.with_key, options.with_timestamp, options.mark))
-        return self._encode(rows_of(records, options.with_key, options.with_timestamp))
+    return options.form().name == "jsonl" and options.mode == Mode.APPEND and not options.partition_by
 
 
 class FilesWriter(Writer):
@@ -281,21 +281,30 @@ class FilesWriter(Writer):
 
     publishes_aside = True
 
-    def __init__(self, options: FilesSinkOptions, folder: str, shard: str, token: int, files: Files) -> None:
+    def __init__(
+        self,
+        options: FilesSinkOptions,
+        folder: str,
+        shard: str,
+        token: int,
+        files: Files,
+        avro: ContainerRows | None = None,
+    ) -> None:
         self._options = options
         self._folder = folder
         self._hidden = f"{folder}/{HIDDEN}"
         self._shard = shard
         self._token = token
         self._files = files
-        self._content = Content(options)
+        self._content = Content(shape(options), avro)
+        self._refused: list[Refused] = []
         self.takes_columns = takes_columns(options)
         self._written: set[str] = set()
 
     def prepare(self, batch: SinkBatch) -> bytes:
         data, count = self._encoded(batch)
         temp = hidden_name(self._shard, batch.number, batch.attempt)
-        final = f"part-{self._shard}-{batch.number:08d}.{self._options.format}"
+        final = f"part-{self._shard}-{batch.number:08d}.{self._content.suffix}"
         checksum = xxhash.xxh3_64_intdigest(data)
         if len(data) <= SMALL_BYTES:
             return _pack(Receipt(temp, final, count, len(data), checksum, data))
@@ -309,7 +318,14 @@ class FilesWriter(Writer):
 
     def _encoded(self, batch: SinkBatch) -> tuple[bytes, int]:
         """The file's content and how many rows it holds."""
-        return self._content.of(batch), len(batch.records) + sum(map(len, batch.columns))
+        if batch.columns:
+            return self._content.of(batch), sum(map(len, batch.columns))
+        records, self._refused = self._content.fitting(batch.records)
+        return self._content.encode(records), len(records)
+
+    def take_refused(self) -> list[Refused]:
+        refused, self._refused = self._refused, []
+        return refused
 
     def publish(self, committable: bytes) -> None:
         told = _unpack(committable)

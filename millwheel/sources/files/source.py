@@ -1,4 +1,4 @@
-"""Files as a source: JSON lines, CSV, Parquet and web server logs, whole, or followed as they grow.
+"""Files as a source: JSON lines, CSV, Parquet, Avro and web server logs, whole, or followed as they grow.
 
 A partition is a file, read by one reader; its name is its path below the folder that all globs share. A followed
 source reads new lines as they are written and new files as they appear, and never ends.
@@ -7,17 +7,19 @@ source reads new lines as they are written and new files as they appear, and nev
 from __future__ import annotations
 
 import glob
+import io
 import logging
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
 from millwheel.adapters.objects.address import local_path
 from millwheel.adapters.objects.store import ObjectStore
 from millwheel.errors import SetupError
+from millwheel.formats.options import AvroOptions, CsvOptions, Format, Given, read_format
 from millwheel.options import one_of, read_options
 from millwheel.sources.base import Partition, Reader, Source
 from millwheel.sources.fields import FieldTypes
@@ -33,7 +35,8 @@ from millwheel.sources.files.objects import ObjectsSource, addresses
 
 log = logging.getLogger(__name__)
 
-FORMATS = ("jsonl", "csv", "parquet", "apache_combined")
+FORMATS = ("jsonl", "csv", "parquet", "avro", "apache_combined")
+_WHOLE = ("parquet", "avro")  # formats whose files are written once
 _EXAMPLES = {
     "path": "path: input/*.jsonl",
     "format": "format: jsonl",
@@ -45,6 +48,7 @@ _EXAMPLES = {
     "config": 'config: {endpoint: "http://127.0.0.1:9000", region: us-east-1}',
 }
 
+_AHEAD_BYTES = 1 << 20  # of an Avro object, in one request
 _told_of_compressed: set[str] = set()
 """Folders: each is named once."""
 
@@ -55,7 +59,7 @@ class FilesSourceOptions(msgspec.Struct, frozen=True):
     of an object store."""
 
     path: str | list[str]
-    format: str
+    format: Given
     follow: bool = False
     delimiter: str = ","
     columns: list[str] = []
@@ -64,7 +68,7 @@ class FilesSourceOptions(msgspec.Struct, frozen=True):
     config: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        one_of("format", self.format, FORMATS)
+        form = self.form()
         self._check_paths()
         one_of("names", self.names, ("any", "rising"))
         if not (objects := addresses(self.globs())) and (self.config or self.names != "any"):
@@ -72,10 +76,10 @@ class FilesSourceOptions(msgspec.Struct, frozen=True):
             raise ValueError(f"option {name!r} is for object stores (s3://, gs://, az://); remove it")
         if self.follow and not objects and (packed := next(filter(compression_of, self.globs()), None)):
             raise ValueError(f"option 'follow' does not fit {packed}: compressed files are written once; remove it")
-        if self.format == "parquet" and self.follow and not objects:
-            raise ValueError("option 'follow' does not fit format parquet, whose files are written once; remove it")
-        if self.format != "csv" and (self.delimiter != "," or self.columns):
-            raise ValueError(f"options 'delimiter' and 'columns' are for format: csv, not {self.format}; remove them")
+        if form.name in _WHOLE and self.follow and not objects:
+            raise ValueError(f"option 'follow' does not fit format {form.name}: such files are written once; remove it")
+        if form.name != "csv" and (self.delimiter != "," or self.columns):
+            raise ValueError(f"options 'delimiter' and 'columns' are for format: csv, not {form.name}; remove them")
         if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
             raise ValueError(f"option 'delimiter' is {self.delimiter!r}; write one character, for example ';'")
         if len(set(self.columns)) < len(self.columns):
@@ -86,6 +90,20 @@ class FilesSourceOptions(msgspec.Struct, frozen=True):
     def _check_paths(self) -> None:
         if not self.path or "" in self.globs():
             raise ValueError("option 'path' is empty; write a file name or a glob, for example input/*.jsonl")
+
+    def form(self) -> Format:
+        """The format. ValueError for one that cannot work."""
+        form = read_format(self.format, FORMATS)
+        if isinstance(form.options, AvroOptions) and form.options.registry is not None:
+            raise ValueError("option 'format': files have their schema within; remove 'registry'")
+        return form
+
+    def csv(self) -> CsvOptions:
+        """The options of CSV, wherever they were written."""
+        inner = self.form().options
+        if isinstance(inner, CsvOptions) and not isinstance(self.format, str):
+            return inner
+        return CsvOptions(self.columns, self.delimiter)
 
     def globs(self) -> list[str]:
         """The globs, as they were written."""
@@ -98,7 +116,7 @@ def build_files(
     """Raises ValueError, with a sentence, for options that cannot work."""
     FieldTypes(fields)
     read = read_options("the source 'files'", options, FilesSourceOptions, _EXAMPLES)
-    forms = FileForms(read, schema, fields)
+    forms = FileForms(read, schema, fields, folder)
     if places := addresses(read.globs()):
         store = ObjectStore(places[0], read.config)
         keys = [place.key for place in places]
@@ -109,50 +127,78 @@ def build_files(
 class FileForms:
     """What is in files: readers of them, by the options."""
 
-    def __init__(self, options: FilesSourceOptions, schema: type | None, fields: Mapping[str, str]) -> None:
+    def __init__(
+        self, options: FilesSourceOptions, schema: type | None, fields: Mapping[str, str], folder: str = ""
+    ) -> None:
         self._options = options
+        self._format = options.form()
+        self._avro_schema = _avro_schema(self._format, folder)
         self._schema = schema
         self._fields = dict(fields)
 
     def file_reader(self, path: str) -> Reader:
         """A reader of a file of this machine."""
-        if self._options.format == "parquet":
+        if self._format.name == "parquet":
             from millwheel.sources.files.parquet import ParquetReader
 
             return ParquetReader(path, self._schema, self._fields)
+        if self._format.name == "avro":
+            return self._avro_reader(path)
         followed = FollowedInput(path) if self._options.follow else None
         return self._line_reader(open_input(path) if followed is None else followed, followed)
 
     def object_reader(self, key: str, content: ObjectBytes) -> Reader:
         """A reader of one version of an object."""
-        if self._options.format == "parquet":
+        if self._format.name == "parquet":
             from millwheel.sources.files.parquet import ParquetReader
 
             return ParquetReader(key, self._schema, self._fields, ObjectFile(content))
+        if self._format.name == "avro":
+            return self._avro_reader(key, io.BufferedReader(ObjectFile(content), _AHEAD_BYTES))
         compression = compression_of(key)
         return self._line_reader(
             CompressedObject(key, compression, content) if compression else ObjectInput(key, content), None
         )
 
+    def _avro_reader(self, path: str, file: BinaryIO | None = None) -> Reader:
+        from millwheel.formats.avro.files import AvroReader
+
+        decimals = self._format.options.decimals if isinstance(self._format.options, AvroOptions) else "float"
+        return AvroReader(path, self._avro_schema, decimals, self._schema, self._fields, file)
+
     def _line_reader(self, opened: PartitionInput, followed: FollowedInput | None) -> Reader:
         return LineReader(opened, self._line_format(), self._options.max_line_bytes, followed, self._frame_form())
 
     def _line_format(self) -> LineFormat:
-        options = self._options
-        if options.format == "jsonl":
+        if self._format.name == "jsonl":
             return JsonLines(self._schema, FieldTypes(self._fields))
-        if options.format == "apache_combined":
+        if self._format.name == "apache_combined":
             return ApacheCombined(self._schema, FieldTypes(self._fields))
-        return CsvLines(self._schema, self._fields, options.delimiter, options.columns, options.max_line_bytes)
+        csv = self._options.csv()
+        return CsvLines(self._schema, self._fields, csv.delimiter, csv.columns, self._options.max_line_bytes)
 
     def _frame_form(self) -> FrameForm | None:
         if not self._fields or self._schema is not None:
             return None
-        if self._options.format != "jsonl":
+        if self._format.name != "jsonl":
             return FrameForm(self._line_format(), self._fields)
         from millwheel.sources.frames import row_type
 
         return FrameForm(JsonLines(row_type(self._fields), FieldTypes({})), self._fields)
+
+
+def _avro_schema(form: Format, folder: str) -> Any:
+    """The schema that records of Avro files are resolved to, None for their own."""
+    if not isinstance(form.options, AvroOptions):
+        return None
+    from millwheel.formats.avro.schema import fastavro, load_schema, parse
+
+    fastavro()
+    if form.options.schema is None:
+        return None
+    schema = load_schema(form.options.schema, folder)
+    parse(schema)
+    return schema
 
 
 class FilesSource(Source):
@@ -209,7 +255,7 @@ class FilesSource(Source):
 
     def warm_up(self) -> None:
         """Load now what the first read would load."""
-        if self._options.format == "parquet":
+        if self._options.form().name == "parquet":
             from millwheel.sources.files.parquet import warm_up
 
             warm_up()

@@ -81,3 +81,33 @@ def test_rows_come_to_a_sink_by_what_identifies_them(
 def test_what_is_no_field_is_refused(problems: Any) -> None:
     [problem] = problems(pipeline("files: {path: out, mode: upsert, by: [1]}"))
     assert "option 'by'" in problem
+
+
+CHANGES = """
+pipeline: p
+streams:
+  rows:
+    source: {kafka: {brokers: "b:1", topics: [t], format: FORMAT}}
+    timestamp: ts
+sinks: {rows: {files: {path: out, MODE}}}
+"""
+
+
+@pytest.mark.parametrize("form", ["debezium", "{debezium: {encoding: json}}"])
+def test_change_events_carry_retractions(check: Any, problems: Any, form: str) -> None:
+    check(CHANGES.replace("FORMAT", form).replace("MODE", "mode: upsert, by: id"))
+    [problem] = problems(CHANGES.replace("FORMAT", form).replace("MODE", "mode: append"))
+    assert "the stream 'rows' carries retractions" in problem
+
+
+def test_fields_of_an_envelope_must_not_come_to_rows_that_stand(check: Any, problems: Any) -> None:
+    pipeline = CHANGES.replace("FORMAT", "{debezium: {add: {changed: ts_ms}}}")
+    [problem] = problems(pipeline.replace("MODE", "mode: upsert, by: id"))
+    assert "rows of 'rows' have changed of their change events" in problem
+    check(pipeline.replace("MODE", "mode: changelog"))
+
+
+def test_a_format_that_is_none_is_told_at_its_line(problems: Any) -> None:
+    [problem] = problems(CHANGES.replace("FORMAT", "debezum").replace("MODE", "mode: append"))
+    assert problem.startswith("pipeline.yaml:5")
+    assert "option 'format' is 'debezum' (did you mean 'debezium'?)" in problem

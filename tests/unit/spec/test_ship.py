@@ -77,6 +77,19 @@ def test_options_that_name_a_file_beside_the_pipeline_are_told_so_too(folder: Pa
     assert "counting:Count names words.txt" in warning
 
 
+def test_schemas_of_formats_are_taken_along(folder: Path) -> None:
+    (folder / "row.avsc").write_text('{"type": "record", "name": "R", "fields": []}')
+    (folder / "p.yaml").write_text(
+        PIPELINE.replace("MODEL", "none").replace(
+            "path: results, format: jsonl", "path: results, format: {avro: {schema: row.avsc}}"
+        )
+    )
+    (folder / "counting.py").write_text(CODE.replace("READS", "'nothing'"))
+    spec, warnings = check_pipeline(folder / "p.yaml", {}, {})
+    assert not warnings
+    assert folder / "row.avsc" in files_to_ship(spec)
+
+
 def test_options_of_sinks_that_name_a_file_are_told_so_unless_it_is_where_they_write(folder: Path) -> None:
     (folder / "ca.pem").write_text("")
     sink = SinkSpec("out", "database", {"ca": "ca.pem", "path": str(folder / "words.txt")}, "p.yaml:9")
@@ -110,4 +123,4 @@ def test_a_declaration_that_cannot_be_is_a_sentence(folder: Path, ship: str, com
 
 def test_roots_and_results_are_known_by_what_lies_in_them() -> None:
     assert ROOT_MARK == root.IDENTITY
-    assert f"{marker.HIDDEN}/{marker._MARKER}" == OUTPUT_MARK
+    assert f"{marker.HIDDEN}/{marker.MARKER}" == OUTPUT_MARK

@@ -9,10 +9,10 @@ import pytest
 
 from millwheel.connectors.kafka.client import Complaints
 from millwheel.connectors.kafka.consuming import Consuming
-from millwheel.connectors.kafka.formats import json_form
 from millwheel.connectors.kafka.reader import Extras, Forms, KafkaReader
 from millwheel.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.errors import SetupError
+from millwheel.formats.lines import JsonMessages
 from tests.fakes.kafka_library import FakeKafka, Log
 
 SHARE = ("clicks", 0)
@@ -32,7 +32,7 @@ def filled(low: int, end: int) -> Log:
 def reader(end: int | None = None, columns: bool = False, **more: Any) -> KafkaReader:
     options = KafkaSourceOptions(brokers="b:1", topics=["clicks"], **more)
     consuming = Consuming("b:1", {}, options.isolation, Complaints("b:1"))
-    rows = json_form(None, {"n": "int"})
+    rows = JsonMessages(None, {"n": "int"})
     forms = Forms(rows, None, Extras(None, None, None), rows if columns else None, {"n": "int"})
     return KafkaReader(consuming, SHARE, options, forms, -1, end)
 

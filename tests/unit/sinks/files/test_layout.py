@@ -15,12 +15,13 @@ from millwheel.adapters.objects.store import ObjectStore
 from millwheel.errors import CorruptionError, SetupError
 from millwheel.sinks.base import SinkBatch, SinkRecord, Writer
 from millwheel.sinks.files.bucket import BucketPlace
+from millwheel.sinks.files.content import Content
 from millwheel.sinks.files.folder import FolderPlace
 from millwheel.sinks.files.layout import Layout, LayoutWriter, Place
 from millwheel.sinks.files.marker import HIDDEN
 from millwheel.sinks.files.open_files import Roll
 from millwheel.sinks.files.paths import Partitioning
-from millwheel.sinks.files.sink import Content, FilesSinkOptions, build_files
+from millwheel.sinks.files.sink import FilesSinkOptions, build_files, shape
 from tests.fakes.faulty_files import Call, FaultyFiles, Killed, kill_at
 from tests.fakes.memory_disk import MemoryDisk, nothing
 
@@ -59,7 +60,7 @@ class World:
     def writer(self, token: int, inner: Any = None, now_us: Callable[[], int] = lambda: 0) -> LayoutWriter:
         options = FilesSinkOptions(path="out")
         layout = Layout("jsonl", Partitioning(["country"]), ROLL)
-        return LayoutWriter(Content(options).of, layout, self.place(inner or self.inner), SHARD, token, now_us)
+        return LayoutWriter(Content(shape(options)).of, layout, self.place(inner or self.inner), SHARD, token, now_us)
 
     def run(self, before: Any = None, after: Any = None) -> FaultyFiles:
         """One owner's life, as far as it gets: batches are prepared ahead of their publication, by one."""
@@ -267,7 +268,7 @@ def test_a_foreign_object_in_the_place_of_ours_is_not_overwritten() -> None:
 def test_the_rows_that_stand_replace_each_other_and_never_an_older_one(kind: str) -> None:
     world = World(kind)
     layout = Layout("jsonl", None, None, latest=True)
-    content = Content(FilesSinkOptions(path="out", mode="upsert")).of
+    content = Content(shape(FilesSinkOptions(path="out", mode="upsert"))).of
 
     def writer(token: int) -> LayoutWriter:
         return LayoutWriter(content, layout, world.place(world.inner), SHARD, token)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from millwheel.sinks.files.csv_rows import CsvRows
+from millwheel.formats.csv_rows import CsvRows
 from millwheel.sinks.files.open_files import MOST_OPEN, OpenFiles, Roll, join
 from millwheel.sinks.files.parquet_rows import ParquetRows
 

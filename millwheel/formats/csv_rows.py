@@ -25,11 +25,12 @@ class CsvRows:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([str(name) for name in self._columns])
-        writer.writerows([_cell(row.get(name)) for name in self._columns] for row in rows)
+        writer.writerows([cell(row.get(name)) for name in self._columns] for row in rows)
         return out.getvalue().encode("utf-8", "replace")
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
+    """A value as a field of CSV."""
     if value is None or type(value) in (str, int, float):
         return value
     text = json_lines([value]).decode().rstrip("\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from millwheel.sinks.files.csv_rows import CsvRows
+from millwheel.formats.csv_rows import CsvRows
 
 
 def read(data: bytes) -> list[dict[str, str]]:

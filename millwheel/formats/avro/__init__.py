@@ -1,0 +1,1 @@
+"""Avro: schemas, plain values from Avro values and back, messages and container files."""

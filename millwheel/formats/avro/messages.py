@@ -1,0 +1,161 @@
+"""Messages in Avro: each is one value, with the id of its schema in front where there is a registry."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from millwheel.errors import RecordError
+from millwheel.formats.avro.reading import Convert, converter
+from millwheel.formats.avro.schema import Parsed, Schema, fastavro, parse, whole
+from millwheel.formats.avro.writing import AvroWriting
+from millwheel.formats.base import Decoding, MessageDecoder, MessageEncoder, checked
+from millwheel.formats.registry import HEADER_BYTES, Registration, Registry, header, split
+from millwheel.sources.fields import FieldTypes
+
+
+class AvroMessages(MessageDecoder):
+    """``reader`` is the schema that values are resolved to; None: they are as they were written. Without a registry
+    all messages were written with ``reader``."""
+
+    def __init__(
+        self,
+        reader: Schema | None,
+        registry: Registry | None = None,
+        decimals: str = "float",
+        fields: Mapping[str, str] | None = None,
+    ) -> None:
+        self._reader = None if reader is None else parse(reader)
+        self._registry = registry
+        self._decimals = decimals
+        self._types = FieldTypes(fields or {})
+        self._known: dict[int, _Written] = {}
+        if registry is None:
+            if self._reader is None:
+                raise ValueError(
+                    "avro needs 'schema', a file beside the pipeline, or 'registry', where messages name theirs"
+                )
+            self._only = _Written(self._reader, None, decimals)
+
+    def decode(self, messages: Sequence[bytes]) -> Decoding:
+        if self._registry is None:
+            return checked(self._only.decode(messages), self._types)
+        return checked(self._by_id(messages), self._types)
+
+    def _by_id(self, messages: Sequence[bytes]) -> Decoding:
+        groups: dict[int, list[int]] = defaultdict(list)
+        wrong: dict[int, str] = {}
+        for place, message in enumerate(messages):
+            try:
+                groups[split(message)].append(place)
+            except RecordError as ex:
+                wrong[place] = str(ex)
+        found: dict[int, Any] = {}
+        for number, places in groups.items():
+            try:
+                written = self._written(number)
+            except (RecordError, ValueError) as ex:
+                wrong |= dict.fromkeys(places, str(ex))
+                continue
+            part = written.decode([messages[place] for place in places], HEADER_BYTES)
+            found |= zip([places[at] for at in part.places], part.records, strict=True)
+            wrong |= {places[at]: reason for at, reason in part.wrong.items()}
+        good = sorted(found)
+        return Decoding(good, [found[place] for place in good], wrong)
+
+    def _written(self, number: int) -> _Written:
+        known = self._known.get(number)
+        if known is None:
+            assert self._registry is not None
+            writer = parse_registered(self._registry, number)
+            known = self._known[number] = _Written(writer, self._reader, self._decimals)
+        return known
+
+
+def parse_registered(registry: Registry, number: int) -> Parsed:
+    """The schema of an id. Raises RecordError where it is none of Avro's, ExhaustedError while it cannot be had."""
+    found = registry.schema(number)
+    if found.kind != "AVRO":
+        raise RecordError(f"its schema, id {number}, is {found.kind}, not AVRO")
+    try:
+        texts = [json.loads(text) for text in (*found.references, found.text)]
+        return parse(whole(texts), f"the schema with the id {number}")
+    except ValueError as ex:
+        raise RecordError(str(ex)) from ex
+
+
+class _Written:
+    """Messages written with one schema. (To decode a bundle as one array takes no less time: almost all of it goes into
+    the values.)"""
+
+    def __init__(self, writer: Parsed, reader: Parsed | None, decimals: str) -> None:
+        self._writer = writer.bare
+        self._reader = None if reader is None or reader.bare == writer.bare else reader.bare
+        self._convert: Convert | None = converter((reader or writer).full, decimals)
+        self._read = read_call(writer.recursive or (reader is not None and reader.recursive))
+
+    def decode(self, messages: Sequence[bytes], skip: int = 0) -> Decoding:
+        """The first ``skip`` bytes of each are passed over."""
+        found = Decoding([], [], {})
+        read, writer, reader, convert = self._read, self._writer, self._reader, self._convert
+        for place, message in enumerate(messages):
+            data = io.BytesIO(message)
+            if skip:
+                data.seek(skip)
+            try:
+                value = read(data, writer, reader)
+                if data.tell() != len(message):
+                    raise RecordError(f"{len(message) - data.tell()} bytes are left over")
+                found.records.append(value if convert is None else convert(value))
+            except Exception as ex:  # fastavro raises many kinds for bytes that are no value
+                found.wrong[place] = f"it is not what its Avro schema says: {_reason(ex)}"
+                continue
+            found.places.append(place)
+        return found
+
+
+def _reason(ex: Exception) -> str:
+    if isinstance(ex, RecordError):
+        return str(ex)
+    if isinstance(ex, EOFError):
+        return "it ends too soon"
+    if isinstance(ex, RecursionError):
+        return "it nests too deeply"
+    return f"{type(ex).__name__}: {ex}"[:300]
+
+
+def read_call(recursive: bool) -> Callable[..., Any]:
+    """fastavro's reader in C. It has no limit of depth, so damaged bytes of a type that holds itself would end the
+    process; such types are read by the one in Python."""
+    if not recursive:
+        call: Callable[..., Any] = fastavro().schemaless_reader
+        return call
+    from fastavro._read_py import schemaless_reader
+
+    return schemaless_reader
+
+
+class AvroEncoder(MessageEncoder):
+    """Rows in one schema."""
+
+    def __init__(self, schema: Schema, strict: bool = True, registration: Registration | None = None) -> None:
+        parsed = parse(schema)
+        self._schema = parsed.bare
+        self._writing = AvroWriting(parsed.full, strict)
+        self._write = fastavro().schemaless_writer
+        self._registration = registration
+
+    def encode(self, row: Mapping[str, Any]) -> bytes:
+        out = io.BytesIO()
+        self._write(out, self._schema, self._writing.bare(row))
+        return out.getvalue()
+
+    def header(self) -> bytes:
+        return b"" if self._registration is None else header(self._registration.number())
+
+    def check(self) -> None:
+        if self._registration is not None:
+            self._registration.check()

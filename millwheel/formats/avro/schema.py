@@ -1,0 +1,184 @@
+"""Avro schemas: loaded, parsed, and without the logical types that fastavro would turn into objects of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from millwheel.errors import SetupError
+
+Schema = Any
+"""A schema as JSON has it: a name, a map, or a list for a union."""
+_LOGICAL = frozenset({"logicalType", "precision", "scale"})
+
+
+class Parsed(NamedTuple):
+    """``full`` has logical types, ``bare`` has only what lies in the bytes; both are parsed, names are full.
+    ``recursive``: a type holds itself."""
+
+    full: Schema
+    bare: Schema
+    recursive: bool
+
+
+def fastavro() -> Any:
+    """The library. Raises SetupError if it is not installed."""
+    try:
+        import fastavro
+    except ImportError as ex:
+        raise SetupError(
+            "Avro needs the package fastavro; install it with: pip install 'millwheel-spark[avro]'"
+        ) from ex
+    return fastavro
+
+
+def load_schema(given: str | Mapping[str, Any] | list[Any], folder: str) -> Schema:
+    """A schema that is given itself, as JSON text, or as a file relative to ``folder``. ValueError for what is none."""
+    if not isinstance(given, str):
+        return given
+    if given.lstrip().startswith(("{", "[", '"')):
+        return _json(given, "option 'schema'")
+    path = Path(folder, given)
+    try:
+        return _json(path.read_text(encoding="utf-8"), f"option 'schema': {path}")
+    except OSError as ex:
+        raise ValueError(f"option 'schema': cannot read {path}: {ex.strerror or ex}") from ex
+    except UnicodeDecodeError as ex:
+        raise ValueError(f"option 'schema': {path} is no text in UTF-8: {ex}") from ex
+
+
+def parse(schema: Schema, what: str = "option 'schema'") -> Parsed:
+    """ValueError, beginning with ``what``, for a schema that is none."""
+    try:
+        full = fastavro().parse_schema(plain_schema(schema), _force=True)
+        bare = fastavro().parse_schema(_bare(full), _force=True)
+    except SetupError:
+        raise
+    except Exception as ex:  # fastavro raises several kinds, TypeError among them
+        raise ValueError(f"{what} is no Avro schema: {type(ex).__name__}: {ex}") from ex
+    found = Parsed(full, bare, _holds_itself(full, frozenset()))
+    _refuse_endless(full, what, set())
+    return found
+
+
+def names_of(schema: Schema, found: dict[str, Schema] | None = None) -> dict[str, Schema]:
+    """The named types that are defined in a parsed schema."""
+    found = {} if found is None else found
+    if isinstance(schema, list):
+        for branch in schema:
+            names_of(branch, found)
+    elif isinstance(schema, dict):
+        if schema["type"] in ("record", "error", "enum", "fixed"):
+            found[schema["name"]] = schema
+        for inner in inner_types(schema):
+            names_of(inner, found)
+    return found
+
+
+def inner_types(schema: Mapping[str, Any]) -> list[Schema]:
+    """The types directly within a complex one."""
+    kind = schema["type"]
+    if kind in ("record", "error"):
+        return [field["type"] for field in schema["fields"]]
+    if kind in ("array", "map"):
+        return [schema["items" if kind == "array" else "values"]]
+    return []
+
+
+def whole(schemas: list[Schema]) -> Schema:
+    """The last of some schemas, with what it needs of the others in the places where it is used first. ValueError when
+    they do not go together."""
+    if len(schemas) == 1:
+        return schemas[0]
+    names: dict[str, Any] = {}
+    try:
+        parsed = [fastavro().parse_schema(plain_schema(each), names) for each in schemas]
+    except Exception as ex:  # fastavro raises several kinds
+        raise ValueError(f"schemas that refer to each other do not go together: {type(ex).__name__}: {ex}") from ex
+    defined: dict[str, Schema] = {}
+    for each in parsed[:-1]:
+        names_of(each, defined)
+    return _filled_in(plain_schema(parsed[-1]), defined, set())
+
+
+def _filled_in(schema: Schema, defined: Mapping[str, Schema], there: set[str]) -> Schema:
+    if isinstance(schema, list):
+        return [_filled_in(branch, defined, there) for branch in schema]
+    if isinstance(schema, str):
+        if schema not in defined or schema in there:
+            return schema
+        schema = plain_schema(defined[schema])
+    there.add(schema.get("name", ""))
+    found = dict(schema)
+    if "fields" in found:
+        found["fields"] = [{**field, "type": _filled_in(field["type"], defined, there)} for field in found["fields"]]
+    for name in ("items", "values"):
+        if name in found:
+            found[name] = _filled_in(found[name], defined, there)
+    return found
+
+
+def schema_text(schema: Schema) -> str:
+    """A schema as a registry takes it."""
+    return json.dumps(plain_schema(schema))
+
+
+def _json(text: str, what: str) -> Schema:
+    try:
+        return json.loads(text)
+    except ValueError as ex:
+        raise ValueError(f"{what} is no JSON: {ex}") from ex
+
+
+def plain_schema(schema: Schema) -> Schema:
+    """A copy without the marks of fastavro."""
+    if isinstance(schema, Mapping):
+        return {name: plain_schema(inner) for name, inner in schema.items() if not str(name).startswith("__")}
+    return [plain_schema(inner) for inner in schema] if isinstance(schema, (list, tuple)) else schema
+
+
+def _bare(schema: Schema) -> Schema:
+    if isinstance(schema, list):
+        return [_bare(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: inner for name, inner in schema.items() if name not in _LOGICAL and not name.startswith("__")}
+    if "fields" in found:
+        found["fields"] = [{**field, "type": _bare(field["type"])} for field in found["fields"]]
+    for name in ("items", "values"):
+        if name in found:
+            found[name] = _bare(found[name])
+    primitive = found["type"] in ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+    return found["type"] if primitive else found
+
+
+def _holds_itself(schema: Schema, above: frozenset[str]) -> bool:
+    if isinstance(schema, str):
+        return schema in above
+    if isinstance(schema, list):
+        return any(_holds_itself(branch, above) for branch in schema)
+    above = above | {schema["name"]} if schema["type"] in ("record", "error") else above
+    return any(_holds_itself(inner, above) for inner in inner_types(schema))
+
+
+def _refuse_endless(schema: Schema, what: str, empty: set[str]) -> None:
+    """An array of items without bytes may claim billions of them in ten bytes."""
+    if isinstance(schema, list):
+        for branch in schema:
+            _refuse_endless(branch, what, empty)
+    if not isinstance(schema, dict):
+        return
+    for inner in inner_types(schema):
+        _refuse_endless(inner, what, empty)
+    if schema["type"] in ("record", "error") and all(_takes_nothing(inner, empty) for inner in inner_types(schema)):
+        empty.add(schema["name"])
+    if schema["type"] == "array" and _takes_nothing(schema["items"], empty):
+        raise ValueError(f"{what} has an array whose items take no bytes; damaged input could claim any number of them")
+
+
+def _takes_nothing(schema: Schema, empty: set[str]) -> bool:
+    if isinstance(schema, dict):
+        return schema["type"] == "null" or schema.get("name") in empty or schema.get("size") == 0
+    return schema == "null" or (isinstance(schema, str) and schema in empty)

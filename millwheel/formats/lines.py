@@ -1,0 +1,128 @@
+"""Messages in JSON, CSV, text and bytes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from millwheel.core.model.damage import DAMAGE
+from millwheel.errors import RecordError
+from millwheel.formats.base import Decoding, MessageDecoder, MessageEncoder, checked, decode_one_by_one
+from millwheel.formats.csv_rows import cell
+from millwheel.formats.options import CsvOptions, TextOptions
+from millwheel.sinks.rows import json_lines
+from millwheel.sources.fields import FieldTypes, from_texts
+from millwheel.sources.files.json_lines import JsonLines
+from millwheel.sources.files.lines import Block
+
+
+class JsonMessages(MessageDecoder):
+    """JSON objects, one in each message: decoded together where all of them are sound, else one by one. ``schema`` is
+    the type that they become."""
+
+    def __init__(self, schema: type | None = None, fields: Mapping[str, str] | None = None) -> None:
+        self._lines = JsonLines(schema, FieldTypes(fields or {}))
+
+    def decode(self, messages: Sequence[bytes]) -> Decoding:
+        ends = np.cumsum([len(message) + 1 for message in messages], dtype=np.int64)
+        decoded = self._lines.decode(Block(b"\n".join(messages) + b"\n", ends, 0))
+        if decoded.positions is None:
+            return Decoding(list(range(len(messages))), decoded.values, {})
+        places = {end: place for place, end in enumerate(ends.tolist())}
+        wrong = {places[reject.position]: reject.reason for reject in decoded.rejects}
+        good = [places[position] for position in decoded.positions]
+        blank = set(range(len(messages))) - wrong.keys() - set(good)
+        return Decoding(good, decoded.values, wrong | dict.fromkeys(blank, "the value is empty"))
+
+
+class TextMessages(MessageDecoder):
+    """Each message is ``{field: …}``: text, or bytes when it is ``raw``."""
+
+    def __init__(self, options: TextOptions, raw: bool) -> None:
+        self._field = options.field
+        self._raw = raw
+
+    def decode(self, messages: Sequence[bytes]) -> Decoding:
+        return decode_one_by_one(messages, self._one)
+
+    def _one(self, message: bytes) -> dict[str, Any]:
+        return {self._field: message if self._raw else message.decode()}
+
+
+class CsvMessages(MessageDecoder):
+    """One CSV record in each message, with fields named by ``columns``; values are text but for declared fields."""
+
+    def __init__(self, options: CsvOptions, fields: Mapping[str, str] | None = None) -> None:
+        need_columns(options)
+        self._columns = options.columns
+        self._delimiter = options.delimiter
+        self._fields = {name: kind for name, kind in (fields or {}).items() if name in options.columns}
+        self._types = FieldTypes(fields or {})
+
+    def decode(self, messages: Sequence[bytes]) -> Decoding:
+        return checked(decode_one_by_one(messages, self._one, (*DAMAGE, csv.Error)), self._types)
+
+    def _one(self, message: bytes) -> dict[str, Any]:
+        rows = list(csv.reader([message.decode()], delimiter=self._delimiter, strict=True))
+        if len(rows) != 1 or len(rows[0]) != len(self._columns):
+            count = len(rows[0]) if len(rows) == 1 else len(rows)
+            what = "fields" if len(rows) == 1 else "records"
+            raise RecordError(f"{count} {what} where there are {len(self._columns)} columns")
+        record: dict[str, Any] = dict(zip(self._columns, rows[0], strict=True))
+        for name, kind in self._fields.items():
+            if kind != "str":
+                record[name] = from_texts(name, kind, [record[name]])[0]
+        return record
+
+
+class JsonRows(MessageEncoder):
+    """One JSON object in each message."""
+
+    def encode(self, row: Mapping[str, Any]) -> bytes:
+        return json_lines([row])[:-1]
+
+
+class TextRows(MessageEncoder):
+    """The value of one field."""
+
+    def __init__(self, options: TextOptions, raw: bool) -> None:
+        self._field = options.field
+        self._raw = raw
+
+    def encode(self, row: Mapping[str, Any]) -> bytes:
+        value = row.get(self._field)
+        if self._raw and isinstance(value, bytes):
+            return value
+        if self._raw or not isinstance(value, str):
+            wanted = "bytes" if self._raw else "text"
+            raise RecordError(f"field {self._field!r} is {type(value).__name__}, and only {wanted} can be a message")
+        try:
+            return value.encode()
+        except UnicodeEncodeError as ex:
+            raise RecordError(f"field {self._field!r} is no text in UTF-8: {ex.reason}") from ex
+
+
+class CsvMessageRows(MessageEncoder):
+    """One CSV record in each message, without a line's end."""
+
+    def __init__(self, options: CsvOptions) -> None:
+        need_columns(options)
+        self._columns = options.columns
+        self._delimiter = options.delimiter
+
+    def encode(self, row: Mapping[str, Any]) -> bytes:
+        out = io.StringIO()
+        csv.writer(out, delimiter=self._delimiter, lineterminator="").writerow(
+            [cell(row.get(name)) for name in self._columns]
+        )
+        return out.getvalue().encode("utf-8", "replace")
+
+
+def need_columns(options: CsvOptions) -> None:
+    """ValueError unless columns are named: a message has no header."""
+    if not options.columns:
+        raise ValueError("option 'format': csv needs 'columns' for messages; write for example columns: [id, amount]")

@@ -1,0 +1,71 @@
+"""What a result file holds: records as rows, rows as bytes of a format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millwheel.errors import RecordError
+from millwheel.formats.avro.containers import ContainerRows
+from millwheel.formats.csv_rows import CsvRows
+from millwheel.sinks.base import Refused, SinkBatch, SinkRecord
+from millwheel.sinks.changes import change_rows
+from millwheel.sinks.files.parquet_rows import ParquetRows
+from millwheel.sinks.rows import frame_of, json_lines, json_lines_of, rows_of
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """``form`` is the format; ``fields`` fixes the columns; ``mark`` is the field that tells changes apart, None where
+    records are no changes."""
+
+    form: str
+    with_key: bool
+    with_timestamp: bool
+    fields: Mapping[str, str]
+    mark: str | None
+
+
+class Content:
+    """What the files of one shard hold: records as rows, rows as bytes. ``avro`` encodes rows in that format."""
+
+    def __init__(self, shape: Shape, avro: ContainerRows | None = None) -> None:
+        self._shape = shape
+        self._avro = avro
+        self.suffix = shape.form
+        encoders: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
+            "jsonl": json_lines,
+            "csv": CsvRows(list(shape.fields)).encode,
+            "parquet": ParquetRows(shape.fields).encode,
+        }
+        self._encode = encoders[self.suffix] if avro is None else avro.encode
+
+    def of(self, batch: SinkBatch) -> bytes:
+        """The content of a file with the records of a batch."""
+        if not batch.columns:
+            return self.encode(batch.records)
+        return json_lines_of(frame_of(batch.columns, self._shape.with_key, self._shape.with_timestamp))
+
+    def encode(self, records: Sequence[SinkRecord]) -> bytes:
+        """The content of a file."""
+        return self._encode(self._rows(records))
+
+    def fitting(self, records: Sequence[SinkRecord]) -> tuple[list[SinkRecord], list[Refused]]:
+        """The records that the format can hold, and the others."""
+        if self._avro is None:
+            return list(records), []
+        good, refused = [], []
+        for record, row in zip(records, self._rows(records), strict=True):
+            try:
+                self._avro.check(row)
+                good.append(record)
+            except RecordError as ex:
+                refused.append(Refused(record, str(ex)))
+        return good, refused
+
+    def _rows(self, records: Sequence[SinkRecord]) -> list[dict[str, Any]]:
+        shape = self._shape
+        if shape.mark is not None:
+            return change_rows(records, shape.with_key, shape.with_timestamp, shape.mark)
+        return rows_of(records, shape.with_key, shape.with_timestamp)

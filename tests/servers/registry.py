@@ -1,0 +1,89 @@
+"""A real schema registry: Apicurio Registry, in memory, which speaks Confluent's REST API. It comes from Maven's
+packages, once, into a cache of this user.
+
+Needs Java 17 and mvn. Where they are missing the tests are skipped, unless MILLWHEEL_REQUIRES names ``registry``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import tarfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from platformdirs import user_cache_path
+
+VERSION = "2.6.13.Final"  # later ones need Java 21
+_ARTIFACT = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy"
+_START_S = 90.0
+
+
+def need_registry() -> None:
+    """Skip the test where no registry can run, or fail it where one must."""
+    missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
+    if missing:
+        reason = f"a schema registry needs {' and '.join(missing)}"
+        if "registry" in os.environ.get("MILLWHEEL_REQUIRES", ""):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+def program() -> Path:
+    """The folder with its jars."""
+    folder = user_cache_path("millwheel-tests") / f"apicurio-{VERSION}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
+        if not (folder / "complete").exists():
+            command = ["mvn", "-q", "-B", _COPY, f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={folder}"]
+            subprocess.run(command, cwd=folder, check=True, timeout=600)
+            (archive,) = folder.glob("*.tar.gz")
+            with tarfile.open(archive) as packed:
+                packed.extractall(folder, filter="data")
+            archive.unlink()
+            (folder / "complete").touch()
+    return folder
+
+
+class RegistryServer:
+    """One registry on a free port, which forgets everything when it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        jar = program() / f"apicurio-registry-app-{VERSION}-runner.jar"
+        settings = [f"-Dquarkus.http.port={self._port}", "-Dquarkus.http.host=127.0.0.1"]
+        command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *settings, "-jar", str(jar)]
+        with (self._folder / "registry.txt").open("ab") as log:
+            self._process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log)
+        until = time.monotonic() + _START_S
+        while time.monotonic() < until and self._process.poll() is None:
+            try:
+                urllib.request.urlopen(f"{self.url}/subjects", timeout=2).close()
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+                continue
+            return
+        told = (self._folder / "registry.txt").read_text(errors="replace")[-2000:]
+        raise AssertionError(f"the registry did not start: {told}")
+
+    def kill(self) -> None:
+        """As by a power cut of the process."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()

@@ -1,0 +1,91 @@
+"""Avro files as a source."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from millwheel.formats.avro.containers import ContainerRows
+from millwheel.sources.base import Chunk, FrameChunk, Reader
+from millwheel.sources.files.source import build_files
+
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "R",
+    "fields": [{"name": "n", "type": ["null", "long"]}, {"name": "t", "type": "string"}],
+}
+ROWS = [{"n": number or None, "t": f"é{number}"} for number in range(50)]
+
+
+class Row(msgspec.Struct):
+    n: int
+    t: str
+
+
+def opened(folder: Path, schema: type | None = None, **fields: str) -> Reader:
+    (folder / "in.avro").write_bytes(ContainerRows(SCHEMA, True).encode(ROWS))
+    source = build_files({"path": "*.avro", "format": "avro"}, str(folder), schema, fields)
+    (partition,) = source.partitions()
+    return source.open(partition)
+
+
+def rest(reader: Reader, position: int, size: int) -> list[Chunk]:
+    chunks = []
+    with closing(reader):
+        while True:
+            chunks.append(reader.read(position, size))
+            position = chunks[-1].next_position
+            if chunks[-1].finished:
+                return chunks
+
+
+@pytest.mark.parametrize("position", [0, 1, 17, 49, 50])
+def test_reading_goes_on_at_any_position(tmp_path: Path, position: int) -> None:
+    chunks = rest(opened(tmp_path), position, 7)
+    assert [value for chunk in chunks for value in chunk.values] == ROWS[position:]
+    assert [at for chunk in chunks for at in chunk.positions] == list(range(position + 1, 51))
+
+
+def test_columns_hold_what_rows_hold(tmp_path: Path) -> None:
+    with closing(opened(tmp_path, n="int", t="str")) as reader:
+        frame = reader.read_frame(0, 1 << 20)
+    assert isinstance(frame, FrameChunk)
+    assert frame.frame.to_dicts() == ROWS
+    assert (frame.finished, frame.positions.tolist()) == (True, list(range(1, 51)))
+    with closing(opened(tmp_path)) as reader:
+        assert reader.read_frame(0, 1 << 20) is None
+
+
+def test_records_that_do_not_fit_are_told_with_their_number(tmp_path: Path) -> None:
+    (chunk,) = rest(opened(tmp_path, t="int"), 0, 100)
+    assert (len(chunk), len(chunk.rejects), chunk.rejects[0].position) == (0, 50, 1)
+    assert "is declared as int" in chunk.rejects[0].reason
+    (chunk,) = rest(opened(tmp_path, Row), 0, 100)
+    assert (chunk.values[0], [each.position for each in chunk.rejects]) == (Row(1, "é1"), [1])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"format": "avr"}, "did you mean 'avro'"),
+        ({"format": "avro", "follow": True}, "'follow' does not fit format avro"),
+        ({"format": {"avro": {"registry": {"url": "http://h"}}}}, "files have their schema within"),
+        ({"format": {"avro": {"schema": "no.avsc"}}}, "cannot read"),
+        ({"format": "avro", "columns": ["a"]}, "are for format: csv, not avro"),
+    ],
+)
+def test_options_that_cannot_work_are_sentences(tmp_path: Path, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        build_files({"path": "*.avro", **options}, str(tmp_path), None, {})
+
+
+def test_options_of_csv_may_stand_at_the_format(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("1;x\n")
+    form = {"csv": {"columns": ["n", "t"], "delimiter": ";"}}
+    source = build_files({"path": "in.csv", "format": form}, str(tmp_path), None, {"n": "int"})
+    with closing(source.open(source.partitions()[0])) as reader:
+        assert reader.read(0, 10).values == [{"n": 1, "t": "x"}]
