@@ -16,7 +16,7 @@ from millwheel.sinks.adapted import as_sink
 from millwheel.sinks.base import Sink
 
 _GROUP = "millwheel.sinks"
-_BUILT_IN = ("files", "kafka", "postgres", "redis", "stdout")
+_BUILT_IN = ("delta", "files", "iceberg", "kafka", "postgres", "redis", "stdout")
 
 
 def known_sinks() -> list[str]:
@@ -39,6 +39,14 @@ def _made(spec: SinkSpec, options: dict[str, Any], folder: str, identity: str) -
         from millwheel.sinks.files.sink import build_files
 
         return build_files(options, folder)
+    if spec.kind == "delta":
+        from millwheel.connectors.tables.sink import build_delta_sink
+
+        return build_delta_sink(options, folder)
+    if spec.kind == "iceberg":
+        from millwheel.connectors.tables.sink import build_iceberg_sink
+
+        return build_iceberg_sink(options)
     if spec.kind == "kafka":
         from millwheel.connectors.kafka.sink import build_kafka_sink
 

@@ -96,9 +96,11 @@ def _timestamp(value: Any) -> datetime | None:
     try:
         if type(value) is int:
             return _EPOCH + timedelta(microseconds=value)
+        if not isinstance(value, str):
+            return None
         found = datetime.fromisoformat(value.replace("Z", "+00:00"))
         return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-    except (AttributeError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return None
 
 

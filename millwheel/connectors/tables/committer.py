@@ -1,0 +1,142 @@
+"""One committer for all shards of a process that write to the same table: it commits together whatever waits.
+
+Commits of a table are made one after the other, and each new one must know the last. Shards that commit on their own
+would have to try again and again. Between processes the table decides: who is not first looks again.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from millwheel.connectors.external.target import NOTHING_YET, Owner
+from millwheel.connectors.tables.table import LakeTable, TableChange, TableConflictError, TableMark, TableVersion
+from millwheel.errors import UnavailableError
+
+log = logging.getLogger("millwheel.tables")
+_TRIES = 20  # conflicts of one commit
+_LONGEST_WAIT_S = 1.0  # after a conflict: commits of others take less
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRows:
+    """Rows of one batch. With ``by`` the rows of the same identities are replaced; ``gone`` are identities whose rows
+    are removed."""
+
+    add: pa.Table
+    by: tuple[str, ...] = ()
+    gone: pa.Table | None = None
+
+
+@dataclass(slots=True)
+class _Job:
+    """What one shard asks for: a claim, or with ``rows`` a batch."""
+
+    owner: Owner
+    number: int = NOTHING_YET
+    rows: Callable[[TableVersion], PreparedRows] | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+    last: int = NOTHING_YET
+    error: Exception | None = None
+
+
+class Committer:
+    """Of one table in this process. For any thread."""
+
+    def __init__(self, table: LakeTable, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._table = table
+        self._sleep = sleep
+        self._committing = threading.Lock()
+        self._guard = threading.Lock()
+        self._waiting: list[_Job] = []
+
+    def claim(self, owner: Owner) -> int:
+        """Note the owner's token; the number of the last batch of the shard. Raises FencedError for a newer one."""
+        return self._done(_Job(owner)).last
+
+    def write(self, owner: Owner, number: int, rows: Callable[[TableVersion], PreparedRows]) -> None:
+        """Commit a batch with its number, unless that has happened."""
+        self._done(_Job(owner, number, rows))
+
+    def _done(self, job: _Job) -> _Job:
+        with self._guard:
+            self._waiting.append(job)
+        with self._committing:  # whoever comes first commits for all that wait by then
+            if not job.done.is_set():
+                self._commit_waiting()
+        if job.error is not None:
+            raise job.error
+        return job
+
+    def _commit_waiting(self) -> None:
+        with self._guard:
+            jobs, self._waiting = self._waiting, []
+        try:
+            self._commit(jobs)
+        except Exception as ex:
+            for job in jobs:
+                job.error = job.error or ex
+        finally:
+            for job in jobs:
+                job.done.set()
+
+    def _commit(self, jobs: list[_Job]) -> None:
+        for attempt in range(_TRIES):
+            version = self._table.look()
+            change = _change_of(version, [job for job in jobs if job.error is None])
+            if change is None:
+                return
+            try:
+                version.commit(change)
+            except TableConflictError as ex:
+                log.debug("%s: %s; trying again", self._table.where, ex)
+                self._sleep(min(_LONGEST_WAIT_S, 0.01 * 2**attempt) * random.random())
+            else:
+                return
+        raise UnavailableError(f"{self._table.where} was changed by others {_TRIES} times while rows were committed")
+
+
+def _change_of(version: TableVersion, jobs: list[_Job]) -> TableChange | None:
+    """What the jobs come to on this version; None when nothing is left to do."""
+    marks: dict[str, TableMark] = {}
+    parts: list[PreparedRows] = []
+    for job in jobs:
+        known = version.mark(job.owner.name)
+        job.last = known.number
+        try:
+            # On the version on which it is committed: a newer owner whose claim lies behind it makes the commit fail.
+            job.owner.admits(known.token)
+            rows = None if job.rows is None or job.number <= known.number else job.rows(version)
+        except Exception as ex:
+            job.error = ex
+            continue
+        if rows is not None:
+            parts.append(rows)
+        if rows is not None or known.token < job.owner.token:
+            marks[job.owner.name] = TableMark(known.number if rows is None else job.number, job.owner.token)
+    if not marks:
+        return None
+    return _together(version.schema, marks, parts)
+
+
+def _together(schema: pa.Schema, marks: dict[str, TableMark], parts: list[PreparedRows]) -> TableChange:
+    add = pa.concat_tables([part.add for part in parts]) if parts else schema.empty_table()
+    by = [part for part in parts if part.by]
+    removed = [part.add.select(list(part.by)) for part in by] + [part.gone for part in by if part.gone is not None]
+    return TableChange(marks, add, pa.concat_tables(removed) if removed else None)
+
+
+_known: dict[str, Committer] = {}
+_lock = threading.Lock()
+
+
+def committer_of(table: LakeTable) -> Committer:
+    """The one of a table in this process."""
+    with _lock:
+        return _known.setdefault(table.where, Committer(table))

@@ -1,0 +1,215 @@
+"""Tables as sinks: append rows, or keep the rows that stand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from millwheel.adapters.objects.address import local_path
+from millwheel.connectors.external.changes import RowChange, changes_of, outcomes
+from millwheel.connectors.external.sink import ExternalSink
+from millwheel.connectors.external.target import ExternalTarget, Owner, RowsRefusedError
+from millwheel.connectors.tables import delta, iceberg
+from millwheel.connectors.tables.columns import Columns
+from millwheel.connectors.tables.committer import Committer, PreparedRows, committer_of
+from millwheel.connectors.tables.table import LakeTable, TableVersion
+from millwheel.errors import SetupError, UnavailableError
+from millwheel.options import one_of, read_options
+from millwheel.sinks.base import SinkRecord
+from millwheel.sinks.changes import Mode, change_rows
+from millwheel.sinks.files.parquet_types import column_type
+from millwheel.sinks.files.sink import flush_us
+from millwheel.sinks.rows import rows_of
+
+_EXAMPLES = {
+    "path": "path: tables/counts",
+    "table": "table: shop.counts",
+    "catalog": 'catalog: {type: sql, uri: "sqlite:////data/catalog.db", warehouse: "file:///data/warehouse"}',
+    "mode": "mode: upsert",
+    "by": "by: [country, window_start]",
+    "fields": "fields: {country: str, window_start: timestamp, clicks: int}",
+    "flush": "flush: 10s",
+    "batch_rows": "batch_rows: 10000",
+    "config": "config: {region: us-east-1}",
+}
+
+
+class TableSinkOptions(msgspec.Struct, frozen=True):
+    """What the kinds of tables have in common. ``fields`` are the columns with which a table is created that is not
+    there. ``by`` identifies the rows of ``mode: upsert``. A commit takes what has come within ``flush``."""
+
+    mode: str = "append"
+    by: str | list[str] = []
+    mark: str = "change"
+    fields: dict[str, str] = {}
+    flush: str | int = "10s"
+    batch_rows: int = 10_000
+    with_key: bool = False
+    with_timestamp: bool = False
+
+    def __post_init__(self) -> None:
+        one_of("mode", self.mode, [mode.value for mode in Mode])
+        flush_us(self.flush)
+        if bool(self.by) != (self.mode == Mode.UPSERT):
+            raise ValueError("option 'by' says which fields identify a row of mode: upsert; give both, or neither")
+        if not 1 <= self.batch_rows <= 100_000:
+            raise ValueError(f"option 'batch_rows' is {self.batch_rows}; write how many rows a batch has at most")
+        for name, kind in self.fields.items():
+            try:
+                column_type(kind)
+            except ValueError as ex:
+                raise ValueError(f"option 'fields': {name!r} is {ex}") from None
+
+    def identity(self) -> tuple[str, ...]:
+        """The fields that identify a row; none for rows that are added."""
+        return (self.by,) if isinstance(self.by, str) and self.by else tuple(self.by)
+
+    def schema(self) -> pa.Schema:
+        """The columns of a new table."""
+        return pa.schema([(name, column_type(kind)) for name, kind in self.fields.items()])
+
+
+class DeltaSinkOptions(TableSinkOptions, frozen=True, kw_only=True):
+    """What may stand below ``delta:``. ``config`` has the options of deltalake's object store."""
+
+    path: str
+    config: dict[str, Any] = {}
+
+
+class IcebergSinkOptions(TableSinkOptions, frozen=True, kw_only=True):
+    """What may stand below ``iceberg:``. ``catalog`` has the settings of pyiceberg's catalog."""
+
+    table: str
+    catalog: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not all(self.table.rpartition(".")[::2]):
+            raise ValueError(f"option 'table' is {self.table!r}; write namespace.table, for example shop.counts")
+
+
+def build_delta_sink(options: Mapping[str, Any], folder: str) -> TableSink:
+    """Raises ValueError, with a sentence, for options that cannot work."""
+    read = read_options("the sink 'delta'", options, DeltaSinkOptions, _EXAMPLES)
+    delta.library()
+    path = local_path(read.path)
+    path = path if "://" in path else os.path.abspath(os.path.join(folder, path))
+    return TableSink(read, delta.DeltaLakeTable(path, read.config))
+
+
+def build_iceberg_sink(options: Mapping[str, Any]) -> TableSink:
+    """Raises ValueError, with a sentence, for options that cannot work."""
+    read = read_options("the sink 'iceberg'", options, IcebergSinkOptions, _EXAMPLES)
+    iceberg.library()
+    return TableSink(read, iceberg.IcebergTable(read.catalog, read.table))
+
+
+class TableSink(ExternalSink):
+    """A sink of any kind of table."""
+
+    def __init__(self, options: TableSinkOptions, table: LakeTable) -> None:
+        self._options = options
+        self._table = table
+        self.where = table.where
+        self.flush_us = flush_us(options.flush)
+        self.cut_records = options.batch_rows
+        self.takes_retractions = options.mode != Mode.APPEND
+        self.committer: Committer | None = None
+
+    def check(self, identity: str) -> None:
+        """The table is there, or is created; it has the columns that identify rows."""
+        try:
+            version = self._looked()
+        except UnavailableError as ex:
+            raise SetupError(str(ex)) from ex
+        if missing := [name for name in self._options.identity() if name not in version.schema.names]:
+            raise SetupError(f"{self.where} has no column {missing[0]!r}, which option 'by' names")
+
+    def target(self, owner: Owner) -> TableTarget:
+        committer = self.committer or committer_of(self._table)
+        return TableTarget(self._options, committer, owner)
+
+    def _looked(self) -> TableVersion:
+        try:
+            return self._table.look()
+        except SetupError:
+            if not self._options.fields:
+                raise
+        self._table.create(self._options.schema())
+        return self._table.look()
+
+
+class TableTarget(ExternalTarget):
+    """The table as one owner of a shard uses it."""
+
+    def __init__(self, options: TableSinkOptions, committer: Committer, owner: Owner) -> None:
+        self._options = options
+        self._committer = committer
+        self._owner = owner
+
+    def fence(self) -> int:
+        return self._committer.claim(self._owner)
+
+    def write(self, number: int, records: Sequence[SinkRecord]) -> None:
+        self._committer.write(self._owner, number, lambda version: self._prepared(version, records))
+
+    def _prepared(self, version: TableVersion, records: Sequence[SinkRecord]) -> PreparedRows:
+        options = self._options
+        if options.mode == Mode.UPSERT:
+            return self._upserted(version, records)
+        if options.mode == Mode.CHANGELOG:
+            rows = change_rows(records, options.with_key, options.with_timestamp, options.mark)
+        else:
+            rows = rows_of(records, options.with_key, options.with_timestamp)
+        return PreparedRows(_fitting(version, rows))
+
+    def _upserted(self, version: TableVersion, records: Sequence[SinkRecord]) -> PreparedRows:
+        """The rows that stand at the end of the batch, and the identities without one."""
+        by = self._options.identity()
+        changes = changes_of(records)
+        plain = [SinkRecord(change.record.key, change.row, change.record.timestamp) for change in changes]
+        rows = rows_of(plain, self._options.with_key, self._options.with_timestamp)
+        table = _fitting(version, rows, by)
+        keys = [tuple(row.values()) for row in table.select(list(by)).to_pylist()]
+        found = outcomes(changes, lambda change: keys[change.place])
+        add = [outcome.row.place for outcome in found.values() if outcome.row is not None]
+        gone = [keys.index(key) for key, outcome in found.items() if outcome.row is None and outcome.gone]  # type: ignore[arg-type]
+        asked = [change for outcome in found.values() if outcome.row is None for change in outcome.backs]
+        gone += self._taken_back(version, table, asked)
+        gone = list({keys[place]: place for place in gone}.values())  # two retractions of one row remove it once
+        return PreparedRows(_taken(table, add), by, _taken(table, gone).select(list(by)))
+
+    def _taken_back(self, version: TableVersion, table: pa.Table, asked: Sequence[RowChange]) -> list[int]:
+        """Of retractions of rows of earlier batches, those whose row is the one that stands."""
+        if not asked:
+            return []
+        by = list(self._options.identity())
+        places = [change.place for change in asked]
+        old = _taken(table, places)
+        standing = [_comparable(row) for row in version.standing(by, old.select(by))]
+        return [place for place, row in zip(places, old.to_pylist(), strict=True) if _comparable(row) in standing]
+
+
+def _comparable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row that equals itself, also where a value is no number (NaN)."""
+    return {name: "NaN" if value != value else value for name, value in row.items()}
+
+
+def _taken(table: pa.Table, places: Sequence[int]) -> pa.Table:
+    return table.take(pa.array(places, pa.int64()))
+
+
+def _fitting(version: TableVersion, rows: Sequence[Mapping[str, Any]], by: Sequence[str] = ()) -> pa.Table:
+    """Raises RowsRefusedError for rows that the table does not take."""
+    table, reasons = Columns(version.schema).table(rows)
+    for place, row in enumerate(rows):
+        for name in by:
+            if row.get(name) is None:
+                reasons.setdefault(place, f"the row has no {name!r}, which identifies it")
+    if reasons:
+        raise RowsRefusedError(reasons)
+    return table

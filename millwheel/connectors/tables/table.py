@@ -1,0 +1,68 @@
+"""What a committer requires of a table: a look, and a commit that happens only if nobody else has been there."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millwheel.connectors.external.target import NOTHING_YET
+from millwheel.errors import MillwheelError
+
+
+@dataclass(frozen=True, slots=True)
+class TableMark:
+    """What a shard has noted in the table: the number of its last batch, and the lease token of its owner."""
+
+    number: int = NOTHING_YET
+    token: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """What one commit does. ``add`` are rows; ``remove`` has the values of the fields that identify rows, which are
+    removed before."""
+
+    marks: Mapping[str, TableMark]
+    add: pa.Table
+    remove: pa.Table | None = None
+
+
+class TableConflictError(MillwheelError):
+    """Somebody else has committed since the look: nothing has happened."""
+
+
+class TableVersion(ABC):
+    """The table as it was at one moment."""
+
+    schema: pa.Schema
+
+    @abstractmethod
+    def mark(self, name: str) -> TableMark:
+        """What a shard has noted."""
+
+    @abstractmethod
+    def commit(self, change: TableChange) -> None:
+        """All of it in one commit of the table, if this is still its newest version. Raises TableConflictError if it
+        is not, UnavailableError if it is not known whether it happened."""
+
+    @abstractmethod
+    def standing(self, by: Sequence[str], keys: pa.Table) -> list[dict[str, Any]]:
+        """The rows of these identities."""
+
+
+class LakeTable(ABC):
+    """A table by its address."""
+
+    where: str
+
+    @abstractmethod
+    def look(self) -> TableVersion:
+        """The newest version. Raises SetupError when there is none, UnavailableError when nothing answers."""
+
+    @abstractmethod
+    def create(self, schema: pa.Schema) -> None:
+        """Make the table; it may be there by now."""
