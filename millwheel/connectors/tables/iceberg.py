@@ -32,11 +32,13 @@ def library() -> Any:
 
 
 class IcebergTable(LakeTable):
-    """``catalog`` has the settings of pyiceberg's ``load_catalog``; ``name`` is ``namespace.table``."""
+    """``catalog`` has the settings of pyiceberg's ``load_catalog``, and as ``name`` that of the catalog. The argument
+    ``name`` is ``namespace.table``."""
 
     def __init__(self, catalog: Mapping[str, Any], name: str) -> None:
         self.where = f"the Iceberg table {name}"
         self._settings = {key: str(value) for key, value in catalog.items()}
+        self._catalog_name = self._settings.pop("name", "default")
         self._name = name
         self._catalog: Any = None
 
@@ -46,7 +48,7 @@ class IcebergTable(LakeTable):
 
         try:
             if self._catalog is None:
-                self._catalog = catalogs.load_catalog("millwheel", **self._settings)
+                self._catalog = catalogs.load_catalog(self._catalog_name, **self._settings)
             return IcebergVersion(self._catalog.load_table(self._name), self.where)
         except (NoSuchTableError, NoSuchNamespaceError) as ex:
             raise SetupError(
@@ -58,7 +60,7 @@ class IcebergTable(LakeTable):
     def create(self, schema: pa.Schema) -> None:
         try:
             if self._catalog is None:
-                self._catalog = library().load_catalog("millwheel", **self._settings)
+                self._catalog = library().load_catalog(self._catalog_name, **self._settings)
             self._catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
             self._catalog.create_table_if_not_exists(self._name, schema=schema)
         except Exception as ex:

@@ -1,0 +1,56 @@
+"""From objects to partitioned Parquet files in a bucket, while workers are killed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from millwheel.adapters.objects.address import ObjectAddress
+from millwheel.adapters.objects.store import ObjectStore
+from tests.fakes.s3_server import BUCKET, S3Server
+from tests.slow.runs import EXAMPLES, Run
+
+pytestmark = pytest.mark.slow
+
+RECORDS, OBJECTS = 40_000, 4
+COUNTRIES = ("DE", "FR", "a/b")
+START_MS = 1_769_903_000_000  # a quarter of an hour before midnight
+
+
+def test_each_count_appears_once(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    s3.fail()
+    clicks = [{"country": COUNTRIES[n * 7 % 3], "ts": START_MS + n * 40} for n in range(RECORDS)]
+    store = ObjectStore(ObjectAddress("s3", BUCKET, ""), s3.config)
+    for number in range(OBJECTS):
+        lines = "".join(json.dumps(click) + "\n" for click in clicks[number::OBJECTS])
+        store.stage(f"in/day={number}/clicks.jsonl.gz", gzip.compress(lines.encode()))
+    monkeypatch.setenv("KEY_ID", "test")
+    monkeypatch.setenv("KEY", "test-secret")
+    params = {"input": f"s3://{BUCKET}/in", "output": f"s3://{BUCKET}/out", "endpoint": s3.url}
+    run = Run(EXAMPLES / "objects" / "clicks.yaml", tmp_path, params).start()
+    try:
+        while not any(store.list("out/day=")) and run.process.poll() is None:
+            time.sleep(0.05)
+        run.kill_at_random(("millwheel.workers",), seed=3, times=2, pause_s=(0.1, 0.3))
+    finally:
+        run.wait(180)
+    assert run.code == 0, run.said
+    assert "test-secret" not in run.said
+    names = [found.key for found in store.list("out/") if not found.key.startswith("out/.millwheel/")]
+    rows = []
+    for name in names:
+        table = pq.read_table(io.BytesIO(store.get(name) or b""))
+        folder = f"day={table['window_start'][0].as_py():%Y-%m-%d}/country={table['country'][0].as_py()}"
+        assert name.startswith(f"out/{folder.replace('a/b', 'a%2Fb')}/part-"), name
+        rows += table.to_pylist()
+    found = Counter({(row["country"], int(row["window_start"].timestamp() * 1000)): row["clicks"] for row in rows})
+    assert len(rows) == len(found), "a row appears twice"
+    assert found == Counter((click["country"], click["ts"] // 60_000 * 60_000) for click in clicks)  # type: ignore[operator]
+    assert not any(found.key.endswith(".tmp") for found in store.list("out/"))
