@@ -407,7 +407,7 @@ PROBES = {
     "millwheel/fluent/code.py": "users give functions, classes and what is neither",
     "millwheel/fluent/streams.py": "callables of users may have no name",
     "millwheel/fluent/windowed.py": "callables and windows of users are of any class",
-    "millwheel/launch/injecting.py": "streams in memory have no read1",
+    "millwheel/client/injecting.py": "streams in memory have no read1",
     "millwheel/launch/launchers/spark.py": "an attribute of PySpark that no page promises",
     "millwheel/spec/imports.py": "exceptions and syntax trees of Python",
     "millwheel/spec/loading.py": "modules of users",

@@ -1,7 +1,8 @@
-"""Records that the command injects into a run whose workers are killed meanwhile."""
+"""Records that the command, and a program, inject into a run whose workers are killed meanwhile."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from millwheel.client import AsyncInjector, InjectionResult, Injector
 from tests.slow.runs import REPO, Run
 from tests.slow.test_savepoints import done, rows_of, until
 
@@ -40,6 +42,22 @@ class Count(Computation):
 """
 PAGES = 10
 LINES = 40_000
+SENT = 5_000  # by a program, and a hundred that it sends twice
+
+
+async def sent(run: Run) -> int:
+    """Records by both clients, in many small batches; how many count."""
+    records = [{"page": f"p{n % PAGES}", "ts": 1_000_000} for n in range(SENT)]
+    batches = [records[start : start + 100] for start in range(0, SENT, 100)]
+    async with AsyncInjector(str(run.root), "hits") as hits:
+        first = await asyncio.gather(*(hits.send(batch) for batch in batches[::2]))
+    with Injector(str(run.root), "hits") as again:
+        second = [again.send(batch) for batch in batches[1::2]]
+        copies = again.send(batches[1], ids=[f"mine {n}" for n in range(100)])
+        assert copies.accepted + copies.duplicates == 100
+        copies = again.send(batches[1], ids=[f"mine {n}" for n in range(100)])
+        assert copies == InjectionResult(duplicates=100)
+    return sum(each.accepted + each.duplicates for each in (*first, *second))
 
 
 def test_lines_that_are_alike_count_each_while_workers_are_killed(tmp_path: Path) -> None:
@@ -66,11 +84,16 @@ def test_lines_that_are_alike_count_each_while_workers_are_killed(tmp_path: Path
 
     sending = threading.Thread(target=send)
     sending.start()
+    programs = threading.Thread(target=lambda: told.append(asyncio.run(sent(run))))
+    told: list[int] = []
+    programs.start()
     run.until_reading()
     run.kill_at_random(("millwheel.workers",), seed=5, times=3, pause_s=(0.2, 0.6))
     sending.join()
+    programs.join()
+    assert told == [SENT]
     assert ended[0].returncode == 0, ended[0].stderr
     done("stop", "--drain", "--root", str(run.root))
     assert run.wait().code == 0, run.said
     found = Counter((row["page"], row["n"]) for row in rows_of(tmp_path / "out" / "counts"))
-    assert found == {(f"p{page}", n): 1 for page in range(PAGES) for n in range(1, LINES // PAGES + 1)}
+    assert found == {(f"p{page}", n): 1 for page in range(PAGES) for n in range(1, (LINES + SENT + 100) // PAGES + 1)}

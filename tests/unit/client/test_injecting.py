@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from millwheel.adapters.grpc.injection_client import InjectionResult, OutsideRecord
+from millwheel.client import injecting
+from millwheel.client.injecting import DOUBLES_AGAIN, Identified, Injecting, line_batches
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.errors import SetupError, UnavailableError
-from millwheel.launch import injecting
-from millwheel.launch.injecting import DOUBLES_AGAIN, Identified, Injecting, line_batches
 
 
 class World:

@@ -1,0 +1,169 @@
+"""Records from any Python program into a running pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import count
+from types import TracebackType
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import msgspec
+
+from millwheel.adapters.grpc.injection_client import InjectionClient, InjectionResult, OutsideRecord
+from millwheel.adapters.grpc.security import load_security
+from millwheel.client.injecting import SAFE_AGAIN, Injecting, Look
+from millwheel.core.model.names import NodeName
+from millwheel.errors import SetupError
+from millwheel.launch.progress.polling import addresses
+from millwheel.ports import Coordination
+from millwheel.roots.attaching import LiveMembers, attach, connected, find_root
+from millwheel.roots.shipped import load_shipped
+
+Value: TypeAlias = Any
+"""What JSON can hold: a dict, a dataclass, a ``msgspec.Struct``; or JSON text as bytes."""
+_encode = msgspec.json.Encoder().encode
+_AGAIN = f"{SAFE_AGAIN}; `send` the same records with the same ids"
+
+
+class Injector:
+    """Sends records to one injected stream of a running pipeline. Use it in a ``with`` block.
+
+    ``root`` is that of the run ("": the only one in ``.millwheel``), ``security`` the folder with certificates and
+    token ("": the one that the run names). A record that no worker takes within ``patience_s`` is an error. Several
+    threads may send at once.
+
+    Raises SetupError, with a sentence, when no run is going on there, or the stream takes no records from outside.
+
+        with Injector("root", "clicks") as clicks:
+            clicks.send([{"page": "a", "ts": 1}, {"page": "b", "ts": 2}])
+    """
+
+    def __init__(self, root: str, stream: str, *, security: str = "", patience_s: float = 60.0) -> None:
+        place = find_root(root)
+        run = attach(place)
+        self._field = id_field(str(place), stream)
+        self._ids = numbered()
+        self._lock = threading.Lock()
+        with ExitStack() as stack:
+            coordination = stack.enter_context(connected(run))
+            client = InjectionClient(load_security(security or run.security, "client"))
+            stack.callback(client.close)
+            self._sending = Injecting(stream, client, follow(coordination, stream), patience_s, _AGAIN)
+            stack.callback(self._sending.close)
+            self._stack = stack.pop_all()
+
+    def send(self, values: Iterable[Value], ids: Sequence[str] | None = None) -> InjectionResult:
+        """Send records; returns once all of them are durable, and says how many were accepted, were known already, and
+        became dead letters. What is unclear (a worker died, a shard moved) is sent again under the same ids, so each
+        counts once.
+
+        ``ids`` names the records, one each. Without them a record has the value of the stream's ``id`` field, or, where
+        there is none, a number that no other record has. It blocks while the pipeline takes no more.
+
+        Raises UnavailableError when no worker takes the records in time: they may have been taken or not, and may be
+        sent again with the same ids. Raises SetupError, before anything is sent, for ``ids`` that do not fit and values
+        that JSON cannot hold; and for a record that is too large."""
+        records = self.records([as_json(value) for value in values], ids)
+        return self._sending.send(records)
+
+    def records(self, lines: Sequence[bytes], ids: Sequence[str] | None = None) -> list[OutsideRecord]:
+        """JSON texts with their ids. Raises SetupError as :meth:`send`."""
+        if ids is not None and len(ids) != len(lines):
+            raise SetupError(f"{len(lines)} records have {len(ids)} ids; give one for each")
+        with self._lock:
+            found = [self._id_of(line) for line in lines] if ids is None else list(ids)
+        if not all(found):
+            raise SetupError("a record has an empty id; give each one a text of its own")
+        return [OutsideRecord(name, line) for name, line in zip(found, lines, strict=True)]
+
+    def send_records(self, records: Sequence[OutsideRecord]) -> InjectionResult:
+        """As :meth:`send`, for records that have their ids."""
+        return self._sending.send(records)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._stack.close()
+
+    def __enter__(self) -> Injector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _id_of(self, line: bytes) -> str:
+        if not self._field:
+            return next(self._ids)
+        # A record that is none, or has no such field, has a number: the pipeline says why it cannot be used.
+        return text_of_field(line, self._field) or next(self._ids)
+
+
+class AsyncInjector:
+    """:class:`Injector` for programs with an event loop: ``async with``, and ``await`` what it does."""
+
+    def __init__(self, root: str, stream: str, *, security: str = "", patience_s: float = 60.0) -> None:
+        self._make = lambda: Injector(root, stream, security=security, patience_s=patience_s)
+        self._injector: Injector | None = None
+
+    async def send(self, values: Iterable[Value], ids: Sequence[str] | None = None) -> InjectionResult:
+        """See :meth:`Injector.send`. Several may be awaited at once."""
+        if self._injector is None:
+            raise SetupError("an AsyncInjector sends within `async with` only")
+        return await asyncio.to_thread(self._injector.send, values, ids)
+
+    async def __aenter__(self) -> AsyncInjector:
+        self._injector = await asyncio.to_thread(self._make)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._injector is not None:
+            await asyncio.to_thread(self._injector.close)
+
+
+def as_json(value: Value) -> bytes:
+    """The value as JSON text. Raises SetupError when it has none."""
+    if isinstance(value, bytes):
+        return value
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SetupError(f"a record of type {type(value).__name__} cannot be written as JSON: {error}") from error
+
+
+def text_of_field(line: bytes, field: str) -> str:
+    """The value of a field of a JSON object as an id, "" if it has none."""
+    try:
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return ""
+    found = value.get(field) if isinstance(value, dict) else None
+    return str(found) if isinstance(found, str | int) and found != "" else ""
+
+
+def numbered() -> Iterator[str]:
+    """Ids that no other program has."""
+    name = uuid4().hex
+    return (f"{name}:{number}" for number in count(1))
+
+
+def id_field(root: str, stream: str) -> str:
+    """The field of the stream's ``id``, "" when it declares none. Raises SetupError unless the pipeline takes records
+    for ``stream`` from outside."""
+    ids = {s.name: s.id for s in load_shipped(root).streams if s.source is not None and s.source.kind == "injection"}
+    if stream not in ids:
+        names = f"it accepts {', '.join(ids)}" if ids else "none of its streams has `source: {injection: {}}`"
+        raise SetupError(f"The pipeline accepts no injected records for {stream!r}: {names}")
+    return ids[stream]
+
+
+def follow(coordination: Coordination, stream: str) -> Look:
+    """The range table of a stream's source, and its workers, as they are whenever that is asked."""
+    workers = LiveMembers(coordination, "workers")
+    return lambda: (coordination.tables().get(NodeName(f"source.{stream}")), addresses(workers.now()))
