@@ -54,7 +54,8 @@ def address_of(path: str) -> ObjectAddress | None:
             raise ValueError(f"option 'path' is {path}; write file:///path, or the path alone")
         return None
     if scheme not in SCHEMES:
-        raise ValueError(f"option 'path' is {path}: {_unknown(scheme)}")
+        plain = re.sub(r"//[^/@]*@", "//", path)  # a password has no place in an error
+        raise ValueError(f"option 'path' is {plain}: {_unknown(scheme)}")
     bucket, _, key = rest.partition("/")
     if "@" in bucket or "?" in key.partition("*")[0]:
         raise ValueError(

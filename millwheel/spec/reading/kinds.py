@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millwheel.adapters.objects.address import EXTRAS
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import unknown
 from millwheel.spec.reading.reader import NodeReader
@@ -37,10 +38,19 @@ def read_kind(reader: NodeReader, node: YamlNode, what: str, known: Sequence[str
         return None
     name, options = next(iter(node.value.items()))
     if name not in known:
-        reader.bad(options, unknown(what, name, known))
+        reader.bad(options, f"{unknown(what, name, known)}{_extras(name, known)}")
         return None
     entries = reader.entries(options, example)
     return Kind(name, {option: _value(option, child, origin) for option, child in entries.items()}, options)
+
+
+def _extras(name: str, known: Sequence[str]) -> str:
+    """The end of the sentence about an unknown kind: where connectors for other systems come from."""
+    if extra := EXTRAS.get(str(name)):
+        own = f"; its name is {extra!r}" if extra in known else ""
+        return f". For {name} there is a connector: pip install 'millwheel-spark[{extra}]'{own}"
+    extras = ", ".join(sorted(set(EXTRAS.values())))
+    return f". Connectors for other systems need an extra: pip install 'millwheel-spark[EXTRA]', one of {extras}"
 
 
 def blame(reader: NodeReader, kind: Kind, error: Exception) -> None:

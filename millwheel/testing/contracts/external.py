@@ -24,9 +24,9 @@ class ExternalSinkContract(SinkContract):
     fences = True
     """A former owner cannot write any more once a newer one has asked the target."""
 
-    def nameless(self) -> Sink:
+    def nameless(self, world: SinkWorld) -> Sink:
         """A sink that does not know its root."""
-        sink = self.world().sink(Outside())
+        sink = world.sink(Outside())
         sink.identity = ""
         return sink
 
@@ -37,10 +37,11 @@ class ExternalSinkContract(SinkContract):
             yield life
 
     def test_a_sink_that_does_not_know_its_root_is_refused(self) -> None:
-        try:
-            self.nameless().open(SHARD, 1)
-        except SetupError:
-            return
+        with self.life() as life:
+            try:
+                self.nameless(life.world).open(SHARD, 1)
+            except SetupError:
+                return
         raise AssertionError("a sink without identity was opened: two runs would take their rows for the same")
 
     def test_a_higher_token_shuts_out_the_former_owner(self) -> None:

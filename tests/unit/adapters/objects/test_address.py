@@ -31,3 +31,8 @@ def test_a_path_is_an_address_or_of_this_machine(path: str, address: object) -> 
 
 def test_a_url_of_a_file_is_its_path() -> None:
     assert [local_path(path) for path in ("file:///a%20b/c", "a/b")] == ["/a b/c", "a/b"]
+
+
+def test_a_password_in_an_address_is_not_told() -> None:
+    with pytest.raises(ValueError, match=r"option 'path' is postgresql://host/db: .*millwheel-spark\[postgres\]"):
+        address_of("postgresql://user:hush@host/db")

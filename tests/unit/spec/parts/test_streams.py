@@ -103,6 +103,8 @@ def test_mistakes_in_a_stream_are_named(problems: Any, text: str, expected: str)
         ("source: {}", "names one source"),
         ("source: {files: {path: x}, injection: {}}", "names one source"),
         ("source: {pulsar: {}}", "unknown source 'pulsar'."),
+        ("source: {pulsar: {}}", "need an extra: pip install 'millwheel-spark[EXTRA]', one of delta, http"),
+        ("source: {postgresql: {}}", "pip install 'millwheel-spark[postgres]'; its name is 'postgres'"),
         ("source: {files: [x]}", "streams.a.source.files: must be a map, not a list"),
         ("source: {files: {format: jsonl}}", "streams.a.source.files: the source 'files' needs the option 'path'"),
         ("source: {injection: {port: 3}}", "injection has no options"),
