@@ -11,7 +11,7 @@ import msgspec
 
 from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.errors import FencedError, UnavailableError
-from millwheel.sinks.base import LostError, Sink, SinkBatch, Writer
+from millwheel.sinks.base import BatchRefusedError, LostError, Refused, Sink, SinkBatch, SinkRecord, Writer
 from millwheel.sources.base import Chunk, Partition, Reader, Reject, Source
 from tests.sim.kernel import Failure
 
@@ -88,12 +88,14 @@ class MemorySink(Sink):
 
 class TransactionalTarget:
     """Another system with transactions: rows, the number of their batch and the lease token of the writer are taken
-    together, or not at all. ``rng`` decides when it is away, and which of its answers are lost."""
+    together, or not at all. ``rng`` decides when it is away, and which of its answers are lost; ``refuses`` which rows
+    it never takes."""
 
     def __init__(self, visible: dict[str, dict[str, list[Any]]]) -> None:
         self.visible = visible
         self.rng = random.Random(0)
         self.trouble = 0.0
+        self.refuses: Callable[[Any], bool] = lambda row: False
         self._last: dict[str, int] = defaultdict(lambda: -1)
         self._token: dict[str, int] = defaultdict(int)
 
@@ -136,11 +138,16 @@ class TransactionalWriter(Writer):
         self.lane = shard
 
     def prepare(self, batch: SinkBatch) -> bytes:
-        return msgspec.json.encode([batch.number, [record.value for record in batch.records]])
+        records = [(record.key, record.value, record.timestamp) for record in batch.records]
+        return msgspec.json.encode([batch.number, records])
 
     def publish(self, committable: bytes) -> None:
-        number, rows = msgspec.json.decode(committable)
-        self._target.write(self._stream, self._shard, self._token, number, rows)
+        number, records = msgspec.json.decode(committable)
+        good = [record for record in records if not self._target.refuses(record[1])]
+        if len(good) < len(records):
+            bad = [Refused(SinkRecord(*record), "not this one") for record in records if record not in good]
+            raise BatchRefusedError(bad, msgspec.json.encode([number, good]))
+        self._target.write(self._stream, self._shard, self._token, number, [value for _, value, _ in records])
 
     def sweep(self, committables: list[bytes]) -> None:
         pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.core.formats.store_layout import CUTS
+from millwheel.core.formats.store_layout import CUTS, RECEIPT, number8
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import UnavailableError
 from millwheel.workers.sinks.sink import SinkOperator
@@ -56,3 +56,17 @@ def batch_not_tried_again() -> Context:
         right(self, pending, None if isinstance(error, UnavailableError) else error, now_us)
 
     return replaced(SinkOperator, "_learn", wrong)
+
+
+@mistake(within=10, faults="kill kill-again slow-disk", workload="transactional")
+def batch_with_refused_rows_kept() -> Context:
+    """Letters are committed, and the batch stays in the store as it was: its heir is refused, and tells, once more."""
+    right = SinkOperator._leave_out_refused
+
+    def wrong(self: SinkOperator, bundle: Any) -> None:
+        kept = {pending.number: bundle.overlay.get(RECEIPT + number8(pending.number)) for pending in self._pending}
+        right(self, bundle)
+        for number, committable in kept.items():
+            bundle.overlay.put(RECEIPT + number8(number), committable)
+
+    return replaced(SinkOperator, "_leave_out_refused", wrong)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from millwheel.core.pipeline.spec import PipelineSpec, Productions, SinkSpec
 from tests.sim.workloads.base import equal
@@ -20,13 +21,24 @@ class Transactional(Shown):
         target = self.sinks.target
         target.rng = random.Random(seed ^ 0x7A6)
         target.trouble = target.rng.choice([0, 0.05, 0.5])
+        self.unwanted = target.rng.choice([0, 23])  # far below the share at which a sink stops the run
+        target.refuses = self._refused
+
+    def _refused(self, row: Any) -> bool:
+        return bool(self.unwanted) and row["n"] % self.unwanted == 3
 
     def spec(self) -> PipelineSpec:
-        return replace(super().spec(), sinks=(SinkSpec("numbered", "transactional"),))
+        return replace(
+            super().spec(), sinks=(SinkSpec("numbered", "transactional"), SinkSpec("dead_letters", "memory"))
+        )
 
     def check(self) -> None:
         rows = [row for rows in self.rows["events"].values() for row in rows]
         found = self.sinks.rows("numbered")
+        letters = [letter["value"] for letter in self.sinks.rows("dead_letters")]
+        refused = Counter((r["p"], r["n"]) for r in rows if self._refused(r))
+        equal("letters", Counter((r["p"], r["n"]) for r in letters), refused)
+        found += letters
         equal("records", Counter((r["p"], r["n"]) for r in found), Counter((r["p"], r["n"]) for r in rows))
         if self.productions is Productions.WEAK:
             return
