@@ -31,7 +31,7 @@ _PARALLEL = 8  # requests at once: the next waits while one is committed
 
 
 class Client(Protocol):
-    """What takes a batch to a worker; see :class:`millwheel.adapters.grpc.injection_client.InjectionClient`."""
+    """Sends a batch to a worker; see :class:`millwheel.adapters.grpc.injection_client.InjectionClient`."""
 
     def inject(self, address: str, stream: str, shard: str, records: Sequence[OutsideRecord]) -> InjectionResult: ...
 
@@ -106,14 +106,14 @@ class Injecting:
         self._table, self._addresses = look()
 
     def send(self, records: Sequence[OutsideRecord]) -> InjectionResult:
-        """All of ``records``, in order within a shard. Raises UnavailableError when nobody takes them in time."""
+        """All of ``records``, in order within a shard. Raises UnavailableError when no worker accepts them in time."""
         done = InjectionResult()
         for start in range(0, len(records), BATCH_RECORDS):
             done += self._send_batch(records[start : start + BATCH_RECORDS])
         return done
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Close the connections; nothing is sent after this."""
         self._pool.shutdown()
 
     def _send_batch(self, records: Sequence[OutsideRecord]) -> InjectionResult:

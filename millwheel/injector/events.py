@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from millwheel.core.model.names import ShardName, Token
+from millwheel.core.model.names import NodeName, ShardName, Token
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.times import MIN_TIME
 from millwheel.core.model.watermark import ShardReport, share_columns
@@ -116,7 +116,7 @@ class ReportsArrived:
     """
 
     connection: int
-    node: str
+    node: NodeName
     reports: ReportColumns
     latencies_ms: Sequence[float] = ()
     numbers: Longs | None = None
@@ -131,7 +131,7 @@ class NumbersReported:
     """Watermarks of shards of one node that the connection has named, by number, in columns of equal length."""
 
     connection: int
-    node: str
+    node: NodeName
     numbers: Longs
     watermarks: Longs
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from ddsketch import DDSketch
 
+from millwheel.core.model.names import NodeName
 from millwheel.core.model.percentiles import share_name
 from millwheel.core.model.times import MIN_TIME
 from millwheel.injector.effects import Broadcast, Effect, Greet, Tallies, TokensKnown
@@ -38,7 +39,7 @@ class WatermarkView:
     reported, and ``silent_shards`` names the first hundred of them.
     """
 
-    node: str
+    node: NodeName
     watermark_us: int
     complete: bool
     holder_shard: str
@@ -131,10 +132,10 @@ class InjectorState:
 
     def view(self) -> list[WatermarkView]:
         """The status of every node that has a table, by name."""
-        return [_view(name, node) for name, node in sorted(self._nodes.items()) if node.version >= 0]
+        return [_view(NodeName(name), node) for name, node in sorted(self._nodes.items()) if node.version >= 0]
 
 
-def _view(name: str, node: NodeState) -> WatermarkView:
+def _view(name: NodeName, node: NodeState) -> WatermarkView:
     index = node.index
     holder = int(index.values.argmin())
     silent = np.flatnonzero(~index.heard)

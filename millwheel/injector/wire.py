@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from millwheel.core.model.failures import CallKind, Tally
-from millwheel.core.model.names import ShardName
+from millwheel.core.model.names import NodeName, ShardName
 from millwheel.injector.events import Event, Longs, NumbersReported, ReportColumns, ReportsArrived
 from millwheel.injector.state import InjectorState, WatermarkView
 from millwheel.pb import injector_pb2 as pb
@@ -40,7 +40,7 @@ def _spelled_out(connection: int, reports: pb.Reports) -> ReportsArrived:
     numbers = _longs(reports.numbers)
     if max(reports.numbers, default=0) >= _MAX_NUMBER:
         raise ValueError(f"a shard has the number {max(reports.numbers)}; no worker has so many of one node")
-    return ReportsArrived(connection, reports.node, columns, list(reports.latencies_ms), numbers)
+    return ReportsArrived(connection, NodeName(reports.node), columns, list(reports.latencies_ms), numbers)
 
 
 def _longs(column: Collection[int]) -> Longs:
@@ -50,7 +50,7 @@ def _longs(column: Collection[int]) -> Longs:
 def _changed(connection: int, reports: pb.Reports) -> NumbersReported:
     numbers = np.frombuffer(reports.changed_numbers, "<u4").astype(np.int64)
     watermarks = np.frombuffer(reports.changed_watermarks_us, "<i8").astype(np.int64, copy=False)
-    return NumbersReported(connection, reports.node, numbers, watermarks)
+    return NumbersReported(connection, NodeName(reports.node), numbers, watermarks)
 
 
 def tally_messages(tallies: Mapping[str, Mapping[CallKind, Tally]]) -> list[pb.Tally]:

@@ -1,6 +1,6 @@
 """A security folder for development: a CA of its own, one certificate per role, a token, and a user for ZooKeeper.
 
-The CA's private key is used once and kept nowhere: nobody can make another certificate of it.
+The private key of the CA is used once and not stored, so no further certificate can be signed with it.
 """
 
 from __future__ import annotations

@@ -23,24 +23,24 @@ _COORDINATOR_FILE = "coordinator.db"
 
 
 class Keeper(Protocol):
-    """A coordinator of this run's own."""
+    """A coordinator that this run starts and stops."""
 
     @property
     def restarts(self) -> int:
-        """How often it died and was brought back."""
+        """How often the server died and was restarted."""
 
     def start(self) -> str:
         """Start, and wait until it serves; its address. Raises SetupError when it does not."""
 
     def check(self) -> None:
-        """Raises MillwheelError when it has ended for good."""
+        """Raises MillwheelError when the coordinator has ended for good."""
 
     def stop(self) -> None:
         """End it; its data stays."""
 
 
 def coordinator_for(settings: RunSettings, root: Path, say: Callable[[str], None]) -> Keeper | None:
-    """Who coordinates a run with its root in this folder; None when ``--zookeeper`` names a server.
+    """The coordinator of a run with its root in this folder; None when ``--zookeeper`` names a server.
 
     A root stays with what it was begun with. A new one gets the coordinator in the driver when its workers are
     processes of this machine, which needs no Java, and a ZooKeeper of its own when they run in Spark.
@@ -60,7 +60,7 @@ def coordinator_for(settings: RunSettings, root: Path, say: Callable[[str], None
 
 
 class LocalKeeper:
-    """The coordinator inside the driver. It cannot die alone."""
+    """The coordinator inside the driver, which dies only with the driver."""
 
     restarts = 0
 

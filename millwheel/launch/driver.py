@@ -39,7 +39,7 @@ from millwheel.sinks import build_sink
 from millwheel.spec import PipelineFile, load_pipeline, resolve_params
 
 _ROOM_BYTES = 64 << 20
-"""What a root must have free for a run to begin."""
+"""The free space that a root needs before a run begins."""
 
 
 class Driver:
@@ -52,9 +52,9 @@ class Driver:
         self._children = children
 
     def run(self) -> int:
-        """Until bounded input has drained, the run has caught up, or somebody stops it; the exit code is 0 for all.
+        """Run until bounded input has drained, the run has caught up, or it is stopped; the exit code is 0 for all.
 
-        Raises PipelineError or SetupError, with sentences, when it cannot run.
+        Raises PipelineError or SetupError, with sentences, when the pipeline cannot run.
         """
         check_reach(self._settings.listen, self._settings.zookeeper)
         if self._settings.launcher is LauncherKind.SPARK and not self._settings.submitted:
@@ -111,7 +111,7 @@ class Driver:
         return report(summary, self._console, self._settings.summary)
 
     def _try_again(self, root: Root, replays: Replays, node: str, since_s: float) -> None:
-        """What failed in this run before it was too much belongs to what stopped it: the next run tries it, too."""
+        """Ask for another try of the letters of the computation that stopped this run: they have the same cause."""
         with suppress(SetupError):  # letters that go elsewhere are there to be looked at
             found = list(read_letters(letters_folder(replays.spec, root.path)))
             mine = [letter for letter in found if letter.computation == node and letter.written_s >= since_s]
@@ -151,7 +151,7 @@ class Driver:
         return former_identity(record)
 
     def _prepare(self, root: Root, spec: PipelineSpec, former: str) -> None:
-        """What must be right, and lie in the root, before anything is started."""
+        """Check and write everything that must be in the root before a process is started."""
         root.check_reach(spec, self._settings.far)
         root.probe(_ROOM_BYTES)
         for sink in spec.sinks:

@@ -14,6 +14,7 @@ import msgspec
 
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.core.formats.codec import encode_value
+from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.pipeline.graph import Graph, build_graph
 from millwheel.core.pipeline.replays import KEY, RECORD, Again, ReplayOrder, Request, RequestedLetter, as_key
@@ -104,7 +105,7 @@ class Binding:
         function = load_object(stream.timestamp, self._spec.folder) if ":" in stream.timestamp else None
         parts = SourceParts(
             pipeline=self._spec.name,
-            node=wanted.node,
+            node=NodeName(wanted.node),
             stream=replace(stream, max_future_us=None),
             source=None,  # type: ignore[arg-type]  # nothing is read here
             partitions=list,

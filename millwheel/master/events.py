@@ -11,7 +11,7 @@ from millwheel.master.tables.resharding import Resharding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A worker as its membership describes it. ``leaving``: it is to give its shards away and stop."""
+    """A worker as its membership describes it. ``leaving``: the worker is about to give its shards away and stop."""
 
     incarnation: WorkerName
     address: str
@@ -41,7 +41,7 @@ class TablesLoaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSeen:
-    """A table in a version that may be our own write, another master's, or old news."""
+    """A table in some version: our own write, another master's write, or an outdated one."""
 
     table: RangeTable
 

@@ -1,6 +1,6 @@
 """Living and dead workers, and the steps that a death requires. Pure, as ``state.py`` is.
 
-Dead is for ever: an incarnation is never used again, so a false alarm costs a restart of that worker and
+Death is final: an incarnation is never used again, so a false alarm costs a restart of that worker and
 nothing else. A dead worker goes through seal, removal from the membership, and collection of its journal. Workers that
 die together are sealed in the order of their names, so that the same events give the same effects.
 """
@@ -47,7 +47,7 @@ class Membership:
 
     @property
     def hosts(self) -> Mapping[WorkerName, str]:
-        """Where each worker is, or was as long as it is among the dead."""
+        """The host of each worker, dead ones included until they are removed."""
         return self._hosts
 
     def live(self) -> dict[WorkerName, Member]:

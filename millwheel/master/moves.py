@@ -21,7 +21,7 @@ class RequestedMoves:
         self._asked: list[MoveRequested] = []
 
     def plan(self, moves: Iterable[Move]) -> None:
-        """Moves of our own."""
+        """Add planned moves."""
         self.takers.update(((move.node, move.shard), move.worker) for move in moves)
 
     def ask(self, request: MoveRequested) -> None:
@@ -74,7 +74,7 @@ class RequestedReshardings:
         self._fixed = {demand.name: demand.fixed for demand in demands if demand.fixed}
 
     def plan(self, reshardings: Iterable[Resharding]) -> None:
-        """Splits and merges of our own."""
+        """Add planned splits and merges."""
         self.requested += [each for each in reshardings if each.node not in self._fixed]
 
     def ask(self, request: ReshardRequested) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from millwheel.core.model.names import NodeName, ShardName, Token
+from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import ShardReport
 from millwheel.savepoints.orders import OrderAnswer, SavepointOrder, Standing
@@ -43,7 +43,7 @@ class CommitGroup(NamedTuple):
 
     entries: Sequence[bytes]
     then: Sequence[OnceDurable]
-    last: Mapping[str, int]
+    last: Mapping[ShardName, int]
     inline: bool
 
 
@@ -52,8 +52,8 @@ class Ack(NamedTuple):
     to ``rests_on``."""
 
     reply_to: object
-    channel: str
-    target: str
+    channel: ChannelName
+    target: ShardName
     epoch: int
     up_to: int
     rests_on: int
@@ -63,8 +63,8 @@ class DeliveryRefusal(NamedTuple):
     """A delivery cannot be taken: its lane must begin anew, after a look at the table if the shard has ``moved``."""
 
     reply_to: object
-    channel: str
-    target: str
+    channel: ChannelName
+    target: ShardName
     epoch: int
     moved: bool
 
@@ -72,7 +72,7 @@ class DeliveryRefusal(NamedTuple):
 class Outgoing(NamedTuple):
     """A delivery of one of our shards to another worker, whose shard has this ``token``."""
 
-    sender: str
+    sender: ShardName
     address: str
     token: Token
     send: Send
@@ -121,7 +121,7 @@ class DeleteSegment:
 class Report:
     """Tell the watermark service where shards stand."""
 
-    by_node: Mapping[str, Sequence[ShardReport]]
+    by_node: Mapping[NodeName, Sequence[ShardReport]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class Gathering:
         """See :class:`Unfollow`."""
         self.others.append(Unfollow(shard))
 
-    def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
+    def report(self, by_node: Mapping[NodeName, Sequence[ShardReport]]) -> None:
         """See :class:`Report`."""
         self.others.append(Report(by_node))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.model.failures import CallKind, Tally
-from millwheel.core.model.names import NodeName, ShardName, Token
+from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.ports import StateStore
@@ -18,9 +18,9 @@ from millwheel.savepoints.orders import SavepointOrder, Standing
 class DeliveryCame:
     """A peer sent records for one of our shards. ``reply_to`` is where answers go."""
 
-    channel: str
-    node: str
-    target: str
+    channel: ChannelName
+    node: NodeName
+    target: ShardName
     target_token: Token
     epoch: int
     index: int
@@ -32,8 +32,8 @@ class DeliveryCame:
 class AckCame:
     """A consumer has applied everything of an epoch up to ``index``."""
 
-    channel: str
-    target: str
+    channel: ChannelName
+    target: ShardName
     epoch: int
     index: int
 
@@ -42,8 +42,8 @@ class AckCame:
 class RefusalCame:
     """A consumer wants a lane restarted; ``moved`` says that the table must be looked at first."""
 
-    channel: str
-    target: str
+    channel: ChannelName
+    target: ShardName
     epoch: int
     moved: bool
 
@@ -181,7 +181,7 @@ class Injected:
     once they are durable."""
 
     stream: str
-    target: str
+    target: ShardName
     values: Sequence[bytes]
     ids: Sequence[str]
     answer: Callable[[bool, int, int, int], None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from millwheel.core.model.names import ShardName
 from millwheel.errors import InvariantError, unreachable
 from millwheel.workers import effects as ef
 from millwheel.workers.ports import WorkerPorts
@@ -17,7 +18,7 @@ class Performing:
     def __init__(self, ports: WorkerPorts) -> None:
         self._ports = ports
         self._submitted: deque[ef.CommitGroup] = deque()
-        self._durable: dict[str, int] = {}
+        self._durable: dict[ShardName, int] = {}
 
     def perform(self, ready: ef.Ready) -> int | None:
         """All of it, in order. The segment of the journal that holds the group, if it is durable already."""
@@ -39,7 +40,7 @@ class Performing:
         transport.flush()
         return None if ready.group is None else self._write(ready.group)
 
-    def opened(self, shard: str, number: int) -> None:
+    def opened(self, shard: ShardName, number: int) -> None:
         """What a recovery found is durable."""
         self._durable[shard] = number
 
@@ -47,7 +48,7 @@ class Performing:
         """The journal has made the oldest submitted group durable."""
         self._durable.update(self._submitted.popleft().last)
 
-    def _too_early(self, shard: str, number: int, what: str) -> InvariantError:
+    def _too_early(self, shard: ShardName, number: int, what: str) -> InvariantError:
         durable = self._durable.get(shard, 0)
         return InvariantError(f"{shard} {what} what rests on its commit {number}, durable is {durable}")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from millwheel.core.model.names import NodeName, ShardName, Token
+from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import ShardReport
 from millwheel.ports import Clock
@@ -20,10 +20,10 @@ class Transport(Protocol):
     def send(self, address: str, token: Token, send: Send) -> None:
         """Queue a delivery."""
 
-    def ack(self, reply_to: object, channel: str, target: str, epoch: int, index: int) -> None:
+    def ack(self, reply_to: object, channel: ChannelName, target: ShardName, epoch: int, index: int) -> None:
         """Queue an answer to where a delivery came from."""
 
-    def refuse(self, reply_to: object, channel: str, target: str, epoch: int, moved: bool) -> None:
+    def refuse(self, reply_to: object, channel: ChannelName, target: ShardName, epoch: int, moved: bool) -> None:
         """Queue a refusal to where a delivery came from."""
 
     def flush(self) -> None:
@@ -77,7 +77,7 @@ class SnapshotQueue(Protocol):
 class Reports(Protocol):
     """The line to the injector: WatermarksRose and TokenKnown come back."""
 
-    def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None: ...
+    def report(self, by_node: Mapping[NodeName, Sequence[ShardReport]]) -> None: ...
 
     def forget(self, shard: ShardName) -> None:
         """The shard left this worker."""

@@ -10,6 +10,7 @@ import grpc
 
 from millwheel.adapters.grpc.common import new_server
 from millwheel.adapters.grpc.security import Security
+from millwheel.core.model.names import ShardName, Token
 from millwheel.pb import worker_pb2 as pb
 from millwheel.pb.worker_pb2_grpc import WorkerServicer, add_WorkerServicer_to_server
 from millwheel.workers import events as ev
@@ -61,7 +62,7 @@ class WorkerService(WorkerServicer):
         if not all(record.id for record in request.records):
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "each record needs an id, by which one sent again is known")
         values, ids = [record.value for record in request.records], [record.id for record in request.records]
-        self._post(ev.Injected(request.stream, request.target, values, ids, answer))
+        self._post(ev.Injected(request.stream, ShardName(request.target), values, ids, answer))
         if not answered.wait(_INJECT_TIMEOUT_S):
             context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "not durable yet; inject it again under the same ids")
         return reply
@@ -73,7 +74,7 @@ class MasterReports:
     def __init__(self, service: WorkerService) -> None:
         self._service = service
 
-    def released(self, shard: str, token: int, last_commit: int) -> None:
+    def released(self, shard: ShardName, token: Token, last_commit: int) -> None:
         released = pb.Released(shard=shard, token=token, last_commit=last_commit)
         self._service.tell_masters(pb.WorkerReport(released=[released]))
 

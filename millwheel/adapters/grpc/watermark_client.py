@@ -18,6 +18,7 @@ from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_channel
 from millwheel.adapters.grpc.report_desk import ReportDesk
 from millwheel.adapters.grpc.security import Security
 from millwheel.core.model.failures import CallKind, Tally
+from millwheel.core.model.names import NodeName
 from millwheel.core.model.watermark import ShardReport, Watermarks
 from millwheel.errors import UnavailableError
 from millwheel.pb import injector_pb2 as pb
@@ -66,7 +67,7 @@ class _Desk:
         self._desk = ReportDesk()
         self._session = 0
 
-    def put(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
+    def put(self, by_node: Mapping[NodeName, Sequence[ShardReport]]) -> None:
         with self._changed:
             for node, reports in by_node.items():
                 self._desk.put(node, reports)
@@ -143,7 +144,7 @@ class InjectorClient:
         self._thread = threading.Thread(target=self._run, name="injector-client", daemon=True)
         self._thread.start()
 
-    def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
+    def report(self, by_node: Mapping[NodeName, Sequence[ShardReport]]) -> None:
         """Send these when the line is free; a newer report of a shard replaces one that was not sent yet."""
         self._desk.put(by_node)
 

@@ -60,7 +60,7 @@ def encode_commit(commit: Commit) -> bytes:
     return _encode(commit)
 
 
-def commits_prefix(shard: str, token: int) -> bytes:
+def commits_prefix(shard: ShardName, token: Token) -> bytes:
     """How the commits of a shard under a token begin in a journal."""
     return _ARRAY_OF_5 + _encode(shard) + _encode(token)
 

@@ -6,6 +6,7 @@
 | a shard | ``NODE-NUMBER``; a number is never given twice | range tables, commits, manifests, folders, deliveries |
 | the channel of a shard | the name of the shard | deliveries, high-water marks |
 | the channel of a partition | ``NODE/PARTITION`` | deliveries, high-water marks |
+| the channel of a source's dead letters | ``NODE!COMPUTATION/PARTITION`` | deliveries, high-water marks |
 | the channel of replayed letters | ``replay/REQUEST`` | high-water marks |
 
 All of these are durable: another form would be another channel, whose records nobody would recognise as applied.
@@ -25,7 +26,7 @@ ChannelName = NewType("ChannelName", str)
 """One numbering of records: each pair of channel and number is applied once."""
 Token = NewType("Token", int)
 """Distinguishes the owners of a shard, see ``lease.py``."""
-NOBODY, NO_SHARD = WorkerName(""), ShardName("")
+NOBODY, NO_SHARD, NO_CHANNEL = WorkerName(""), ShardName(""), ChannelName("")
 """Where none is meant."""
 NO_TOKEN, FIRST_TOKEN = Token(0), Token(1)
 """Below that of any owner, and that of the first owner of a shard."""
@@ -50,6 +51,11 @@ def shard_channel(shard: str) -> ChannelName:
 def partition_channel(node: str, partition: str) -> ChannelName:
     """The channel on which a source sends the records of a partition."""
     return ChannelName(f"{node}/{partition}")
+
+
+def letters_channel(node: str, computation: str, partition: str) -> ChannelName:
+    """The channel on which a source sends dead letters of a partition that ``computation`` would have got."""
+    return ChannelName(f"{node}!{computation}/{partition}")
 
 
 def replay_channel(request: str) -> ChannelName:

@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 import xxhash
 
+from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import Due
 from millwheel.core.windows.panes import Pane, Timing
@@ -47,7 +48,7 @@ def production_id(cause: Cause, number: int) -> bytes:
     return b"" if cause is None else _encode((cause, number))
 
 
-def record_causes(batch: Batch, channel: str) -> Sequence[Cause]:
+def record_causes(batch: Batch, channel: ChannelName) -> Sequence[Cause]:
     """The cause that each record of a delivery is.
 
     An external id comes first: of two copies in different channels either may be the one that counts when the
@@ -60,7 +61,7 @@ def record_causes(batch: Batch, channel: str) -> Sequence[Cause]:
     return [_of_record(batch.stream, channel, *row) for row in rows]
 
 
-def _of_record(stream: str, channel: str, given: Any, seq: int, key: Any, timestamp: int) -> Cause:
+def _of_record(stream: str, channel: ChannelName, given: Any, seq: int, key: Any, timestamp: int) -> Cause:
     if given is None:
         return (channel, seq) if seq else None
     # A weak production may come again under another time: that of the watermark at which it is sent aside.

@@ -34,7 +34,7 @@ class WorkerTemplate:
         return [python, "-m", self.module, *self.arguments(slot, scratch)]
 
     def arguments(self, slot: int, scratch: str) -> list[str]:
-        """What stands behind the module there."""
+        """The arguments behind the module name in that command."""
         return [
             *("--root", self.root, "--zookeeper", self.zookeeper),
             *("--pipeline", self.pipeline, "--slot", str(slot), "--scratch", scratch),
@@ -58,10 +58,10 @@ class Launcher(Protocol):
     """Starts workers. Used by one thread, which must outlive them."""
 
     def start(self, slot: int) -> None:
-        """Start the worker of ``slot``, of which none is alive. Returns before it runs."""
+        """Start the worker of ``slot``, which must have no living worker. Returns before the worker runs."""
 
     def exits(self) -> list[WorkerExit]:
-        """Those that ended since the last call. Never blocks."""
+        """The workers that ended since the last call. Never blocks."""
 
     def kill(self, slot: int, pid: int) -> bool:
         """End the worker of ``slot`` at once, whatever it does, if its process is ``pid``. False: it is another one

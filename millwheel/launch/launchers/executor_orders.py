@@ -19,7 +19,7 @@ from millwheel.roots.root import write_atomically
 
 
 class Orders(Protocol):
-    """The driver gives them, tasks look for them every ``look_s`` seconds."""
+    """Orders that the driver writes and tasks read every ``look_s`` seconds."""
 
     look_s: float
 
@@ -30,7 +30,7 @@ class Orders(Protocol):
         """Have the worker of a slot killed, if this is its process."""
 
     def forget(self) -> None:
-        """What an earlier run was told counts no more."""
+        """Remove the orders of an earlier run."""
 
     def heard(self, slot: int, pid: int) -> tuple[bool, bool]:
         """(whether to stop, whether to kill this worker); an answer that cannot be had counts as none."""
@@ -68,7 +68,7 @@ class FileOrders:
 
 
 def kill_file(stop_file: Path, slot: int) -> Path:
-    """The file that names a process of a slot that is to be killed."""
+    """The file with the id of the process that is to be killed in a slot."""
     return stop_file.with_name(f"{stop_file.name}-{slot}")
 
 

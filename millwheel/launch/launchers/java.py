@@ -34,7 +34,7 @@ _FIX = (
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A java executable that may do, and where we heard of it."""
+    """A java executable to try, and the place that named it."""
 
     path: Path
     origin: str
@@ -107,7 +107,7 @@ def _ask(java: Path, question: str) -> subprocess.CompletedProcess[str]:
 
 
 def _wrapper(java: Path, home: Path) -> Path:
-    """``home/bin/java``, a script that runs ``java`` without the argument it would refuse."""
+    """``home/bin/java``, a script that runs ``java`` without the argument that this Java refuses."""
     script = (
         "#!/bin/sh\n"
         "# Runs a trimmed Java for Spark, which asks for a module that this Java lacks and Spark can do without.\n"

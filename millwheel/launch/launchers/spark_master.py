@@ -1,4 +1,4 @@
-"""Whether anybody listens where ``--spark-master`` points, before a JVM is started that would try for minutes."""
+"""Checks that something listens at ``--spark-master``. Without it, a JVM would be started and try for minutes."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ class MemoryCluster:
         shard = self.shards[entry.shard] = self._make_shard(node, entry, store, router)
         return shard
 
-    def reported(self, connection: int, node: str, reports: Sequence[ShardReport]) -> None:
+    def reported(self, connection: int, node: NodeName, reports: Sequence[ShardReport]) -> None:
         """A worker told the watermark service how its shards stand."""
         columns = iev.ReportColumns.of(reports)
         self._inject(self._injector.handle(iev.ReportsArrived(connection, node, columns)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from millwheel.adapters.spaces.durable import remove_tree
 from millwheel.core.formats.codec import decode_batch, encode_batch
-from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
+from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.model.watermark import ShardReport
@@ -133,10 +133,10 @@ class MemoryWorker:
     def send(self, address: str, token: Token, send: Send) -> None:
         self._outbound.append((address, token, send))
 
-    def ack(self, reply_to: Any, channel: str, target: str, epoch: int, index: int) -> None:
+    def ack(self, reply_to: Any, channel: ChannelName, target: ShardName, epoch: int, index: int) -> None:
         self._answers.append((reply_to, ev.AckCame(channel, target, epoch, index)))
 
-    def refuse(self, reply_to: Any, channel: str, target: str, epoch: int, moved: bool) -> None:
+    def refuse(self, reply_to: Any, channel: ChannelName, target: ShardName, epoch: int, moved: bool) -> None:
         self._answers.append((reply_to, ev.RefusalCame(channel, target, epoch, moved)))
 
     def flush(self) -> None:
@@ -158,7 +158,7 @@ class MemoryWorker:
 
     # --- injector and master -----------------------------------------------------------------------------
 
-    def report(self, by_node: Mapping[str, Sequence[ShardReport]]) -> None:
+    def report(self, by_node: Mapping[NodeName, Sequence[ShardReport]]) -> None:
         def arrive() -> None:
             for node, reports in by_node.items():
                 self._cluster.reported(self.connection, node, reports)

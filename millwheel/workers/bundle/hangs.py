@@ -19,6 +19,7 @@ from xxhash import xxh3_128_hexdigest
 
 from millwheel.core.formats.codec import decode_value, encode_value
 from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.records import Batch
 from millwheel.core.model.timers import Due
@@ -31,9 +32,9 @@ class Hang(msgspec.Struct, frozen=True):
     """A call that did not return. ``mark`` is what it was about (b"": nothing that can be known again), ``where`` the
     line of the user's code."""
 
-    node: str
-    shard: str
-    token: int
+    node: NodeName
+    shard: ShardName
+    token: Token
     what: str
     key: str
     mark: bytes
@@ -67,12 +68,12 @@ def decode_hang(data: bytes) -> Hang:
 class Notes(Protocol):
     """Where notes are kept durably."""
 
-    def write(self, node: str, data: bytes) -> None: ...
+    def write(self, node: NodeName, data: bytes) -> None: ...
 
-    def read(self, node: str) -> Mapping[str, bytes]:
+    def read(self, node: NodeName) -> Mapping[str, bytes]:
         """Contents by name."""
 
-    def remove(self, node: str, name: str) -> None: ...
+    def remove(self, node: NodeName, name: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Watched(Protocol):
         """Do not call what is in there again."""
 
 
-def record_mark(batch: Batch, channel: str, place: int) -> bytes:
+def record_mark(batch: Batch, channel: ChannelName, place: int) -> bytes:
     """What a record is known by; b"" for one without a number and an id."""
     if batch.seqs:
         return encode_value(("r", channel, batch.seqs[place]))
@@ -118,7 +119,7 @@ class Avoided:
     """What one shard must not call again. ``settled`` gets the marks whose dead letters are durable."""
 
     hangs: dict[bytes, Hang] = field(default_factory=dict)
-    settled: queue.SimpleQueue[tuple[str, bytes]] = field(default_factory=queue.SimpleQueue)
+    settled: queue.SimpleQueue[tuple[NodeName, bytes]] = field(default_factory=queue.SimpleQueue)
     _channels: dict[str, list[int]] = field(default_factory=dict)
     _others: bool = False
     _waiting: list[tuple[int, Hang]] = field(default_factory=list)
@@ -160,9 +161,9 @@ class Avoided:
 class LeasedShard:
     """Which shard, under which token."""
 
-    node: str
-    shard: str
-    token: int
+    node: NodeName
+    shard: ShardName
+    token: Token
 
 
 class Hangs:
@@ -173,10 +174,10 @@ class Hangs:
         self._notes = notes
         self._after = after
         self._found: dict[tuple[str, int], dict[bytes, Hang]] = {}
-        self._settled: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
+        self._settled: queue.SimpleQueue[tuple[NodeName, bytes]] = queue.SimpleQueue()
         self._watched: WeakValueDictionary[LeasedShard, Any] = WeakValueDictionary()
 
-    def learn(self, node: str, entry: ShardEntry) -> None:
+    def learn(self, node: NodeName, entry: ShardEntry) -> None:
         """Read what earlier owners wrote down, before the shard is opened (any thread)."""
         marks: dict[bytes, list[Hang]] = {}
         for _, hang in self._read(node):
@@ -184,7 +185,7 @@ class Hangs:
         found = {mark: hangs[-1] for mark, hangs in marks.items() if mark and len(hangs) >= self._after}
         self._found[entry.shard, entry.token] = found
 
-    def watch(self, watched: Watched | None, node: str, entry: ShardEntry) -> None:
+    def watch(self, watched: Watched | None, node: NodeName, entry: ShardEntry) -> None:
         """Watch a shard that opens, if its operator calls user code, and tell it what to avoid."""
         found = self._found.pop((entry.shard, entry.token), {})
         if watched is not None:
@@ -207,7 +208,7 @@ class Hangs:
                 if hang.mark == mark:
                     self._notes.remove(node, name)
 
-    def _read(self, node: str) -> Iterator[tuple[str, Hang]]:
+    def _read(self, node: NodeName) -> Iterator[tuple[str, Hang]]:
         """What is written down about a computation. What cannot be read is told and left: no shard waits for it."""
         for name, data in self._notes.read(node).items():
             try:

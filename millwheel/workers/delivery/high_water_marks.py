@@ -20,6 +20,7 @@ from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.formats.store_layout import pack
 from millwheel.core.model.damage import checked
 from millwheel.core.model.keys import key_hash
+from millwheel.core.model.names import ChannelName
 from millwheel.core.model.ranges import KeyRange
 
 
@@ -115,7 +116,7 @@ class AppliedHighWaterMarks:
     def __init__(self, marks: Mapping[str, HighWaterMarks | int]) -> None:
         self._uneven = {channel: known for channel, known in marks.items() if isinstance(known, HighWaterMarks)}
 
-    def after(self, channel: str, last: int) -> bytes:
+    def after(self, channel: ChannelName, last: int) -> bytes:
         """What is stored for a channel of which everything up to ``last`` has been applied."""
         known = self._uneven.pop(channel, None)
         raised = last if known is None else known.raised(last)

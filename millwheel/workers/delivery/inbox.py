@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.model.names import ChannelName
 from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.delivery.high_water_marks import HighWaterMarks
 
@@ -34,7 +35,7 @@ class DeliveryOutcome(Enum):
 class Arrival:
     """A delivery waiting to be processed. ``reply_to`` is opaque: where the ack goes."""
 
-    channel: str
+    channel: ChannelName
     epoch: int
     index: int
     batch: AnyBatch
@@ -68,7 +69,7 @@ class Inbox:
         self._waiting: deque[Arrival] = deque()
         self.records = 0
 
-    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, reply_to: object) -> DeliveryOutcome:
+    def offer(self, channel: ChannelName, epoch: int, index: int, batch: AnyBatch, reply_to: object) -> DeliveryOutcome:
         """Take a delivery in, cut off what was taken before, or say why not."""
         known = self._channels.setdefault(channel, _Channel(accepted=0))
         if epoch < known.epoch or (epoch == known.epoch and index < known.next_index):
@@ -92,7 +93,7 @@ class Inbox:
         self._waiting.append(arrival)
         self.records += len(arrival.batch)
 
-    def take(self, max_weight: int, wanted: Callable[[str], bool] | None = None) -> list[Arrival]:
+    def take(self, max_weight: int, wanted: Callable[[ChannelName], bool] | None = None) -> list[Arrival]:
         """Arrivals in order, whole, until their batches weigh ``max_weight`` (at least one); with ``wanted`` only
         those of the channels for which it holds."""
         if wanted is not None:
@@ -105,7 +106,7 @@ class Inbox:
             self.records -= len(taken[-1].batch)
         return taken
 
-    def _take_some(self, max_weight: int, wanted: Callable[[str], bool]) -> list[Arrival]:
+    def _take_some(self, max_weight: int, wanted: Callable[[ChannelName], bool]) -> list[Arrival]:
         """Channels are independent of each other, so leaving some out keeps the order of the rest."""
         everything, self._waiting = self._waiting, deque(a for a in self._waiting if wanted(a.channel))
         taken = self.take(max_weight)
@@ -113,7 +114,7 @@ class Inbox:
         self._waiting = deque(arrival for arrival in everything if id(arrival) not in gone)
         return taken
 
-    def waits_for(self, wanted: Callable[[str], bool]) -> bool:
+    def waits_for(self, wanted: Callable[[ChannelName], bool]) -> bool:
         """True when something of such a channel waits."""
         return any(wanted(arrival.channel) for arrival in self._waiting)
 

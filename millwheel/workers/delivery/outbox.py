@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.codec import deliveries
+from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.times import MAX_TIME
 
 _COUNT_BITS = 64
@@ -23,7 +24,7 @@ _COUNT_BITS = 64
 billion restarts a second the count would last for centuries, so it never runs into the next token."""
 
 
-def joined_epoch(token: int, count: int) -> int:
+def joined_epoch(token: Token, count: int) -> int:
     """An epoch of an owner: above all of those of owners with lower tokens."""
     return token << _COUNT_BITS | count
 
@@ -33,7 +34,7 @@ def split_epoch(epoch: int) -> tuple[int, int]:
     return epoch >> _COUNT_BITS, epoch & ((1 << _COUNT_BITS) - 1)
 
 
-Route = Callable[[str, AnyBatch], list[tuple[str, AnyBatch]]]
+Route = Callable[[NodeName, AnyBatch], list[tuple[ShardName, AnyBatch]]]
 """(consumer node, batch) -> the shards of that node that get any of it, each with its records in order."""
 
 
@@ -48,8 +49,8 @@ class OutputChunk:
     """
 
     number: int
-    channel: str
-    batches: list[tuple[str, AnyBatch]]
+    channel: ChannelName
+    batches: list[tuple[NodeName, AnyBatch]]
     min_timestamp: int
     stored: bool = True
     read: bool = False
@@ -75,9 +76,9 @@ class Send:
     """An effect: hand this delivery to the worker that owns ``target``. ``rests_on`` is the sender's commit without
     which it must not leave the worker (0: none)."""
 
-    channel: str
-    node: str
-    target: str
+    channel: ChannelName
+    node: NodeName
+    target: ShardName
     epoch: int
     index: int
     batch: AnyBatch
@@ -86,9 +87,9 @@ class Send:
 
 @dataclass(slots=True)
 class _Lane:
-    channel: str
-    node: str
-    target: str
+    channel: ChannelName
+    node: NodeName
+    target: ShardName
     epoch: int
     next_index: int = 0
     waiting: deque[_Part] = field(default_factory=deque)
@@ -99,15 +100,15 @@ class _Lane:
 class Outbox:
     """All lanes out of one shard. ``token`` makes the epochs of a new owner higher than all earlier ones."""
 
-    def __init__(self, token: int, window: int) -> None:
+    def __init__(self, token: Token, window: int) -> None:
         self._epoch = joined_epoch(token, 0)
         self._window = window
-        self._lanes: dict[tuple[str, str], _Lane] = {}
-        self._channels: set[str] = set()
-        self._open: dict[tuple[str, int], OutputChunk] = {}
+        self._lanes: dict[tuple[ChannelName, ShardName], _Lane] = {}
+        self._channels: set[ChannelName] = set()
+        self._open: dict[tuple[ChannelName, int], OutputChunk] = {}
         self._done: list[OutputChunk] = []
         self._unsettled: list[OutputChunk] = []
-        self._ready: dict[tuple[str, str], None] = {}
+        self._ready: dict[tuple[ChannelName, ShardName], None] = {}
         self.pending_weight = 0
 
     def add(self, chunk: OutputChunk) -> None:
@@ -135,7 +136,7 @@ class Outbox:
         """False when :meth:`sends` has nothing to look at."""
         return bool(self._ready)
 
-    def sends(self, early: Callable[[str], bool] = lambda target: False) -> Iterator[Send]:
+    def sends(self, early: Callable[[ShardName], bool] = lambda target: False) -> Iterator[Send]:
         """Deliveries that the credit of their lanes allows now. What is held goes only to targets that may have it
         ``early``: whose commits are behind ours in the same journal, and that tell nobody before those are durable."""
         ready, self._ready = self._ready, {}
@@ -153,7 +154,7 @@ class Outbox:
                 )
                 lane.next_index += 1
 
-    def ack(self, channel: str, target: str, epoch: int, index: int) -> None:
+    def ack(self, channel: ChannelName, target: ShardName, epoch: int, index: int) -> None:
         """Everything of this epoch up to ``index`` is applied and durable at the consumer."""
         lane = self._lanes.get((channel, target))
         if lane is None or lane.epoch != epoch:
@@ -167,7 +168,7 @@ class Outbox:
         if lane.waiting:
             self._ready[channel, target] = None
 
-    def restart(self, channel: str, target: str, epoch: int | None = None) -> None:
+    def restart(self, channel: ChannelName, target: ShardName, epoch: int | None = None) -> None:
         """Begin a new epoch of a lane at its first unacked part (``epoch``: only if that one is current)."""
         lane = self._lanes.get((channel, target))
         if lane is None or (epoch is not None and lane.epoch != epoch):
@@ -181,7 +182,7 @@ class Outbox:
         if lane.waiting:
             self._ready[channel, target] = None
 
-    def restart_all(self, wanted: Callable[[str], bool]) -> None:
+    def restart_all(self, wanted: Callable[[ShardName], bool]) -> None:
         """Restart every lane whose target shard is ``wanted`` (its owner changed or its connection broke)."""
         for channel, target in list(self._lanes):
             if wanted(target):
@@ -197,8 +198,8 @@ class Outbox:
         # that are merged alternate within a chunk, and the part that came first would raise the heir's mark over the
         # records of the other, which nobody has applied (test_what_was_acked_by_one_of_two_that_are_merged_…; mutation
         # lanes_not_led_to_the_children, found within ten seeds under the faults "split reshard").
-        chunks: dict[tuple[str, int], OutputChunk] = {}
-        nodes: set[str] = set()
+        chunks: dict[tuple[ChannelName, int], OutputChunk] = {}
+        nodes: set[NodeName] = set()
         for place in [place for place in self._lanes if place[1] in gone]:
             lane = self._lanes.pop(place)
             nodes.add(lane.node)
@@ -216,11 +217,11 @@ class Outbox:
                         self._lane(chunk.channel, node, target).waiting.append(_Part(chunk, piece))
                         self._ready[chunk.channel, target] = None
 
-    def sends_on(self, channel: str) -> bool:
+    def sends_on(self, channel: ChannelName) -> bool:
         """True when this shard numbers ``channel``."""
         return channel in self._channels
 
-    def lanes_to(self, targets: Container[str]) -> list[tuple[str, str]]:
+    def lanes_to(self, targets: Container[str]) -> list[tuple[ChannelName, ShardName]]:
         """(channel, target) of the lanes to any of these shards."""
         return [lane for lane in self._lanes if lane[1] in targets]
 
@@ -268,7 +269,7 @@ class Outbox:
         """True while anything waits for an ack."""
         return bool(self._open)
 
-    def _lane(self, channel: str, node: str, target: str) -> _Lane:
+    def _lane(self, channel: ChannelName, node: NodeName, target: ShardName) -> _Lane:
         lane = self._lanes.get((channel, target))
         if lane is None:
             lane = self._lanes[channel, target] = _Lane(channel, node, target, self._epoch)

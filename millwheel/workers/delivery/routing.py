@@ -14,6 +14,7 @@ from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.model.keys import Key, fitting_key, key_hash
 from millwheel.core.model.limits import DEFAULTS
+from millwheel.core.model.names import NodeName, ShardName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.records import Batch
 from millwheel.core.pipeline.graph import Graph, Node
@@ -37,7 +38,7 @@ class Keyless:
     """A record that a consumer's extractor could give no key; ``place`` is its index in the batch."""
 
     place: int
-    node: str
+    node: NodeName
     reason: str
     exception: str
 
@@ -48,7 +49,7 @@ class Consumer:
     the key the producer gave. ``wants_late`` when it has a policy of its own for late records. ``columns`` are
     all the fields that it looks at, None for one that may look at any."""
 
-    node: str
+    node: NodeName
     field: str
     extract: Extractor | None
     wants_late: bool = False
@@ -73,7 +74,7 @@ class Fanout:
                 field = spec.names[0] if spec.kind is KeyKind.FIELD else ""
                 extract = None if spec.kind is KeyKind.RECORD else load_extractor(spec)
                 wants_late = _wants_late(graph.nodes[name])
-                consumer = Consumer(name, field, extract, wants_late, (columns or {}).get(name))
+                consumer = Consumer(NodeName(name), field, extract, wants_late, (columns or {}).get(name))
                 self._consumers.setdefault(stream, []).append(consumer)
 
     def consumed(self, stream: str) -> bool:
@@ -84,10 +85,10 @@ class Fanout:
         """True when some consumer does not get the late records of this stream."""
         return any(not consumer.wants_late for consumer in self._consumers.get(stream, ()))
 
-    def split_columns(self, batch: ColumnBatch) -> tuple[list[tuple[str, AnyBatch]], list[Keyless]]:
+    def split_columns(self, batch: ColumnBatch) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
         """:meth:`split` for records in columns, none of them late. A consumer whose key is not a column of its own
         gets them as rows."""
-        out: list[tuple[str, AnyBatch]] = []
+        out: list[tuple[NodeName, AnyBatch]] = []
         rows: Batch | None = None
         refused: list[Keyless] = []
         for consumer in self._consumers.get(batch.stream, ()):
@@ -105,10 +106,10 @@ class Fanout:
 
     def split(
         self, batch: Batch, decoded: Sequence[Any], late: Collection[int] = ()
-    ) -> tuple[list[tuple[str, AnyBatch]], list[Keyless]]:
+    ) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
         """(consumer, batch under its keys) for every consumer, and the records that had no key for one. The places in
         ``late`` go only to consumers that want late records."""
-        out: list[tuple[str, AnyBatch]] = []
+        out: list[tuple[NodeName, AnyBatch]] = []
         refused: list[Keyless] = []
         for consumer in self._consumers.get(batch.stream, ()):
             mine, missing = self._split_for(consumer, batch, decoded, late)
@@ -273,7 +274,7 @@ class TableRouter:
         """True once the tables of all ``nodes`` have been seen."""
         return all(node in self._edges for node in nodes)
 
-    def route(self, node: str, batch: AnyBatch) -> list[tuple[str, AnyBatch]]:
+    def route(self, node: NodeName, batch: AnyBatch) -> list[tuple[ShardName, AnyBatch]]:
         """(shard, its records in order) for the shards of ``node`` that get any."""
         edges = self._edges[node]
         if len(edges.shards) == 1:
@@ -289,7 +290,7 @@ class TableRouter:
         return [(edges.shards[place], batch.pick(np.flatnonzero(places == place).tolist())) for place in present]
 
 
-def _route_few(edges: _Edges, batch: Batch) -> list[tuple[str, AnyBatch]]:
+def _route_few(edges: _Edges, batch: Batch) -> list[tuple[ShardName, AnyBatch]]:
     """So few rows are dealt out before an array of them is made."""
     places = edges.places(batch.keys)
     different = set(places)
@@ -301,7 +302,7 @@ def _route_few(edges: _Edges, batch: Batch) -> list[tuple[str, AnyBatch]]:
     return [(edges.shards[place], batch.pick(rows)) for place, rows in mine.items()]
 
 
-def _route_columns(edges: _Edges, batch: ColumnBatch) -> list[tuple[str, AnyBatch]]:
+def _route_columns(edges: _Edges, batch: ColumnBatch) -> list[tuple[ShardName, AnyBatch]]:
     places = edges.column_places(batch.keys)
     present = np.flatnonzero(np.bincount(places)).tolist()
     if len(present) == 1:

@@ -310,7 +310,15 @@ class Assembly:
         if stream.source.kind == "injection":
             closed = bool(self._ends)
             return InjectionOperator(
-                self.spec.name, node.name, stream, timestamps, schema, place.store, now_us, self.spec.limits, closed
+                self.spec.name,
+                NodeName(node.name),
+                stream,
+                timestamps,
+                schema,
+                place.store,
+                now_us,
+                self.spec.limits,
+                closed,
             )
         source = self._outside.source(stream.source, self.spec.folder, schema, stream.fields)
         partitions = self._partitions(stream, source)
@@ -318,7 +326,7 @@ class Assembly:
         places = {} if by_name else _spread(partitions())
         parts = SourceParts(
             pipeline=self.spec.name,
-            node=node.name,
+            node=NodeName(node.name),
             stream=stream,
             source=source,
             partitions=partitions,

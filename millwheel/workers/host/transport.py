@@ -8,7 +8,7 @@ from millwheel.adapters.exchange.exchange import End, Exchange
 from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.grpc.security import Security
 from millwheel.core.formats.codec import decode_batch, encode_batch
-from millwheel.core.model.names import Token
+from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.pb import worker_pb2 as pb
 from millwheel.workers import events as ev
 from millwheel.workers.delivery.outbox import Send, joined_epoch, split_epoch
@@ -45,14 +45,14 @@ class ExchangeTransport:
         )
         self._exchange.deliver(address, delivery)
 
-    def ack(self, reply_to: object, channel: str, target: str, epoch: int, index: int) -> None:
+    def ack(self, reply_to: object, channel: ChannelName, target: ShardName, epoch: int, index: int) -> None:
         assert isinstance(reply_to, End)
         sender_token, count = split_epoch(epoch)
         self._exchange.answer(reply_to).acks.add(
             channel=channel, target=target, sender_token=sender_token, epoch=count, index=index
         )
 
-    def refuse(self, reply_to: object, channel: str, target: str, epoch: int, moved: bool) -> None:
+    def refuse(self, reply_to: object, channel: ChannelName, target: ShardName, epoch: int, moved: bool) -> None:
         assert isinstance(reply_to, End)
         reason = pb.Refusal.MOVED if moved else pb.Refusal.RESTART
         sender_token, count = split_epoch(epoch)
@@ -69,12 +69,13 @@ class ExchangeTransport:
 
     def _on_frame(self, frame: pb.Frame, end: End) -> None:
         for d in frame.deliveries:
-            batch, epoch = decode_batch(d.batch), joined_epoch(d.sender_token, d.epoch)
-            self._post(ev.DeliveryCame(d.channel, d.node, d.target, Token(d.target_token), epoch, d.index, batch, end))
+            batch, epoch = decode_batch(d.batch), joined_epoch(Token(d.sender_token), d.epoch)
+            channel, node, target = ChannelName(d.channel), NodeName(d.node), ShardName(d.target)
+            self._post(ev.DeliveryCame(channel, node, target, Token(d.target_token), epoch, d.index, batch, end))
         for ack in frame.acks:
-            epoch = joined_epoch(ack.sender_token, ack.epoch)
-            self._post(ev.AckCame(ack.channel, ack.target, epoch, ack.index))
+            epoch = joined_epoch(Token(ack.sender_token), ack.epoch)
+            self._post(ev.AckCame(ChannelName(ack.channel), ShardName(ack.target), epoch, ack.index))
         for refusal in frame.refusals:
             moved = refusal.reason == pb.Refusal.MOVED
-            epoch = joined_epoch(refusal.sender_token, refusal.epoch)
-            self._post(ev.RefusalCame(refusal.channel, refusal.target, epoch, moved))
+            epoch = joined_epoch(Token(refusal.sender_token), refusal.epoch)
+            self._post(ev.RefusalCame(ChannelName(refusal.channel), ShardName(refusal.target), epoch, moved))

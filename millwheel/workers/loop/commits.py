@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from millwheel.core.model.names import ShardName
 from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.effects import CommitGroup
 from millwheel.workers.loop.snapshots import SnapshotPolicy
@@ -57,7 +58,7 @@ class CommitGroups:
     def _submit(self, shards: Sequence[Shard], now_us: int, inline: bool) -> CommitGroup | None:
         group: list[PendingCommit] = []
         entries: list[bytes] = []
-        last: dict[str, int] = {}
+        last: dict[ShardName, int] = {}
         for shard in shards:
             for pending, entry in shard.commits.submittable(now_us):
                 group.append(pending)

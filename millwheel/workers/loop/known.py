@@ -48,7 +48,7 @@ class KnownEntries:
         """The shards of the worker with this address."""
         return {entry.shard for entry in self._entries.values() if self.addresses.get(entry.owner) == address}
 
-    def get(self, shard: str) -> ShardEntry | None:
+    def get(self, shard: ShardName) -> ShardEntry | None:
         """The entry of a shard, None when no table has it."""
         return self._entries.get(shard)
 

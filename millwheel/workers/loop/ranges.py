@@ -26,7 +26,7 @@ class Ranges:
     def __init__(
         self,
         incarnation: WorkerName,
-        served: dict[str, Served],
+        served: dict[ShardName, Served],
         known: KnownEntries,
         snapshots: SnapshotPolicy,
         out: Gathering,
@@ -41,7 +41,7 @@ class Ranges:
         self._standing_by = StandingBy(incarnation, out)
         self.router = TableRouter()
         self.beginning = Beginning()
-        self.levels: list[tuple[int, list[str]]] = []
+        self.levels: list[tuple[int, list[ShardName]]] = []
 
     def workers(self, event: ev.WorkersChanged) -> None:
         """Other workers came and went. Raises FencedError when it is us who went."""

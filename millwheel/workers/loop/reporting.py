@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from millwheel.core.model.names import NodeName
 from millwheel.core.model.times import SECOND
 from millwheel.core.model.watermark import ShardReport
 from millwheel.workers.bundle.bundle import Hold
@@ -63,7 +64,7 @@ class Reporting:
         if not self.changed or now_us < self._report_at_us:
             return
         self._report_at_us, self.changed = now_us + self._report_us, False
-        by_node: dict[str, list[ShardReport]] = {}
+        by_node: dict[NodeName, list[ShardReport]] = {}
         for each in served:
             report = _report_of(each, now_us, self.careful)
             if report is not None:

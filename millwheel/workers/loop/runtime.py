@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from millwheel.core.model.names import NodeName, WorkerName
+from millwheel.core.model.names import NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import Watermarks
 from millwheel.core.pipeline.graph import Graph
@@ -64,7 +64,7 @@ class WorkerRuntime:
         self._stopping = False
         self._out = out = Gathering()
         self._performing = Performing(ports)
-        self._served: dict[str, Served] = {}
+        self._served: dict[ShardName, Served] = {}
         self._known = KnownEntries()
         self._watermarks = Watermarks()
         self._snapshots = SnapshotPolicy(
@@ -114,7 +114,7 @@ class WorkerRuntime:
         self._run_shards([served for served in every.values() if served.reads], now_us)
         send_all(every, now_us)
         self._perform()  # reads wait for no commit: others may begin on them while we work
-        again: dict[str, None] = {}
+        again: dict[ShardName, None] = {}
         for depth, names in self._ranges.levels:
             self._run_shards([every[name] for name in names], now_us)
             again |= {target: None for target in send_all(names, now_us) if every[target].depth <= depth}

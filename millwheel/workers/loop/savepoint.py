@@ -65,7 +65,7 @@ class SavepointPart:
 
     # --- events ------------------------------------------------------------------------------------------
 
-    def ordered(self, members: Mapping[str, bytes], served: Mapping[str, Served], now_us: int) -> None:
+    def ordered(self, members: Mapping[str, bytes], served: Mapping[ShardName, Served], now_us: int) -> None:
         """Orders were given or taken back."""
         try:
             order = standing_order(members)
@@ -102,7 +102,7 @@ class SavepointPart:
 
     # --- the step ----------------------------------------------------------------------------------------
 
-    def step(self, served: Mapping[str, Served], now_us: int) -> None:
+    def step(self, served: Mapping[ShardName, Served], now_us: int) -> None:
         """Answer for the shards that do what is asked for since the last step."""
         doing = self._doing
         if doing is None:
@@ -143,7 +143,7 @@ class SavepointPart:
         shard.checkpoint(path)
         self._port.save(doing.order, ShardName(name), wanted, path)
 
-    def _go_on(self, served: Mapping[str, Served], now_us: int) -> None:
+    def _go_on(self, served: Mapping[ShardName, Served], now_us: int) -> None:
         for each in served.values():
             each.shard.operator.rest(False, now_us)
 

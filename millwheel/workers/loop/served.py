@@ -10,6 +10,7 @@ from itertools import groupby
 
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.lease import Lease
+from millwheel.core.model.names import ChannelName, NodeName, ShardName
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.model.watermark import Watermarks
 from millwheel.core.pipeline.graph import Graph
@@ -28,7 +29,7 @@ the master."""
 class LocalReply:
     """A delivery from a shard of this worker: its ack needs no wire."""
 
-    sender: str
+    sender: ShardName
 
 
 @dataclass(slots=True)
@@ -135,7 +136,7 @@ class Served:
     ``stalled`` are lanes that wait until they are tried again, and when (wall clock)."""
 
     shard: Shard
-    node: str
+    node: NodeName
     roots: frozenset[str] = frozenset()
     depth: int = 0
     life: Life = Life.OPENED
@@ -144,7 +145,7 @@ class Served:
     wakes_at_us: int = 0
     reported: tuple[int, ...] = (MIN_TIME, MIN_TIME, -1)
     heard_us: int = MIN_TIME
-    stalled: dict[tuple[str, str], int] = field(default_factory=dict)
+    stalled: dict[tuple[ChannelName, ShardName], int] = field(default_factory=dict)
     done: WorkMeter = field(default_factory=WorkMeter)
 
     def change(self, change: LifeChange) -> None:
@@ -220,7 +221,7 @@ class Served:
             self.shard.outbox.restart(*lane)
 
 
-def levels_of(served: Mapping[str, Served]) -> list[tuple[int, list[str]]]:
+def levels_of(served: Mapping[ShardName, Served]) -> list[tuple[int, list[ShardName]]]:
     """(depth, shards that are so far below their sources) from the top down, but for the sources themselves."""
     below = [name for name, each in served.items() if not each.reads]
     below.sort(key=lambda name: served[name].depth)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from millwheel.core.model.names import ChannelName, ShardName
 from millwheel.core.model.records import Batch
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.replayed import ReplayReply
@@ -20,7 +21,7 @@ class Traffic:
     """What the shards in ``served`` send and get. A lane that cannot be sent on is tried again after ``retry_us``."""
 
     def __init__(
-        self, incarnation: str, served: dict[str, Served], known: KnownEntries, out: Gathering, retry_us: int
+        self, incarnation: str, served: dict[ShardName, Served], known: KnownEntries, out: Gathering, retry_us: int
     ) -> None:
         self._incarnation = incarnation
         self._served = served
@@ -74,17 +75,17 @@ class Traffic:
             for lane in served.shard.outbox.lanes_to(lost):
                 served.stalled.setdefault(lane, now_us + self._retry_us)
 
-    def _senders(self, channel: str) -> list[Served]:
-        direct = self._served.get(channel)
+    def _senders(self, channel: ChannelName) -> list[Served]:
+        direct = self._served.get(ShardName(channel))  # a shard sends on a channel of its own name
         if direct is not None:
             return [direct]
         return [served for served in self._served.values() if served.shard.outbox.sends_on(channel)]
 
     # --- what goes ---------------------------------------------------------------------------------------
 
-    def send_all(self, senders: Iterable[str], now_us: int) -> dict[str, None]:
+    def send_all(self, senders: Iterable[ShardName], now_us: int) -> dict[ShardName, None]:
         """Send what these shards may send; the shards of this worker that got something."""
-        reached: dict[str, None] = {}
+        reached: dict[ShardName, None] = {}
         for name in senders:
             served = self._served[name]
             outbox = served.shard.outbox
@@ -100,12 +101,12 @@ class Traffic:
                     reached[send.target] = None
         return reached
 
-    def _may_have_early(self, target: str) -> bool:
+    def _may_have_early(self, target: ShardName) -> bool:
         """A shard of this worker may work on what is not durable yet, unless it sends before it commits."""
         served = self._served.get(target)
         return served is not None and served.works and not served.shard.identity.weak
 
-    def _send(self, sender: str, send: Send) -> bool:
+    def _send(self, sender: ShardName, send: Send) -> bool:
         entry = self._known.get(send.target)
         if entry is None or not entry.owner:
             return False
@@ -128,10 +129,10 @@ class Traffic:
             if served.stalled:
                 served.retry(now_us)
 
-    def answer(self, applied: Iterable[tuple[str, int, Arrival]]) -> None:
+    def answer(self, applied: Iterable[tuple[ShardName, int, Arrival]]) -> None:
         """Answer what these shards have applied, by commits of these numbers, in order: for each lane it is enough to
         name the last."""
-        last: dict[tuple[Any, str, str, int], tuple[int, int]] = {}
+        last: dict[tuple[Any, ChannelName, ShardName, int], tuple[int, int]] = {}
         for target, number, arrival in applied:
             if isinstance(arrival.reply_to, InjectionReply):
                 arrival.reply_to()

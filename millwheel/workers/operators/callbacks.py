@@ -16,6 +16,7 @@ from typing import Any
 from millwheel.api import Computation
 from millwheel.core.model.keys import Key
 from millwheel.core.model.limits import Limits
+from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch, Domain, Record, Timer
 from millwheel.core.model.timers import Due
 from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_cause
@@ -52,7 +53,7 @@ class _Call:
     record: Record | None
     timer: Due | None
     cause: Cause
-    origin: Due | tuple[Batch, str, int]
+    origin: Due | tuple[Batch, ChannelName, int]
 
     def mark(self) -> bytes:
         """What it is known by when it does not return."""
@@ -64,7 +65,7 @@ class _Running:
     """A batch of a channel on its way through the callback. ``keys`` are those of the records still to come."""
 
     batch: Batch
-    channel: str
+    channel: ChannelName
     keys: Iterator[Key]
 
 
@@ -203,7 +204,7 @@ class CallbackOperator(Operator):
             self._keep(arrival.batch.rows(), arrival.channel, bundle, fire)
         return []
 
-    def _keep(self, batch: Batch, channel: str, bundle: Bundle, fire: Fire) -> None:
+    def _keep(self, batch: Batch, channel: ChannelName, bundle: Bundle, fire: Fire) -> None:
         """Put records aside. One that is behind the watermark has waited long enough, and those behind it in the batch
         come after it: so it is when they come one by one."""
         assert self._ordered is not None

@@ -15,6 +15,7 @@ import msgspec
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.formats.store_layout import STATE, key_prefix
 from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch, Domain, Record
 from millwheel.core.model.timers import Due
 from millwheel.errors import invariant
@@ -44,7 +45,7 @@ class OrderBuffer:
         self._first = first
         self._nameless = 0
 
-    def keep(self, batch: Batch, channel: str, bundle: Bundle, places: range) -> None:
+    def keep(self, batch: Batch, channel: ChannelName, bundle: Bundle, places: range) -> None:
         """Put the records at these places of a batch aside."""
         timers = bundle.timers[Domain.EVENT]
         raw = msgspec.Raw

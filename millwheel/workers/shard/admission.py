@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millwheel.core.model.names import producer_of
+from millwheel.core.model.names import ChannelName, producer_of
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
@@ -85,7 +85,7 @@ class Admission:
         self.operator.records_wait(now_us)
         return self.operator.appetite(max(1, records), now_us, self.time.input) > 0
 
-    def _circles(self, channel: str) -> bool:
+    def _circles(self, channel: ChannelName) -> bool:
         """True for what follows from our own productions, which wait for it: it is taken however many wait."""
         # Without it, shards that send to each other fill up and wait for each other's acks for ever.
         return producer_of(channel) in self.identity.circle

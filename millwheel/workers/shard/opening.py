@@ -19,6 +19,7 @@ from millwheel.core.formats.store_layout import (
 )
 from millwheel.core.model.damage import checked
 from millwheel.core.model.keys import key_from_bytes
+from millwheel.core.model.names import ChannelName, NodeName
 from millwheel.core.model.records import Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.ports import StateStore
@@ -27,7 +28,7 @@ from millwheel.workers.delivery.outbox import OutputChunk
 from millwheel.workers.delivery.routing import Fanout
 from millwheel.workers.shard.productions import earliest_of
 
-_decode_pending = checked(msgspec.msgpack.Decoder(tuple[str, list[bytes]]).decode, "productions of a shard")
+_decode_pending = checked(msgspec.msgpack.Decoder(tuple[ChannelName, list[bytes]]).decode, "productions of a shard")
 
 
 def read_meta(store: StateStore) -> Meta:
@@ -52,9 +53,9 @@ def read_timers(store: StateStore) -> dict[Domain, TimerQueue]:
     return queues
 
 
-def read_pending(store: StateStore) -> list[tuple[int, str, list[AnyBatch]]]:
+def read_pending(store: StateStore) -> list[tuple[int, ChannelName, list[AnyBatch]]]:
     """(chunk, channel, its batches) of productions that perhaps did not reach every consumer."""
-    found: list[tuple[int, str, list[AnyBatch]]] = []
+    found: list[tuple[int, ChannelName, list[AnyBatch]]] = []
     for place, data in store.scan(PENDING):
         channel, stored = _decode_pending(data)
         found.append((number_from8(place[1:]), channel, [decode_batch(encoded) for encoded in stored]))
@@ -65,7 +66,7 @@ def read_productions(store: StateStore, fanout: Fanout) -> list[OutputChunk]:
     """The same productions, for their consumers."""
     chunks = []
     for number, channel, stored in read_pending(store):
-        batches: list[tuple[str, AnyBatch]] = []
+        batches: list[tuple[NodeName, AnyBatch]] = []
         for batch in stored:
             if isinstance(batch, ColumnBatch):
                 batches += fanout.split_columns(batch)[0]

@@ -46,7 +46,7 @@ class ShardIdentity:
 class _Parts:
     """What a chunk is made of: the consumers' batches, and what is stored."""
 
-    batches: list[tuple[str, AnyBatch]]
+    batches: list[tuple[NodeName, AnyBatch]]
     stored: list[bytes]
 
 
@@ -166,6 +166,6 @@ class ProductionBuilding:
         return Batch(stream, seqs, produced.timestamps, produced.keys, produced.raws, None, born_us)
 
 
-def earliest_of(batches: Iterable[tuple[str, AnyBatch]]) -> int:
+def earliest_of(batches: Iterable[tuple[NodeName, AnyBatch]]) -> int:
     """The lowest timestamp in any of them (MAX_TIME: there is no record)."""
     return min((batch.earliest for _, batch in batches), default=MAX_TIME)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.model.names import NO_CHANNEL, ChannelName
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.ports import StateStore
@@ -106,7 +107,7 @@ class Shard:
 
     # --- receive -----------------------------------------------------------------------------------------
 
-    def offer(self, channel: str, epoch: int, index: int, batch: AnyBatch, reply_to: object) -> DeliveryOutcome:
+    def offer(self, channel: ChannelName, epoch: int, index: int, batch: AnyBatch, reply_to: object) -> DeliveryOutcome:
         """A delivery arrived; it is applied by a later :meth:`run`."""
         return self._inbox.offer(channel, epoch, index, batch, reply_to)
 
@@ -114,7 +115,7 @@ class Shard:
         """Records from outside; ``reply_to`` is answered once they are durable. Ids are kept by when they came."""
         if self._seen is not None and batch.timestamps:
             self._seen.forget_before(batch.timestamps[0])
-        self._inbox.push(Arrival("", 0, 0, batch, reply_to, MAX_TIME))
+        self._inbox.push(Arrival(NO_CHANNEL, 0, 0, batch, reply_to, MAX_TIME))
 
     # --- dedup, run --------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Any
 from millwheel.core.formats.codec import decode_value, encode_value, tuple_key
 from millwheel.core.formats.store_layout import CUTS, ROW, key_prefix, pack, unpack
 from millwheel.core.model.keys import key_hash
+from millwheel.core.model.names import Token
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.windows.panes import as_retraction
 from millwheel.errors import UnavailableError
@@ -84,7 +85,7 @@ class UpsertOperator(Operator):
     collects = True
 
     def __init__(
-        self, writer: Writer, token: int, store: StateStore, decode: Decode, table: Table, flush_us: int
+        self, writer: Writer, token: Token, store: StateStore, decode: Decode, table: Table, flush_us: int
     ) -> None:
         self._writer = writer
         self._table = table

@@ -14,6 +14,7 @@ import numpy as np
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import is_clean
+from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.core.windows.lateness import late_places
 from millwheel.sources.base import FrameChunk
@@ -24,7 +25,7 @@ _FIRST_BYTES = 1 << 20  # of a read while little comes
 _MOST_BYTES = 1 << 23  # of a read while there is always more
 _GROWTH = 4  # how much more each full read brings
 
-Split = Callable[[ColumnBatch], tuple[list[tuple[str, AnyBatch]], list[Keyless]]]
+Split = Callable[[ColumnBatch], tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]]
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class ReadSize:
 class SortedFrame:
     """A read as batches for the consumers, and what it did to the partition's time."""
 
-    batches: list[tuple[str, AnyBatch]]
+    batches: list[tuple[NodeName, AnyBatch]]
     late: int
     max_timestamp: int
 

@@ -10,6 +10,7 @@ import msgspec
 from millwheel.core.formats.store_layout import POSITION, Position, decode_position, pack
 from millwheel.core.model.damage import DAMAGE
 from millwheel.core.model.limits import DEFAULTS, Limits
+from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, duration_text
 from millwheel.core.pipeline.spec import StreamSpec
@@ -33,7 +34,7 @@ class InjectionOperator(Operator):
     def __init__(
         self,
         pipeline: str,
-        node: str,
+        node: NodeName,
         spec: StreamSpec,
         timestamps: Timestamps,
         schema: Any,

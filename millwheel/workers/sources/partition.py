@@ -15,6 +15,7 @@ from millwheel.core.formats.store_layout import (
     number_from8,
     pack,
 )
+from millwheel.core.model.names import ChannelName
 from millwheel.core.windows.lateness import watermark_after
 from millwheel.ports import StateStore
 from millwheel.sources.base import Partition, Reader
@@ -47,7 +48,7 @@ class Part:
     it has caught up it is ``certain`` once it has, and then idle if ``idles``."""
 
     partition: Partition
-    channel: str
+    channel: ChannelName
     committed: Position
     position: int
     max_timestamp: int
@@ -121,7 +122,7 @@ class Part:
             del self.decided[position]
 
 
-def open_part(partition: Partition, channel: str, store: StateStore, silence: Silence, certain: bool) -> Part:
+def open_part(partition: Partition, channel: ChannelName, store: StateStore, silence: Silence, certain: bool) -> Part:
     """A partition as the store knows it. ``certain``: no owner can have read further than that."""
     data = store.get(POSITION + partition.name.encode())
     at = Position() if data is None else decode_position(data)

@@ -11,6 +11,7 @@ import numpy as np
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.codec import encode_value
 from millwheel.core.model.failures import KINDS
+from millwheel.core.model.names import NodeName
 from millwheel.core.model.records import Batch, DeadLetter
 from millwheel.core.model.times import MIN_TIME, duration_text
 from millwheel.core.pipeline.spec import DEAD_LETTERS
@@ -21,7 +22,7 @@ from millwheel.workers.bundle.value_sizes import carried
 from millwheel.workers.delivery.timestamps import Stamps, column_of, extent
 from millwheel.workers.sources.source_parts import SourceParts
 
-Batches = list[tuple[str, AnyBatch]]
+Batches = list[tuple[NodeName, AnyBatch]]
 
 
 @dataclass(frozen=True, slots=True)

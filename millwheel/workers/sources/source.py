@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.formats.store_layout import Position
+from millwheel.core.model.names import ChannelName, NodeName, letters_channel
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import ExhaustedError
 from millwheel.ports import StateStore
@@ -241,11 +242,11 @@ class SourceOperator(Operator):
         after = Position(part.position, part.max_timestamp, part.read_all, part.note)
         chunks = [self._chunk(part, part.channel, found.batches)]
         for name, letters in found.letters.items():
-            chunks.append(self._chunk(part, f"{self._parts.node}!{name}/{part.partition.name}", letters))
+            chunks.append(self._chunk(part, letters_channel(self._parts.node, name, part.partition.name), letters))
         part.outstanding.append(Outstanding(chunks, after, found.counters))
         bundle.chunks += chunks
 
-    def _chunk(self, part: Part, channel: str, batches: list[tuple[str, AnyBatch]]) -> OutputChunk:
+    def _chunk(self, part: Part, channel: ChannelName, batches: list[tuple[NodeName, AnyBatch]]) -> OutputChunk:
         chunk = OutputChunk(part.next_chunk, channel, batches, earliest_of(batches), stored=False, read=True)
         part.next_chunk += 1
         return chunk

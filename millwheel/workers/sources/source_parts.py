@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from millwheel.core.model.limits import DEFAULTS, Limits
+from millwheel.core.model.names import NodeName
 from millwheel.core.pipeline.spec import StreamSpec
 from millwheel.sources.base import Partition, Source
 from millwheel.workers.delivery.routing import Fanout
@@ -23,7 +24,7 @@ class SourceParts:
     tell; silence is none then."""
 
     pipeline: str
-    node: str
+    node: NodeName
     stream: StreamSpec
     source: Source
     partitions: Callable[[], Sequence[Partition]]

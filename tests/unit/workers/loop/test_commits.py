@@ -53,7 +53,7 @@ def test_a_group_holds_what_all_shards_have_made_in_order() -> None:
 def test_with_nothing_due_there_is_no_group() -> None:
     stand = Stand()
     assert stand.groups.submit([worked().shard], NOW) is None
-    assert stand.groups.due_at == MAX_TIME
+    assert stand.groups.due_at_us == MAX_TIME
     assert not stand.groups
 
 

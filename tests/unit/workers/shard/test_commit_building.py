@@ -104,11 +104,11 @@ def test_weak_productions_may_wait_for_company_and_strong_ones_may_not() -> None
     weak, strong = (
         ShardBench(Counting, Dial(productions=how), limits) for how in (Productions.WEAK, Productions.STRONG)
     )
-    for bench, write_by in ((weak, NOW + 7_000), (strong, 0)):
+    for bench, write_by_us in ((weak, NOW + 7_000), (strong, 0)):
         bench.deliver(("a", 1, 5))
         pending = bench.shard.run(NOW)
         assert pending is not None
-        assert pending.write_by == write_by
+        assert pending.write_by_us == write_by_us
 
 
 def test_the_meta_entry_tells_where_the_next_owner_goes_on() -> None:

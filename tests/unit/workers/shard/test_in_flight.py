@@ -34,7 +34,7 @@ def pending(number: int, **more: Any) -> PendingCommit:
 
 def weak(number: int, since: int = 0) -> PendingCommit:
     chunk = OutputChunk(number, "c", [("t", Batch("s", [], [1], ["a"], [1]))], 1, stored=False, stored_form=b"form")
-    return pending(number, chunk=chunk, weak=True, since=since, write_by=since + 5)
+    return pending(number, chunk=chunk, weak=True, since_us=since, write_by_us=since + 5)
 
 
 def in_flight(*commits: PendingCommit, meta: Meta | None = None) -> InFlight:
@@ -76,7 +76,7 @@ def test_what_consumers_have_not_applied_keeps_all_behind_it_from_the_journal_un
 
 
 def test_somebody_who_waits_makes_all_before_it_due_at_once() -> None:
-    flight = in_flight(pending(1, write_by=500))
+    flight = in_flight(pending(1, write_by_us=500))
     assert flight.submits_at() == 500
     flight.enlist(pending(2))
     assert flight.submits_at() == 0
