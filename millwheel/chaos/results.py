@@ -44,7 +44,7 @@ class Difference:
 def compared(calm: PipelineSpec, disturbed: PipelineSpec) -> list[Difference]:
     """The file sinks of the same pipeline after two runs. SetupError when there is nothing that could be compared, or
     both runs write to the same place."""
-    pairs = [(mine, other) for mine, other in zip(calm.sinks, disturbed.sinks, strict=True) if mine.kind == "files"]
+    pairs = [(mine, other) for mine, other in zip(calm.sinks, disturbed.sinks, strict=True) if _in_folder(mine)]
     if not pairs:
         raise SetupError(f"{calm.name} has no sink of kind `files`, so there are no results to compare; add one")
     for mine, other in pairs:
@@ -62,14 +62,14 @@ def _difference(stream: str, calm: Counter[str], disturbed: Counter[str]) -> Dif
 
 def result_folders(spec: PipelineSpec) -> list[Path]:
     """Where the file sinks write."""
-    return [_folder(sink, spec) for sink in spec.sinks if sink.kind == "files"]
+    return [_folder(sink, spec) for sink in spec.sinks if _in_folder(sink)]
 
 
 def rows_of(sink: SinkSpec, spec: PipelineSpec) -> Counter[str]:
     """Each row as text, and how often it is there."""
     form = str(sink.options.get("format", "jsonl"))
     found: Counter[str] = Counter()
-    for path in sorted(_folder(sink, spec).glob(f"*.{form}")):
+    for path in sorted(_folder(sink, spec).glob(f"**/*.{form}")):
         found.update(_rows(path, form))
     return found
 
@@ -84,6 +84,11 @@ def _rows(path: Path, form: str) -> list[str]:
 
 def _text(row: Any) -> str:
     return msgspec.json.encode(row, order="deterministic", enc_hook=str).decode()
+
+
+def _in_folder(sink: SinkSpec) -> bool:
+    """A sink whose results lie in files of this machine."""
+    return sink.kind == "files" and "://" not in str(sink.options["path"])
 
 
 def _folder(sink: SinkSpec, spec: PipelineSpec) -> Path:

@@ -7,8 +7,10 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("deltalake")
@@ -17,6 +19,9 @@ pytest.importorskip("pyiceberg")
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
+from millwheel.connectors.tables.delta import DeltaLakeTable
+from millwheel.connectors.tables.table import TableChange, TableConflictError, TableMark
+from tests.fakes.s3_server import BUCKET, S3Server
 from tests.slow.runs import EXAMPLES, Run
 
 pytestmark = pytest.mark.slow
@@ -37,6 +42,18 @@ def until_writing(run: Run, log: Path) -> None:
     """Until some shard has written to the table, or the run is over."""
     while len(list(log.glob("*.json"))) < 2 and run.process.poll() is None:
         time.sleep(0.05)
+
+
+def test_a_delta_table_in_a_bucket_takes_one_of_two_commits(s3: S3Server) -> None:
+    s3.fail()
+    schema = pa.schema([("n", pa.int64())])
+    table = DeltaLakeTable(f"s3://{BUCKET}/{uuid4().hex}", {**s3.config, "allow_http": True})
+    table.create(schema)
+    first, second = table.look(), table.look()
+    first.commit(TableChange({"a": TableMark(0, 1)}, pa.table({"n": [1]}, schema=schema)))
+    with pytest.raises(TableConflictError):
+        second.commit(TableChange({"b": TableMark(0, 1)}, pa.table({"n": [2]}, schema=schema)))
+    assert table.look().mark("a") == TableMark(0, 1)
 
 
 def test_each_row_is_in_its_table_once(tmp_path: Path) -> None:

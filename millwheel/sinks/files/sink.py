@@ -78,8 +78,11 @@ class RollOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             size, every_us = size_bytes(self.size), duration_us(self.every)
         except ValueError as ex:
             raise ValueError(f"option 'roll': {ex}") from None
-        if size < 1 or every_us < 1:
-            raise ValueError("option 'roll' closes files at once; write for example roll: {size: 128MB, every: 10m}")
+        if not 1 <= size <= MOST_ROLL_BYTES or every_us < 1:
+            raise ValueError(
+                "option 'roll' closes files at once, or later than at 1GB; write for example roll: {size: 128MB, "
+                "every: 10m}"
+            )
         return Roll(size, every_us)
 
 
@@ -171,6 +174,8 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
         must_be_plain(self.temp, self.final)
 
 
+MOST_ROLL_BYTES = 1_000_000_000
+"""An open file is in memory, and written in one piece."""
 SMALL_BYTES = 64 * 1024
 """A batch of at most so many bytes goes through the journal."""
 
