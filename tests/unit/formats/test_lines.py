@@ -31,6 +31,12 @@ def test_a_csv_message_is_one_record_whatever_stands_beside_it() -> None:
     assert set(found.wrong) == {1, 3, 4, 6, 7}
 
 
+def test_csv_messages_that_are_sound_are_read_together_as_they_are_one_by_one() -> None:
+    messages, decoder = [b"%d;t%d" % (n, n) for n in range(50)] + [b";"], CsvMessages(COLUMNS, {"id": "int"})
+    alone = [decoder.decode([message, b'x;"']).records[0] for message in messages]
+    assert decoder.decode(messages) == (list(range(51)), alone, {})
+
+
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0")), st.integers(-(2**63), 2**63 - 1))
 def test_csv_is_read_as_it_was_written(text: str, number: int) -> None:
     written = CsvMessageRows(COLUMNS).encode({"id": number, "text": text, "more": 1})
