@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import sys
+
+from millwheel.launch.launchers.base import WorkerTemplate
+
+TEMPLATE = WorkerTemplate("/root", "zk:2181/x", "p", "/logs", "/scratch")
+
+
+def test_a_worker_is_told_where_it_belongs_and_which_slot_it_has() -> None:
+    argv = TEMPLATE.command(3, "/scratch/3")
+    assert argv[:3] == [sys.executable, "-m", "millwheel.workers"]
+    told = dict(zip(argv[3::2], argv[4::2], strict=True))
+    assert told == {
+        "--root": "/root",
+        "--zookeeper": "zk:2181/x",
+        "--pipeline": "p",
+        "--slot": "3",
+        "--scratch": "/scratch/3",
+        "--listen": "127.0.0.1:0",
+    }
+
+
+def test_folders_of_security_and_secrets_are_named_where_there_are_any() -> None:
+    made = WorkerTemplate("/r", "z:1", "p", "/l", "/s", module="other", security="/sec", secrets="/keys")
+    argv = made.command(0, "/s/0", python="py")
+    assert argv[:3] == ["py", "-m", "other"]
+    assert argv[-4:] == ["--security", "/sec", "--secrets", "/keys"]

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import os
+import resource
+
+import msgspec
+import pytest
+
+from millwheel.launch.launchers import warm_messages as m
+
+REQUESTS = [m.Start(1, "mod", ["--a", "b"], "/e", "/o"), m.Signal(1, 9)]
+REPORTS = [m.Started(1, 44), m.Ended(1, -9), m.Cold(1, "a thread")]
+
+
+def test_every_message_is_one_packet_and_comes_whole() -> None:
+    ours, theirs = m.line()
+    for message in [*REQUESTS, *REPORTS]:
+        ours.send(m.encode(message))
+    assert [m.decode_request(m.receive(theirs)) for _ in REQUESTS] == REQUESTS
+    assert [m.decode_report(m.receive(theirs)) for _ in REPORTS] == REPORTS
+    with pytest.raises(BlockingIOError):
+        m.receive(theirs)
+    ours.close()
+    assert m.receive(theirs) == b"", "the other end is gone"
+    theirs.close()
+
+
+def test_a_request_is_no_report() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        m.decode_report(m.encode(REQUESTS[0]))
+
+
+def test_what_can_be_read_is_found_also_beyond_a_thousand_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    read, write = os.pipe()
+    high = os.dup2(read, 2_000)
+    try:
+        assert m.ready([high], 0) == set()
+        os.write(write, b"x")
+        assert m.ready([high], 1) == {high}
+    finally:
+        for each in (read, write, high):
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

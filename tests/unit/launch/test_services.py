@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from millwheel.launch.services import Services, ServiceTemplate
+
+
+class Process:
+    """A child that ends when it is told to."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.code: int | None = None
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def lived_s(self) -> float:
+        return 1.5
+
+    def last_words(self) -> str:
+        return "no port"
+
+    def terminate(self) -> None:
+        self.code = -15
+
+    def kill(self) -> None:
+        self.code = -9
+
+    def wait(self, seconds: float) -> int | None:
+        return self.code
+
+
+def test_a_service_is_told_where_it_belongs() -> None:
+    argv = ServiceTemplate("/r", "z:1", "p").arguments("--workers", "3")
+    told = dict(zip(argv[::2], argv[1::2], strict=True))
+    assert told == {
+        "--root": "/r",
+        "--zookeeper": "z:1",
+        "--pipeline": "p",
+        "--listen": "127.0.0.1:0",
+        "--workers": "3",
+    }
+    assert "--security" in ServiceTemplate("/r", "z:1", "p", security="/s").arguments()
+
+
+def test_who_ended_is_told_once_with_code_and_last_words() -> None:
+    made: list[Any] = []
+
+    def start(birth: Any) -> Any:
+        made.append(Process(len(made) + 1))
+        return made[-1]
+
+    services = Services(Path("/logs"), start)
+    for name in ("master", "injector"):
+        services.start(name, "millwheel.x", [])
+    assert services.pids() == {"master": 1, "injector": 2}
+    made[0].code = 1
+    [ended] = services.ended()
+    assert (ended.name, ended.code, ended.last_words) == ("master", 1, "no port")
+    assert services.ended() == []
+    services.stop_one("master", 0.0)
+    services.stop(0.0)
+    assert (made[1].code, services.pids()) == (-15, {})
