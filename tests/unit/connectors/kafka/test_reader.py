@@ -12,7 +12,10 @@ from millwheel.connectors.kafka.consuming import Consuming
 from millwheel.connectors.kafka.reader import Extras, Forms, KafkaReader
 from millwheel.connectors.kafka.source_options import KafkaSourceOptions
 from millwheel.errors import SetupError
+from millwheel.formats.choice import build_decoder
 from millwheel.formats.lines import JsonMessages
+from millwheel.sources.base import Reader
+from millwheel.sources.changes import ChangesReader
 from tests.fakes.kafka_library import FakeKafka, Log
 
 SHARE = ("clicks", 0)
@@ -37,7 +40,7 @@ def reader(end: int | None = None, columns: bool = False, **more: Any) -> KafkaR
     return KafkaReader(consuming, SHARE, options, forms, -1, end)
 
 
-def read_on(read: KafkaReader, position: int, reads: int = 4) -> tuple[list[int], list[tuple[int, str]], int]:
+def read_on(read: Reader, position: int, reads: int = 4) -> tuple[list[int], list[tuple[int, str]], int]:
     """Positions of records, positions and reasons of rejects, and where the next read begins."""
     records, rejects = [], []
     for _ in range(reads):
@@ -109,3 +112,19 @@ def test_a_reader_that_stops_at_an_offset_has_reached_it_there_and_does_not_end_
     assert not stops.read(5, 3).finished
     assert stops.reached(5)
     assert not stops.reached(4)
+
+
+def test_an_update_is_two_records_and_tombstones_are_nothing(kafka: FakeKafka) -> None:
+    old, new = {"n": 1}, {"n": 2}
+    events = [{"op": "c", "after": old}, {"op": "u", "before": old, "after": new}, {"op": "t"}]
+    events.append({"op": "d", "before": new})
+    kafka.logs[SHARE] = Log([*(json.dumps(event).encode() for event in events), None], 10)  # type: ignore[list-item]
+    options = KafkaSourceOptions(brokers="b:1", topics=["clicks"], format="debezium")
+    consuming = Consuming("b:1", {}, options.isolation, Complaints("b:1"))
+    forms = Forms(build_decoder(options.form(), "", {"n": "int"}), None, Extras(None, None, None))
+    read = ChangesReader(KafkaReader(consuming, SHARE, options, forms))
+    records, rejects, position = read_on(read, 20, 6)
+    assert (records, position) == ([22, 23, 24, 28], 30)
+    assert [(at, reason[:38]) for at, reason in rejects] == [(26, "topic clicks, partition 0, offset 12: ")]
+    assert "the table was truncated" in rejects[0][1]
+    assert read_on(read, 24)[0] == [28]

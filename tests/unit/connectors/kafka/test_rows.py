@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from millwheel import Retraction
-from millwheel.connectors.kafka.rows import Committable, Message, Rows, decode, encode
+from millwheel.connectors.kafka.rows import Committable, Message, Rows, decode, encode, with_header
 from millwheel.connectors.kafka.sink import build_kafka_sink
 from millwheel.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.errors import CorruptionError
+from millwheel.formats.choice import build_encoder
 from millwheel.sinks.base import SinkBatch, SinkRecord
 
 
@@ -86,3 +87,46 @@ def test_a_retraction_is_a_tombstone_or_a_change() -> None:
 def test_options_that_cannot_work_are_a_sentence(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
         build_kafka_sink({"brokers": "b:1", "topic": "t"} | options)
+
+
+AVRO: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "ad", "type": "long"}]}
+BY_ID = {"avro": {"schema": AVRO, "registry": {"url": "mock://r"}}}
+
+
+def test_rows_of_a_schema_are_encoded_and_those_that_do_not_fit_refused() -> None:
+    given = {"brokers": "b:1", "topic": "t", "format": {"avro": {"schema": AVRO}}, "mode": "upsert", "key": "ad"}
+    options = msgspec.convert(given, KafkaSinkOptions)
+    made = Rows(options, build_encoder(options.form(), "", options.subject()))
+    records = [SinkRecord("k", value, 0) for value in ({"ad": 1}, {"ad": "x"}, Retraction({"ad": 1}))]
+    messages, refused = made.messages(records)
+    assert [(message.key, message.value) for message in messages] == [(b"1", b"\x02"), (b"1", None)]
+    assert [(each.record, each.reason) for each in refused] == [
+        (records[1], "field 'ad' is str 'x', but the Avro schema wants a long")
+    ]
+    headed = with_header(Committable(3, messages), b"\0\0\0\0\7")
+    assert [message.value for message in headed.messages] == [b"\0\0\0\0\7\x02", None]
+
+
+def test_changes_are_written_as_debezium_does() -> None:
+    made = rows(format="debezium", mode="changelog", with_key=True)
+    messages, _ = made.messages([SinkRecord("k", {"n": 1}, 2_000), SinkRecord("k", Retraction({"n": 1}), 3_000)])
+    row = {"key": "k", "n": 1}
+    assert [msgspec.json.decode(message.value or b"") for message in messages] == [
+        {"before": None, "after": row, "op": "c", "ts_ms": 2},
+        {"before": row, "after": None, "op": "d", "ts_ms": 3},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"format": "debezium"}, "option 'mode': format debezium writes"),
+        ({"format": {"debezium": {"add": {"a": "b"}}}, "mode": "changelog"}, "debezium has no options in a sink"),
+        ({"format": "avro"}, "avro needs 'schema' to write"),
+        ({"format": "csv"}, "csv needs 'columns'"),
+        ({"format": BY_ID, "topic": {"by": "t", "among": ["a"]}}, "needs 'subject'"),
+    ],
+)
+def test_formats_that_cannot_work_are_sentences(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        build_kafka_sink({"brokers": "b:1", "topic": "t", **options})
