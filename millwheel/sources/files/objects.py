@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import xxhash
 
@@ -18,8 +19,10 @@ from millwheel.sources.files.dealing import dealt
 from millwheel.sources.files.object_input import ObjectBytes
 from millwheel.sources.files.object_reader import ObjectReader
 
-LIST_US = 5_000_000
+LIST_S = 5.0
 """Between listings of a followed source: a listing costs a request for each 1,000 objects."""
+_FIRST_LIST_S = 2.0  # for the first listing; then the source counts as out of reach for now
+_LISTING = ThreadPoolExecutor(max_workers=2, thread_name_prefix="listing")  # of the process; starts when it is used
 WHOLE_LISTING_S = 600.0
 """With rising names, everything is listed again after so long: some name may have come out of its turn."""
 _MAGIC = re.compile(r"[*?\[]")
@@ -29,10 +32,9 @@ OpenVersion = Callable[[str, ObjectBytes], Reader]
 
 class ObjectsSource(Source):
     """All objects that match. ``rising``: new objects have greater names than old ones, so that listing may go on
-    behind the last name."""
+    behind the last name. A followed source is listed by another thread, because the loop of a worker must not wait."""
 
     poll_us = 20_000
-    list_us = LIST_US
 
     def __init__(
         self,
@@ -42,8 +44,14 @@ class ObjectsSource(Source):
         rising: bool,
         open_version: OpenVersion,
         now_s: Callable[[], float] = time.monotonic,
+        submit: Callable[[Callable[[], dict[str, Found]]], Future[dict[str, Found]]] = _LISTING.submit,
     ) -> None:
         self.bounded = not follow
+        self._now_s = now_s
+        self._submit = submit
+        self._begun_at = -LIST_S
+        self._listing: Future[dict[str, Found]] | None = None
+        self._latest: dict[str, Found] | None = None
         self._store = store
         self._listings = [_Listing(store, pattern, rising and follow, now_s) for pattern in patterns]
         self._top = _shared([listing.folder for listing in self._listings])
@@ -59,7 +67,7 @@ class ObjectsSource(Source):
     def partitions(self) -> Sequence[Partition]:
         """Raises SetupError when a bounded source has no object."""
         try:
-            found = self._found()
+            found = self._found() if self.bounded else self._listed()
         except UnavailableError as ex:
             if self.bounded:
                 raise SetupError(str(ex)) from ex
@@ -78,6 +86,20 @@ class ObjectsSource(Source):
     def open(self, partition: Partition) -> Reader:
         key = f"{self._top}{partition.name}"
         return ObjectReader(self._store, key, not self.bounded, lambda content: self._open_version(key, content))
+
+    def _listed(self) -> dict[str, Found]:
+        """The last listing that is finished; another one begins when it is time."""
+        if self._listing is None and self._now_s() >= self._begun_at + LIST_S:
+            self._begun_at = self._now_s()
+            self._listing = self._submit(self._found)
+        if self._listing is not None and not self._listing.done():
+            wait([self._listing], _FIRST_LIST_S if self._latest is None else 0.0)
+        if self._listing is not None and self._listing.done():
+            finished, self._listing = self._listing, None
+            self._latest = finished.result()
+        if self._latest is None:
+            raise ExhaustedError(f"{self._store.address.top} has not been listed yet; event time waits for it")
+        return self._latest
 
     def _found(self) -> dict[str, Found]:
         found: dict[str, Found] = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ from millwheel.adapters.objects.store import ObjectStore
 from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.errors import ExhaustedError, SetupError, UnavailableError
 from millwheel.sources import build_source
-from millwheel.sources.files.objects import WHOLE_LISTING_S, ObjectsSource
+from millwheel.sources.files import objects
+from millwheel.sources.files.objects import LIST_S, WHOLE_LISTING_S, ObjectsSource
 
 
 class Store(ObjectStore):
@@ -34,7 +37,37 @@ class Store(ObjectStore):
 
 
 def source(store: Store, *patterns: str, follow: bool = False, rising: bool = False, now: Any = None) -> ObjectsSource:
-    return ObjectsSource(store, patterns, follow, rising, lambda key, content: None, now or (lambda: 0.0))  # type: ignore[arg-type,return-value]
+    clock = now or itertools.count(step=LIST_S).__next__  # it is always time for another listing
+    return ObjectsSource(store, patterns, follow, rising, lambda key, content: None, clock, at_once)  # type: ignore[arg-type,return-value]
+
+
+def at_once(listing: Any) -> Future[Any]:
+    found: Future[Any] = Future()
+    try:
+        found.set_result(listing())
+    except UnavailableError as ex:
+        found.set_exception(ex)
+    return found
+
+
+def test_a_listing_that_takes_long_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_FIRST_LIST_S", 0.0)
+    store, begun = Store("in/1"), []
+
+    def later(listing: Any) -> Future[Any]:
+        begun.append((Future(), listing))
+        return begun[-1][0]
+
+    clock = itertools.count(step=LIST_S).__next__
+    watched = ObjectsSource(store, ["in/*"], True, False, lambda key, content: None, clock, later)  # type: ignore[arg-type,return-value]
+    with pytest.raises(ExhaustedError, match="not been listed yet"):
+        watched.partitions()
+    begun[0][0].set_result(begun[0][1]())
+    assert [partition.name for partition in watched.partitions()] == ["1"]
+    store.stage("in/2", b"x")
+    assert [partition.name for partition in watched.partitions()] == ["1"]
+    begun[1][0].set_result(begun[1][1]())
+    assert [partition.name for partition in watched.partitions()] == ["1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +114,7 @@ def test_with_rising_names_a_listing_goes_on_behind_the_last_name() -> None:
     store, now = Store("in/1", "in/2"), [0.0]
     watched = source(store, "in/*", follow=True, rising=True, now=lambda: now[0])
     assert len(watched.partitions()) == 2
+    now[0] += LIST_S
     store.stage("in/3", b"x")
     store.stage("in/0", b"x")
     assert [p.name for p in watched.partitions()] == ["1", "2", "3"]
