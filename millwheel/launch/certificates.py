@@ -31,23 +31,23 @@ def make_set(folder: str, now: datetime | None = None) -> Path:
 
     Raises SetupError when the folder holds anything already, or cannot be written.
     """
-    place, today = Path(folder), now or datetime.now(timezone.utc)
+    path, today = Path(folder), now or datetime.now(timezone.utc)
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(place.iterdir()):
-            raise SetupError(f"{place} is not empty; name a new folder, so that no certificate in use is replaced")
-        _write_all(place, today)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise SetupError(f"{path} is not empty; name a new folder, so that no certificate in use is replaced")
+        _write_all(path, today)
     except OSError as error:
-        raise SetupError(f"{place} cannot be written: {error.strerror}") from error
-    return place
+        raise SetupError(f"{path} cannot be written: {error.strerror}") from error
+    return path
 
 
-def _write_all(place: Path, now: datetime) -> None:
+def _write_all(path: Path, now: datetime) -> None:
     ca_key = ec.generate_private_key(ec.SECP256R1())
     issuer = _name("millwheel development CA")
     ca = _builder(issuer, issuer, ca_key.public_key(), now)
     ca = ca.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    _write(place / CA_FILE, ca.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
+    _write(path / CA_FILE, ca.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
     for role in ROLES:
         key = ec.generate_private_key(ec.SECP256R1())
         made = _builder(_name(f"millwheel {role}"), issuer, key.public_key(), now)
@@ -55,10 +55,10 @@ def _write_all(place: Path, now: datetime) -> None:
         made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
         made = made.add_extension(x509.ExtendedKeyUsage(_USAGES), critical=False)
         pem = made.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-        _write(place / f"{role}.pem", pem, 0o644)
-        _write(place / f"{role}.key", _private_pem(key), 0o600)
-    _write(place / AUTH_FILE, f"{NAME}:{secrets.token_urlsafe(24)}\n".encode(), 0o600)
-    _write(place / TOKEN_FILE, secrets.token_urlsafe(32).encode() + b"\n", 0o600)
+        _write(path / f"{role}.pem", pem, 0o644)
+        _write(path / f"{role}.key", _private_pem(key), 0o600)
+    _write(path / AUTH_FILE, f"{NAME}:{secrets.token_urlsafe(24)}\n".encode(), 0o600)
+    _write(path / TOKEN_FILE, secrets.token_urlsafe(32).encode() + b"\n", 0o600)
 
 
 def _builder(

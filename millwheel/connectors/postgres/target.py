@@ -16,6 +16,7 @@ from millwheel.connectors.postgres.rows import RowMaker, TextRow
 from millwheel.connectors.postgres.sink_options import PostgresSinkOptions, identity_of
 from millwheel.connectors.postgres.statements import TableWriter
 from millwheel.connectors.postgres.table import look_at, quoted
+from millwheel.core.model.lease import Lease
 from millwheel.errors import SetupError, UnavailableError
 from millwheel.sinks.base import SinkRecord
 
@@ -63,7 +64,7 @@ class PostgresTarget(ExternalTarget):
             with connection.transaction():
                 last, token = self._locked(connection)
                 self._owner.admits(token)
-                if token != self._owner.token:
+                if Lease(self._owner.token).outlived(token):
                     raise UnavailableError(f"{self._where} has lost our lease token; it is noted again")
                 if number <= last:
                     return

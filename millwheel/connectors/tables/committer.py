@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from millwheel.connectors.external.target import NOTHING_YET, Owner
 from millwheel.connectors.tables.table import LakeTable, TableChange, TableConflictError, TableMark, TableVersion
+from millwheel.core.model.lease import Lease
 from millwheel.errors import UnavailableError
 
 log = logging.getLogger("millwheel.tables")
@@ -118,7 +119,7 @@ def _change_of(version: TableVersion, jobs: list[_Job]) -> TableChange | None:
             continue
         if rows is not None:
             parts.append(rows)
-        if rows is not None or known.token < job.owner.token:
+        if rows is not None or Lease(job.owner.token).outlived(known.token):
             marks[job.owner.name] = TableMark(known.number if rows is None else job.number, job.owner.token)
     if not marks:
         return None

@@ -36,9 +36,9 @@ class Orders(Protocol):
         """(whether to stop, whether to kill this worker); an answer that cannot be had counts as none."""
 
 
-def orders_at(place: str) -> Orders:
-    """The orders on a root: ``place`` is the path of its stop file, or the address of an object store."""
-    return ObjectOrders(open_space(place)) if is_s3(place) else FileOrders(Path(place))
+def orders_at(location: str) -> Orders:
+    """The orders on a root: ``location`` is the path of its stop file, or the address of an object store."""
+    return ObjectOrders(open_space(location)) if is_s3(location) else FileOrders(Path(location))
 
 
 class FileOrders:

@@ -96,14 +96,14 @@ class CodeChecks:
     def _schema(self, stream: StreamSpec) -> Any:
         if not stream.schema:
             return None
-        place = ("streams", stream.name, "schema")
-        schema = self._load(stream.schema, *place)
+        path = ("streams", stream.name, "schema")
+        schema = self._load(stream.schema, *path)
         if schema is None:
             return None
         try:
             msgspec.json.Decoder(schema)
         except Exception as ex:  # msgspec raises several kinds for types it cannot decode into
-            self._bad(f"msgspec cannot decode records into {stream.schema}: {ex}; use a msgspec.Struct", *place)
+            self._bad(f"msgspec cannot decode records into {stream.schema}: {ex}; use a msgspec.Struct", *path)
             return None
         if isinstance(schema, type) and issubclass(schema, msgspec.Struct):
             self._check_struct(stream, [field.name for field in msgspec.structs.fields(schema)])
@@ -119,11 +119,11 @@ class CodeChecks:
 
     def computation(self, computation: ComputationSpec) -> None:
         """Key functions, and the callback or the machine of the window."""
-        place = ("computations", computation.name)
+        path = ("computations", computation.name)
         for given in computation.inputs:
             if given.key.kind is KeyKind.FUNCTION:
-                self._function(given.key.names[0], *place, "input", given.stream, "key")
-        for step in step_nodes(find(self._top, *place)):
+                self._function(given.key.names[0], *path, "input", given.stream, "key")
+        for step in step_nodes(find(self._top, *path)):
             if OBJECT_NAME.fullmatch(step.text):
                 self._function_at(step)
         if computation.callback:
@@ -135,8 +135,8 @@ class CodeChecks:
                 f"{stream} is found by its key and has none: its records would have that of their partition (the "
                 f"file); write {{{stream}: {{key: FIELD}}}}"
             )
-            self._bad(text, *place, "input")
-        if computation.window is not None and not self._reader.problems.concerns(".".join(place)):
+            self._bad(text, *path, "input")
+        if computation.window is not None and not self._reader.problems.concerns(".".join(path)):
             self._machine(computation)
 
     def _no_retractions(self, computation: ComputationSpec) -> None:
@@ -166,22 +166,22 @@ class CodeChecks:
         return sets_timers(kind)
 
     def _callback(self, computation: ComputationSpec) -> None:
-        place = ("computations", computation.name, "callback")
-        kind = self._load(computation.callback, *place)
+        path = ("computations", computation.name, "callback")
+        kind = self._load(computation.callback, *path)
         if kind is None:
             return
         if not (isinstance(kind, type) and issubclass(kind, Computation)):
             self._bad(
-                f"{computation.callback} is no class derived from millwheel.Computation; derive it from there", *place
+                f"{computation.callback} is no class derived from millwheel.Computation; derive it from there", *path
             )
             return
         records, windows = kind.process_record, kind.process_window
         if computation.window is not None and windows is Computation.process_window:
             text = "computations with a window call process_window(self, ctx, key, window, records); add that method"
-            self._bad(f"{kind.__name__} has none: {text}", *place)
+            self._bad(f"{kind.__name__} has none: {text}", *path)
         elif computation.window is None and records is Computation.process_record:
             fix = "add one" if windows is Computation.process_window else "add one, or give the computation a window"
-            self._bad(f"{kind.__name__} has no process_record(self, ctx, record) method; {fix}", *place)
+            self._bad(f"{kind.__name__} has no process_record(self, ctx, record) method; {fix}", *path)
         if computation.window is None and takes_retractions(computation, self._spec) and not kind.takes_retractions:
             text = (
                 "its input carries retractions, records that take back earlier ones, and a callback must undo them "
@@ -190,7 +190,7 @@ class CodeChecks:
             )
             self._bad(text, "computations", computation.name, "input")
         if wrong := [*wrong_methods(kind, computation.window is not None), *wrong_states(kind)]:
-            self._bad("; ".join(wrong), *place)
+            self._bad("; ".join(wrong), *path)
         if self._options(computation, kind):
             if text := cannot_be_made(kind, computation.options):
                 self._bad(text, "computations", computation.name, "options" if computation.options else "callback")
@@ -215,7 +215,7 @@ class CodeChecks:
         return True
 
     def _machine(self, computation: ComputationSpec) -> None:
-        place = ("computations", computation.name, "window")
+        path = ("computations", computation.name, "window")
         try:
             machine_from_spec(
                 computation,
@@ -224,14 +224,14 @@ class CodeChecks:
                 takes_retractions(computation, self._spec),
             )
         except (ValueError, MillwheelError) as ex:
-            self._bad(str(ex), *place)
+            self._bad(str(ex), *path)
         except Exception as ex:  # the constructor of a custom window, trigger or aggregator
-            self._bad(f"this cannot be made: {type(ex).__name__}: {ex}", *place)
+            self._bad(f"this cannot be made: {type(ex).__name__}: {ex}", *path)
 
     # --- loading ---------------------------------------------------------------------------------------------
 
-    def _function(self, name: str, *place: str) -> None:
-        self._function_at(find(self._top, *place), name)
+    def _function(self, name: str, *path: str) -> None:
+        self._function_at(find(self._top, *path), name)
 
     def _function_at(self, node: YamlNode, name: str = "") -> None:
         found = self._load_at(node, name or node.text)
@@ -239,8 +239,8 @@ class CodeChecks:
             text = f"{name or node.text} is a {type(found).__name__}, not a function of a record's value"
             self._reader.bad(node, text)
 
-    def _load(self, name: str, *place: str) -> Any:
-        return self._load_at(find(self._top, *place), name)
+    def _load(self, name: str, *path: str) -> Any:
+        return self._load_at(find(self._top, *path), name)
 
     def _load_at(self, node: YamlNode, name: str) -> Any:
         try:
@@ -249,5 +249,5 @@ class CodeChecks:
             self._reader.bad(node, str(ex))
             return None
 
-    def _bad(self, text: str, *place: str) -> None:
-        self._reader.bad(find(self._top, *place), text)
+    def _bad(self, text: str, *path: str) -> None:
+        self._reader.bad(find(self._top, *path), text)

@@ -101,11 +101,11 @@ class Watched(Protocol):
         """Do not call what is in there again."""
 
 
-def record_mark(batch: Batch, channel: ChannelName, place: int) -> bytes:
+def record_mark(batch: Batch, channel: ChannelName, index: int) -> bytes:
     """What a record is known by; b"" for one without a number and an id."""
     if batch.seqs:
-        return encode_value(("r", channel, batch.seqs[place]))
-    given = None if batch.ids is None else batch.ids[place]
+        return encode_value(("r", channel, batch.seqs[index]))
+    given = None if batch.ids is None else batch.ids[index]
     return b"" if given is None else encode_value(("i", given))
 
 

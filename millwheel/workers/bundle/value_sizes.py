@@ -9,7 +9,7 @@ from millwheel.core.model.limits import over
 
 
 def carried(values: list[Any], most: int) -> tuple[int, dict[int, str]]:
-    """How many bytes the values take on their way between processes, and {place: reason} of those that cannot travel:
+    """How many bytes the values take on their way between processes, and {index: reason} of those that cannot travel:
     integers beyond 64 bits, mostly, and what is larger than ``most`` bytes."""
     size = 0
     try:
@@ -18,7 +18,7 @@ def carried(values: list[Any], most: int) -> tuple[int, dict[int, str]]:
             return size, {}
     except (OverflowError, TypeError, ValueError, RecursionError):
         pass
-    return size, {place: reason for place, value in enumerate(values) if (reason := _why_uncarriable(value, most))}
+    return size, {index: reason for index, value in enumerate(values) if (reason := _why_uncarriable(value, most))}
 
 
 def _why_uncarriable(value: Any, most: int) -> str:

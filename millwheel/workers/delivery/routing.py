@@ -26,7 +26,7 @@ Extractor = Callable[[Any], Key]
 _TEXT_KEYS = {str, bytes}
 _ROUTES_KEPT = 200_000  # keys whose shards are remembered
 _DENSE_KEYS = 1 << 22
-"""Below this, whole numbers are looked up by their place in an array."""
+"""Below this, whole numbers are looked up by their index in an array."""
 _FEW_ROWS = 32  # up to here a loop is faster than arrays
 _BYTES_PER_CHARACTER = 4  # Fixed: at most, in UTF-8
 _KEY_HEAD = 5
@@ -35,9 +35,9 @@ _KEY_HEAD = 5
 
 @dataclass(frozen=True, slots=True)
 class Keyless:
-    """A record that a consumer's extractor could give no key; ``place`` is its index in the batch."""
+    """A record that a consumer's extractor could give no key; ``index`` is its index in the batch."""
 
-    place: int
+    index: int
     node: NodeName
     reason: str
     exception: str
@@ -122,22 +122,22 @@ class Fanout:
         self, consumer: Consumer, batch: Batch, decoded: Sequence[Any], late: Collection[int]
     ) -> tuple[Batch, list[Keyless]]:
         """One consumer's records under its keys, and those that have none."""
-        places = _places(batch, consumer, late)
-        part = batch if places is None else batch.pick(places)
-        values = decoded if places is None else [decoded[i] for i in places]
+        indexes = _indexes(batch, consumer, late)
+        part = batch if indexes is None else batch.pick(indexes)
+        values = decoded if indexes is None else [decoded[i] for i in indexes]
         mine, missing = _keyed(consumer, part, values, self._most_key)
         if missing:
-            gone = {bad.place for bad in missing}
+            gone = {bad.index for bad in missing}
             mine = mine.pick([i for i in range(len(mine)) if i not in gone])
-            missing = missing if places is None else [replace(bad, place=places[bad.place]) for bad in missing]
+            missing = missing if indexes is None else [replace(bad, index=indexes[bad.index]) for bad in missing]
         return mine, missing
 
 
-def _places(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[int] | None:
-    """The places of the records that a consumer gets; None for all of them."""
+def _indexes(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[int] | None:
+    """The indexes of the records that a consumer gets; None for all of them."""
     if not late or consumer.wants_late:
         return None
-    return [place for place in range(len(batch)) if place not in late]
+    return [index for index in range(len(batch)) if index not in late]
 
 
 def _key_column(batch: ColumnBatch, field: str, most: int) -> pl.Series | None:
@@ -188,14 +188,14 @@ def _keys_one_by_one(consumer: Consumer, decoded: Sequence[Any], most: int) -> t
     assert extract is not None
     keys: list[Key] = []
     refused: list[Keyless] = []
-    for place, value in enumerate(decoded):
+    for index, value in enumerate(decoded):
         try:
             keys.append(fitting_key(extract(value), most))
         except RecordError as ex:
-            refused.append(Keyless(place, consumer.node, str(ex), ""))
+            refused.append(Keyless(index, consumer.node, str(ex), ""))
             keys.append(None)
         except Exception as ex:  # the extractor may be the user's: whatever it raises is about this record
-            refused.append(Keyless(place, consumer.node, f"the key extractor failed: {ex}", repr(ex)))
+            refused.append(Keyless(index, consumer.node, f"the key extractor failed: {ex}", repr(ex)))
             keys.append(None)
     return keys, refused
 
@@ -210,20 +210,20 @@ class _Edges:
         self._known: dict[Key, int] = {}
         self._dense = np.full(1024, -1, np.int32)
 
-    def row_places(self, batch: Batch) -> npt.NDArray[np.int32]:
-        """:meth:`places` of the keys of a batch."""
+    def row_indexes(self, batch: Batch) -> npt.NDArray[np.int32]:
+        """:meth:`indexes` of the keys of a batch."""
         if batch.numbers is not None and _are_dense(batch.numbers):
             return self._dense_places(batch.numbers)
-        return np.array(self.places(batch.keys), np.int32)
+        return np.array(self.indexes(batch.keys), np.int32)
 
-    def column_places(self, keys: pl.Series) -> npt.NDArray[np.int32]:
-        """:meth:`places` of a column, whose different keys are looked up once."""
+    def column_indexes(self, keys: pl.Series) -> npt.NDArray[np.int32]:
+        """:meth:`indexes` of a column, whose different keys are looked up once."""
         if keys.dtype == pl.Int64 and _are_dense(numbers := keys.to_numpy()):
             return self._dense_places(numbers)
         different = keys.unique()
-        found = pl.Series(self.places(different.to_list()), dtype=pl.Int32)
-        places: npt.NDArray[np.int32] = keys.replace_strict(different, found, return_dtype=pl.Int32).to_numpy()
-        return places
+        found = pl.Series(self.indexes(different.to_list()), dtype=pl.Int32)
+        indexes: npt.NDArray[np.int32] = keys.replace_strict(different, found, return_dtype=pl.Int32).to_numpy()
+        return indexes
 
     def _dense_places(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         most = int(numbers.max())
@@ -234,11 +234,11 @@ class _Edges:
         found = self._dense[numbers]
         if found.min() < 0:
             fresh = np.unique(numbers[found < 0])
-            self._dense[fresh] = self.places(fresh.tolist())
+            self._dense[fresh] = self.indexes(fresh.tolist())
             found = self._dense[numbers]
         return found
 
-    def places(self, keys: list[Key]) -> list[int]:
+    def indexes(self, keys: list[Key]) -> list[int]:
         known = self._known
         try:
             return list(map(known.__getitem__, keys))
@@ -283,28 +283,28 @@ class TableRouter:
             return _route_columns(edges, batch)
         if len(batch) <= _FEW_ROWS:
             return _route_few(edges, batch)
-        places = edges.row_places(batch)
-        present = np.flatnonzero(np.bincount(places)).tolist()
+        indexes = edges.row_indexes(batch)
+        present = np.flatnonzero(np.bincount(indexes)).tolist()
         if len(present) == 1:
             return [(edges.shards[present[0]], batch)]
-        return [(edges.shards[place], batch.pick(np.flatnonzero(places == place).tolist())) for place in present]
+        return [(edges.shards[index], batch.pick(np.flatnonzero(indexes == index).tolist())) for index in present]
 
 
 def _route_few(edges: _Edges, batch: Batch) -> list[tuple[ShardName, AnyBatch]]:
     """So few rows are dealt out before an array of them is made."""
-    places = edges.places(batch.keys)
-    different = set(places)
+    indexes = edges.indexes(batch.keys)
+    different = set(indexes)
     if len(different) == 1:
-        return [(edges.shards[places[0]], batch)]
-    mine: dict[int, list[int]] = {place: [] for place in sorted(different)}
-    for row, place in enumerate(places):
-        mine[place].append(row)
-    return [(edges.shards[place], batch.pick(rows)) for place, rows in mine.items()]
+        return [(edges.shards[indexes[0]], batch)]
+    mine: dict[int, list[int]] = {index: [] for index in sorted(different)}
+    for row, index in enumerate(indexes):
+        mine[index].append(row)
+    return [(edges.shards[index], batch.pick(rows)) for index, rows in mine.items()]
 
 
 def _route_columns(edges: _Edges, batch: ColumnBatch) -> list[tuple[ShardName, AnyBatch]]:
-    places = edges.column_places(batch.keys)
-    present = np.flatnonzero(np.bincount(places)).tolist()
+    indexes = edges.column_indexes(batch.keys)
+    present = np.flatnonzero(np.bincount(indexes)).tolist()
     if len(present) == 1:
         return [(edges.shards[present[0]], batch)]
-    return [(edges.shards[place], part) for place, part in batch.split(places)]
+    return [(edges.shards[index], part) for index, part in batch.split(indexes)]

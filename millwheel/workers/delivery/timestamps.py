@@ -81,7 +81,7 @@ class Timestamps:
         self._function = function
 
     def of(self, values: list[Any]) -> tuple[list[int], dict[int, str]]:
-        """(timestamps, {place: what is wrong}); a place with a problem has timestamp 0."""
+        """(timestamps, {index: what is wrong}); a record with a problem has timestamp 0."""
         stamps, problems = self.as_array(values)
         return stamps.tolist(), problems
 
@@ -103,11 +103,11 @@ class Timestamps:
         assert self._function is not None
         raw: list[Any] = []
         problems: dict[int, str] = {}
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             try:
                 raw.append(self._function(value))
             except Exception as ex:  # the user's function: whatever it raises is about this record
-                problems[place] = f"the timestamp function failed: {type(ex).__name__}: {ex}"
+                problems[index] = f"the timestamp function failed: {type(ex).__name__}: {ex}"
                 raw.append(0)
         stamps, more = self._one_by_one(raw)
         return stamps, {**more, **problems}
@@ -115,11 +115,11 @@ class Timestamps:
     def _one_by_one(self, raw: list[Any]) -> tuple[Stamps, dict[int, str]]:
         stamps: list[int] = []
         problems: dict[int, str] = {}
-        for place, given in enumerate(raw):
+        for index, given in enumerate(raw):
             try:
                 stamps.append(self._convert(given))
             except RecordError as ex:
-                problems[place] = str(ex)
+                problems[index] = str(ex)
                 stamps.append(0)
         return np.array(stamps, np.int64), problems
 

@@ -45,27 +45,27 @@ class OrderBuffer:
         self._first = first
         self._nameless = 0
 
-    def keep(self, batch: Batch, channel: ChannelName, bundle: Bundle, places: range) -> None:
+    def keep(self, batch: Batch, channel: ChannelName, bundle: Bundle, indexes: range) -> None:
         """Put the records at these places of a batch aside."""
         timers = bundle.timers[Domain.EVENT]
         raw = msgspec.Raw
-        for place in places:
-            key, value, timestamp = batch.keys[place], batch.values[place], batch.timestamps[place]
+        for index in indexes:
+            key, value, timestamp = batch.keys[index], batch.values[index], batch.timestamps[index]
             # Timers of one time fire in the order of their tags. So the tag is made of what a second delivery has, too:
             # in the order of arrival a crash would change the results. See test_order_survives_crashes.
             rank = "0" if batch.stream == self._first else "1"
-            tag = f"{ORDER_TAG}{rank}{channel}:{self._name(batch, place, bundle)}"
+            tag = f"{ORDER_TAG}{rank}{channel}:{self._name(batch, index, bundle)}"
             encoded = value if type(value) is raw else raw(encode_value(value))
             self._overlay.put(_place(key, tag), _encode(_Kept(batch.stream, encoded)))
             timers.set(key, tag, timestamp)
 
-    def _name(self, batch: Batch, place: int, bundle: Bundle) -> str:
+    def _name(self, batch: Batch, index: int, bundle: Bundle) -> str:
         """Unique to the record, and the same whenever it is delivered, if it has a number or an id."""
         if batch.seqs:
-            return f"{batch.seqs[place]:020d}"
-        own = batch.ids[place] if batch.ids is not None else None
+            return f"{batch.seqs[index]:020d}"
+        own = batch.ids[index] if batch.ids is not None else None
         if own is not None:
-            return f"{encode_value(own).hex()}:{batch.timestamps[place]}"
+            return f"{encode_value(own).hex()}:{batch.timestamps[index]}"
         # See mistake records_without_a_name_share_one.
         # Weak productions of an at-least-once computation have neither. Two of one key and time are two records: they
         # are named by the commit that takes them in, whose number no other owner uses, and come as they have arrived.
@@ -74,11 +74,11 @@ class OrderBuffer:
 
     def take(self, due: Due) -> Record:
         """The record that came due, which is kept no longer."""
-        place = _place(due.key, due.tag)
-        data = self._overlay.get(place)
+        index = _place(due.key, due.tag)
+        data = self._overlay.get(index)
         invariant(data is not None, f"the record of timer {due.tag!r} of key {due.key!r} is gone")
         assert data is not None
-        self._overlay.delete(place)
+        self._overlay.delete(index)
         kept = _decode(data)
         [value] = self._decode(kept.stream, [kept.value])
         return Record(due.key, value, due.at, kept.stream)

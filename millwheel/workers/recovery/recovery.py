@@ -42,10 +42,10 @@ def recover(
     owner published at its last moment may let journal segments go before they were read: then recovery starts
     again from that snapshot.
     """
-    place = f"{entry.shard}-{entry.token}"
+    store_name = f"{entry.shard}-{entry.token}"
     while is_behind(
         entry.shard,
-        last_commit(store := inherited(entry, stores, snapshots, journals, scratch, place, effort)),
+        last_commit(store := inherited(entry, stores, snapshots, journals, scratch, store_name, effort)),
         snapshots,
     ):
         store.close()
@@ -58,15 +58,15 @@ def inherited(
     snapshots: Snapshots,
     journals: JournalsRead,
     scratch: str,
-    place: str,
+    store_name: str,
     effort: Effort | None = None,
 ) -> StateStore:
-    """An open store, named ``place``, with what ``entry``'s lineage committed, and perhaps what its living owner has in
-    a snapshot. That may also be more than was seen here: see :func:`is_behind`."""
+    """An open store, named ``store_name``, with all commits of ``entry``'s lineage. It may also hold commits that the
+    living owner has in a snapshot, even more than was seen here: see :func:`is_behind`."""
     while True:
         manifest = snapshots.latest(entry.shard)
         try:
-            return _recover_from(manifest, entry, stores, snapshots, journals, scratch, place, effort or Effort())
+            return _recover_from(manifest, entry, stores, snapshots, journals, scratch, store_name, effort or Effort())
         except (CorruptionError, FencedError, UnavailableError):
             if snapshots.latest(entry.shard) == manifest:
                 raise
@@ -86,17 +86,17 @@ def _recover_from(
     snapshots: Snapshots,
     journals: JournalsRead,
     scratch: str,
-    place: str,
+    store_name: str,
     effort: Effort,
 ) -> StateStore:
     effort.replayed = 0
     if manifest is not None:
-        store = _restored(manifest, place, snapshots, stores, scratch)
+        store = _restored(manifest, store_name, snapshots, stores, scratch)
     else:
-        store = stores.open(place, None)
+        store = stores.open(store_name, None)
     try:
         if manifest is None and entry.parents:
-            _inherit(entry, store, snapshots, stores, scratch, place)
+            _inherit(entry, store, snapshots, stores, scratch, store_name)
         have = restored = last_commit(store)
         replayed = WriteBehindStore(store)  # one write for many commits: most of them write some entries again
         for ancestor in entry.ancestors_since(manifest.token if manifest is not None else NO_TOKEN):
@@ -109,11 +109,13 @@ def _recover_from(
     return store
 
 
-def _restored(manifest: Manifest, place: str, snapshots: Snapshots, stores: StateStores, scratch: str) -> StateStore:
+def _restored(
+    manifest: Manifest, store_name: str, snapshots: Snapshots, stores: StateStores, scratch: str
+) -> StateStore:
     """A snapshot as an open store."""
-    checkpoint = str(Path(scratch) / f"restore-{place}")
+    checkpoint = str(Path(scratch) / f"restore-{store_name}")
     snapshots.restore(manifest, checkpoint)
-    store = stores.open(place, checkpoint)
+    store = stores.open(store_name, checkpoint)
     have = last_commit(store)
     if have != manifest.last_commit:
         store.close()
@@ -125,13 +127,13 @@ def _restored(manifest: Manifest, place: str, snapshots: Snapshots, stores: Stat
 
 
 def _inherit(
-    entry: ShardEntry, store: StateStore, snapshots: Snapshots, stores: StateStores, scratch: str, place: str
+    entry: ShardEntry, store: StateStore, snapshots: Snapshots, stores: StateStores, scratch: str, store_name: str
 ) -> None:
     """Fill the store of a shard that has no snapshot of its own from those of its parents."""
     estates: list[Estate] = []
     try:
         for parent in entry.parents:
-            from_parent = f"{place}-from-{parent.shard}"
+            from_parent = f"{store_name}-from-{parent.shard}"
             manifest = snapshots.latest(parent.shard) if parent.last_commit else None
             if manifest is not None and manifest.last_commit == parent.last_commit:
                 opened = _restored(manifest, from_parent, snapshots, stores, scratch)

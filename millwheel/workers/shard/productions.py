@@ -122,19 +122,19 @@ class ProductionBuilding:
     def _too_big(self, stream: str, produced: Produced, bundle: Bundle) -> bool:
         """Move records over the limit to the dead letters; True when there were any."""
         most = self._limits.record
-        big = [place for place, raw in enumerate(produced.raws) if len(raw) > most]
-        for place in big:
+        big = [index for index, raw in enumerate(produced.raws) if len(raw) > most]
+        for index in big:
             letter = DeadLetter(
                 self._identity.pipeline,
                 self._identity.node,
                 stream,
-                over("record", "a record", len(produced.raws[place]), most),
-                key=produced.keys[place],
-                value=beginning(produced.decoded[place]),
-                timestamp=produced.timestamps[place],
+                over("record", "a record", len(produced.raws[index]), most),
+                key=produced.keys[index],
+                value=beginning(produced.decoded[index]),
+                timestamp=produced.timestamps[index],
             )
             letter.what = "production"
-            bundle.dead_letter(letter, produced.timestamps[place], produced.ids[place] or None)
+            bundle.dead_letter(letter, produced.timestamps[index], produced.ids[index] or None)
         produced.leave_out(big)
         return bool(big)
 
@@ -149,11 +149,11 @@ class ProductionBuilding:
     ) -> None:
         """Productions that a consumer's extractor could give no key."""
         for bad in keyless:
-            value, at = decoded[bad.place], batch.timestamps[bad.place]
+            value, at = decoded[bad.index], batch.timestamps[bad.index]
             letter = DeadLetter(self._identity.pipeline, bad.node, batch.stream, bad.reason, None, value, at)
             # What has no id has a letter without one: they would all be copies of each other.
-            identity = (bad.node, ids[bad.place]) if ids[bad.place] else None
-            bundle.dead_letter(letter, batch.timestamps[bad.place], identity, keys_of(batch.stream))
+            identity = (bad.node, ids[bad.index]) if ids[bad.index] else None
+            bundle.dead_letter(letter, batch.timestamps[bad.index], identity, keys_of(batch.stream))
 
     def _numbered(self, stream: str, produced: Produced, born_us: int) -> Batch:
         count = len(produced.raws)

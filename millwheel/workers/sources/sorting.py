@@ -58,9 +58,9 @@ class Sorting:
         stamps, problems = self._parts.timestamps.as_array(read.values)
         self._size, uncarried = carried(read.values, self._parts.limits.record)
         problems.update(uncarried)
-        for place, reason in problems.items():
-            raw = read.values[place]
-            self._letter(read.positions[place], partition, reason, beginning(raw) if place in uncarried else raw)
+        for index, reason in problems.items():
+            raw = read.values[index]
+            self._letter(read.positions[index], partition, reason, beginning(raw) if index in uncarried else raw)
         bad = set(problems) | self._too_far(partition, read, stamps, problems)
         first = self.max_timestamp
         late = self._late(stamps, bad)
@@ -69,9 +69,9 @@ class Sorting:
         batch = self._batch(partition, read, stamps, bad)
         out, keyless = self._parts.fanout.split(batch, batch.values, _moved(late, bad))
         for missing in keyless:
-            place = missing.place
-            about = batch.values[place], batch.timestamps[place]
-            self._letter(batch.seqs[place], partition, missing.reason, about[0], missing.node, about[1])
+            index = missing.index
+            about = batch.values[index], batch.timestamps[index]
+            self._letter(batch.seqs[index], partition, missing.reason, about[0], missing.node, about[1])
         letters: dict[str, Batches] = {}
         if self._letters:
             counters["dead_letters"] = len(self._letters)
@@ -103,17 +103,17 @@ class Sorting:
         if extent(stamps)[1] <= limit and not self._judged:
             return set()
         far = {
-            place
-            for place, stamp in enumerate(stamps.tolist())
-            if place not in problems and (stamp > limit or read.positions[place] in self._judged)
+            index
+            for index, stamp in enumerate(stamps.tolist())
+            if index not in problems and (stamp > limit or read.positions[index] in self._judged)
         }
-        for place in sorted(far):
-            position = read.positions[place]
+        for index in sorted(far):
+            position = read.positions[index]
             if position not in self._judged:
                 self.newly_judged.append(position)
             allowed = duration_text(self._spec.max_future_us)
-            reason = f"timestamp {stamps[place]} µs lies more than {allowed} in the future (watermark.max_future)"
-            self._letter(position, partition, reason, read.values[place])
+            reason = f"timestamp {stamps[index]} µs lies more than {allowed} in the future (watermark.max_future)"
+            self._letter(position, partition, reason, read.values[index])
         return far
 
     def _late(self, stamps: Stamps, bad: set[int]) -> set[int]:
@@ -135,7 +135,7 @@ class Sorting:
     def _batch(self, partition: str, read: Read, stamps: Stamps, dropped: set[int]) -> Batch:
         values, seqs, times = read.values, read.positions, stamps.tolist()
         if dropped:
-            kept = [place for place in range(len(values)) if place not in dropped]
+            kept = [index for index in range(len(values)) if index not in dropped]
             values, seqs, times = [values[i] for i in kept], [seqs[i] for i in kept], [times[i] for i in kept]
         ids = column_of(values, self._spec.id) if self._spec.id else None
         keys = [partition if given is None else given for given in ids] if ids else [partition] * len(values)
@@ -164,21 +164,21 @@ class Sorting:
         self._letters.sort(key=lambda pair: pair[0])
         highest = first
         floors: list[int] = []
-        place = 0
+        index = 0
         for position, _ in self._letters:
-            while not self._stated and place < len(positions) and positions[place] < position:
-                if place not in bad:
-                    highest = max(highest, int(stamps[place]))
-                place += 1
+            while not self._stated and index < len(positions) and positions[index] < position:
+                if index not in bad:
+                    highest = max(highest, int(stamps[index]))
+                index += 1
             floors.append(max(watermark_after(highest, self._spec.max_delay_us), 0))
         return floors
 
     def _dead_letters(self, timestamps: list[int]) -> dict[str, Batches]:
         found: dict[str, Batches] = {}
         for name in dict.fromkeys(letter.computation for _, letter in self._letters):
-            places = [place for place, (_, letter) in enumerate(self._letters) if letter.computation == name]
-            values = [plain_letter(self._letters[place][1]) for place in places]
-            seqs, times = [self._letters[place][0] for place in places], [timestamps[place] for place in places]
+            places = [index for index, (_, letter) in enumerate(self._letters) if letter.computation == name]
+            values = [plain_letter(self._letters[index][1]) for index in places]
+            seqs, times = [self._letters[index][0] for index in places], [timestamps[index] for index in places]
             keys = [self._parts.node] * len(values)
             size = len(encode_value(values))
             batch = Batch(DEAD_LETTERS, seqs, times, keys, values, None, self._now, size)
@@ -191,4 +191,4 @@ def _moved(late: set[int], bad: set[int]) -> set[int]:
     if not late or not bad:
         return late
     dropped = sorted(bad)
-    return {place - bisect_left(dropped, place) for place in late}
+    return {index - bisect_left(dropped, index) for index in late}

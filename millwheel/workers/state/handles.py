@@ -49,10 +49,10 @@ _LOOKS_IN_A_TTL = 8
 class Cell:
     """One cached entry. ``written`` is what the store holds (None: nothing); ``value`` may have moved on."""
 
-    __slots__ = ("at", "dirty", "place", "value", "written")
+    __slots__ = ("at", "dirty", "store_key", "value", "written")
 
-    def __init__(self, place: bytes, value: Any, written: bytes | None, at: int = 0) -> None:
-        self.place = place
+    def __init__(self, store_key: bytes, value: Any, written: bytes | None, at: int = 0) -> None:
+        self.store_key = store_key
         self.value = value
         self.written = written
         self.dirty = False
@@ -86,15 +86,15 @@ class Typed:
         self.held = 0
         """About how many bytes the cached cells have in the store."""
 
-    def cell_of(self, place: bytes) -> Cell:
-        """What the store holds at a place, as a cell."""
-        data = self._owner.overlay.get(place)
+    def cell_of(self, store_key: bytes) -> Cell:
+        """The value under a key of the store, as a cell."""
+        data = self._owner.overlay.get(store_key)
         if data is None:
-            return Cell(place, ABSENT, None)
+            return Cell(store_key, ABSENT, None)
         self.held += len(data)
         if self.ttl_us is None:
-            return Cell(place, self.decode(data), data)
-        return Cell(place, _STORED, data, written_at(data))
+            return Cell(store_key, self.decode(data), data)
+        return Cell(store_key, _STORED, data, written_at(data))
 
     def found(self, cell: Cell) -> Any:
         """What the current call finds in a cell; ABSENT also when its time to live is over."""
@@ -223,14 +223,14 @@ class ValueCells(Typed):
             return
         owner, cells = self._owner, self.cells
         fresh = [key for key in dict.fromkeys(keys) if key not in cells]
-        places = [STATE + place + self._name for place in map(placed_key, fresh)]
-        found = owner.overlay.get_many(places)
-        for key, place, data in zip(fresh, places, found, strict=True):
+        store_keys = [STATE + store_key + self._name for store_key in map(placed_key, fresh)]
+        found = owner.overlay.get_many(store_keys)
+        for key, store_key, data in zip(fresh, store_keys, found, strict=True):
             if data is None:
-                cells[key] = Cell(place, ABSENT, None)
+                cells[key] = Cell(store_key, ABSENT, None)
             else:
                 owner.key = key
-                cells[key] = Cell(place, self.decode(data), data)
+                cells[key] = Cell(store_key, self.decode(data), data)
                 self.held += len(data)
 
     def _fresh(self, cell: Cell) -> Any:
@@ -259,8 +259,8 @@ class ListCells(Typed):
     """The handle of a ListState: a count, and one entry per item."""
 
     def append(self, item: Any) -> None:
-        place, now_us = self._owner.prefix(self._name), self._owner.timestamp
-        count, at = self._header(place)
+        store_key, now_us = self._owner.prefix(self._name), self._owner.timestamp
+        count, at = self._header(store_key)
         if count and self.gone_by(at, now_us):
             self.clear()
             count = 0
@@ -268,24 +268,24 @@ class ListCells(Typed):
         data = self.encode(item)
         if len(data) > self._owner.most:
             raise RecordError(over("state", f"state {self.name!r}: an item", len(data), self._owner.most))
-        self._owner.overlay.put(place + count.to_bytes(8, "big"), data)
-        self._owner.overlay.put(place, _encode((count + 1, at)))
+        self._owner.overlay.put(store_key + count.to_bytes(8, "big"), data)
+        self._owner.overlay.put(store_key, _encode((count + 1, at)))
         if self.ttl_us is not None:
             self.look_later(at)
 
     def __iter__(self) -> Iterator[Any]:
-        place = self._owner.prefix(self._name)
-        places = [place + i.to_bytes(8, "big") for i in range(self._count(place))]
-        return iter([self.decode(data) for data in self._owner.overlay.get_many(places) if data is not None])
+        store_key = self._owner.prefix(self._name)
+        store_keys = [store_key + i.to_bytes(8, "big") for i in range(self._count(store_key))]
+        return iter([self.decode(data) for data in self._owner.overlay.get_many(store_keys) if data is not None])
 
     def __len__(self) -> int:
         return self._count(self._owner.prefix(self._name))
 
     def clear(self) -> None:
-        place = self._owner.prefix(self._name)
-        for i in range(self._header(place)[0]):
-            self._owner.overlay.delete(place + i.to_bytes(8, "big"))
-        self._owner.overlay.delete(place)
+        store_key = self._owner.prefix(self._name)
+        for i in range(self._header(store_key)[0]):
+            self._owner.overlay.delete(store_key + i.to_bytes(8, "big"))
+        self._owner.overlay.delete(store_key)
 
     def expire(self, now_us: int) -> None:
         """Remove the list unless it grew meanwhile."""
@@ -298,13 +298,13 @@ class ListCells(Typed):
     def describe(self) -> Any:
         return [msgspec.to_builtins(item) for item in self]
 
-    def _count(self, place: bytes) -> int:
-        count, at = self._header(place)
+    def _count(self, store_key: bytes) -> int:
+        count, at = self._header(store_key)
         return 0 if self.gone_by(at, self._owner.timestamp) else count
 
-    def _header(self, place: bytes) -> tuple[int, int]:
+    def _header(self, store_key: bytes) -> tuple[int, int]:
         """(number of items, the highest time of a call that appended one)."""
-        data = self._owner.overlay.get(place)
+        data = self._owner.overlay.get(store_key)
         return (0, 0) if data is None else _HEADER(data)
 
 
@@ -348,10 +348,10 @@ class MapCells(Typed):
         """Remove the entries that were not written again meanwhile. The others are looked at later."""
         self._owner.flush()
         prefix, first = self._owner.prefix(self._name), MAX_TIME
-        for place, data in list(self._owner.overlay.scan(prefix)):
+        for store_key, data in list(self._owner.overlay.scan(prefix)):
             at = written_at(data)
             if self.gone_by(at, now_us):
-                self._drop(place, key_from_bytes(place[len(prefix) :]))
+                self._drop(store_key, key_from_bytes(store_key[len(prefix) :]))
             else:
                 first = min(first, at)
         if first < MAX_TIME:
@@ -378,11 +378,11 @@ class MapCells(Typed):
         """The keys of all entries that the store will have, also of those whose time to live is over."""
         self._owner.flush()
         prefix = self._owner.prefix(self._name)
-        return [key_from_bytes(place[len(prefix) :]) for place, _ in self._owner.overlay.scan(prefix)]
+        return [key_from_bytes(store_key[len(prefix) :]) for store_key, _ in self._owner.overlay.scan(prefix)]
 
-    def _drop(self, place: bytes, key: Key) -> None:
+    def _drop(self, store_key: bytes, key: Key) -> None:
         """Remove an entry that is in the overlay as it is in the cache."""
-        self._owner.overlay.delete(place)
+        self._owner.overlay.delete(store_key)
         cell = self.cells.pop((self._owner.key, key), None)
         if cell is not None:  # it may be among those that are written at the end of the bundle
             cell.value, cell.written = ABSENT, None
@@ -391,8 +391,8 @@ class MapCells(Typed):
         cell = self.cells.get((self._owner.key, key))
         if cell is None:
             try:
-                place = self._owner.prefix(self._name) + key_bytes(check_key(key))
+                store_key = self._owner.prefix(self._name) + key_bytes(check_key(key))
             except RecordError as ex:
                 raise RecordError(f"state {self._state.name!r}: {ex}") from ex
-            cell = self.cells[self._owner.key, key] = self.cell_of(place)
+            cell = self.cells[self._owner.key, key] = self.cell_of(store_key)
         return cell

@@ -126,7 +126,7 @@ class KeyedState:
         changes = self.encoded()
         self._put(changes)
         mine = self.prefix(b"")
-        self._touched = [(owner, cell) for owner, cell, _ in changes if cell.place.startswith(mine)]
+        self._touched = [(owner, cell) for owner, cell, _ in changes if cell.store_key.startswith(mine)]
         for _, cell in self._touched:
             cell.dirty = True
 
@@ -158,7 +158,7 @@ class KeyedState:
             cell.dirty = False
             if data != cell.written:
                 owner.held += len(data or b"") - len(cell.written or b"")
-                written[cell.place] = cell.written = data
+                written[cell.store_key] = cell.written = data
         self.overlay.update(written)
 
     def forget(self) -> None:

@@ -126,7 +126,7 @@ def test_a_record_without_a_key_is_refused_for_that_consumer_alone(bad: Any) -> 
     assert found["one"].keys == ["x", "y"]
     assert found["one"].seqs == [1, 3]
     assert len(found["given"]) == 3
-    assert (refused.place, refused.node) == (1, "one")
+    assert (refused.index, refused.node) == (1, "one")
     assert refused.reason
 
 
@@ -150,7 +150,7 @@ def test_an_extractor_that_raises_concerns_one_record() -> None:
     made = fanout(lambda spec: extract, one=KeySpec(KeyKind.FUNCTION, ("m:f",)))
     parts, [refused] = made.split(batch(["k", "k"], [5, 0]), [5, 0])
     assert parts[0][1].keys == [2]
-    assert refused.place == 1
+    assert refused.index == 1
     assert "ZeroDivisionError" in refused.exception
     assert "key extractor failed" in refused.reason
 
@@ -187,7 +187,7 @@ def test_keys_of_derived_types_become_plain_and_bools_are_refused() -> None:
     assert [type(key) for key in mine.keys] == [int, int]
     [(_, mine)], [refused] = fanout(one=by("a")).split(batch(["k"] * 3, values), values)
     assert mine.keys == [1, 1]
-    assert (refused.place, "bool" in refused.reason) == (2, True)
+    assert (refused.index, "bool" in refused.reason) == (2, True)
 
 
 def test_a_consumer_that_gets_nothing_is_left_out() -> None:
@@ -211,5 +211,5 @@ def test_late_records_go_only_to_consumers_that_want_them() -> None:
     assert found["one"].keys == ["x", "y"]
     assert found["one"].seqs == [1, 4]
     assert found["late_two"].keys == ["x", "late", "y"]
-    assert {(bad.node, bad.place) for bad in refused} == {("one", 2), ("late_two", 2)}
+    assert {(bad.node, bad.index) for bad in refused} == {("one", 2), ("late_two", 2)}
     assert not fanout(late_two=by("a")).drops_late("s")
