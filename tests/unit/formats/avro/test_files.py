@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from millwheel.formats.avro.containers import ContainerRows
 from millwheel.sources.base import Chunk, FrameChunk, Reader
 from millwheel.sources.files.source import build_files
+from millwheel.testing import PipelineHarness
 
 SCHEMA: dict[str, Any] = {
     "type": "record",
@@ -89,3 +92,47 @@ def test_options_of_csv_may_stand_at_the_format(tmp_path: Path) -> None:
     source = build_files({"path": "in.csv", "format": form}, str(tmp_path), None, {"n": "int"})
     with closing(source.open(source.partitions()[0])) as reader:
         assert reader.read(0, 10).values == [{"n": 1, "t": "x"}]
+
+
+PIPELINE = """
+pipeline: p
+streams:
+  hits:
+    source: {files: {path: "in.*", format: FORMAT}}
+    timestamp: at
+    watermark: {max_delay: 2s}
+    FIELDS
+computations:
+  counts: {input: {hits: {key: k}}, window: {tumbling: 10s}, aggregate: {n: count, s: {sum: n}}, output: counts}
+sinks: {counts: {stdout: {}}}
+"""
+TYPES = {"at": "long", "k": "string", "n": "long"}
+
+
+@pytest.mark.parametrize("crash_every", [None, 3])
+@pytest.mark.parametrize("declared", [True, False])
+def test_the_same_records_in_any_format_give_the_same_rows(
+    tmp_path: Path, declared: bool, crash_every: int | None
+) -> None:
+    draw = random.Random(3)
+    records = [{"at": (at + draw.randrange(5)) * 1_000_000, "k": draw.choice("abc"), "n": at} for at in range(60)]
+    fields = [{"name": name, "type": kind} for name, kind in TYPES.items()]
+    contents = {
+        "jsonl": b"".join(json.dumps(record).encode() + b"\n" for record in records),
+        "avro": ContainerRows({"type": "record", "name": "H", "fields": fields}, True).encode(records),
+        "csv": b"at,k,n\n" + b"".join(b"%d,%s,%d\n" % (r["at"], r["k"].encode(), r["n"]) for r in records),
+    }
+    found = {}
+    for name, content in contents.items():
+        if name == "csv" and not declared:
+            continue  # its numbers are text then
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / f"in.{name}").write_bytes(content)
+        text = PIPELINE.replace("FORMAT", name)
+        (folder / "p.yaml").write_text(text.replace("FIELDS", "fields: {at: int, k: str, n: int}" if declared else ""))
+        with PipelineHarness(folder / "p.yaml", run_sources=True, crash_every=crash_every) as harness:
+            harness.advance_processing_time(10**9)
+            found[name] = sorted(map(repr, harness.read("counts")))
+    assert found["jsonl"]
+    assert all(rows == found["jsonl"] for rows in found.values()), found
