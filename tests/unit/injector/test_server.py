@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import queue
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -173,13 +171,6 @@ def test_an_injector_that_stands_by_refuses_to_serve() -> None:
         server.stop()
 
 
-def test_asking_where_nobody_listens_is_unavailable_not_a_trace() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(UnavailableError, match="did not answer"):
-        fetch_status(f"127.0.0.1:{port}")
-
-
 def test_a_client_without_leader_says_so(worker: Callable[..., Worker]) -> None:
     with pytest.raises(UnavailableError, match="no injector leads"):
         worker(None).client.status()
@@ -189,12 +180,3 @@ def test_a_port_in_use_is_a_sentence() -> None:
     server = InjectorServer()
     with pytest.raises(SetupError, match="the port is in use"):
         new_server(1, server.address)
-
-
-def test_closing_ends_the_clients_threads() -> None:
-    with serving(table(1)) as server:
-        one = Worker(server.address)
-        one.report("n-0", 1, 30)
-        one.until(30)
-        one.client.close()
-        assert "injector-client" not in [thread.name for thread in threading.enumerate()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +27,6 @@ from millwheel.core.pipeline.spec import (
     StreamSpec,
     WindowSpec,
 )
-from millwheel.letters.letters import replayable
-from millwheel.letters.replays import Binding, ask, asked_for
 from millwheel.testing import PipelineHarness
 from millwheel.workers.events import ReplayDone, ReplayOrdered
 from millwheel.workers.host.background import ReplayThread
@@ -152,18 +149,6 @@ def test_after_the_end_replayed_records_still_count_once() -> None:
         assert numbers(harness) == list(range(10))
 
 
-def test_a_key_that_could_not_be_had_is_looked_for_again_and_only_for_its_consumer() -> None:
-    with PipelineHarness(spec()) as harness:
-        harness.push("hits", [{"at": 5, "n": 1, "name": "ann"}, {"at": 6, "n": 2, "user": "bob"}])
-        assert [letter["computation"] for letter in harness.read(DEAD_LETTERS)] == ["counting"]
-        assert harness.replay() == 1
-        again = harness.read(DEAD_LETTERS)[-1]
-        assert (again["computation"], again["what"], len(again["history"])) == ("counting", "key of hits", 1)
-        assert sorted(harness.read("others")) == [1, 2]
-        assert harness.replay() == 1
-        assert len(harness.read(DEAD_LETTERS)[-1]["history"]) == 2
-
-
 @pytest.mark.parametrize("passed", [False, True])
 def test_a_window_behind_it_counts_what_is_tried_again_unless_it_has_closed(passed: bool) -> None:
     given = spec()
@@ -203,55 +188,6 @@ def test_a_bad_value_of_an_aggregate_is_tried_again() -> None:
         first, second = harness.read(DEAD_LETTERS)
         assert (second["key"], second["value"], second["timestamp"]) == (first["key"], first["value"], 2 * SECOND)
         assert len(second["history"]) == 1
-
-
-def test_lines_that_were_no_records_go_to_all_consumers_of_their_stream() -> None:
-    good = {"at": 5, "n": 7, "user": "ann"}
-    letter = {
-        "pipeline": "p",
-        "computation": "source.hits",
-        "stream": "hits",
-        "reason": "no valid JSON",
-        "value": json.dumps(good),
-        "what": "line",
-    }
-    broken = {**letter, "value": "{broken"}
-    wanted = [replayable(row, f"part:{number}").wanted() for number, row in enumerate((letter, broken))]
-    order = Binding(spec()).order(Request("id", wanted))
-    assert [(each.node, each.key, each.timestamp, each.value) for each in order.records[:2]] == [
-        ("counting", "ann", 5, good),
-        ("other", 7, 5, good),
-    ]
-    (left,) = order.records[2:]
-    assert (left.node, left.blame, left.value) == ("counting", "source.hits", "{broken")
-    assert left.problem.startswith("still no record")
-    with PipelineHarness(spec()) as harness:
-        harness._cluster.order(order)
-        assert numbers(harness) == [7]
-        assert harness.read("others") == [7]
-        (again,) = harness.read(DEAD_LETTERS)
-        assert (again["computation"], again["what"], again["value"]) == ("source.hits", "line", "{broken")
-        assert len(again["history"]) == 1
-
-
-def test_a_split_of_what_was_asked_for_never_counts_a_letter_twice(tmp_path: Path) -> None:
-    letters = [
-        replayable({"computation": "c", "reason": "r", "stream": "s", "what": "record", "timestamp": 1}, f"f:{n}")
-        for n in range(12)
-    ]
-    orders = ReplayOrders(open_space(str(tmp_path)))
-    assert ask(tmp_path, orders, letters, 5) == 5
-    assert ask(tmp_path, orders, letters, None) == 7
-    assert ask(tmp_path, orders, letters, None) == 0
-    assert asked_for(orders) == {letter.id for letter in letters}
-    assert sorted(orders.unbound()) == [1, 2]
-    assert orders.pending()
-    for number, request in orders.unbound().items():
-        orders.bind(number, ReplayOrder(request.id, []))
-        assert not orders.undone(frozenset({number})).get(number)
-        orders.finish(number)
-    assert not orders.pending()
-    assert not orders.undone()
 
 
 def test_a_worker_hears_of_an_order_once_and_of_its_end(tmp_path: Path) -> None:

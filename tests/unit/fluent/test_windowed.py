@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from millwheel import AfterCount, AfterWatermark, Tumbling, agg
+from tests.unit.fluent.test_draft import small
+
+
+def test_a_trigger_leaves_the_windows_that_it_was_asked_of_as_they_were() -> None:
+    """Two computations may go on from the same windows."""
+    pipeline, hits = small()
+    windows = hits.key_by("user").window(Tumbling("1m"))
+    windows.trigger(AfterWatermark(early=AfterCount(2)), accumulation="accumulating").aggregate(output="early")
+    windows.aggregate({"n": agg.count()}, where="x > 1", output="plain")
+    early, plain = pipeline.spec().computations
+    assert early.trigger is not None
+    assert (plain.trigger, plain.condition) == (None, "x > 1")
+    assert early.accumulation != plain.accumulation
+    assert [each.function for each in plain.aggregates] == ["count"]
+
+
+def test_an_aggregate_may_be_the_name_of_its_function() -> None:
+    pipeline, hits = small()
+    hits.key_by("user").window(Tumbling("1m")).aggregate({"n": "count"}, output="out")
+    [computation] = pipeline.spec().computations
+    assert [(each.name, each.function) for each in computation.aggregates] == [("n", "count")]
