@@ -61,6 +61,10 @@ class Driver:
             check_master(self._settings.spark_master)
         check_listen(f"{self._settings.listen}:0", load_security(self._settings.security))
         spec = self._validated()
+        for stream in spec.streams:
+            if stream.source is not None and stream.source.kind == "injection" and "port" in stream.source.options:
+                options = stream.source.options
+                check_listen(f"{options['host']}:{options['port']}", load_security(self._settings.security))
         place = self._settings.place(spec.name)
         root = S3Root.at(place, spec.name, self._say) if is_s3(place) else Root.open(place, spec.name)
         try:

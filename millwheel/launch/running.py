@@ -109,6 +109,7 @@ class Running:
                 watcher = self._start_watcher(zookeeper, stack, signals.requested.set)
                 if self._catching_up is not None:
                     self._catching_up.start()
+                self._open_doors()
                 self._start_workers(launcher)
                 began_s = time.monotonic()
                 check = partial(self._check, watcher, launcher)
@@ -200,6 +201,15 @@ class Running:
         stack.callback(watcher.stop)
         watcher.start()
         return watcher
+
+    def _open_doors(self) -> None:
+        """The processes by which records are posted. A run that only catches up takes none."""
+        for stream in self._spec.streams if self._catching_up is None else ():
+            if stream.source is not None and "port" in stream.source.options and stream.source.kind == "injection":
+                security = ("--security", self._settings.security) if self._settings.security else ()
+                argv = ["--root", str(self._root.path), "--stream", stream.name, *security]
+                name = f"http {stream.name}"
+                self._supervisor.keep(name, partial(self._services.start, name, "millwheel.connectors.http", argv))
 
     def _start_workers(self, launcher: Launcher) -> None:
         def begin(slot: int) -> None:

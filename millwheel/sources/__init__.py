@@ -17,7 +17,7 @@ from millwheel.sources.adapted import as_source
 from millwheel.sources.base import Source
 
 _GROUP = "millwheel.sources"
-_BUILT_IN = ("files", "generator", "injection", "kafka", "postgres")
+_BUILT_IN = ("files", "generator", "http", "injection", "kafka", "postgres")
 
 
 def known_sources() -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from millwheel.core.pipeline.spec import DEAD_LETTERS, SourceSpec, StreamSpec
 from millwheel.spec.loading import OBJECT_NAME
 from millwheel.spec.parts.on_error import read_on_error
@@ -65,7 +67,19 @@ def _source(reader: NodeReader, fields: Mapping[str, YamlNode], origin: str) -> 
     kind = read_kind(reader, fields["source"], "source", known_sources(), origin)
     if kind is not None and kind.name == "injection" and kind.options:
         reader.bad(kind.node, "injection has no options; write source: {injection: {}}")
-    return kind
+    return _door(reader, kind) if kind is not None and kind.name == "http" else kind
+
+
+def _door(reader: NodeReader, kind: Kind) -> Kind:
+    """What comes by HTTP is injected: the source is the same, with a door before it."""
+    from millwheel.sources.http_options import read_http_options
+
+    try:
+        options = msgspec.to_builtins(read_http_options(kind.options))
+    except ValueError as error:
+        reader.bad(kind.node, str(error))
+        options = {}
+    return Kind("injection", options, kind.node)
 
 
 def _refuse_without_source(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:

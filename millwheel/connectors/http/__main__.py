@@ -1,0 +1,87 @@
+"""``python -m millwheel.connectors.http``: the door of one stream. The driver keeps it alive."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from millwheel.adapters.grpc.injection_client import InjectionResult
+from millwheel.adapters.grpc.security import Security, check_listen, load_security
+from millwheel.client.injector import Injector
+from millwheel.errors import MillwheelError, SetupError
+from millwheel.processes.exits import Exit
+from millwheel.processes.lifeline import die_with_parent
+from millwheel.roots.shipped import load_shipped
+from millwheel.sources.http_options import HttpOptions
+
+_PATIENCE_S = 20.0  # for workers to take what a request holds; then it is answered with 503
+_ROLE = "worker"
+
+
+def main(
+    root: Annotated[str, typer.Option(help="root of the pipeline, on this machine")],
+    stream: Annotated[str, typer.Option(help="the stream that gets the records")],
+    security: Annotated[str, typer.Option(help='folder with certificates and token; "": none')] = "",
+) -> None:
+    """Take records by HTTP until stopped."""
+    die_with_parent()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        _serve(root, stream, security)
+    except MillwheelError as error:
+        typer.echo(f"http: {error}", err=True)
+        raise typer.Exit(Exit.BAD_CONFIG if isinstance(error, SetupError) else 1) from error
+
+
+def _serve(root: str, stream: str, security: str) -> None:
+    import uvicorn
+
+    from millwheel.connectors.http.door import Door, aside
+
+    given = next(spec.source for spec in load_shipped(root).streams if spec.name == stream)
+    assert given is not None
+    options = msgspec.convert(dict(given.options), HttpOptions)
+    known = load_security(security, _ROLE)
+    check_listen(f"{options.host}:{options.port}", known)
+    with _bound(options) as listening, Injector(root, stream, security=security, patience_s=_PATIENCE_S) as injector:
+
+        def inject(lines: Sequence[bytes], ids: Sequence[str]) -> InjectionResult:
+            own = injector.records(lines)
+            named = [name or record.id for name, record in zip(ids, own, strict=True)]
+            return injector.send_records(injector.records(lines, named))
+
+        door = Door(options, known.token if known else "", lambda lines, ids: aside(lambda: inject(lines, ids)))
+        config = uvicorn.Config(door.app(), log_level="warning", **_tls(options, security, known))
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _bound(options: HttpOptions) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        return socket.create_server((options.host.strip("[]"), options.port), family=family)
+    except OSError as error:
+        raise SetupError(
+            f"the source 'http' cannot listen on {options.host}:{options.port}: {error.strerror or error}; choose "
+            "another port"
+        ) from error
+
+
+def _tls(options: HttpOptions, folder: str, known: Security | None) -> dict[str, Any]:
+    if known is None:
+        return {}
+    own = _ROLE if (Path(folder) / f"{_ROLE}.pem").exists() else "process"
+    asks = ssl.CERT_REQUIRED if options.client_certificates else ssl.CERT_NONE
+    names = {"ssl_certfile": f"{own}.pem", "ssl_keyfile": f"{own}.key", "ssl_ca_certs": "ca.pem"}
+    return {"ssl_cert_reqs": asks, **{name: str(Path(folder) / file) for name, file in names.items()}}
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,108 @@
+"""What a request holds: JSON lines, JSON, or CloudEvents in their three modes, as JSON texts with ids."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+_EVENT, _EVENTS = "application/cloudevents+json", "application/cloudevents-batch+json"
+_PREFIX = "ce-"
+_NEEDED = ("specversion", "id", "source", "type")
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+class BodyError(Exception):
+    """Nothing of a request can be taken. ``line`` counts from 1; 0 where it has no lines."""
+
+    def __init__(self, text: str, line: int = 0) -> None:
+        super().__init__(f"line {line}: {text}" if line else text)
+        self.line = line
+
+
+@dataclass(slots=True)
+class Posted:
+    """Records as JSON texts, and the ids that the request gave them ("" for none)."""
+
+    lines: list[bytes] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+
+    def add(self, line: bytes, name: str = "") -> None:
+        """One more record."""
+        self.lines.append(line)
+        self.ids.append(name)
+
+
+def read_body(body: bytes, headers: Mapping[str, str]) -> Posted:
+    """The records of a request; ``headers`` by names in lower case. Raises BodyError where one of them is none."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == _EVENT:
+        return _events([_object(body, 0)])
+    if kind == _EVENTS:
+        found = _json(body, 0)
+        if not isinstance(found, list):
+            raise BodyError("a batch of CloudEvents is a JSON array")
+        return _events(found)
+    if f"{_PREFIX}specversion" in headers:
+        event: dict[str, Any] = {
+            name.removeprefix(_PREFIX): value for name, value in headers.items() if name.startswith(_PREFIX)
+        }
+        is_json = kind.endswith("json") or not kind
+        event["data"] = _json(body, 0) if is_json else body.decode("utf-8", "replace")
+        return _events([event])
+    return _lines(body)
+
+
+def _lines(body: bytes) -> Posted:
+    posted = Posted()
+    for number, line in enumerate(body.split(b"\n"), 1):
+        if line := line.strip():
+            _object(line, number)
+            posted.add(line)
+    return posted
+
+
+def _events(events: list[Any]) -> Posted:
+    posted = Posted()
+    for number, event in enumerate(events, 1):
+        if not isinstance(event, dict):
+            raise BodyError(f"event {number} is no JSON object")
+        missing = [name for name in _NEEDED if not isinstance(event.get(name), str) or not event[name]]
+        if missing:
+            raise BodyError(f"event {number} is no CloudEvent: it has no {' and no '.join(missing)}")
+        # Source and id together name an event: that is what the specification promises.
+        posted.add(_encode(_value(event)), f"{event['source']} {event['id']}")
+    return posted
+
+
+def _value(event: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an event's data, and its attributes as ``ce_NAME``."""
+    data = event.get("data")
+    if "data_base64" in event:
+        try:
+            data = _decode(base64.b64decode(event["data_base64"], validate=True))
+        except (ValueError, TypeError, msgspec.DecodeError):
+            data = event["data_base64"]
+    value = dict(data) if isinstance(data, dict) else {} if data is None else {"data": data}
+    for name, given in event.items():
+        if name not in ("data", "data_base64"):
+            value[f"ce_{name}"] = given
+    return value
+
+
+def _object(text: bytes, line: int) -> dict[str, Any]:
+    found = _json(text, line)
+    if not isinstance(found, dict):
+        raise BodyError("a record is a JSON object", line)
+    return found
+
+
+def _json(text: bytes, line: int) -> Any:
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise BodyError(f"no valid JSON: {error}", line) from error

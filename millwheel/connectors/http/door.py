@@ -1,0 +1,95 @@
+"""Answers requests: a record is injected, and the answer given once it is durable."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, Sequence
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from millwheel.adapters.grpc.injection_client import InjectionResult
+from millwheel.connectors.http.bodies import BodyError, Posted, read_body
+from millwheel.errors import SetupError, UnavailableError
+from millwheel.sources.http_options import HttpOptions
+
+Inject = Callable[[Sequence[bytes], Sequence[str]], Awaitable[InjectionResult]]
+"""(JSON texts, ids of which "" is none) -> what became of them, durably."""
+_LATER = {"Retry-After": "1"}
+
+
+class _TooLargeError(Exception):
+    """The body has more bytes than a request may have."""
+
+
+class Door:
+    """One stream's. ``token`` "" asks for none."""
+
+    def __init__(self, options: HttpOptions, token: str, inject: Inject) -> None:
+        self._options = options
+        self._expected = f"Bearer {token}".encode() if token else b""
+        self._inject = inject
+        self._working = 0
+
+    def app(self) -> Starlette:
+        """The ASGI application."""
+        return Starlette(routes=[Route("/", self.post, methods=["POST"]), Route("/health", self.health)])
+
+    async def health(self, request: Request) -> Response:
+        """That there is somebody."""
+        return JSONResponse({"status": "ok"})
+
+    async def post(self, request: Request) -> Response:
+        """Take all records of the request, or none."""
+        shown = request.headers.get("authorization", "").encode()
+        if self._expected and not hmac.compare_digest(shown, self._expected):
+            return _refusal(401, "show the pipeline's token: Authorization: Bearer TOKEN")
+        # Counted before the body is read: what waits here takes memory.
+        if self._working >= self._options.max_requests:
+            return _refusal(429, "too many requests wait for the pipeline; try again", headers=_LATER)
+        self._working += 1
+        try:
+            return await self._take(request)
+        finally:
+            self._working -= 1
+
+    async def _take(self, request: Request) -> Response:
+        try:
+            posted = read_body(await self._body(request), dict(request.headers))
+            result = await self._inject(posted.lines, _named(posted, request.headers.get("idempotency-key", "")))
+        except _TooLargeError:
+            return _refusal(413, f"a request has at most {self._options.max_bytes} bytes; send several")
+        except BodyError as error:
+            return _refusal(400, str(error), line=error.line)
+        except SetupError as error:
+            return _refusal(400, str(error))
+        except UnavailableError as error:
+            return _refusal(503, str(error), headers=_LATER)
+        return JSONResponse({"accepted": result.accepted, "duplicates": result.duplicates, "rejected": result.rejected})
+
+    async def _body(self, request: Request) -> bytes:
+        most, body = self._options.max_bytes, bytearray()
+        if int(request.headers.get("content-length") or 0) > most:
+            raise _TooLargeError
+        async for piece in request.stream():
+            body += piece
+            if len(body) > most:
+                raise _TooLargeError
+        return bytes(body)
+
+
+def _named(posted: Posted, key: str) -> list[str]:
+    """The ids of the records: their own, else by the key of the request and the place in it."""
+    return [name or (f"{key} {place}" if key else "") for place, name in enumerate(posted.ids)]
+
+
+def _refusal(code: int, text: str, headers: dict[str, str] | None = None, line: int = 0) -> Response:
+    return JSONResponse({"error": text, **({"line": line} if line else {})}, code, headers)
+
+
+async def aside(work: Callable[[], InjectionResult]) -> InjectionResult:
+    """Run blocking work on a thread."""
+    return await asyncio.to_thread(work)

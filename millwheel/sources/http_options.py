@@ -1,0 +1,48 @@
+"""What may stand below ``http:`` of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import msgspec
+
+from millwheel.options import read_options
+
+_EXAMPLES = {
+    "port": "port: 8080",
+    "host": "host: 127.0.0.1",
+    "max_bytes": "max_bytes: 4000000",
+    "max_requests": "max_requests: 64",
+    "client_certificates": "client_certificates: false",
+}
+_MOST_BYTES = 4_000_000  # of a record, and so of a request that may hold but one
+
+
+class HttpOptions(msgspec.Struct, frozen=True):
+    """``host`` and ``port`` are listened on. A request has at most ``max_bytes``, and at most ``max_requests`` are
+    worked on at once. With a security folder clients must show a certificate too, unless
+    ``client_certificates`` is false."""
+
+    port: int
+    host: str = "127.0.0.1"
+    max_bytes: int = _MOST_BYTES
+    max_requests: int = 64
+    client_certificates: bool = True
+
+    def __post_init__(self) -> None:
+        for name, given, most in (
+            ("port", self.port, 65_535),
+            ("max_bytes", self.max_bytes, _MOST_BYTES),
+            ("max_requests", self.max_requests, 1_000),
+        ):
+            if not 1 <= given <= most:
+                raise ValueError(f"option {name!r} is {given}; write a number from 1 to {most}")
+
+
+def read_http_options(given: Mapping[str, Any]) -> HttpOptions:
+    """Raises ValueError, with a sentence, for options that cannot work, and where the libraries are missing."""
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise ValueError("the source 'http' needs starlette and uvicorn: pip install 'millwheel-spark[http]'")
+    return read_options("the source 'http'", given, HttpOptions, _EXAMPLES)

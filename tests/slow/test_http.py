@@ -1,0 +1,77 @@
+"""Records that are posted to a run, while its worker and the door itself are killed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.slow.runs import Run
+from tests.slow.test_inject import CODE
+from tests.slow.test_savepoints import done, rows_of
+
+pytestmark = pytest.mark.slow
+
+PIPELINE = """
+pipeline: posted
+streams:
+  hits: {source: {http: {port: PORT}}, timestamp: ts,
+         watermark: {max_delay: 1h, idle_after: never}}
+computations:
+  count:
+    input: {hits: {key: page}}
+    callback: counting:Count
+    output: counts
+sinks:
+  counts: {files: {path: "${output}/counts", flush: 100ms}}
+"""
+REQUESTS = 20
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def post(port: int, body: bytes, key: str) -> tuple[int, dict[str, int]]:
+    """The answer, whoever has to be asked again for it."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as line:
+                line.request("POST", "/", body, {"Idempotency-Key": key})
+                answer = line.getresponse()
+                status, told = answer.status, json.loads(answer.read())
+            if status not in (429, 503):
+                return status, told
+        except (OSError, http.client.HTTPException):
+            pass
+        assert time.monotonic() < deadline, "nobody answers"
+        time.sleep(0.05)
+
+
+def test_what_is_posted_counts_once_while_a_worker_and_the_door_are_killed(tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "p.yaml").write_text(PIPELINE.replace("PORT", str(port)))
+    (tmp_path / "counting.py").write_text(CODE)
+    run = Run(tmp_path / "p.yaml", tmp_path, {"output": str(tmp_path / "out")}, workers=1).start()
+    lines = b'{"page": "a", "ts": 1}\n{"page": "b", "ts": 2}\n'
+    for number in range(REQUESTS):
+        if number in (5, 12):
+            for victim in run.processes("millwheel.workers" if number == 5 else "millwheel.connectors.http"):
+                victim.send_signal(signal.SIGKILL)
+        status, told = post(port, lines, f"k{number}")
+        assert (status, told["accepted"] + told["duplicates"]) == (200, 2)
+    assert post(port, lines, "k3") == (200, {"accepted": 0, "duplicates": 2, "rejected": 0})
+    assert post(port, b'{"page": "a", "ts": 1}\nno\n', "k99")[0] == 400
+    done("stop", "--drain", "--root", str(run.root))
+    assert run.wait().code == 0, run.said
+    found = sorted((row["page"], row["n"]) for row in rows_of(tmp_path / "out" / "counts"))
+    assert found == [(page, n) for page in "ab" for n in range(1, REQUESTS + 1)]

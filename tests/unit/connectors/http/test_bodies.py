@@ -1,0 +1,51 @@
+"""What a request holds, and which line is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from millwheel.connectors.http.bodies import BodyError, read_body
+
+EVENT = {"specversion": "1.0", "id": "7", "source": "shop", "type": "sale", "data": {"page": "a", "ts": 1}}
+VALUE = {"page": "a", "ts": 1, "ce_specversion": "1.0", "ce_id": "7", "ce_source": "shop", "ce_type": "sale"}
+
+
+def test_each_line_is_a_record() -> None:
+    posted = read_body(b'{"n":1}\r\n\n {"n":2}', {})
+    assert (posted.lines, posted.ids) == ([b'{"n":1}', b'{"n":2}'], ["", ""])
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "text"), [(b'{"n":1}\n\n{"n":', 3, "line 3: no valid JSON"), (b"[1]", 1, "is a JSON object")]
+)
+def test_a_line_that_is_no_record_is_named_by_its_number(body: bytes, line: int, text: str) -> None:
+    with pytest.raises(BodyError, match=text) as found:
+        read_body(body, {})
+    assert found.value.line == line
+
+
+def test_an_event_is_the_same_record_in_each_mode() -> None:
+    body = json.dumps(EVENT).encode()
+    structured = read_body(body, {"content-type": "application/cloudevents+json; charset=utf-8"})
+    batch = read_body(b"[%s]" % body, {"content-type": "application/cloudevents-batch+json"})
+    headers = {f"ce-{name}": value for name, value in EVENT.items() if isinstance(value, str)}
+    binary = read_body(b'{"page": "a", "ts": 1}', {"content-type": "application/json", **headers})
+    for posted in (structured, batch, binary):
+        assert [json.loads(line) for line in posted.lines] == [VALUE]
+        assert posted.ids == ["shop 7"]
+
+
+def test_data_that_is_no_object_is_a_field() -> None:
+    event = {**EVENT, "data": [1, 2]}
+    posted = read_body(json.dumps(event).encode(), {"content-type": "application/cloudevents+json"})
+    assert json.loads(posted.lines[0])["data"] == [1, 2]
+
+
+def test_what_is_no_event_is_refused_with_what_it_lacks() -> None:
+    with pytest.raises(BodyError, match="event 2 is no CloudEvent: it has no id and no type"):
+        read_body(
+            json.dumps([EVENT, {"specversion": "1.0", "source": "shop"}]).encode(),
+            {"content-type": "application/cloudevents-batch+json"},
+        )
