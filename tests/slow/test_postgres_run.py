@@ -6,26 +6,16 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.servers.postgres import PASSWORD, Server, need_postgres
+from tests.servers.postgres import PASSWORD, Server
 from tests.slow.runs import EXAMPLES, Run
 
 pytestmark = pytest.mark.slow
 
 RECORDS, ADS, STEP_MS = 400_000, 50, 20
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    need_postgres()
-    made = Server()
-    made.start()
-    yield made
-    made.end()
 
 
 def test_each_count_stands_once_and_the_password_nowhere(

@@ -18,19 +18,10 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.sinks.base import BatchRefusedError, Sink, SinkBatch, SinkRecord
 from millwheel.testing.contracts import ExternalSinkContract, Outside, SinkWorld, WatchedClient
 from millwheel.testing.contracts.worlds import IDENTITY
-from tests.servers.postgres import PASSWORD, Server, need_postgres
+from tests.servers.postgres import PASSWORD, Server
 
 pytestmark = pytest.mark.slow
 _names = (f"t{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    need_postgres()
-    made = Server()
-    made.start()
-    yield made
-    made.end()
 
 
 class WatchedConnection(WatchedClient):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -12,24 +11,19 @@ from millwheel.connectors.postgres.source import build_postgres_source
 from millwheel.errors import SetupError
 from millwheel.sources.base import Source
 from millwheel.testing.contracts import SourceContract
-from tests.servers.postgres import PASSWORD, Server, need_postgres
+from tests.servers.postgres import PASSWORD, Server
 
 pytestmark = pytest.mark.slow
 ROWS = 23
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    need_postgres()
-    made = Server()
-    made.start()
-    made.sql(
+@pytest.fixture(scope="module", autouse=True)
+def _orders(server: Server) -> None:
+    server.sql(
         "create table orders (id bigint primary key, at timestamptz unique, amount float8, tags text[], doc jsonb);"
         f"insert into orders select 3 * n - 40, '2026-01-01T00:00:00Z'::timestamptz + n * interval '1.5 s', n / 2.0, "
         f"array['a', 'b'], jsonb_build_object('n', n) from generate_series(1, {ROWS}) n"
     )
-    yield made
-    made.end()
 
 
 class OfOrders(SourceContract):
