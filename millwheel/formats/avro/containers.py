@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import weakref
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
@@ -30,6 +31,7 @@ class Container:
             self._file: BinaryIO = file or open(path, "rb")  # noqa: SIM115 - closed by close
         except OSError as ex:
             raise SetupError(f"cannot read the input file {path}: {ex.strerror or ex}; check its path") from ex
+        weakref.finalize(self, self._file.close)  # a reader may be dropped without a word
         try:
             blocks = fastavro().block_reader(self._file)
             self._writer = parse(blocks.writer_schema, "its schema")
