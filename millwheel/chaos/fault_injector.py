@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Struck:
-    """What was done, and how long it took until a new process stood in the place of one that was killed (s)."""
+    """The number of faults, and the seconds until a new process replaced each one that was killed."""
 
     blows: int = 0
     replaced_s: list[float] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Passing:
-    """A fault that ends by itself: how, and whom it hit."""
+    """A fault that ends by itself: when, how it is undone, and which processes it hit."""
 
     until_s: float
     undo: Callable[[], object]
@@ -133,7 +133,7 @@ class FaultInjector:
         return not self._waiting and not self._passing and self._observer.recoveries.settled(now_s, _PATIENCE_S)
 
     def _strike(self, driver: int, blow: Blow, serving: bool) -> bool:
-        """False when there is nobody (yet) whom it could hit."""
+        """False when there is no process (yet) that it could hit."""
         there = processes_of(driver, blow.target)
         if serving and self._observer is not None:
             there = [process for process in there if self._observer.serves(blow.target, family(process))]
@@ -162,7 +162,7 @@ class FaultInjector:
         return True
 
     def _hit(self, victim: psutil.Process, fault: Fault) -> Callable[[], object] | None:
-        """Do it; how to undo it. None when the process was gone already."""
+        """Inject the fault. Returns how to undo it, None when the process was gone already."""
         if fault is not Fault.PARTITION:
             return (lambda: strike(victim, signal.SIGCONT)) if strike(victim, _SIGNALS[fault]) else None
         slot = slot_of(victim)

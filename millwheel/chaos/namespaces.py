@@ -3,7 +3,7 @@
     hub       the driver, ZooKeeper, master and injector, and the bridge that all workers are on
     w0, w1 …  one for each slot, with one end of a veth pair; the other end is on the bridge
 
-None of them has a way to the networks of the machine. Linux, root, and the command ``ip`` are needed.
+None of them can reach the networks of the machine. Linux, root, and the command ``ip`` are needed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PATIENCE_S = 20.0  # for one command of ip(8)
 
 
 def address_of(slot: int) -> str:
-    """Where the worker of a slot serves."""
+    """The address on which the worker of a slot serves."""
     return f"10.213.0.{10 + slot}"
 
 
@@ -77,7 +77,7 @@ class Namespaces:
             _run("ip", "netns", "del", name)
 
     def cut(self, slot: int) -> None:
-        """From now on nothing reaches the worker of a slot, and nothing of it reaches others."""
+        """Drop everything to and from the worker of a slot from now on."""
         _run(*self._hub("link", "set", f"w{slot}", "nomaster"))
 
     def mend(self, slot: int) -> None:

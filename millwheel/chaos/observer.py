@@ -41,7 +41,7 @@ class Observer:
         self.recoveries = Recoveries()
 
     def look(self, now_s: float) -> None:
-        """Take note of what has happened."""
+        """Read members, owners and journals."""
         if self._session is None and now_s >= self._try_at_s:
             self._open(now_s)
         while not self._news.empty():
@@ -66,7 +66,7 @@ class Observer:
         return {name for name, member in self._known.items() if member.pid in pids}
 
     def close(self) -> None:
-        """Watch no more."""
+        """Close the session; nothing is observed after this."""
         if self._session is not None:
             self._session.close()
             self._session = None

@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Target(str, Enum):
-    """What a fault may hit."""
+    """The kinds of processes that a fault may hit."""
 
     WORKERS = "workers"
     EXECUTORS = "executors"
@@ -40,7 +40,7 @@ class Blow:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the user asked for. ``every_s`` is the mean time between two faults, ``pauses`` whether processes are also
+    """The options of the user. ``every_s`` is the mean time between two faults, ``pauses`` whether processes are also
     paused, ``partitions`` whether workers are also cut off from all others, both for up to ``longest_pause_s``. If
     ``one_by_one``, a fault waits until the one before has been recovered from, and hits who has work."""
 

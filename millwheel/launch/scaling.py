@@ -32,13 +32,13 @@ class Scale(msgspec.Struct, frozen=True):
 
 
 def ask(root: Path, workers: int) -> None:
-    """Want so many workers on a root that is driven."""
+    """Request this number of workers on a root that is driven."""
     (root / _ANSWERED).unlink(missing_ok=True)
     write_atomically(root / _ASKED, msgspec.json.encode(Scale(workers)))
 
 
 def answer(root: Path) -> Scale | None:
-    """What the driver has made of the last :func:`ask`; None while it is at it."""
+    """The outcome of the last :func:`ask`; None while the driver works on it."""
     return _read(root / _ANSWERED)
 
 
@@ -56,7 +56,7 @@ def _read(path: Path) -> Scale | None:
 
 
 class Cluster(Protocol):
-    """What the driver knows of the workers, and how it asks the master to empty some."""
+    """The driver's view of the workers, and its requests to the master to empty some."""
 
     @property
     def members(self) -> Mapping[str, JoinedWorker]:
@@ -67,10 +67,10 @@ class Cluster(Protocol):
         """Every incarnation that a range table names as an owner, or as the next one."""
 
     def drain(self, incarnations: frozenset[str]) -> None:
-        """Those that shall give their shards away, from now on."""
+        """Set the workers that give their shards away from now on."""
 
     def seat(self, workers: int) -> None:
-        """How many workers shall serve, from now on; the others stand by."""
+        """Set how many workers serve from now on; the others stand by."""
 
 
 class Scaling:
@@ -99,7 +99,7 @@ class Scaling:
         self._next_look_s = 0.0
 
     def step(self, now_s: float, cluster: Cluster, launcher: Launcher) -> None:
-        """Go on with what is wanted."""
+        """Take the next step towards the requested number."""
         if now_s < self._next_look_s:
             return
         self._next_look_s = now_s + _LOOK_S
@@ -141,7 +141,7 @@ class Scaling:
         self._say(f"The worker {slot} gives its ranges away, and then leaves.")
 
     def _empty(self, cluster: Cluster, launcher: Launcher) -> None:
-        """End those that own nothing any more. One that dies earlier is followed as any dead worker is."""
+        """End the workers that own nothing any more. One that dies earlier is followed as any dead worker is."""
         draining = {name: member for name, member in cluster.members.items() if member.slot in self._leaving}
         cluster.drain(frozenset(draining))
         for name, member in draining.items():

@@ -14,7 +14,7 @@ from millwheel.processes.supervisor import ProcessEnded
 
 @dataclass(frozen=True, slots=True)
 class ServiceTemplate:
-    """What master and injector are told."""
+    """The settings of master and injector."""
 
     root: str
     zookeeper: str
@@ -45,14 +45,14 @@ class Services:
         self._children[name] = self._start(Birth(module, argv, self._logs / name))
 
     def ended(self) -> list[ProcessEnded]:
-        """Those that ended since the last call."""
+        """The processes that ended since the last call."""
         over = [(name, child, code) for name, child in self._children.items() if (code := child.poll()) is not None]
         for name, _, _ in over:
             del self._children[name]
         return [ProcessEnded(name, code, child.lived_s(), child.last_words()) for name, child, code in over]
 
     def pids(self) -> dict[str, int]:
-        """The process ids of those that live."""
+        """The process ids of the living processes."""
         return {name: child.pid for name, child in self._children.items() if child.pid}
 
     def stop_one(self, name: str, grace_s: float) -> None:

@@ -29,7 +29,7 @@ def read_members(datas: Mapping[str, bytes]) -> dict[str, JoinedWorker]:
 
 @dataclass(slots=True)
 class Stragglers:
-    """Who has been gone for how long; pure, "now" is an argument."""
+    """How long each worker has been gone. Pure: the time is an argument."""
 
     present: frozenset[JoinedWorker] = frozenset()
     over: set[JoinedWorker] = field(default_factory=set)
@@ -41,7 +41,7 @@ class Stragglers:
         self.gone_since_s = {member: since for member, since in self.gone_since_s.items() if member.slot != slot}
 
     def step(self, members: frozenset[JoinedWorker], now_s: float) -> list[JoinedWorker]:
-        """Take note of who is a member now; those that should have ended by now, each once."""
+        """Take the present members. Returns the processes that should have ended by now, each once."""
         gone = self.present - members
         self.gone_since_s.update(dict.fromkeys(gone - self.over, now_s))
         self.over -= gone

@@ -24,7 +24,7 @@ _SHOW_INTERVAL_S = 0.25  # between updates of the line of progress
 
 
 class Watch:
-    """Steps the supervisor and shows what goes on."""
+    """Steps the supervisor and shows the progress of the run."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ _NOUNS = {"record": "records", "timer": "timers", "window": "windows", "line": "
 
 
 class Failures:
-    """Looks at how a run stands. ``say`` gets the first failure of each kind. ``root`` is where the run can go on."""
+    """Reports failures of a run. ``say`` gets the first failure of each kind. ``root`` is where the run can go on."""
 
     def __init__(self, graph: Graph, root: str, say: Callable[[str], None]) -> None:
         self._graph = graph
@@ -28,7 +28,7 @@ class Failures:
         self._since: dict[CallKind, float] = {}
 
     def look(self, view: ClusterView | None, now_s: float, at_the_end: bool = False) -> None:
-        """Tell what is new. Raises BrokenError, with a sentence, when a node fails too often."""
+        """Report new failures. Raises BrokenError, with a sentence, when a node fails too often."""
         if view is None:
             return
         for first in [first for node in view.nodes.values() for first in node.firsts]:

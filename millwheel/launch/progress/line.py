@@ -96,7 +96,7 @@ def _lag(front_us: int, watermark_us: int) -> str:
 
 
 class ProgressLine:
-    """Shows the newest text; use as a context manager. Sentences said meanwhile stay above the line."""
+    """Shows the newest text; use as a context manager. Sentences printed meanwhile stay above the line."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -122,7 +122,7 @@ class ProgressLine:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """No line on the terminal meanwhile: somebody else prints."""
+        """Hide the line while other code prints to the terminal."""
         if self._live is None:
             yield
             return

@@ -136,7 +136,7 @@ class StatusWatcher:
 
 
 def _tell(session: Coordination, role: str, wanted: frozenset[str], told: frozenset[str]) -> frozenset[str]:
-    """Let a role have these members, for as long as this session lives; the names that were said."""
+    """Make these the members of a role for as long as this session lives. Returns the names that are set."""
     for name in wanted - told:
         session.join(role, name, b"{}")
     for name in told - wanted:
@@ -150,7 +150,7 @@ def addresses(members: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def cluster_view(reply: injector_pb2.StatusReply) -> ClusterView:
-    """The injector's answer in our own words."""
+    """The injector's answer as a :class:`ClusterView`."""
     nodes = {
         node.node: NodeView(
             name=node.node,

@@ -15,7 +15,7 @@ _REASONS = 3  # reasons of dead letters that the summary shows
 
 
 def summary_lines(summary: Summary) -> list[str]:
-    """What a person wants to know, a line each."""
+    """The result for a person, one fact per line."""
     lines = [
         f"{summary.records_in:,} records in, {summary.records_out:,} out; {summary.duplicates:,} duplicates and "
         f"{summary.late:,} late records dropped, {summary.dead_letters:,} dead-lettered",

@@ -25,13 +25,13 @@ def test_a_window_asks_for_its_end_once_and_then_for_its_collection() -> None:
     requests, own = Requests(Windowing(Tumbling(10), allowed_lateness=5)), WindowState(0, fresh=1)
     assert renewed(requests, own) == [("event", 9)]
     assert renewed(requests, own) == []
-    own.timer_at = None
+    own.timer_at_us = None
     own.flags = SPOKEN
     assert renewed(requests, own, watermark=10) == [("event", 14)]
 
 
 def test_a_pane_that_is_not_emitted_holds_the_watermark_and_lets_go() -> None:
-    requests, own = Requests(Windowing(Tumbling(10))), WindowState(0, fresh=1, output_at=4, timer_at=9)
+    requests, own = Requests(Windowing(Tumbling(10))), WindowState(0, fresh=1, output_at_us=4, timer_at_us=9)
     assert renewed(requests, own) == [("hold", 4)]
     assert renewed(requests, own) == []
     own.fresh = 0
@@ -56,7 +56,7 @@ def test_a_trigger_by_the_clock_asks_for_its_moment_and_takes_it_back() -> None:
 
 
 def test_that_a_timer_fires_shows_that_its_time_has_passed() -> None:
-    requests, own = Requests(Windowing(Tumbling(10))), WindowState(0, timer_at=9, clock_at=50)
+    requests, own = Requests(Windowing(Tumbling(10))), WindowState(0, timer_at_us=9, clock_at_us=50)
     assert requests.rung(own, "x", Domain.EVENT, 9, Times(3, 40)) == Times(10, 40)
     assert requests.rung(own, "x", Domain.PROCESSING, 50, Times(3, 40)) == Times(3, 51)
-    assert (own.timer_at, own.clock_at) == (None, None)
+    assert (own.timer_at_us, own.clock_at_us) == (None, None)
