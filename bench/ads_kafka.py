@@ -32,8 +32,11 @@ PARTITIONS = 4
 _UNSENT = 200_000  # messages that the producer may hold
 
 
-def produce(broker: Broker, topic: str, records: int) -> int:
-    """Write the events of examples/ads; how many, copies included."""
+def produce(
+    broker: Broker, topic: str, records: int, late: float = 0.002, duplicates: float = 0.01, keyed: bool = False
+) -> int:
+    """Write the events of examples/ads; how many, copies included. A client's events lie in one partition; ``keyed``:
+    those of an ad do, and it is the key of its messages."""
     from confluent_kafka import Producer
 
     sys.path.insert(0, str(ADS))
@@ -43,11 +46,12 @@ def produce(broker: Broker, topic: str, records: int) -> int:
     producer = Producer(
         {"bootstrap.servers": broker.address, "linger.ms": 50, "queue.buffering.max.messages": 2 * _UNSENT}
     )
-    drawn = events(Load(records, late=0.002, duplicates=0.01), 0)
-    partitions = (drawn.ads % CLIENTS % PARTITIONS).tolist()
+    drawn = events(Load(records, late=late, duplicates=duplicates), 0)
+    partitions = ((drawn.ads if keyed else drawn.ads % CLIENTS) % PARTITIONS).tolist()
+    keys = map(str, drawn.ads.tolist()) if keyed else itertools.repeat(None)
     rows = itertools.chain.from_iterable(text.splitlines() for text in lines(drawn))
-    for partition, row in zip(partitions, rows, strict=True):
-        producer.produce(topic, row, partition=partition)
+    for partition, key, row in zip(partitions, keys, rows, strict=False):  # the keys may never end
+        producer.produce(topic, row, key, partition)
         if len(producer) >= _UNSENT:
             producer.poll(0.1)
     assert producer.flush(300) == 0
