@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millwheel.connectors.kafka import marks
+from millwheel.connectors.kafka.marks import Mark, _decoded, encode, last_mark
+from millwheel.errors import CorruptionError
+
+
+class Partition:
+    def __init__(self, topic: str, partition: int, offset: int = 0) -> None:
+        self.offset = offset
+
+
+class Kafka:
+    TopicPartition = Partition
+
+    class KafkaException(Exception):
+        pass
+
+
+class Message:
+    def __init__(self, offset: int, key: str, mark: Mark) -> None:
+        self._offset, self._key, self._value = offset, key.encode(), encode(mark)
+
+    def error(self) -> None:
+        return None
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> bytes:
+        return self._key
+
+    def value(self) -> bytes:
+        return self._value
+
+
+class Topic:
+    """A compacted topic: some offsets hold a mark, the others are gone or markers of transactions."""
+
+    def __init__(self, end: int, messages: list[Message]) -> None:
+        self.end, self.messages, self.at = end, messages, 0
+        self.looks: list[int] = []
+
+    def get_watermark_offsets(self, at: Any, timeout: float) -> tuple[int, int]:
+        return 0, self.end
+
+    def assign(self, partitions: list[Partition]) -> None:
+        self.at = partitions[0].offset
+        self.looks.append(self.at)
+
+    def unassign(self) -> None:
+        pass
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        found, self.at = [each for each in self.messages if each.offset() >= self.at], self.end
+        return found
+
+    def position(self, partitions: Any) -> list[Partition]:
+        return [Partition("t", 0, self.at)]
+
+
+@pytest.fixture(autouse=True)
+def kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marks, "library", lambda: Kafka)
+
+
+def test_the_newest_mark_of_the_shard_is_found_wherever_it_lies() -> None:
+    messages = [
+        Message(3, "s-0", Mark(1, 1)),
+        Message(5, "s-1", Mark(9, 9)),
+        Message(7, "s-0", Mark(2, 1)),
+        Message(5_000, "s-1", Mark(10, 9)),
+    ]
+    topic = Topic(10_000, messages)
+    assert last_mark(topic, "t", "s-0") == Mark(2, 1)
+    assert last_mark(topic, "t", "s-1") == Mark(10, 9)
+    assert last_mark(topic, "t", "s-2") is None
+    assert topic.looks[0] == 9_800, "near the end first"
+
+
+def test_an_empty_topic_has_no_mark() -> None:
+    assert last_mark(Topic(0, []), "t", "s-0") is None
+
+
+@given(st.integers(-1, 2**63 - 1), st.integers(0, 2**63 - 1))
+def test_a_mark_comes_back_from_a_message(number: int, token: int) -> None:
+    assert _decoded(encode(Mark(number, token)), "t") == Mark(number, token)
+
+
+def test_what_is_no_mark_is_damage_with_its_topic() -> None:
+    with pytest.raises(CorruptionError, match="topic marks holds something that is no mark"):
+        _decoded(b"hello", "marks")
