@@ -163,7 +163,7 @@ def _deflated(data: bytes) -> bytes:
 
 
 _MAGIC = b"Obj\x01"
-_SYNC_BYTES = 16
+_SYNC_BYTES = 16  # Fixed: of Avro files
 _SYNC: dict[str, Any] = {"type": "fixed", "name": "Sync", "size": _SYNC_BYTES}
 _HEADER: dict[str, Any] = {
     "type": "record",

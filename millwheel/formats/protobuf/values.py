@@ -15,7 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor as Fd
 from millwheel.errors import RecordError
 
 Read = Callable[[Any], Any]
-_MICRO = 1_000_000
+_MICRO = 1_000_000  # Fixed: µs of a second
 
 
 class MessageReading:
