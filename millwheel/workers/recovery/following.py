@@ -151,7 +151,9 @@ class Standbys:
         for gone in self._places.keys() - owners.keys():
             del self._places[gone]
         for follower in (each for each in made if each is not None):
-            self._places[follower.entry.owner] = None  # what the others have is skipped by its number
+            # From the start of the journal: the place that other followers have reached lies behind commits that
+            # the new one still lacks. The others skip what they have by its number (see ``apply``).
+            self._places[follower.entry.owner] = None
         moved = [self._advance(owner, followers) for owner, followers in owners.items()]
         return any(moved)
 
@@ -185,6 +187,8 @@ class Standbys:
         except InvariantError:
             raise
         except MillwheelError as ex:
+            # Deleted segments may hold commits that nobody here has read. A follower that went on behind the gap would
+            # take the shard over without them (mutation follower_skips_a_gap), so each begins anew with a snapshot.
             self._places[owner] = None
             for follower in followers:
                 self._discard(follower)
