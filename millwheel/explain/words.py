@@ -14,12 +14,14 @@ from millwheel.core.pipeline.spec import (
     Delivery,
     KeyKind,
     KeySpec,
+    LookupSpec,
     StepSpec,
     StreamSpec,
     WindowSpec,
 )
 from millwheel.core.pipeline.steps import step_text as _written
 
+_MISSING = {"keep": "null", "drop": "dropped", "dead_letter": "a dead letter"}
 _SHELF = re.compile(r"[\w.]+:(?:\w+|held\.p\d+)\.code\.\w+")
 """Code of a Python pipeline that has no name of its own: a lambda, a nested function, an object."""
 
@@ -124,6 +126,14 @@ def watermark_text(stream: StreamSpec) -> str:
     return f"watermark {behind}, {idle}"
 
 
+def lookup_text(lookup: LookupSpec) -> str:
+    """``info looked up in redis, cached: 10000 for 5m; without: null``."""
+    added = lookup.name or ", ".join(lookup.fields)
+    by = f" by {', '.join(lookup.by)}" if lookup.by else ""
+    kept = f", cached: {lookup.cache_size} for {duration_text(lookup.cache_ttl_us)}" if lookup.cache_size else ""
+    return f"{added} looked up in {lookup.kind}{by}{kept}; without: {_MISSING[lookup.missing.value]}"
+
+
 def sort_texts(computation: ComputationSpec) -> Iterator[str]:
     """What a computation without window and callback does, a line for each part."""
     yield from (step_text(step) for step in computation.steps)
@@ -135,7 +145,8 @@ def sort_texts(computation: ComputationSpec) -> Iterator[str]:
     if computation.enrich is not None:
         enrich = computation.enrich
         when = "as of its time" if enrich.waits else "as of now"
-        missing = {"keep": "null", "drop": "dropped", "dead_letter": "a dead letter"}[enrich.missing.value]
-        yield f"{enrich.name} from {enrich.stream} {when}; without: {missing}"
+        yield f"{enrich.name} from {enrich.stream} {when}; without: {_MISSING[enrich.missing.value]}"
+    if computation.lookup is not None:
+        yield lookup_text(computation.lookup)
     if computation.match_all:
         yield "to every branch that fits"

@@ -273,6 +273,39 @@ class Flow:
         self._draft.add_computation(found, (*self._inputs, *other._inputs), fields)
         return self._stream(output or found)
 
+    def look_up(
+        self,
+        lookup: Mapping[str, Mapping[str, Any]],
+        *,
+        field: str = "",
+        fields: Sequence[str] | Mapping[str, str] | None = None,
+        by: str | Sequence[str] | None = None,
+        missing: Literal["keep", "drop", "dead_letter"] = "keep",
+        cache: Mapping[str, Any] | None = None,
+        batch: int | None = None,
+        name: str = "",
+        output: str = "",
+        delivery: Delivery | None = None,
+        productions: Productions | None = None,
+        max_attempts: int | None = None,
+        on_error: OnError | None = None,
+        shards: int | None = None,
+        standby: int | None = None,
+    ) -> Stream:
+        """Add what another system knows of each record: ``{"redis": {"url": …, "key": "item:{item}"}}``.
+
+        The answer becomes ``field``, or ``fields`` of it become fields. ``by`` are expressions over the record, where
+        they differ from what the lookup names. ``cache={"size": 10_000, "ttl": "5m"}`` keeps answers; ``missing``
+        decides about a record of which the system knows nothing. See docs/lookups.md.
+        """
+        found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_lookup")
+        chosen = {"as": field or None, "fields": fields, "by": by, "cache": cache, "batch": batch}
+        given: dict[str, Any] = {"lookup": lookup, **{key: value for key, value in chosen.items() if value is not None}}
+        given.update({"missing": missing} if missing != "keep" else {})
+        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
+        self._draft.add_computation(found, self._inputs, {"enrich": given, "output": output or found, **dials.fields()})
+        return self._stream(output or found)
+
     def window(
         self,
         window: WindowFunction,

@@ -25,6 +25,7 @@ from millwheel.launch.running import Running
 from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.letters.letters import letters_folder, read_letters
 from millwheel.letters.replays import Replays, ask
+from millwheel.lookups import lookup_of
 from millwheel.processes.address import check_reach
 from millwheel.roots.inputs import changed_inputs, forget_ends, keep_ends, keep_inputs
 from millwheel.roots.root import Root
@@ -163,6 +164,8 @@ class Driver:
             if former:
                 built.adopt(former, str(root.identity))
             built.check(str(root.identity))
+        for lookup in [lookup_of(each, spec.folder) for each in spec.computations if each.lookup is not None]:
+            lookup.check()
         for sentence in changed_inputs(spec, root.path):
             self._say(f"Note: {sentence}; this run continues with the root's original input.")
         keep_inputs(spec, root.path)

@@ -114,6 +114,8 @@ def _form(spec: ComputationSpec) -> str:
         return "callback"
     if spec.enrich is not None:
         return "enrich"
+    if spec.lookup is not None:
+        return "lookup"
     if spec.deduplicate is not None:
         return "deduplicate"
     return "branches" if spec.branches else "steps"

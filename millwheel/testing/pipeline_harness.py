@@ -36,6 +36,7 @@ from millwheel.spec.reading.problems import unknown
 from millwheel.testing import pushed
 from millwheel.testing.arguments import check_partition, check_time, stamped
 from millwheel.testing.inspection import callback_state, remembered, timers_of, window_state
+from millwheel.testing.lookups import Answers, fake_lookup
 from millwheel.testing.memory.cluster import ClusterOptions, ManualClock, MemoryCluster
 from millwheel.testing.pushed import DEFAULT_PARTITION, PushedStream
 from millwheel.testing.rewiring import rewired, spec_of, streams_of
@@ -58,6 +59,8 @@ class PipelineHarness:
     of work, again and again; with ``crash_at``, once, after that unit. The results stay the same. With ``run_sources``
     the sources of the file run, and nothing can be pushed to them. ``now`` is the first time of the wall clock; without
     it, the clock starts at 0 and no record lies too far in the future.
+    ``lookups`` answers, by computation, in place of other systems: ``{"priced": {"tea": {"cents": 80}}}``, or a
+    function of the key.
 
     Each call returns when nothing is left to do. Raises PipelineError for an invalid pipeline.
     """
@@ -73,6 +76,7 @@ class PipelineHarness:
         crash_at: int | None = None,
         run_sources: bool = False,
         now: int | None = None,
+        lookups: Mapping[str, Answers] | None = None,
     ) -> None:
         given = spec_of(pipeline, params)
         self._sinks = {sink.stream for sink in given.sinks}
@@ -83,8 +87,16 @@ class PipelineHarness:
         self._listed: dict[str, Sequence[Any]] = {}
         self._closed = False
         self._replayed: set[str] = set()
+        looking_up = [each for each in self.spec.computations if each.lookup is not None]
+        self._lookups = {each.name: fake_lookup(each, self.spec.folder, lookups or {}) for each in looking_up}
         clock = ManualClock(0 if now is None else check_time(now, "now"))
-        outside = Factories(self._source, self._taps.build, listed=self._partitions, by_name=self._pushed)
+        outside = Factories(
+            self._source,
+            self._taps.build,
+            listed=self._partitions,
+            by_name=self._pushed,
+            lookup=lambda spec, _: self._lookups[spec.name],
+        )
         assembly = Assembly(self.spec, "", clock, outside, ShardLimits(settle_us=0, company_us=0))
         options = ClusterOptions(shards, workers, crash_every=crash_every, crash_at=crash_at)
         taps = [node.name for node in assembly.graph.nodes.values() if node.kind is NodeKind.SINK]

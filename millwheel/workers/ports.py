@@ -11,7 +11,19 @@ from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import ShardReport
 from millwheel.ports import Clock
 from millwheel.savepoints.orders import OrderAnswer, SavepointOrder, Standing
+from millwheel.workers import events as ev
 from millwheel.workers.delivery.outbox import Send
+
+
+class Errand(Protocol):
+    """Work for another thread, which may take long; its answer is an event."""
+
+    @property
+    def lane(self) -> str:
+        """Errands of one lane are carried out one after the other."""
+
+    def carried_out(self) -> ev.WorkDone:
+        """Do it. What went wrong is in the answer."""
 
 
 class Transport(Protocol):

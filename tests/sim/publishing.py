@@ -20,7 +20,7 @@ class PublishTask:
         self._lanes: dict[str, Mailbox] = {}
 
     def publish(self, publication: Publication) -> None:
-        name = publication.writer.lane
+        name = publication.lane
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = Mailbox(self._worker)

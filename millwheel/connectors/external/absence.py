@@ -11,6 +11,8 @@ from millwheel.secret_values import masked
 
 log = logging.getLogger("millwheel.connectors")
 
+NO_ROWS = "%s does not take rows%s: %s. They wait, and the input with them; nothing is lost."
+"""What is said of a target of sinks: its name, since when, and its words."""
 SAY_EVERY_S = 60.0
 """Between sentences about one target that is away."""
 LONGEST_WAIT_S = 2.0
@@ -24,8 +26,13 @@ class Absence:
     The first failure is said at once, then one sentence a minute, however many shards wait for the target."""
 
     def __init__(
-        self, where: str, now: Callable[[], float] = time.monotonic, say: Callable[..., None] = log.warning
+        self,
+        where: str,
+        now: Callable[[], float] = time.monotonic,
+        say: Callable[..., None] = log.warning,
+        sentence: str = NO_ROWS,
     ) -> None:
+        self._sentence = sentence
         self._where = where
         self._now = now
         self._say = say
@@ -44,12 +51,7 @@ class Absence:
                 return
             self._said_s, away_s = now_s, now_s - self._since_s
         since = "" if begins else f" for {away_s:.0f} s"
-        self._say(
-            "%s does not take rows%s: %s. They wait, and the input with them; nothing is lost.",
-            self._where,
-            since,
-            masked(reason),
-        )
+        self._say(self._sentence, self._where, since, masked(reason))
 
     def over(self) -> None:
         """It has answered."""
@@ -87,10 +89,10 @@ _known: dict[str, Absence] = {}
 _lock = threading.Lock()
 
 
-def absence_of(where: str) -> Absence:
+def absence_of(where: str, sentence: str = NO_ROWS) -> Absence:
     """The one of a target in this process, by its name in sentences."""
     with _lock:
-        return _known.setdefault(where, Absence(where))
+        return _known.setdefault(where, Absence(where, sentence=sentence))
 
 
 def forget() -> None:

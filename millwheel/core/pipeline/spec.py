@@ -196,9 +196,29 @@ class EnrichSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class LookupSpec:
+    """Records get what another system knows of them. ``kind`` is the registered name ("redis"), ``options`` its
+    settings, ``by`` the expressions that make the key (empty: those that the lookup names). The answer becomes the
+    field ``name``, or ``fields`` of it (new name to name) become fields. At most ``cache_size`` answers are kept, each
+    for ``cache_ttl_us``; ``cache_absent``: also that there is none. One request asks for ``batch`` keys at most."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    by: tuple[str, ...] = ()
+    name: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    missing: Missing = Missing.KEEP
+    cache_size: int = 0
+    cache_ttl_us: int = 0
+    cache_absent: bool = True
+    batch: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
 class ComputationSpec:
     """A node of the graph: a callback class, a window with aggregates or a callback, steps from value to value, the
-    removal of duplicates, branches, a join of two streams in windows, or the enrichment of one stream by another.
+    removal of duplicates, branches, a join of two streams in windows, or the enrichment of one stream by another or by
+    lookups.
 
     ``ordered``: the records of each key come in the order of their timestamps. ``match_all``: a record takes every
     branch whose condition holds, not only the first.
@@ -219,6 +239,7 @@ class ComputationSpec:
     ordered: bool = False
     join: JoinKind | None = None
     enrich: EnrichSpec | None = None
+    lookup: LookupSpec | None = None
     window: WindowSpec | None = None
     aggregates: tuple[AggregateSpec, ...] = ()
     condition: str = ""

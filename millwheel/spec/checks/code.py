@@ -13,7 +13,7 @@ from millwheel.api import Computation, sets_timers
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.graph import retracting_streams, takes_retractions
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec, SinkSpec, StreamSpec
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, LookupSpec, PipelineSpec, SinkSpec, StreamSpec
 from millwheel.errors import MillwheelError, PipelineError
 from millwheel.secret_values import unrevealed
 from millwheel.spec.checks.callback_classes import cannot_be_made, wrong_methods, wrong_states
@@ -128,6 +128,8 @@ class CodeChecks:
                 self._function_at(step)
         if computation.callback:
             self._callback(computation)
+        if computation.lookup is not None:
+            self._lookup(computation, computation.lookup)
         self._no_retractions(computation)
         stream = keyless(computation, self._spec)
         if stream:
@@ -139,12 +141,31 @@ class CodeChecks:
         if computation.window is not None and not self._reader.problems.concerns(".".join(path)):
             self._machine(computation)
 
+    def _lookup(self, computation: ComputationSpec, lookup: LookupSpec) -> None:
+        """The options of a lookup, and whether records have what it asks by."""
+        from millwheel.lookups import build_lookup
+
+        place = ("computations", computation.name, "enrich", "lookup")
+        plain = replace(lookup, options=unrevealed(lookup.options))
+        node = find(self._top, *place, lookup.kind)
+        made = self._build(Kind(lookup.kind, lookup.options, node), lambda: build_lookup(plain, self._spec.folder))
+        if made is None:
+            return
+        if lookup.by and len(lookup.by) != len(made.by):
+            count = f"{len(made.by)} values ({', '.join(made.by)})"
+            self._bad(f"{lookup.kind} is asked by {count}, and by names {len(lookup.by)}", *place[:-1], "by")
+        for text in () if lookup.by else made.by:
+            try:
+                compile_expression(text)
+            except ValueError as ex:
+                self._bad(f"{text!r} is no field of a record: {ex}; name one with by", *place)
+
     def _no_retractions(self, computation: ComputationSpec) -> None:
         """Some computations could not undo what they did for a record that is taken back."""
         does = {
             "deduplicate": computation.deduplicate is not None,
             "join": computation.join is not None,
-            "enrich": computation.enrich is not None,
+            "enrich": computation.enrich is not None or computation.lookup is not None,
         }
         found = next((name for name, used in does.items() if used), None)
         if found is not None and takes_retractions(computation, self._spec):

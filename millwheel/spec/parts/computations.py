@@ -21,6 +21,7 @@ from millwheel.spec.parts.branches import FIELDS as SORT_FIELDS
 from millwheel.spec.parts.branches import read_branches, read_deduplicate, read_match, read_order
 from millwheel.spec.parts.joins import FIELDS as JOIN_FIELDS
 from millwheel.spec.parts.joins import read_enrich, read_join
+from millwheel.spec.parts.lookups import read_lookup
 from millwheel.spec.parts.on_error import read_on_error
 from millwheel.spec.parts.steps import FIELDS as STEP_FIELDS
 from millwheel.spec.parts.steps import read_steps
@@ -60,6 +61,7 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
         ordered=read_order(reader, fields),
         join=read_join(reader, node, fields, inputs),
         enrich=read_enrich(reader, fields, inputs),
+        lookup=read_lookup(reader, fields, inputs),
         window=read_window(reader, fields["window"]) if "window" in fields else None,
         aggregates=read_aggregates(reader, fields.get("aggregate"), (*key_names(inputs), *WINDOW_FIELDS)),
         condition=reader.expression(fields.get("where"), "type == 'click'"),

@@ -54,7 +54,7 @@ def read_join(
 def read_enrich(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]) -> EnrichSpec | None:
     """What a stream is enriched with; None when it is not, or it cannot be read."""
     given = fields.get("enrich")
-    if given is None:
+    if given is None or is_lookup(given):
         return None
     if "window" in fields:
         reader.bad(fields["window"], "enrich looks at one record at a time and has no windows; leave out window")
@@ -84,6 +84,11 @@ def read_enrich(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequ
         Missing(reader.choice(parts.get("missing"), [kind.value for kind in Missing], "keep")),
         reader.choice(parts.get("as_of"), ["timestamp", "arrival"], "timestamp") == "timestamp",
     )
+
+
+def is_lookup(given: YamlNode) -> bool:
+    """Whether ``enrich`` asks another system, not a stream."""
+    return isinstance(given.value, dict) and "lookup" in given.value
 
 
 def key_fields(given: InputSpec) -> tuple[str, ...]:

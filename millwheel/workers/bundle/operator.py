@@ -65,6 +65,11 @@ class Operator(ABC):
         lets consumers close windows whose records are still to come: they become late and are dropped."""
         return Hold()
 
+    def asks_at(self) -> int:
+        """When :meth:`ask` is to be called again for a bundle that waits (wall clock, µs). MAX_TIME: when another
+        thread has told something."""
+        return MAX_TIME
+
     def unrest(self) -> int:
         """How much work is unfinished that only this operator knows of, for example batches that are not visible yet. A
         savepoint waits until it is 0."""
@@ -80,6 +85,12 @@ class Operator(ABC):
         """Records lie in the inbox at ``now_us`` (wall clock, µs). Called before :meth:`appetite`, at every look while
         there are any. An operator that collects records starts its clock here."""
         return
+
+    def ask(self, bundle: Bundle, now_us: int) -> bool:
+        """Ask, on another thread, for what :meth:`run` needs from outside. True: the answers are not there yet. Then
+        the bundle waits, nothing of it is acked, and this is called again with the same bundle once :meth:`asks_at` has
+        come; ``run`` is called after the first False."""
+        return False
 
     @abstractmethod
     def run(self, bundle: Bundle) -> None:

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from millwheel.api import Computation, sets_timers
+from millwheel.connectors.external.absence import BackOff, absence_of
 from millwheel.core.columns.batch import ColumnBatch, decode_columns, encode_columns, frame_bytes, frame_from
 from millwheel.core.columns.plan import ColumnPlan, column_plan
 from millwheel.core.expressions.language import compile_expression
@@ -29,6 +30,7 @@ from millwheel.core.pipeline.spec import (
     ComputationSpec,
     Delivery,
     KeyKind,
+    LookupSpec,
     PipelineSpec,
     Productions,
     SinkSpec,
@@ -37,6 +39,9 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.pipeline.steps import compile_steps
 from millwheel.core.triggers.trees import trigger_from_tree
 from millwheel.errors import SetupError
+from millwheel.lookups import lookup_of
+from millwheel.lookups.base import Lookup
+from millwheel.lookups.cache import AnswerCache
 from millwheel.ports import Clock, StateStore
 from millwheel.secret_values import revealed
 from millwheel.sinks.adapted import as_writer
@@ -55,15 +60,17 @@ from millwheel.workers.operators.columns import ColumnOperator, ColumnShard
 from millwheel.workers.operators.deduplicated import deduplicated
 from millwheel.workers.operators.grouped import GroupedOperator
 from millwheel.workers.operators.joined import joined
+from millwheel.workers.operators.looked_up import NO_ANSWER, LookupLine, LookupOperator, LookupShard
 from millwheel.workers.operators.stepped import Stepped
 from millwheel.workers.operators.window_callback import WindowCallbackOperator
 from millwheel.workers.operators.windowed import WindowedOperator
+from millwheel.workers.ports import Errand
 from millwheel.workers.recovery.write_behind import WriteBehindStore
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.shard.productions import ShardIdentity
 from millwheel.workers.shard.shard import Shard
 from millwheel.workers.shard.verdicts import Policies
-from millwheel.workers.sinks.sink import Publication, SinkOperator, SinkShard
+from millwheel.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
 from millwheel.workers.sources.injection import InjectionOperator
 from millwheel.workers.sources.source import SourceOperator
@@ -91,10 +98,11 @@ class Factories:
     source: Callable[..., Source]
     sink: Callable[..., Sink]
     load: Callable[[str, str], Any] = load_object
-    publish: Callable[[Publication], None] | None = None
+    publish: Callable[[Errand], None] | None = None
     listed: Callable[[str, Source], Sequence[Partition]] | None = None
     by_name: Collection[str] = ()
     ends: Mapping[str, Sequence[Partition]] | None = None
+    lookup: Callable[[ComputationSpec, str], Lookup] = lookup_of
 
 
 _decode_partitions = checked(msgspec.json.Decoder(list[Partition]).decode, "the partitions of a source (inputs/)")
@@ -109,6 +117,8 @@ class Assembly:
     ) -> None:
         self._outside = outside
         self._hangs: Hangs | None = None
+        self._answers: dict[str, AnswerCache] = {}
+        """By computation: its shards share a cache, all on the thread of the loop."""
         self._policies: Policies | None = None
         self.spec = spec
         graph = build_graph(spec)
@@ -191,8 +201,8 @@ class Assembly:
             groups = plan.merge([plan.group(part) for part in parts])
             frame_from(frame_bytes(groups, "lz4"))
 
-    def publish_aside(self, publish: Callable[[Publication], None]) -> None:
-        """From here on, sinks that can do without the loop are published by ``publish``."""
+    def publish_aside(self, publish: Callable[[Errand], None]) -> None:
+        """From here on, sinks that can do without the loop are published, and lookups asked, by ``publish``."""
         self._outside = replace(self._outside, publish=publish)
 
     def watch(self, hangs: Hangs) -> None:
@@ -259,6 +269,8 @@ class Assembly:
             windows = WindowCallbackOperator(spec, self.spec, instance, overlay, self._decode, _CACHE_ENTRIES)
             windows.share_timers.passed = place.shard.input_shares
             return windows
+        if spec.lookup is not None:
+            return self._lookup(spec, spec.lookup, place)
         if spec.window is None:
             instance = self._instance(spec) if spec.callback else self._built_in(spec)
             return CallbackOperator(
@@ -276,6 +288,16 @@ class Assembly:
         closed = meta.watermark if meta.closed is None else meta.closed
         shard = ColumnShard(place.entry.shard, place.store, closed)
         return ColumnOperator(spec, plan, shard, rows, self._decode)
+
+    def _lookup(self, spec: ComputationSpec, given: LookupSpec, place: _Place) -> Operator:
+        lookup, send = self._outside.lookup(spec, self.spec.folder), self._outside.publish
+        # Whoever asks on the loop must not sleep there: the loop asks again when its clock says so.
+        back_off = BackOff() if send is not None else BackOff(0.0)
+        line = LookupLine(lookup, absence_of(f"{lookup.where} (lookup)", NO_ANSWER), back_off)
+        new = AnswerCache(given.cache_size, given.cache_ttl_us, given.cache_absent)
+        cache = self._answers.setdefault(spec.name, new)
+        shard = LookupShard(place.entry.shard, place.entry.token, line, cache, lookup.by, send)
+        return LookupOperator(spec, self.spec.name, shard, place.shard.overlay, self._decode, self.spec.limits)
 
     def _instance(self, spec: ComputationSpec) -> Computation:
         kind = self._outside.load(spec.callback, self.spec.folder)

@@ -21,10 +21,10 @@ from millwheel.ports import Coordination, Journals, JournalWriter, Snapshots, St
 from millwheel.savepoints.orders import ANSWERS, OrderAnswer, SavepointOrder, Standing, encode
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Hangs
+from millwheel.workers.ports import Errand
 from millwheel.workers.recovery.following import Standbys
 from millwheel.workers.recovery.journal_reads import ReadOnce
 from millwheel.workers.recovery.recovery import Effort, recover
-from millwheel.workers.sinks.sink import Publication
 
 _VERIFY_PAUSE_S = 0.02  # between reads of tables that are verified later: recovery comes first
 Post = Callable[[ev.Event], None]
@@ -276,26 +276,25 @@ class ReplayThread:
 
 
 class PublishThreads:
-    """Make committed batches of sinks visible, one thread for each lane, so that the loop never waits for a file
-    system, and no sink for the target of another one."""
+    """Make committed batches of sinks visible and ask lookups, one thread for each lane, so that the loop never waits
+    for a file system, and no sink or lookup for the target of another one."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
-        self._lanes: dict[str, queue.SimpleQueue[Publication]] = {}
+        self._lanes: dict[str, queue.SimpleQueue[Errand]] = {}
 
-    def publish(self, publication: Publication) -> None:
-        """Publish a batch; the answer is an event."""
-        name = publication.writer.lane
+    def publish(self, errand: Errand) -> None:
+        """Carry it out; the answer is an event."""
+        name = errand.lane
         lane = self._lanes.get(name)
         if lane is None:
             lane = self._lanes[name] = queue.SimpleQueue()
-            threading.Thread(target=self._run, args=(lane,), name=f"sinks {name}".strip(), daemon=True).start()
-        lane.put(publication)
+            threading.Thread(target=self._run, args=(lane,), name=f"aside {name}".strip(), daemon=True).start()
+        lane.put(errand)
 
-    def _run(self, lane: queue.SimpleQueue[Publication]) -> None:
+    def _run(self, lane: queue.SimpleQueue[Errand]) -> None:
         while True:
-            publication = lane.get()
-            self._post(publication.carried_out())
+            self._post(lane.get().carried_out())
 
 
 @dataclass(slots=True)

@@ -329,6 +329,8 @@ def _subject(call: _Call) -> Subject:
 
 def _code(spec: ComputationSpec) -> str:
     """The user's code of a computation, as it is named in the pipeline."""
+    if spec.lookup is not None:
+        return f"lookup in {spec.lookup.kind}"
     if spec.enrich is not None:
         return f"enrich with {spec.enrich.stream}"
     if spec.deduplicate is not None or spec.branches:

@@ -57,7 +57,8 @@ class Admission:
     def wakes_at(self, now_us: int) -> int:
         """The wall clock at which it must be looked at again, if nothing else happens."""
         if self.commits.waiting is not None:
-            return looks_at(self.commits.waiting.bundle.now_us, now_us)
+            asks = self.commits.waiting.asks
+            return self.operator.asks_at() if asks else looks_at(self.commits.waiting.bundle.now_us, now_us)
         passed = min(self.timers[Domain.PROCESSING].earliest(), MAX_TIME - 1) + 1
         return min(self.operator.wakes_at(now_us), passed)
 
@@ -75,6 +76,8 @@ class Admission:
 
     def _waits(self, now_us: int) -> bool:
         step = self.commits.waiting
+        if step is not None and step.asks:
+            return self.operator.asks_at() > now_us
         return step is not None and self.verdicts.waits(step.bundle.failures, step.bundle.now_us, now_us)
 
     def _takes_arrivals(self, now_us: int, patient: bool) -> bool:

@@ -19,7 +19,7 @@ class InFlight:
     """``made`` numbers the last commit that is applied to the local store, ``durable`` the last one that is known to be
     in the journal, and ``floor`` is the durable floor. Commits that are not ``_unsubmitted`` are with the journal;
     somebody waits for so many ``_urgent`` ones of those that are. ``waiting`` is a step that must not be committed
-    before there is a verdict."""
+    before there is a verdict, or not run before there are answers from outside."""
 
     def __init__(self, name: str, meta: Meta, straggler_us: int) -> None:
         self.made = self.durable = meta.number

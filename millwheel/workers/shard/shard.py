@@ -123,13 +123,19 @@ class Shard:
         """One bundle: due timers, then arrivals; the result is applied to the local store, not durable yet."""
         step, self.commits.waiting = self.commits.waiting, None
         if step is None:
-            step = self._step(now_us)
+            step = self._begin(now_us)
+        if step.asks:
+            if self.operator.ask(step.bundle, now_us):
+                self.commits.waiting = step
+                return None
+            step = self._finish(step)
             if step.bundle.failures and self.verdicts.waits(step.bundle.failures, now_us, now_us):
                 self.commits.waiting = step
                 return None
         return self._commit(step)
 
-    def _step(self, now_us: int) -> Step:
+    def _begin(self, now_us: int) -> Step:
+        """Take what comes into the next bundle."""
         work = self.time.work(now_us)
         hold = self.time.lowest(work)  # before arrivals are taken: from then on only the commit holds the watermark
         arrivals = self.admission.take(now_us, congested := self.admission.congested())
@@ -139,10 +145,15 @@ class Shard:
         if self._seen is not None:
             self._seen.drop_copies(bundle)
         take_replayed(bundle, self.identity.pipeline)
+        return Step(bundle, arrivals, hold, work.at, None, asks=True)
+
+    def _finish(self, begun: Step) -> Step:
+        """Run the bundle."""
+        bundle = begun.bundle
         self._building.forget_done()
         self.operator.run(bundle)
         bundle.take_counts()
-        step = Step(bundle, arrivals, hold, work.at, self._productions.checkpoint(bundle))
+        step = Step(bundle, begun.arrivals, begun.hold, begun.work_us, self._productions.checkpoint(bundle))
         bundle.try_(RECORD, sum(len(arrival.batch) for arrival in bundle.arrivals))
         bundle.try_(TIMER, len(bundle.due))
         self.verdicts.take(bundle)

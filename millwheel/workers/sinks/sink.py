@@ -38,6 +38,11 @@ class Publication:
     writer: Writer
     told: Callable[[int, Exception | None, int], None]
 
+    @property
+    def lane(self) -> str:
+        """Publications of one lane share a thread."""
+        return self.writer.lane
+
     def carried_out(self) -> ev.WorkDone:
         """Publish it. What went wrong is for the loop to raise or to try again."""
         error = _published(self.writer, self.committable)

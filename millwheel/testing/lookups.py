@@ -1,0 +1,48 @@
+"""Answers that a test gives in place of another system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from millwheel.core.pipeline.spec import ComputationSpec
+from millwheel.errors import PipelineError, SetupError
+from millwheel.lookups import build_lookup
+from millwheel.lookups.base import Lookup, LookupKey
+
+Answers = Mapping[Any, Any] | Callable[[Any], Any] | Lookup
+"""Answers by key, or a function of a key, or a lookup. A key of one value is that value, else a tuple. A missing key
+and None mean that nothing is known; an exception is raised where the target would raise it."""
+
+
+class FakeLookup(Lookup):
+    """``requests`` are the keys of each request."""
+
+    where = "the lookup of the test"
+
+    def __init__(self, answers: Mapping[Any, Any] | Callable[[Any], Any], by: Sequence[str]) -> None:
+        self._answer = answers if callable(answers) else answers.get
+        self.by = tuple(by)
+        self.requests: list[list[Any]] = []
+
+    def look_up(self, keys: Sequence[LookupKey]) -> list[Any]:
+        plain = [key[0] if len(key) == 1 else key for key in keys]
+        self.requests.append(plain)
+        return [self._answer(key) for key in plain]
+
+
+def fake_lookup(spec: ComputationSpec, folder: str, given: Mapping[str, Answers]) -> Lookup:
+    """The lookup of a computation as the test gives it. Raises PipelineError when it gives none."""
+    answers = given.get(spec.name)
+    if answers is None or spec.lookup is None:
+        raise PipelineError(
+            f"{spec.name} looks records up in another system, which a test does not ask; give the harness "
+            f"lookups={{{spec.name!r}: {{key: answer}}}}"
+        )
+    if isinstance(answers, Lookup):
+        return answers
+    try:
+        by = spec.lookup.by or build_lookup(spec.lookup, folder).by
+    except SetupError as ex:
+        raise PipelineError(f"{spec.name}: {ex}; or name what it is asked by: by") from ex
+    return FakeLookup(answers, by)
