@@ -14,6 +14,7 @@ from millwheel.adapters.durable_store import open_space
 from millwheel.adapters.grpc.security import check_listen, load_security
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.connectors.lookups import lookup_of
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import BrokenError, SetupError
@@ -25,7 +26,6 @@ from millwheel.launch.running import Running
 from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.letters.letters import letters_folder, read_letters
 from millwheel.letters.replays import Replays, ask
-from millwheel.lookups import lookup_of
 from millwheel.processes.address import check_reach
 from millwheel.roots.inputs import changed_inputs, forget_ends, keep_ends, keep_inputs
 from millwheel.roots.root import Root

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from millwheel.connectors.lookups import build_lookup
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.errors import PipelineError, SetupError
-from millwheel.lookups import build_lookup
 from millwheel.lookups.base import Lookup, LookupKey
 
 Answers = Mapping[Any, Any] | Callable[[Any], Any] | Lookup

@@ -143,7 +143,7 @@ class CodeChecks:
 
     def _lookup(self, computation: ComputationSpec, lookup: LookupSpec) -> None:
         """The options of a lookup, and whether records have what it asks by."""
-        from millwheel.lookups import build_lookup
+        from millwheel.connectors.lookups import build_lookup
 
         place = ("computations", computation.name, "enrich", "lookup")
         plain = replace(lookup, options=unrevealed(lookup.options))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from millwheel.connectors.lookups import known_lookups
 from millwheel.core.pipeline.spec import InputSpec, LookupSpec, Missing
-from millwheel.lookups import known_lookups
 from millwheel.spec.parts.joins import is_lookup, key_fields
 from millwheel.spec.reading.kinds import read_kind
 from millwheel.spec.reading.nodes import YamlNode

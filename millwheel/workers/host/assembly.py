@@ -12,6 +12,7 @@ import numpy as np
 
 from millwheel.api import Computation, sets_timers
 from millwheel.connectors.external.absence import BackOff, absence_of
+from millwheel.connectors.lookups import lookup_of
 from millwheel.core.columns.batch import ColumnBatch, decode_columns, encode_columns, frame_bytes, frame_from
 from millwheel.core.columns.plan import ColumnPlan, column_plan
 from millwheel.core.expressions.language import compile_expression
@@ -39,7 +40,6 @@ from millwheel.core.pipeline.spec import (
 from millwheel.core.pipeline.steps import compile_steps
 from millwheel.core.triggers.trees import trigger_from_tree
 from millwheel.errors import SetupError
-from millwheel.lookups import lookup_of
 from millwheel.lookups.base import Lookup
 from millwheel.lookups.cache import AnswerCache
 from millwheel.ports import Clock, StateStore
@@ -54,13 +54,13 @@ from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.routing import Fanout, TableRouter
 from millwheel.workers.delivery.timestamps import Timestamps
+from millwheel.workers.lookups.looked_up import NO_ANSWER, LookupLine, LookupOperator, LookupShard
 from millwheel.workers.operators.branched import Branched
 from millwheel.workers.operators.callbacks import CallbackOperator
 from millwheel.workers.operators.columns import ColumnOperator, ColumnShard
 from millwheel.workers.operators.deduplicated import deduplicated
 from millwheel.workers.operators.grouped import GroupedOperator
 from millwheel.workers.operators.joined import joined
-from millwheel.workers.operators.looked_up import NO_ANSWER, LookupLine, LookupOperator, LookupShard
 from millwheel.workers.operators.stepped import Stepped
 from millwheel.workers.operators.window_callback import WindowCallbackOperator
 from millwheel.workers.operators.windowed import WindowedOperator

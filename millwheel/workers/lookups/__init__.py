@@ -1,0 +1,1 @@
+"""Lookup shards: bundles that wait for the answers of another system."""
