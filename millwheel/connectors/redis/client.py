@@ -11,7 +11,7 @@ from millwheel.errors import SetupError, UnavailableError
 T = TypeVar("T")
 ANSWER_S = 10.0
 """How long an answer may take. A server that hangs is asked again on another connection."""
-_CONNECT_S = 5.0
+_CONNECT_S = 5.0  # for a server to accept a connection; then it counts as away
 _SCHEMES = ("redis", "rediss", "unix")
 
 

@@ -22,7 +22,7 @@ class Asked:
     settings: list[RunSettings] = []
     error: Exception | None = None
 
-    def __init__(self, settings: RunSettings, console: object) -> None:
+    def __init__(self, settings: RunSettings, console: object, children: object) -> None:
         self.settings.append(settings)
 
     def run(self) -> int:

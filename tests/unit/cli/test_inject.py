@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from millwheel.cli.inject import check_stream
+from millwheel.client.injector import id_field
 from millwheel.errors import SetupError
 from millwheel.roots.shipping import ship
 from millwheel.spec import load_pipeline
@@ -27,7 +27,7 @@ def test_only_injection_sources_take_records_from_outside(tmp_path: Path) -> Non
     root.mkdir()
     file = tmp_path / "home" / "p.yaml"
     ship(file, {}, root, load_pipeline(file))
-    check_stream(str(root), "clicks")
+    id_field(str(root), "clicks")
     for stream in ("files", "nothing"):
         with pytest.raises(SetupError, match=f"no injected records for '{stream}': it accepts clicks"):
-            check_stream(str(root), stream)
+            id_field(str(root), stream)

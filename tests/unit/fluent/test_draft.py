@@ -57,5 +57,5 @@ def test_a_pipeline_that_reads_nothing_is_told_so(problems: Any) -> None:
 def test_a_spec_of_a_wrong_pipeline_is_an_error() -> None:
     pipeline, hits = small()
     hits.filter("a =").write(FileSink(param("out")))
-    with pytest.raises(PipelineError, match=r"test_pipeline\.py:\d+: computations\.hits_filter\.filter: column"):
+    with pytest.raises(PipelineError, match=r"test_draft\.py:\d+: computations\.hits_filter\.filter: column"):
         pipeline.spec({"out": "x"})

@@ -38,7 +38,7 @@ def queue(options: dict[str, Any], folder: str) -> Queue:
 
 
 def test_the_built_in_sources_are_known() -> None:
-    assert known_sources() == ["files", "generator", "injection", "kafka"]
+    assert known_sources() == ["files", "generator", "http", "injection", "kafka", "postgres"]
 
 
 def test_a_third_partys_source_is_built_by_its_factory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -15,28 +14,12 @@ import pytest
 from millwheel.launch.launchers.processes import ProcessLauncher
 from millwheel.launch.launchers.warm_children import Children
 from millwheel.launch.services import Services
-from millwheel.processes.libraries import SETTINGS, worker_environment
+from millwheel.processes.libraries import worker_environment
 from millwheel.processes.supervisor import ProcessEnded
-from tests.unit.launch.helpers import eventually, lives, template, write_worker
+from tests.unit.launch.helpers import eventually, lives, template
 from tests.unit.launch.launchers.test_processes import exits
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere workers are executed")
-
-
-@pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.getcwd()}")
-    for name in SETTINGS:
-        monkeypatch.delenv(name, raising=False)
-    return write_worker(tmp_path)
-
-
-@pytest.fixture
-def launcher(tmp_path: Path, module: str) -> Iterator[ProcessLauncher]:
-    with Children() as children:
-        made = ProcessLauncher(template(tmp_path, module), children.start)
-        yield made
-        made.stop(10.0)
 
 
 def runs(pid: int) -> bool:
@@ -145,9 +128,3 @@ def test_the_parent_and_its_workers_die_with_the_driver(tmp_path: Path, module: 
     driver.kill()
     driver.wait()
     eventually(lambda: not runs(pid) and not runs(parent.pid))
-
-
-@pytest.fixture
-def threads(tmp_path: Path) -> None:
-    begins = "import threading, time; threading.Thread(target=time.sleep, args=(600,), daemon=True).start()"
-    (tmp_path / "sitecustomize.py").write_text(begins)

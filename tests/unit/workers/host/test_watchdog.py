@@ -33,7 +33,7 @@ def test_an_operator_that_rests_between_looks_is_none_that_hangs() -> None:
 
 
 def test_the_line_of_the_user_is_named() -> None:
-    assert user_line(sys._getframe()).startswith("test_hangs.py:")
+    assert user_line(sys._getframe()).startswith("test_watchdog.py:")
 
 
 def frames(*files: str) -> Any:
