@@ -40,7 +40,7 @@ def produce(
     from confluent_kafka import Producer
 
     sys.path.insert(0, str(ADS))
-    from generate import CLIENTS, Load, events, lines
+    from generate import CLIENTS, Load, events, lines  # type: ignore[import-not-found]
 
     broker.make_topic(topic, PARTITIONS)
     producer = Producer(
@@ -75,10 +75,11 @@ def committed(broker: Broker, topic: str) -> list[dict[str, Any]]:
     found, ended = [], 0
     while ended < PARTITIONS:
         for message in consumer.consume(10_000, 10):
-            if message.error() is None:
-                found.append(json.loads(message.value()))
+            error = message.error()
+            if error is None:
+                found.append(json.loads(message.value() or b""))
             else:
-                assert message.error().name() == "_PARTITION_EOF", message.error()
+                assert error.name() == "_PARTITION_EOF", error
                 ended += 1
     consumer.close()
     return found

@@ -27,7 +27,7 @@ from millwheel.adapters.clock import SystemClock
 from millwheel.adapters.durable_store import open_journals, open_snapshots
 from millwheel.adapters.stores.rocksdb import RocksStore, RocksStores
 from millwheel.core.formats.store_layout import STATE
-from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
+from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token, WorkerName
 from millwheel.core.model.range_table import Ancestor, RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
@@ -93,7 +93,7 @@ class Work:
         self.sent += count
         seqs = list(range(first, first + count))
         batch = Batch("events", seqs, seqs, list(keys), [number * 31 for number in seqs], None, 1)
-        self.shard.offer("up", first, 0, batch, None)
+        self.shard.offer(ChannelName("up"), first, 0, batch, None)
         self.shard.run(time.time_ns() // 1_000)
         ready: list[tuple[PendingCommit, bytes]] = list(self.shard.commits.submittable(0))
         began = time.perf_counter()

@@ -34,7 +34,7 @@ def savepoint_of_a_moving_pipeline() -> Context:
         replaced(SavepointPart, "holding", property(lambda self: False)),
         replaced(SavepointPart, "opened", lambda self, shard, now_us: None),
         replaced(SavepointPart, "runnable", lambda self, shard, now_us, patient=False: shard.runnable(now_us)),
-        replaced(SavepointPart, "_does", lambda self, order, shard: True),
+        replaced(SavepointPart, "_does", lambda self, order, *_: True),
         replaced(shard.Shard, "unrest", lambda self: 0),
         replaced(SavepointPart, "_copy", copy_as_it_is),
         replaced(Taking, "_after_save", believe),
