@@ -17,7 +17,7 @@ from millwheel.spec.reading.reader import NodeReader
 _FIELDS = ("lookup", "by", "as", "fields", "missing", "cache", "batch")
 _LOOKUP = '{lookup: {redis: {url: "redis://127.0.0.1:6379/0", key: "item:{item}"}}, as: info}'
 _MOST_CACHED, _MOST_AT_ONCE = 100_000_000, 1_000_000
-_MOST_AT_ONCE_DEFAULT = 10_000
+_MOST_AT_ONCE_DEFAULT = 10_000  # keys of one request: as many as a bundle has at most, in practice
 _CACHE = "{size: 10000, ttl: 5m}"
 
 
