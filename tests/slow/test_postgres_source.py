@@ -20,6 +20,8 @@ ROWS = 23
 @pytest.fixture(scope="module", autouse=True)
 def _orders(server: Server) -> None:
     server.sql(
+        # Tests that run side by side may leave this module and come back to it, with the same server.
+        "drop table if exists orders; "
         "create table orders (id bigint primary key, at timestamptz unique, amount float8, tags text[], doc jsonb);"
         f"insert into orders select 3 * n - 40, '2026-01-01T00:00:00Z'::timestamptz + n * interval '1.5 s', n / 2.0, "
         f"array['a', 'b'], jsonb_build_object('n', n) from generate_series(1, {ROWS}) n"

@@ -32,7 +32,8 @@ COUNTRIES = ("DE", "FR", "IT", "ES", "PL")
 
 def counted(rows: Any) -> Counter[tuple[str, int]]:
     """By country and minute; each has one row."""
-    found = duckdb.from_arrow(rows).project("country, epoch_ms(window_start), clicks").fetchall()
+    with duckdb.connect() as connection:
+        found = connection.from_arrow(rows).project("country, epoch_ms(window_start), clicks").fetchall()
     counts = Counter({(country, int(at)): clicks for country, at, clicks in found})
     assert len(counts) == len(found), "a row appears twice"
     return counts

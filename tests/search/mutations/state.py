@@ -46,7 +46,7 @@ def what_is_over_is_removed_by_a_look() -> Context:
     return replaced(Typed, "found", wrong)
 
 
-@mistake(within=30, features="ttl", variants="reference")
+@mistake(within=40, features="ttl", variants="reference")
 def each_write_moves_the_timer_of_a_removal() -> Context:
     """What is to be removed waits until its key is silent for the time to live. (A map with ``ttl``, or
     ``deduplicate``, a busy key, and a look at what lies in the store: results do not show it.)"""
