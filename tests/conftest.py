@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +23,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what happened into tests/transcripts/*.yaml as what is expected; review it as a diff",
     )
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """What a command silences for the rest of its process must not silence the tests that come after it."""
+    package, disabled = logging.getLogger("millwheel"), logging.root.manager.disable
+    before = [(logger, logger.level, logger.propagate) for logger in (logging.root, package)]
+    yield
+    logging.disable(disabled)
+    for logger, level, propagate in before:
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 @pytest.fixture(scope="session")
