@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec, SinkSpec, SourceSpec
+from millwheel.core.pipeline.spec import DEAD_LETTERS, KeyKind, PipelineSpec, SinkSpec, SourceSpec
 from millwheel.ports import Clock
 from millwheel.sources.base import Chunk, Partition, Reject
 from millwheel.sources.fields import FieldTypes
 from millwheel.testing.rewiring import streams_of
 from millwheel.workers.host.assembly import Assembly, Factories
 from tests.search.compare import differences
-from tests.search.freedoms import Free, promised
+from tests.search.freedoms import Facts, Free, Level, promised
 from tests.search.generate import case
 from tests.search.generate.pushes import NOW, SECOND
 from tests.search.running import run
@@ -74,16 +74,22 @@ class Searched(Workload):
         want = run(self._read(), BASE)
         several = frozenset(name for name, partitions in self.rows.items() if len(partitions) > 1)
         known = promised(self._spec, False, Free(bundling=True, crashing=True, racing=several))
-        names = want.streams.keys() - self.rows.keys()
+        keys = {name: _key_fields(known.streams.get(name)) for name in want.streams.keys() | want.standing.keys()}
+        loose = {
+            name
+            for name, facts in known.streams.items()
+            if facts.level is Level.STANDING and not facts.retracts and not keys.get(name)
+        }
+        names = want.streams.keys() - self.rows.keys() - loose
         wanted = Outcome(
-            {name: _bare(row.value for row in want.streams[name]) for name in names},
+            {name: _bare((row.value for row in want.streams[name]), keys[name]) for name in names},
             tuple(letter for letter in want.letters),
-            {name: _bare(row.value for row in want.standing[name]) for name in want.standing},
+            {name: _bare((row.value for row in want.standing[name]), keys[name]) for name in want.standing},
         )
         got = Outcome(
-            {name: _bare(self.sinks.rows(name)) for name in names},
+            {name: _bare(self.sinks.rows(name), keys[name]) for name in names},
             tuple(Letter(row["computation"], row["reason"], row.get("value")) for row in self.sinks.rows(DEAD_LETTERS)),
-            {name: _bare(self.sinks.rows(name)) for name in want.standing},
+            {name: _bare(self.sinks.rows(name), keys[name]) for name in want.standing},
         )
         unequal = differences(self._spec, known, wanted, got, counted=False, ordered=False)
         if unequal:
@@ -116,8 +122,14 @@ def _moved(value: Any, limit: int) -> Any:
     return {**value, "at": START_US + _FAR} if far else value
 
 
-def _bare(values: Any) -> tuple[Row, ...]:
-    return tuple(Row(None, 0, value) for value in values)
+def _key_fields(facts: Facts | None) -> tuple[str, ...]:
+    """The fields that hold the key of a row: a sink is not told the key itself."""
+    keyed = facts.keyed if facts is not None else None
+    return keyed.names if keyed is not None and keyed.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
+
+
+def _bare(values: Any, key: tuple[str, ...]) -> tuple[Row, ...]:
+    return tuple(Row([value.get(name) for name in key] or None, 0, value) for value in values)
 
 
 class _Typed(MemorySource):
