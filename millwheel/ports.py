@@ -25,6 +25,17 @@ class Clock(Protocol):
         """A clock that never goes back, µs."""
 
 
+class StoreView(Protocol):
+    """A store as of one moment, for readers on any thread: nothing that is written later shows."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Keys that start with ``prefix``, in byte order."""
+
+
 class StateStore(Protocol):
     """The local store of one shard: ordered bytes to bytes. Not durable by itself: the journal is."""
 

@@ -11,6 +11,9 @@ For each operator the shard calls, in this order:
 
 A worker may die between any two of them. The next owner opens the store as of the last durable commit, so an operator
 keeps nothing in memory that its store does not hold or the same input cannot make again.
+
+:meth:`Operator.answer` is called at any time between opening and closing, perhaps by another thread and several times
+at once.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from millwheel.core.model.times import MAX_TIME
+from millwheel.ports import StoreView
+from millwheel.queries.model import Finding, Query, QueryError
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.hangs import Watched
 
@@ -78,6 +83,15 @@ class Operator(ABC):
     def watched(self) -> Watched | None:
         """The calls of user code for the watchdog; None when it calls none that could hang."""
         return None
+
+    # --- questions from outside --------------------------------------------------------------------------
+
+    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        """What ``state``, a view of the shard's store, knows of a question; ``watermark_us`` is that of the input as of
+        the view. ``query.until_us`` is set where there is a window. Raises QueryError.
+
+        Runs off the loop: it looks at ``state`` and at what never changes, not at what :meth:`run` writes."""
+        raise QueryError("not_asked", f"{query.indicator} cannot be asked: it keeps nothing that has a name")
 
     # --- commands ----------------------------------------------------------------------------------------
 

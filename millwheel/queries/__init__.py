@@ -1,0 +1,1 @@
+"""Queries: what a pipeline computes, asked while it runs. docs/queries.md has the rules."""
