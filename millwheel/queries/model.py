@@ -69,8 +69,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class QueryAnswer:
     """An answer: ``values`` of the span [``covered_start_us``, ``covered_end_us``) as of ``commit`` of ``shard``, owned
-    under ``token``, whose watermark was ``watermark_us``. See :class:`Finding`. ``lag_us``: how far a standby's watermark
-    is behind its owner's, where that is known."""
+    under ``token``, whose watermark was ``watermark_us``. See :class:`Finding`. ``lag_us``: how far a standby's
+    watermark is behind its owner's, where that is known."""
 
     values: Mapping[str, object]
     covered_start_us: int | None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from millwheel.queries.model import CODES, Consistency, Mode, Query, QueryError
@@ -18,9 +20,6 @@ def test_a_question_covers_what_it_touches_and_asks_what_is_durable_unless_it_sa
     assert (query.mode, query.consistency, query.until_us) == (Mode.COVERING, Consistency.DURABLE, None)
 
 
-def test_an_error_can_be_raised_and_raised_again() -> None:
-    with pytest.raises(QueryError, match="negative"):
-        try:
-            raise QueryError("bad_window", "the window is negative")
-        except QueryError as ex:
-            raise ex from None
+def test_an_error_passes_through_a_context_manager() -> None:
+    with pytest.raises(QueryError, match="negative"), contextlib.ExitStack():
+        raise QueryError("bad_window", "the window is negative")
