@@ -1,4 +1,4 @@
-"""What may stand below ``http:`` of a source."""
+"""The options of the source ``http``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _EXAMPLES = {
     "max_requests": "max_requests: 64",
     "client_certificates": "client_certificates: false",
 }
-_MOST_BYTES = 4_000_000  # of a record, and so of a request that may hold but one
+_MOST_BYTES = 4_000_000  # the limit of a record, and therefore of a request, which may hold just one
 
 
 class HttpOptions(msgspec.Struct, frozen=True):
-    """``host`` and ``port`` are listened on. A request has at most ``max_bytes``, and at most ``max_requests`` are
-    worked on at once. With a security folder clients must show a certificate too, unless
+    """The endpoint listens on ``host`` and ``port``. A request has at most ``max_bytes``, and at most ``max_requests``
+    are in progress at once. With a security folder clients must also show a certificate, unless
     ``client_certificates`` is false."""
 
     port: int
@@ -42,7 +42,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
 
 
 def read_http_options(given: Mapping[str, Any]) -> HttpOptions:
-    """Raises ValueError, with a sentence, for options that cannot work, and where the libraries are missing."""
+    """Raises ValueError, with a sentence, if an option cannot work or a library is missing."""
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise ValueError("the source 'http' needs starlette and uvicorn: pip install 'millwheel-spark[http]'")
     return read_options("the source 'http'", given, HttpOptions, _EXAMPLES)

@@ -1,4 +1,4 @@
-"""Records that are posted to a run, while its worker and the door itself are killed."""
+"""Records are posted to a run while its worker and the endpoint are killed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def post(port: int, body: bytes, key: str) -> tuple[int, dict[str, int]]:
         time.sleep(0.05)
 
 
-def test_what_is_posted_counts_once_while_a_worker_and_the_door_are_killed(tmp_path: Path) -> None:
+def test_what_is_posted_counts_once_while_a_worker_and_the_endpoint_are_killed(tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "p.yaml").write_text(PIPELINE.replace("PORT", str(port)))
     (tmp_path / "counting.py").write_text(CODE)

@@ -1,1 +1,1 @@
-"""HTTP: a door by which records are posted to an injected stream (docs/http.md)."""
+"""HTTP: an endpoint that takes records for an injected stream by POST (docs/http.md)."""

@@ -1,4 +1,4 @@
-"""``python -m millwheel.connectors.http``: the door of one stream. The driver keeps it alive."""
+"""``python -m millwheel.connectors.http``: the endpoint of one stream. The driver keeps it alive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from millwheel.processes.lifeline import die_with_parent
 from millwheel.roots.shipped import load_shipped
 from millwheel.sources.http_options import HttpOptions
 
-_PATIENCE_S = 20.0  # for workers to take what a request holds; then it is answered with 503
+_PATIENCE_S = 20.0  # for workers to take the records of a request; after that the answer is 503
 _ROLE = "worker"
 
 
@@ -44,7 +44,7 @@ def main(
 def _serve(root: str, stream: str, security: str) -> None:
     import uvicorn
 
-    from millwheel.connectors.http.door import Door, aside
+    from millwheel.connectors.http.endpoint import HttpEndpoint, aside
 
     given = next(spec.source for spec in load_shipped(root).streams if spec.name == stream)
     assert given is not None
@@ -58,8 +58,10 @@ def _serve(root: str, stream: str, security: str) -> None:
             named = [name or record.id for name, record in zip(ids, own, strict=True)]
             return injector.send_records(injector.records(lines, named))
 
-        door = Door(options, known.token if known else "", lambda lines, ids: aside(lambda: inject(lines, ids)))
-        config = uvicorn.Config(door.app(), log_level="warning", **_tls(options, security, known))
+        endpoint = HttpEndpoint(
+            options, known.token if known else "", lambda lines, ids: aside(lambda: inject(lines, ids))
+        )
+        config = uvicorn.Config(endpoint.app(), log_level="warning", **_tls(options, security, known))
         uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -1,4 +1,4 @@
-"""What a request holds: JSON lines, JSON, or CloudEvents in their three modes, as JSON texts with ids."""
+"""The records of a request as JSON texts with ids, from JSON lines, JSON, or CloudEvents in their three modes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class BodyError(Exception):
-    """Nothing of a request can be taken. ``line`` counts from 1; 0 where it has no lines."""
+    """The request is refused as a whole. ``line`` is the faulty line, from 1, or 0 if the body has no lines."""
 
     def __init__(self, text: str, line: int = 0) -> None:
         super().__init__(f"line {line}: {text}" if line else text)
@@ -38,7 +38,8 @@ class Posted:
 
 
 def read_body(body: bytes, headers: Mapping[str, str]) -> Posted:
-    """The records of a request; ``headers`` by names in lower case. Raises BodyError where one of them is none."""
+    """The records of a request; ``headers`` by names in lower case. Raises BodyError if one of them
+    is no record."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == _EVENT:
         return _events([_object(body, 0)])
@@ -74,7 +75,7 @@ def _events(events: list[Any]) -> Posted:
         missing = [name for name in _NEEDED if not isinstance(event.get(name), str) or not event[name]]
         if missing:
             raise BodyError(f"event {number} is no CloudEvent: it has no {' and no '.join(missing)}")
-        # Source and id together name an event: that is what the specification promises.
+        # The specification promises that source and id together identify an event.
         posted.add(_encode(_value(event)), f"{event['source']} {event['id']}")
     return posted
 

@@ -67,11 +67,11 @@ def _source(reader: NodeReader, fields: Mapping[str, YamlNode], origin: str) -> 
     kind = read_kind(reader, fields["source"], "source", known_sources(), origin)
     if kind is not None and kind.name == "injection" and kind.options:
         reader.bad(kind.node, "injection has no options; write source: {injection: {}}")
-    return _door(reader, kind) if kind is not None and kind.name == "http" else kind
+    return _http(reader, kind) if kind is not None and kind.name == "http" else kind
 
 
-def _door(reader: NodeReader, kind: Kind) -> Kind:
-    """What comes by HTTP is injected: the source is the same, with a door before it."""
+def _http(reader: NodeReader, kind: Kind) -> Kind:
+    """A stream with this source is an injected one, with an HTTP endpoint in front of it."""
     from millwheel.sources.http_options import read_http_options
 
     try:

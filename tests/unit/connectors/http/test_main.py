@@ -1,4 +1,4 @@
-"""What the door listens with."""
+"""The socket and the certificates of the endpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from millwheel.launch.certificates import make_set
 from millwheel.sources.http_options import HttpOptions
 
 
-def test_a_door_of_a_secured_pipeline_shows_and_wants_certificates(tmp_path: Path) -> None:
+def test_an_endpoint_of_a_secured_pipeline_shows_and_wants_certificates(tmp_path: Path) -> None:
     folder = tmp_path / "security"
     make_set(str(folder))
     known = load_security(str(folder), "worker")

@@ -1,4 +1,4 @@
-"""Answers of the door, without a network."""
+"""The answers of the endpoint, without a network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from millwheel.adapters.grpc.injection_client import InjectionResult
-from millwheel.connectors.http.door import Door
+from millwheel.connectors.http.endpoint import HttpEndpoint
 from millwheel.errors import UnavailableError
 from millwheel.sources.http_options import HttpOptions
 
@@ -32,7 +32,9 @@ class Pipeline:
         return InjectionResult(accepted=len(lines))
 
 
-async def ask(door: Door, body: bytes = b"{}", path: str = "/", **headers: str) -> tuple[int, Any, dict[str, str]]:
+async def ask(
+    endpoint: HttpEndpoint, body: bytes = b"{}", path: str = "/", **headers: str
+) -> tuple[int, Any, dict[str, str]]:
     """Status, body and headers of the answer."""
     sent: list[Any] = []
     raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
@@ -51,7 +53,7 @@ async def ask(door: Door, body: bytes = b"{}", path: str = "/", **headers: str) 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await door.app()(scope, receive, send)
+    await endpoint.app()(scope, receive, send)
     answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], json.loads(b"".join(part.get("body", b"") for part in sent[1:])), answered
 
@@ -59,11 +61,11 @@ async def ask(door: Door, body: bytes = b"{}", path: str = "/", **headers: str) 
 def test_a_request_is_answered_with_what_became_of_its_records() -> None:
     async def story() -> None:
         pipeline = Pipeline()
-        door = Door(HttpOptions(8080), "", pipeline.inject)
-        assert (await ask(door, b'{"n":1}\n{"n":2}'))[:2] == (200, {"accepted": 2, "duplicates": 0, "rejected": 0})
-        await ask(door, b'{"n":3}\n{"n":4}', idempotency_key="k")
+        endpoint = HttpEndpoint(HttpOptions(8080), "", pipeline.inject)
+        assert (await ask(endpoint, b'{"n":1}\n{"n":2}'))[:2] == (200, {"accepted": 2, "duplicates": 0, "rejected": 0})
+        await ask(endpoint, b'{"n":3}\n{"n":4}', idempotency_key="k")
         assert [name for _, name in pipeline.taken] == ["", "", "k 0", "k 1"]
-        assert (await ask(door, path="/health"))[:2] == (200, {"status": "ok"})
+        assert (await ask(endpoint, path="/health"))[:2] == (200, {"status": "ok"})
 
     asyncio.run(story())
 
@@ -71,7 +73,7 @@ def test_a_request_is_answered_with_what_became_of_its_records() -> None:
 def test_of_a_request_with_a_wrong_line_nothing_is_taken() -> None:
     async def story() -> None:
         pipeline = Pipeline()
-        status, answer, _ = await ask(Door(HttpOptions(8080), "", pipeline.inject), b'{"n":1}\nno')
+        status, answer, _ = await ask(HttpEndpoint(HttpOptions(8080), "", pipeline.inject), b'{"n":1}\nno')
         assert (status, answer["line"]) == (400, 2)
         assert answer["error"].startswith("line 2: no valid JSON")
         assert pipeline.taken == []
@@ -82,9 +84,9 @@ def test_of_a_request_with_a_wrong_line_nothing_is_taken() -> None:
 @pytest.mark.parametrize("told", [True, False])
 def test_a_body_is_no_larger_than_the_limit_whatever_its_length_says(told: bool) -> None:
     async def story() -> None:
-        door = Door(HttpOptions(8080, max_bytes=5), "", Pipeline().inject)
+        endpoint = HttpEndpoint(HttpOptions(8080, max_bytes=5), "", Pipeline().inject)
         headers = {"content_length": "12"} if told else {}
-        assert (await ask(door, b'{"n":123456}', **headers))[0] == 413
+        assert (await ask(endpoint, b'{"n":123456}', **headers))[0] == 413
 
     asyncio.run(story())
 
@@ -93,15 +95,15 @@ def test_who_comes_while_too_many_wait_is_told_to_come_again() -> None:
     async def story() -> None:
         pipeline = Pipeline()
         pipeline.open.clear()
-        door = Door(HttpOptions(8080, max_requests=2), "", pipeline.inject)
-        waiting = [asyncio.create_task(ask(door)) for _ in range(2)]
+        endpoint = HttpEndpoint(HttpOptions(8080, max_requests=2), "", pipeline.inject)
+        waiting = [asyncio.create_task(ask(endpoint)) for _ in range(2)]
         await asyncio.sleep(0)
-        status, _, headers = await ask(door)
+        status, _, headers = await ask(endpoint)
         assert (status, headers["retry-after"]) == (429, "1")
         pipeline.open.set()
         assert [(await each)[0] for each in waiting] == [200, 200]
         pipeline.away = True
-        status, answer, headers = await ask(door)
+        status, answer, headers = await ask(endpoint)
         assert (status, answer["error"], headers["retry-after"]) == (503, "no worker took them", "1")
 
     asyncio.run(story())
@@ -110,10 +112,10 @@ def test_who_comes_while_too_many_wait_is_told_to_come_again() -> None:
 def test_without_the_token_nothing_is_taken() -> None:
     async def story() -> None:
         pipeline = Pipeline()
-        door = Door(HttpOptions(8080), "secret", pipeline.inject)
-        assert (await ask(door))[0] == 401
-        assert (await ask(door, authorization="Bearer wrong"))[0] == 401
+        endpoint = HttpEndpoint(HttpOptions(8080), "secret", pipeline.inject)
+        assert (await ask(endpoint))[0] == 401
+        assert (await ask(endpoint, authorization="Bearer wrong"))[0] == 401
         assert pipeline.taken == []
-        assert (await ask(door, authorization="Bearer secret"))[0] == 200
+        assert (await ask(endpoint, authorization="Bearer secret"))[0] == 200
 
     asyncio.run(story())

@@ -1,4 +1,4 @@
-"""Answers requests: a record is injected, and the answer given once it is durable."""
+"""Injects the records of requests, and answers each request once its records are durable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.sources.http_options import HttpOptions
 
 Inject = Callable[[Sequence[bytes], Sequence[str]], Awaitable[InjectionResult]]
-"""(JSON texts, ids of which "" is none) -> what became of them, durably."""
+"""(JSON texts, ids, with "" for none) -> how many were accepted, durably."""
 _LATER = {"Retry-After": "1"}
 
 
@@ -25,8 +25,8 @@ class _TooLargeError(Exception):
     """The body has more bytes than a request may have."""
 
 
-class Door:
-    """One stream's. ``token`` "" asks for none."""
+class HttpEndpoint:
+    """The endpoint of one stream. Requests must carry ``token`` unless it is ""."""
 
     def __init__(self, options: HttpOptions, token: str, inject: Inject) -> None:
         self._options = options
@@ -39,7 +39,7 @@ class Door:
         return Starlette(routes=[Route("/", self.post, methods=["POST"]), Route("/health", self.health)])
 
     async def health(self, request: Request) -> Response:
-        """That there is somebody."""
+        """Answers as long as the process lives."""
         return JSONResponse({"status": "ok"})
 
     async def post(self, request: Request) -> Response:
@@ -47,7 +47,7 @@ class Door:
         shown = request.headers.get("authorization", "").encode()
         if self._expected and not hmac.compare_digest(shown, self._expected):
             return _refusal(401, "show the pipeline's token: Authorization: Bearer TOKEN")
-        # Counted before the body is read: what waits here takes memory.
+        # Counted before the body is read: waiting requests take memory.
         if self._working >= self._options.max_requests:
             return _refusal(429, "too many requests wait for the pipeline; try again", headers=_LATER)
         self._working += 1
@@ -82,8 +82,8 @@ class Door:
 
 
 def _named(posted: Posted, key: str) -> list[str]:
-    """The ids of the records: their own, else by the key of the request and the place in it."""
-    return [name or (f"{key} {place}" if key else "") for place, name in enumerate(posted.ids)]
+    """The ids of the records: their own, or the key of the request and their number in it."""
+    return [name or (f"{key} {index}" if key else "") for index, name in enumerate(posted.ids)]
 
 
 def _refusal(code: int, text: str, headers: dict[str, str] | None = None, line: int = 0) -> Response:
