@@ -106,7 +106,8 @@ class Transactions:
         for message in messages:
             _produce(producer, message.topic or self._options.topics()[0], message)
         # Last: a transaction without rows or without its mark would be found out by nobody.
-        producer.produce(self._options.marks_topic, key=self._name.encode(), value=encode(Mark(number, self._token)))
+        mark = Message(self._name.encode(), encode(Mark(number, self._token)), [], -1, 0)
+        _produce(producer, self._options.marks_topic, mark)
         producer.commit_transaction(_WITHOUT_END)
         self._last, self._fenced = number, False
 

@@ -1,0 +1,117 @@
+"""Topics as a source, before and behind the questions to brokers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from millwheel.connectors.kafka import source as module
+from millwheel.connectors.kafka.listing import Span
+from millwheel.connectors.kafka.source import KafkaSource, build_kafka_source
+from millwheel.errors import ExhaustedError
+from millwheel.sources.base import Partition
+from millwheel.sources.changes import EACH, ChangesReader
+from tests.fakes.kafka_library import FakeKafka, Log
+
+PARTITION = Partition("clicks/0")
+
+
+class Topics:
+    """The partitions that brokers know, as both kinds of listing tell them."""
+
+    def __init__(self, spans: dict[tuple[str, int], Span] | None) -> None:
+        self.spans_now = spans
+        self.closed = 0
+
+    def known(self) -> dict[tuple[str, int], Span] | None:
+        return self.spans_now
+
+    def wait(self, seconds: float) -> None: ...
+
+    def shares(self) -> list[tuple[str, int]]:
+        return sorted(self.spans_now or {})
+
+    def spans(self, shares: list[tuple[str, int]]) -> dict[tuple[str, int], Span]:
+        return {share: (self.spans_now or {})[share] for share in shares}
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def topics(monkeypatch: pytest.MonkeyPatch) -> Topics:
+    made = Topics({("clicks", 1): Span(7, 9), ("clicks", 0): Span(2, 5)})
+    kafka = FakeKafka({("clicks", 0): Log([b'{"n":%d}' % number for number in range(5)])})
+    monkeypatch.setattr(module, "Listing", lambda options: made)
+    monkeypatch.setattr(module, "ListingThread", lambda options: made)
+    for name in ("source", "consuming", "group_offsets"):
+        monkeypatch.setattr(f"millwheel.connectors.kafka.{name}.library", lambda: kafka)
+    return made
+
+
+def source(schema: type | None = None, fields: dict[str, str] | None = None, **more: Any) -> KafkaSource:
+    return build_kafka_source({"brokers": "b:1", "topics": ["clicks"], **more}, schema, fields)
+
+
+def numbers(made: KafkaSource, partition: Partition) -> list[int]:
+    """What the first reads of a partition give."""
+    reader, position, found = made.open(partition), 0, []
+    for _ in range(3):
+        chunk = reader.read(position, 10)
+        position = chunk.next_position
+        found += [value["n"] for value in chunk.values]
+    return found
+
+
+def test_each_partition_of_a_topic_is_one_of_ours(topics: Topics) -> None:
+    assert list(source().partitions()) == [Partition("clicks/0"), Partition("clicks/1")]
+
+
+def test_a_source_that_ends_keeps_where_each_partition_began_and_ended(topics: Topics) -> None:
+    made = source(until="latest")
+    assert (source().bounded, made.bounded) == (False, True)
+    found = [Partition("clicks/0", (2, 5)), Partition("clicks/1", (7, 9))]
+    assert list(made.partitions()) == found == list(source().ends())
+    assert topics.closed == 2
+
+
+def test_while_the_brokers_have_not_answered_there_is_nothing_to_read_yet(topics: Topics) -> None:
+    topics.spans_now = None
+    with pytest.raises(ExhaustedError, match="Kafka at b:1 has not said yet which partitions there are"):
+        source().partitions()
+
+
+def test_reading_begins_where_the_options_say_or_where_the_root_remembers(topics: Topics) -> None:
+    assert numbers(source(), PARTITION) == [0, 1, 2, 3, 4]
+    assert numbers(source(start="latest"), PARTITION) == [2, 3, 4], "the span says where"
+    assert numbers(source(start="latest"), Partition("clicks/0", (4, 5))) == [4], "what the root kept counts"
+    assert numbers(source(until="latest"), Partition("clicks/0", (1, 3))) == [1, 2]
+
+
+def test_declared_fields_come_as_columns_unless_something_is_added_to_each_record(topics: Topics) -> None:
+    plain, columns = source()._forms(), source(fields={"n": "int"})._forms()
+    assert plain.columns is None
+    assert columns.columns is not None
+    assert source(fields={"n": "int"}, key_field="k")._forms().columns is None
+
+
+def test_what_is_applied_is_told_to_the_group_as_offsets(topics: Topics) -> None:
+    told: list[Any] = []
+    for format_ in ("json", "debezium"):
+        made: Any = source(group="g", format=format_)
+        made._consuming = SimpleNamespace(committed=lambda *given: told.append(given))
+        made.committed(Partition("clicks/0", (0, 3)), 2 * (EACH if format_ == "debezium" else 1))
+        made.committed(Partition("clicks/0", (0, 3)), 3 * (EACH if format_ == "debezium" else 1))
+    assert told == [(("clicks", 0), 2, False), (("clicks", 0), 3, True)] * 2
+    quiet: Any = source()
+    quiet.committed(PARTITION, 2)
+    assert quiet._consuming is None, "nobody asked to be told"
+
+
+def test_changes_are_read_as_retractions_and_values(topics: Topics) -> None:
+    assert isinstance(source(format="debezium").open(PARTITION), ChangesReader)
+    assert not isinstance(source().open(PARTITION), ChangesReader)
+    with pytest.raises(ValueError, match="debezium gives maps and retractions of maps; declare fields, not a schema"):
+        source(schema=dict, format="debezium")
