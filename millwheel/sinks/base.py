@@ -125,8 +125,8 @@ class Writer(ABC):
 
     @abstractmethod
     def sweep(self, committables: list[bytes]) -> None:
-        """Remove what older, uncommitted attempts of this shard left behind. Called once when the shard opens, after
-        ``publish`` of every committable in ``committables``, which are the committed ones.
+        """Remove what older, uncommitted attempts of this shard left behind. Called once after the shard has opened:
+        ``publish`` has ended for each of ``committables``, which are the committed ones, and was not called for others.
 
         Attempts with a newer token than this writer's belong to a living successor: removing them loses its results.
         For a sink that ``keeps_latest`` this is also the fence: afterwards nothing that an older owner prepared may be

@@ -62,6 +62,8 @@ class MemorySinks:
         self.prepared: dict[bytes, tuple[str, str, list[Any]]] = {}
         self.target = TransactionalTarget(self.visible)
         self.look = look
+        self.aside = False
+        """Whether plain sinks publish in other threads, as files do, in any order."""
 
     def build(self, spec: SinkSpec, folder: str) -> MemorySink:
         kinds = {"latest": LatestSink, "at_once": AtOnceSink, "transactional": TransactionalSink}
@@ -208,6 +210,9 @@ class MemoryWriter(Writer):
         self._world = world
         self._stream = stream
         self._shard = shard
+        self._swept = False
+        self.publishes_aside = world.aside
+        self.lane = shard
 
     def prepare(self, batch: SinkBatch) -> bytes:
         committable = f"{self._shard}/{batch.number}/{batch.attempt}".encode()
@@ -227,7 +232,12 @@ class MemoryWriter(Writer):
             self._world.look(stream, row)
 
     def sweep(self, committables: list[bytes]) -> None:
-        pass
+        if self._swept:
+            raise Failure(f"what is left behind is swept once: {self._shard} of {self._stream} was swept twice")
+        self._swept = True
+        for name in (committable.decode().rpartition("/")[0] for committable in committables):
+            if name not in self._world.visible[self._stream]:
+                raise Failure(f"nothing is swept before it is published: {name} of {self._stream} was not visible")
 
 
 class AtOnceWriter(MemoryWriter):
@@ -239,3 +249,6 @@ class AtOnceWriter(MemoryWriter):
     def publish(self, committable: bytes) -> None:
         name, rows = msgspec.json.decode(committable)
         self._world.visible[self._stream][name] = rows
+
+    def sweep(self, committables: list[bytes]) -> None:
+        pass

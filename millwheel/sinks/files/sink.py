@@ -335,10 +335,11 @@ class FilesWriter(Writer):
     def publish(self, committable: bytes) -> None:
         told = _unpack(committable)
         try:
-            told = self._unfolded(told)
+            if not self._is_shown(told):
+                told = self._unfolded(told)
+                self._show(told)
             # The visible name is durable before the hidden one goes. The other way round, a power cut leaves neither,
             # and the receipt leads nowhere: test_a_crash_at_any_call_loses_and_doubles_nothing.
-            self._show(told)
             self._files.sync_dir(self._folder)
             self._remove(told.temp)
         except OSError as ex:
@@ -347,6 +348,12 @@ class FilesWriter(Writer):
                     self._remove(told.temp)
             raise in_words(ex, f"publish {self._folder}/{told.final}") from ex
         self._written.discard(told.temp)
+
+    def _is_shown(self, told: Receipt) -> bool:
+        """Whether a former owner has got so far; then nothing has to be written for it once more."""
+        if told.data and (found := self._files.exists(f"{self._folder}/{told.final}")):
+            self._expect_published(told)
+        return bool(told.data) and found
 
     def _unfolded(self, told: Receipt) -> Receipt:
         """The committable of a small batch whose content is now in a hidden file."""

@@ -105,6 +105,7 @@ class Outbox:
         self._window = window
         self._lanes: dict[tuple[ChannelName, ShardName], _Lane] = {}
         self._channels: set[ChannelName] = set()
+        self._nodes: set[NodeName] = set()
         self._open: dict[tuple[ChannelName, int], OutputChunk] = {}
         self._done: list[OutputChunk] = []
         self._unsettled: list[OutputChunk] = []
@@ -217,6 +218,10 @@ class Outbox:
                         self._lane(chunk.channel, node, target).waiting.append(_Part(chunk, piece))
                         self._ready[chunk.channel, target] = None
 
+    def leads_to(self, node: NodeName) -> bool:
+        """Whether a lane leads to this node."""
+        return node in self._nodes
+
     def sends_on(self, channel: ChannelName) -> bool:
         """True when this shard numbers ``channel``."""
         return channel in self._channels
@@ -274,6 +279,7 @@ class Outbox:
         if lane is None:
             lane = self._lanes[channel, target] = _Lane(channel, node, target, self._epoch)
             self._channels.add(channel)
+            self._nodes.add(node)
         return lane
 
     def _finish(self, chunk: OutputChunk) -> None:

@@ -21,7 +21,7 @@ MakeServed = Callable[[ev.ShardRecovered], Served]
 
 
 class Ranges:
-    """Keeps ``served`` as the tables want it. ``levels`` are its shards from the sources down."""
+    """Keeps ``served`` as the tables want it."""
 
     def __init__(
         self,
@@ -41,7 +41,14 @@ class Ranges:
         self._standing_by = StandingBy(incarnation, out)
         self.router = TableRouter()
         self.beginning = Beginning()
-        self.levels: list[tuple[int, list[ShardName]]] = []
+        self._levels: list[tuple[int, list[ShardName]]] | None = None
+
+    @property
+    def levels(self) -> list[tuple[int, list[ShardName]]]:
+        """The shards from the sources down. After a death a hundred come in one step: they are sorted once."""
+        if self._levels is None:
+            self._levels = levels_of(self._served)
+        return self._levels
 
     def workers(self, event: ev.WorkersChanged) -> None:
         """Other workers came and went. Raises FencedError when it is us who went."""
@@ -64,8 +71,9 @@ class Ranges:
         self._standing_by.look(table.shards, news.buried)
         for served in self._served.values():
             served.stirred = True
-            served.shard.outbox.reroute(news.gone, news.fresh, self.router.route)
-            served.shard.outbox.restart_all(news.changed.__contains__)
+            if served.shard.outbox.leads_to(table.computation):
+                served.shard.outbox.reroute(news.gone, news.fresh, self.router.route)
+                served.shard.outbox.restart_all(news.changed.__contains__)
             for lane in [lane for lane in served.stalled if lane[1] in news.changed | news.gone]:
                 del served.stalled[lane]
 
@@ -92,7 +100,7 @@ class Ranges:
 
     def _drop(self, shard: ShardName) -> None:
         served = self._served.pop(shard)
-        self.levels = levels_of(self._served)
+        self._levels = None
         self._out.forget(shard)
         self._snapshots.forget(shard)
         served.shard.close()
@@ -105,7 +113,7 @@ class Ranges:
             return None
         del self._opening[name]
         served = self._served[name] = make(event)
-        self.levels = levels_of(self._served)
+        self._levels = None
         return served
 
     def look_at(self, event: ev.ShardRecovered, opens: bool) -> None:

@@ -23,6 +23,7 @@ _RETRY_US = 100_000  # before a failed publish is repeated
 _ON_THEIR_WAY = 2
 """While so many batches are being published, the next one waits and grows."""
 _NO_COMMIT_YET = MAX_TIME
+_FORMER = 0  # the commit of what a former owner has committed: durable since before we came
 LAST_FLUSH_US = 20_000
 """How long a record waits for others of its batch once the sources have ended."""
 
@@ -116,6 +117,7 @@ class SinkOperator(Operator):
         self._durable = 0
         self._resting = False
         self._latencies_ms: list[float] = []
+        self._unswept: list[bytes] | None = None
         self._next_number = self._recover(shard.store)
 
     def appetite(self, waiting: int, now_us: int, watermark: int) -> int:
@@ -232,6 +234,8 @@ class SinkOperator(Operator):
             # otherwise. See test_a_batch_waits_for_its_own_commit.
             if pending.commit > self._durable:
                 break
+            if pending.commit != _FORMER and self._unswept is not None:
+                break
             if pending.asked and self._in_order:
                 break
             if pending.asked:
@@ -245,6 +249,8 @@ class SinkOperator(Operator):
             elif not self._shown(pending, now_us):
                 break
         self._forget_visible()
+        if self._sweep():
+            self._publish(now_us)
 
     def _shown(self, pending: _Pending, now_us: int) -> bool:
         """Publish a batch on this thread; False when it is to be tried again."""
@@ -255,7 +261,7 @@ class SinkOperator(Operator):
         """Another thread has published a batch, or could not."""
         self._learn(next(pending for pending in self._pending if pending.number == number), error, now_us)
         self._forget_visible()
-        if self._in_order and error is None:
+        if error is None and (self._in_order or self._unswept is not None):
             self._publish(now_us)
 
     def _learn(self, pending: _Pending, error: Exception | None, now_us: int) -> None:
@@ -282,19 +288,18 @@ class SinkOperator(Operator):
     def _recover(self, store: StateStore) -> int:
         """Publish every committed batch again (it is idempotent), sweep what was never committed."""
         found = [(number_from8(place[1:]), committable) for place, committable in store.scan(RECEIPT)]
-        for number, committable in found:
-            if self._in_order:  # the target may be away, and nobody may wait for it here
-                self._pending.append(_Pending(0, number, committable, MIN_TIME, []))
-                self._retry_at_us = 0
-                continue
-            try:
-                self._writer.publish(committable)
-            except BatchRefusedError as ex:
-                batch = _Pending(_NO_COMMIT_YET, number, ex.committable, MIN_TIME, [], refused=ex.refused)
-                self._pending.append(batch)
-            else:
-                self._published.append(number)
-        # Only now: a sweep before the publications could remove what the committables are about.
-        self._writer.sweep([committable for _, committable in found])
+        self._unswept = [committable for _, committable in found]
+        self._pending += [_Pending(_FORMER, number, committable, MIN_TIME, []) for number, committable in found]
+        self._publish(0)
         data = store.get(CUTS)
         return 0 if data is None else int.from_bytes(data, "big")
+
+    def _sweep(self) -> bool:
+        """Remove what was never committed, once all that was committed is visible or refused; whether that was now."""
+        # Not sooner: a sweep could remove what a publication is about to show. Nor may a batch of our own be published
+        # before it: a sink that keeps the latest is fenced by it. See test_nothing_is_swept_before_it_is_published.
+        if self._unswept is None or any(each.commit == _FORMER and not each.visible for each in self._pending):
+            return False
+        self._writer.sweep(self._unswept)
+        self._unswept = None
+        return True

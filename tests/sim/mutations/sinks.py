@@ -70,3 +70,17 @@ def batch_with_refused_rows_kept() -> Context:
             bundle.overlay.put(RECEIPT + number8(number), committable)
 
     return replaced(SinkOperator, "_leave_out_refused", wrong)
+
+
+@mistake(within=20, faults="kill kill-again slow-disk", first=25)
+def swept_before_it_is_published() -> Context:
+    """What earlier owners left behind is removed as soon as a sink opens."""
+    right = SinkOperator._publish
+
+    def wrong(self: SinkOperator, now_us: int) -> None:
+        unswept, self._unswept = self._unswept, None
+        if unswept is not None:
+            self._writer.sweep(unswept)
+        right(self, now_us)
+
+    return replaced(SinkOperator, "_publish", wrong)

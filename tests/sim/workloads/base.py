@@ -59,6 +59,7 @@ class Workload:
         self.seed = seed
         self.settle_us = SECOND // 5
         self.sinks = MemorySinks(self.look)
+        self.sinks.aside = random.Random(seed ^ 0xA51DE).random() < 0.5
         self.rows: dict[str, dict[str, list[Any]]] = {}
         self.code: dict[str, Any] = {}
         rng = self.rng

@@ -255,11 +255,34 @@ def test_committed_batches_of_a_former_owner_are_published_by_the_thread_in_thei
     bench = Bench(aside=True, in_order=True, store=former.store)
     assert bench.writer.published == []
     assert bench.operator.hold(0).at == MIN_TIME
-    assert bench.operator.wakes_at(0) == 0
-    bench.bundle()
     for _ in range(2):
         bench.asked.pop().carried_out().tell(0)
     assert bench.writer.published == [b"0:1", b"1:2"]
+    assert bench.operator.hold(0).at == MAX_TIME
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_nothing_is_swept_before_it_is_published(aside: bool) -> None:
+    """Nor is a batch of the new owner published before that: a sink that keeps the latest is fenced by the sweep."""
+    former = Bench(aside=True)
+    former.bundle(1)
+    former.bundle(2)
+    writer = Recording()
+    writer.sweep = lambda committables: writer.published.append(b"swept")  # type: ignore[method-assign]
+    writer.fail = UnavailableError("a full disk")
+    bench = Bench(aside, store=former.store, writer=writer)
+    bench.answers()
+    writer.fail = None
+    bench.bundle(3)
+    bench.durable(3, now_us=100_000)
+    while bench.asked:
+        assert b"swept" not in writer.published
+        bench.answers()
+    bench.bundle(4, now_us=200_000)
+    bench.durable(4, now_us=200_000)
+    bench.answers()
+    assert writer.published[:3] == [b"0:1", b"1:2", b"swept"]
+    assert len(writer.published) > 3
     assert bench.operator.hold(0).at == MAX_TIME
 
 
