@@ -1,10 +1,12 @@
-"""Ads over Kafka: one run undisturbed and one under kills of workers and of the broker; a reader of committed messages
-must see the same rows.
+"""Ads from Kafka into Kafka (exactly once) and PostgreSQL (upsert) in one run, while workers, the broker and the
+database server are killed. A reader of committed messages and a query must see the rows that the events alone give.
 
-    python -m bench ads_kafka [--records 2000000] [--worker-kills 12] [--broker-kills 3] [--launcher spark]
+    python -m bench ads_kafka [--records 2000000] [--worker-kills 12] [--broker-kills 3] [--server-kills 3] [--calm]
+    python -m bench ads_kafka --launcher spark --executor-kills 2
 
-Starts a broker of its own (Java and mvn), with four partitions for the events of examples/ads, which hold duplicates
-and late records. Prints one JSON line per run and a last one with the comparison; exits with 1 on any difference.
+Starts a broker (Java and mvn) and a database server of its own. The topic of events (examples/ads, with duplicates and
+late records) has four partitions. With Spark, two executors have a worker each. ``--calm`` adds a run that nothing
+disturbs. Prints one JSON line per run and one with the comparison; exits with 1 on any difference.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import random
 import subprocess
 import sys
@@ -19,13 +22,17 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from bench.ads_expected import Expected
+
 if TYPE_CHECKING:
     from tests.servers.kafka import Broker
+    from tests.servers.postgres import Server
 
 ADS = Path(__file__).parents[1] / "examples" / "ads"
 PARTITIONS = 4
@@ -33,10 +40,16 @@ _UNSENT = 200_000  # messages that the producer may hold
 
 
 def produce(
-    broker: Broker, topic: str, records: int, late: float = 0.002, duplicates: float = 0.01, keyed: bool = False
+    broker: Broker,
+    topic: str,
+    records: int,
+    late: float = 0.002,
+    duplicates: float = 0.01,
+    keyed: bool = False,
+    seen: Callable[[int, str], None] | None = None,
 ) -> int:
     """Write the events of examples/ads; how many, copies included. A client's events lie in one partition; ``keyed``:
-    those of an ad do, and it is the key of its messages."""
+    those of an ad do, and it is the key of its messages. ``seen`` is told each partition and event, in order."""
     from confluent_kafka import Producer
 
     sys.path.insert(0, str(ADS))
@@ -52,6 +65,8 @@ def produce(
     rows = itertools.chain.from_iterable(text.splitlines() for text in lines(drawn))
     for partition, key, row in zip(partitions, keys, rows, strict=False):  # the keys may never end
         producer.produce(topic, row, key, partition)
+        if seen is not None:
+            seen(partition, row)
         if len(producer) >= _UNSENT:
             producer.poll(0.1)
     assert producer.flush(300) == 0
@@ -86,23 +101,25 @@ def committed(broker: Broker, topic: str) -> list[dict[str, Any]]:
 
 
 class Trouble:
-    """Kills workers and the broker while a run goes on; ``told`` counts what it did."""
+    """Kills while a run goes on; ``told`` counts what it did."""
 
-    def __init__(self, broker: Broker, run: subprocess.Popen[bytes], given: argparse.Namespace) -> None:
-        self._broker, self._run, self._pause_s = broker, run, given.pause
-        self._plan = ["worker"] * given.worker_kills + ["broker"] * given.broker_kills
-        random.Random(given.seed).shuffle(self._plan)
+    def __init__(self, broker: Broker, server: Server, run: subprocess.Popen[bytes], given: argparse.Namespace) -> None:
+        self._run, self._pause_s = run, given.pause
+        self._servers: dict[str, Broker | Server] = {"broker": broker, "server": server}
+        self._plan = ["worker"] * given.worker_kills + ["executor"] * given.executor_kills
+        self._plan += ["broker"] * given.broker_kills + ["server"] * given.server_kills
         self._random = random.Random(given.seed)
+        self._random.shuffle(self._plan)
         self.told: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._cause)
         self._thread.start()
 
     def ended(self) -> None:
-        """Wait until the broker is there again."""
+        """Wait until the servers are there again."""
         self._thread.join()
 
     def _cause(self) -> None:
-        while self._run.poll() is None and not self._workers():  # before that, it is the driver that needs the broker
+        while self._run.poll() is None and not self._processes("worker"):  # before that, the driver needs the servers
             time.sleep(0.05)
         for what in self._plan:
             until = time.monotonic() + self._pause_s
@@ -110,48 +127,54 @@ class Trouble:
                 time.sleep(0.05)
             if self._run.poll() is not None:
                 return
-            self.told[what] += self._kill_worker() if what == "worker" else self._kill_broker()
+            self.told[what] += self._restart(self._servers[what]) if what in self._servers else self._kill(what)
 
-    def _kill_worker(self) -> int:
-        workers = self._workers()
-        if not workers:
+    def _kill(self, what: str) -> int:
+        found = self._processes(what)
+        if not found:
             return 0
-        self._random.choice(workers).kill()
+        self._random.choice(found).kill()
         return 1
 
-    def _workers(self) -> list[psutil.Process]:
+    def _processes(self, what: str) -> list[psutil.Process]:
         try:
-            return [child for child in psutil.Process(self._run.pid).children(recursive=True) if _is_worker(child)]
+            return [child for child in psutil.Process(self._run.pid).children(recursive=True) if _is(what, child)]
         except psutil.NoSuchProcess:
             return []
 
-    def _kill_broker(self) -> int:
-        self._broker.kill()
+    @staticmethod
+    def _restart(server: Broker | Server) -> int:
+        server.kill()
         time.sleep(1)
-        self._broker.start()
+        server.start()
         return 1
 
 
-def _is_worker(process: psutil.Process) -> bool:
+_PROGRAMS = {"worker": "millwheel.workers", "executor": "CoarseGrainedExecutorBackend"}
+
+
+def _is(what: str, process: psutil.Process) -> bool:
     try:
         line = " ".join(process.cmdline())
     except psutil.Error:
         return False
-    return "millwheel.workers" in line and "lifeline" not in line
+    return _PROGRAMS[what] in line and "lifeline" not in line
 
 
-def run(broker: Broker, name: str, given: argparse.Namespace, folder: Path, trouble: bool) -> dict[str, Any]:
-    """One run into topics of its own, and what its readers see."""
+def run(
+    broker: Broker, server: Server, name: str, given: argparse.Namespace, folder: Path, trouble: bool
+) -> dict[str, Counter[tuple[Any, ...]]]:
+    """One run into topics and tables of its own, and what their readers see."""
     for stream in ("ctr", "over-budget"):
         broker.make_topic(f"{name}-{stream}", PARTITIONS)
-    command = [sys.executable, "-m", "millwheel", "run", str(ADS / "kafka.yaml"), "--launcher", given.launcher]
+    command = [sys.executable, "-m", "millwheel", "run", str(ADS / "kafka_postgres.yaml"), "--launcher", given.launcher]
     for option, value in (("brokers", broker.address), ("input", "events"), ("output", name)):
         command += ["--set", f"{option}={value}"]
     command += ["--root", str(folder / f"root-{name}"), "--workers", "2", "--summary", str(folder / f"{name}.json")]
     began = time.monotonic()
     with (folder / f"{name}.txt").open("wb") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
-    troubled = Trouble(broker, process, given) if trouble else None
+        process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, env={**os.environ, "PG": server.dsn})
+    troubled = Trouble(broker, server, process, given) if trouble else None
     code = process.wait()
     seconds = round(time.monotonic() - began, 1)
     if troubled is not None:
@@ -161,43 +184,81 @@ def run(broker: Broker, name: str, given: argparse.Namespace, folder: Path, trou
     told = {each: summary[each] for each in ("records_in", "duplicates", "late", "dead_letters", "rate")}
     killed = {} if troubled is None else dict(troubled.told)
     print(json.dumps({"run": name, "seconds": seconds, "killed": killed, **told}), flush=True)
-    return {stream: rows_of(committed(broker, f"{name}-{stream}")) for stream in ("ctr", "over-budget")}
+    topics = {stream: rows_of(committed(broker, f"{name}-{stream}")) for stream in ("ctr", "over-budget")}
+    return {**topics, **tables(server, name)}
+
+
+def tables(server: Server, name: str) -> dict[str, Counter[tuple[Any, ...]]]:
+    """The rows that stand in the tables of a run, in the form of those in topics."""
+    ctr = server.sql(
+        "select ad_id, (extract(epoch from window_start) * 1000000)::bigint, impressions, clicks, spend "
+        f"from {name}_ctr"
+    )
+    over_budget = server.sql(f"select client_id, spent_micros, clicks from {name}_over_budget")
+    return {"ctr table": Counter(map(_rounded, ctr)), "over-budget table": Counter(map(_rounded, over_budget))}
 
 
 def rows_of(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
-    """How often each row is there. Sums of prices are rounded: their last digits depend on the order of partitions."""
-    return Counter(
-        tuple(round(value, 6) if isinstance(value, float) else value for value in row.values()) for row in rows
-    )
+    """How often each row is there."""
+    return Counter(_rounded([value for name, value in row.items() if name != "window_end"]) for row in rows)
+
+
+def _rounded(row: Sequence[Any]) -> tuple[Any, ...]:
+    """The last digits of sums of prices depend on the order of partitions."""
+    return tuple(round(value, 6) if isinstance(value, float) else value for value in row)
+
+
+def compared(
+    expected: dict[str, Counter[tuple[Any, ...]]], found: dict[str, Counter[tuple[Any, ...]]]
+) -> dict[str, Any]:
+    """How many rows there are, are there twice, or are not those of the events."""
+    wanted = {place: expected[place.removesuffix(" table")] for place in found}
+    return {
+        "rows": {place: sum(rows.values()) for place, rows in found.items()},
+        "rows_twice": {place: sum(count - 1 for count in rows.values()) for place, rows in found.items()},
+        "rows_that_differ": {
+            place: sum(((wanted[place] - rows) + (rows - wanted[place])).values()) for place, rows in found.items()
+        },
+    }
 
 
 def main() -> int:
     from tests.servers.kafka import Broker
+    from tests.servers.postgres import Server
 
+    given = _arguments()
+    with tempfile.TemporaryDirectory(prefix="ads-kafka-") as place:
+        folder = Path(place)
+        (folder / "broker").mkdir()
+        broker, server, expected = Broker(folder / "broker"), Server(), Expected()
+        try:
+            broker.start()
+            server.start()
+            sent = produce(broker, "events", given.records, seen=lambda at, row: expected.add(at, json.loads(row)))
+            rows, bad = expected.rows(), False
+            print(json.dumps({"events": sent, "late": expected.late, "duplicates": expected.duplicates}), flush=True)
+            for name in ("calm", "killed") if given.calm else ("killed",):
+                told = compared(rows, run(broker, server, name, given, folder, trouble=name == "killed"))
+                print(json.dumps({"run": name, **told}), flush=True)
+                bad = bad or any((*told["rows_twice"].values(), *told["rows_that_differ"].values()))
+        finally:
+            broker.kill()
+            server.end()
+    return int(bad)
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench ads_kafka", description=__doc__)
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--worker-kills", type=int, default=12)
     parser.add_argument("--broker-kills", type=int, default=3)
+    parser.add_argument("--server-kills", type=int, default=3)
+    parser.add_argument("--executor-kills", type=int, default=0, help="with --launcher spark")
     parser.add_argument("--pause", type=float, default=2.0, help="seconds between kills")
     parser.add_argument("--launcher", default="processes")
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="ads-kafka-") as place:
-        folder = Path(place)
-        (folder / "broker").mkdir()
-        broker = Broker(folder / "broker")
-        broker.start()
-        try:
-            events = produce(broker, "events", given.records)
-            calm = run(broker, "calm", given, folder, trouble=False)
-            killed = run(broker, "killed", given, folder, trouble=True)
-        finally:
-            broker.kill()
-    twice = {stream: sum(count - 1 for count in rows.values()) for stream, rows in killed.items()}
-    differ = {stream: sum(((calm[stream] - rows) + (rows - calm[stream])).values()) for stream, rows in killed.items()}
-    rows = {stream: sum(found.values()) for stream, found in calm.items()}
-    print(json.dumps({"events": events, "rows": rows, "rows_twice": twice, "rows_that_differ": differ}))
-    return int(any(twice.values()) or any(differ.values()))
+    parser.add_argument("--calm", action="store_true", help="one more run, undisturbed")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
