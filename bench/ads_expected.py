@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any
 
 MINUTE_MS, DELAY_MS = 60_000, 10_000
-BUDGET_MICROS = 50_000_000
 Row = tuple[Any, ...]
 
 
@@ -14,7 +13,8 @@ class Expected:
     """Events are added in the order of their partitions. An event more than ten seconds behind the newest of its
     partition does not count; of the others each id counts once."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: float = 50) -> None:
+        self._budget_micros = round(budget * 1_000_000)
         self._newest_ms: dict[int, int] = {}
         self._ids: set[str] = set()
         self._ctr: dict[tuple[int, int], list[Any]] = {}
@@ -44,7 +44,7 @@ class Expected:
         client, spent = event["client_id"], self._spent.setdefault(event["client_id"], [0, 0])
         spent[0] += round(event["cost"] * 1_000_000)
         spent[1] += 1
-        if spent[0] > BUDGET_MICROS and client not in self._over:
+        if spent[0] > self._budget_micros and client not in self._over:
             self._over[client] = (client, *spent)
 
     def rows(self) -> dict[str, Counter[Row]]:

@@ -18,31 +18,23 @@ from tests.slow.runs import EXAMPLES, Run
 
 pytestmark = pytest.mark.slow
 
-PARTITIONS, ADS, STEP_MS = 4, 50, 20
+PARTITIONS, ADS, STEP_MS, RECORDS = 4, 50, 20, 40_000
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("launcher", "records"), [("processes", 200_000), ("spark", 40_000)])
-def test_each_count_appears_once(broker: Broker, tmp_path: Path, launcher: str, records: int) -> None:
-    """Two worker processes, and two executors of Spark with a worker each; the broker is killed, too."""
-    source, target = broker.make_topic(f"in-{launcher}", PARTITIONS), broker.make_topic(f"out-{launcher}", 2)
-    clicks = [{"ad": number * 7 % ADS, "ts": number * STEP_MS} for number in range(records)]
+def test_each_count_appears_once(broker: Broker, tmp_path: Path) -> None:
+    """Two executors of Spark with a worker each; the broker is killed, too. See test_ads_run.py for plain processes."""
+    source, target = broker.make_topic("in-spark", PARTITIONS), broker.make_topic("out-spark", 2)
+    clicks = [{"ad": number * 7 % ADS, "ts": number * STEP_MS} for number in range(RECORDS)]
     produce(broker, source, [(number % PARTITIONS, None, click) for number, click in enumerate(clicks)])
     produce(broker, source, [(1, None, b"{no json")])
     params = {"brokers": broker.address, "input": source, "output": target}
-    run = Run(EXAMPLES / "kafka" / "clicks.yaml", tmp_path, params, launcher).start()
-    if launcher == "processes":
-        kill(run, "millwheel.workers", 3)
-        broker.kill()
-        time.sleep(1)
-        broker.start()
-        kill(run, "millwheel.workers", 2)
-    else:
-        until(lambda: len(run.processes("CoarseGrainedExecutorBackend")) == 2)
-        until(lambda: lag(broker, "kafka_clicks", source) <= records)
-        kill(run, "CoarseGrainedExecutorBackend", 1)
-        broker.kill()
-        broker.start()
+    run = Run(EXAMPLES / "kafka" / "clicks.yaml", tmp_path, params, "spark").start()
+    until(lambda: len(run.processes("CoarseGrainedExecutorBackend")) == 2)
+    until(lambda: lag(broker, "kafka_clicks", source) <= RECORDS)
+    kill(run, "CoarseGrainedExecutorBackend", 1)
+    broker.kill()
+    broker.start()
     run.wait(240)
     assert run.code == 0, run.said
     rows = [json.loads(value or b"") for _, value in committed(broker, target, 2)]
