@@ -105,7 +105,7 @@ class Work:
     def publish(self) -> None:
         """A snapshot of all there is."""
         self.shard.checkpoint("checkpoint")
-        self.snapshots.publish(SHARD, Token(1), self.shard.made_number, "checkpoint", lambda: None)
+        self.snapshots.publish(SHARD, Token(1), self.shard.commits.made, "checkpoint", lambda: None)
         for segment in list(self.writer.segments())[:-1]:
             self.writer.delete_segment(segment)
 

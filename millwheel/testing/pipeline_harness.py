@@ -231,7 +231,7 @@ class PipelineHarness:
     def watermark(self, computation: str) -> int:
         """The time up to which the input of a computation is complete (µs)."""
         self._computation(computation)
-        return min(shard.input_watermark for shard in self._open().shards_of(computation))
+        return min(shard.watermark.input for shard in self._open().shards_of(computation))
 
     @property
     def counters(self) -> dict[str, int]:

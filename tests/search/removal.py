@@ -18,7 +18,7 @@ def check_removed(shard: Shard) -> None:
         return
     for handle in operator._state.handles.values():
         if handle.ttl_us is not None:
-            _check(shard, handle, shard.input_watermark)
+            _check(shard, handle, shard.watermark.input)
 
 
 def _check(shard: Shard, handle: Typed, watermark: int) -> None:

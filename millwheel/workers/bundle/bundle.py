@@ -170,10 +170,12 @@ class Bundle:
         self.counters[name] = self.counters.get(name, 0) + by
 
     def take_counts(self) -> None:
-        """What callbacks counted becomes part of the commit."""
+        """It has run: what callbacks counted becomes part of the commit, and all its records and timers were tried."""
         for name, by in self.outputs.counted:
             self.count(name, by)
         self.outputs.counted.clear()
+        self.try_(RECORD, sum(len(arrival.batch) for arrival in self.arrivals))
+        self.try_(TIMER, len(self.due))
 
     def remember(self, key: Any, value: Any, timestamp: int, history: list[Any]) -> None:
         """A record of this step was a dead letter before."""

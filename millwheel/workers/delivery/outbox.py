@@ -108,8 +108,10 @@ class Outbox:
         self._nodes: set[NodeName] = set()
         self._open: dict[tuple[ChannelName, int], OutputChunk] = {}
         self._done: list[OutputChunk] = []
-        self._unsettled: list[OutputChunk] = []
-        self._ready: dict[tuple[ChannelName, ShardName], None] = {}
+        self.unsettled: list[OutputChunk] = []
+        """Productions that keep :meth:`min_timestamp` until a bundle takes them as done."""
+        self.ready: dict[tuple[ChannelName, ShardName], None] = {}
+        """The lanes that :meth:`sends` has to look at."""
         self.pending_weight = 0
 
     def add(self, chunk: OutputChunk) -> None:
@@ -128,24 +130,19 @@ class Outbox:
         chunk.open_parts = len(parts)
         for node, target, part in parts:
             self._lane(chunk.channel, node, target).waiting.append(part)
-            self._ready[chunk.channel, target] = None
+            self.ready[chunk.channel, target] = None
         if not parts:
             self._finish(chunk)
-
-    @property
-    def has_ready(self) -> bool:
-        """False when :meth:`sends` has nothing to look at."""
-        return bool(self._ready)
 
     def sends(self, early: Callable[[ShardName], bool] = lambda target: False) -> Iterator[Send]:
         """Deliveries that the credit of their lanes allows now. What is held goes only to targets that may have it
         ``early``: whose commits are behind ours in the same journal, and that tell nobody before those are durable."""
-        ready, self._ready = self._ready, {}
+        ready, self.ready = self.ready, {}
         for place in ready:
             lane = self._lanes.get(place)
             while lane and lane.waiting and (not lane.unacked or lane.unacked_weight < self._window):
                 if lane.waiting[0].chunk.held and not early(lane.target):
-                    self._ready[place] = None
+                    self.ready[place] = None
                     break
                 part = lane.waiting.popleft()
                 lane.unacked.append((lane.next_index, part))
@@ -167,7 +164,7 @@ class Outbox:
             if part.chunk.open_parts == 0:
                 self._finish(part.chunk)
         if lane.waiting:
-            self._ready[channel, target] = None
+            self.ready[channel, target] = None
 
     def restart(self, channel: ChannelName, target: ShardName, epoch: int | None = None) -> None:
         """Begin a new epoch of a lane at its first unacked part (``epoch``: only if that one is current)."""
@@ -181,7 +178,7 @@ class Outbox:
         lane.waiting.extendleft(part for _, part in reversed(lane.unacked))
         lane.unacked.clear()
         if lane.waiting:
-            self._ready[channel, target] = None
+            self.ready[channel, target] = None
 
     def restart_all(self, wanted: Callable[[ShardName], bool]) -> None:
         """Restart every lane whose target shard is ``wanted`` (its owner changed or its connection broke)."""
@@ -216,7 +213,7 @@ class Outbox:
                     for piece in deliveries(mine) if target in fresh else ():
                         chunk.open_parts += 1
                         self._lane(chunk.channel, node, target).waiting.append(_Part(chunk, piece))
-                        self._ready[chunk.channel, target] = None
+                        self.ready[chunk.channel, target] = None
 
     def leads_to(self, node: NodeName) -> bool:
         """Whether a lane leads to this node."""
@@ -233,7 +230,7 @@ class Outbox:
     def take_done(self) -> list[OutputChunk]:
         """Chunks that every consumer has applied since the last call."""
         done, self._done = self._done, []
-        self._unsettled.clear()
+        self.unsettled.clear()
         return done
 
     def min_timestamp(self) -> int:
@@ -241,14 +238,14 @@ class Outbox:
         and not yet taken as done: it would be sent again after a crash, and consumers know the ids of such a
         production only while the watermark is not far behind it."""
         stamps = [chunk.min_timestamp for chunk in self._open.values()]
-        if self._unsettled:
-            stamps += [chunk.min_timestamp for chunk in self._unsettled]
+        if self.unsettled:
+            stamps += [chunk.min_timestamp for chunk in self.unsettled]
         return min(stamps, default=MAX_TIME)
 
     def holder(self) -> str:
         """Which lane keeps the earliest production, in words."""
         if not self._open:
-            return "production whose end is not committed yet" if self._unsettled else ""
+            return "production whose end is not committed yet" if self.unsettled else ""
         oldest = min(self._open.values(), key=lambda chunk: chunk.min_timestamp)
         for lane in self._lanes.values():
             if any(part.chunk is oldest for _, part in lane.unacked) or any(p.chunk is oldest for p in lane.waiting):
@@ -259,11 +256,6 @@ class Outbox:
     def has_done(self) -> bool:
         """True while the end of something that all consumers have applied is not with a commit."""
         return bool(self._done)
-
-    @property
-    def unsettled(self) -> bool:
-        """True while such a production keeps :meth:`min_timestamp`: a bundle is to take it."""
-        return bool(self._unsettled)
 
     @property
     def unfinished(self) -> int:
@@ -288,4 +280,4 @@ class Outbox:
         chunk.finished = True
         self._done.append(chunk)
         if chunk.stored and not chunk.read and any(not batch.last_seq for _, batch in chunk.batches):
-            self._unsettled.append(chunk)
+            self.unsettled.append(chunk)

@@ -13,7 +13,7 @@ from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.effects import Gathering, Recover
 from millwheel.workers.loop.beginning import Beginning
 from millwheel.workers.loop.known import KnownEntries
-from millwheel.workers.loop.served import LEAVING, Life, LifeChange, Served, levels_of
+from millwheel.workers.loop.served import LEAVING, Life, LifeChange, Served, sources_and_levels
 from millwheel.workers.loop.snapshots import SnapshotPolicy
 from millwheel.workers.loop.standing_by import StandingBy
 
@@ -41,14 +41,15 @@ class Ranges:
         self._standing_by = StandingBy(incarnation, out)
         self.router = TableRouter()
         self.beginning = Beginning()
-        self._levels: list[tuple[int, list[ShardName]]] | None = None
+        self._order: tuple[list[ShardName], list[tuple[int, list[ShardName]]]] | None = None
 
     @property
-    def levels(self) -> list[tuple[int, list[ShardName]]]:
-        """The shards from the sources down. After a death a hundred come in one step: they are sorted once."""
-        if self._levels is None:
-            self._levels = levels_of(self._served)
-        return self._levels
+    def order(self) -> tuple[list[ShardName], list[tuple[int, list[ShardName]]]]:
+        """The shards that read, and the others from the sources down. After a death a hundred come in one step: they
+        are sorted once."""
+        if self._order is None:
+            self._order = sources_and_levels(self._served)
+        return self._order
 
     def workers(self, event: ev.WorkersChanged) -> None:
         """Other workers came and went. Raises FencedError when it is us who went."""
@@ -100,7 +101,7 @@ class Ranges:
 
     def _drop(self, shard: ShardName) -> None:
         served = self._served.pop(shard)
-        self._levels = None
+        self._order = None
         self._out.forget(shard)
         self._snapshots.forget(shard)
         served.shard.close()
@@ -113,7 +114,7 @@ class Ranges:
             return None
         del self._opening[name]
         served = self._served[name] = make(event)
-        self._levels = None
+        self._order = None
         return served
 
     def look_at(self, event: ev.ShardRecovered, opens: bool) -> None:
@@ -140,9 +141,9 @@ class Ranges:
                 continue
             shard = served.shard
             # Released before, the next owner would open without that commit, and give its number to another one.
-            if served.life is Life.LEAVING and shard.settled() and self._snapshots.covers(shard):
+            if served.life is Life.LEAVING and not len(shard.commits) and self._snapshots.covers(shard):
                 served.change(LifeChange.IS_RELEASED)
-                self._out.released(shard.identity.shard, shard.identity.token, shard.made_number)
+                self._out.released(shard.identity.shard, shard.identity.token, shard.commits.made)
 
     def master_attached(self) -> None:
         """It was told nothing."""

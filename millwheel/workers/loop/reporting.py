@@ -75,14 +75,14 @@ class Reporting:
 
 def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None:
     shard = served.shard
-    hold = shard.time.hold(now_us)
-    if hold.at > shard.time.floor:
-        shard.time.tell(hold.at)
+    hold = shard.watermark.hold(now_us)
+    if hold.at > shard.watermark.floor:
+        shard.watermark.tell(hold.at)
     if careful and not served.reads and served.heard_us < hold.at:
         hold = Hold(served.heard_us, "input, as heard in this run")
-    shares = shard.time.of_shares(now_us)
+    shares = shard.watermark.of_shares(now_us)
     latencies = shard.operator.take_latencies()
-    state = (hold.at, hold.idle_us, shard.durable_number, shard.verdicts.version, *shares.values())
+    state = (hold.at, hold.idle_us, shard.commits.durable, shard.verdicts.version, *shares.values())
     if (
         state == served.reported and not latencies and served.life not in BEGINNING
     ):  # one that begins waits for an answer

@@ -92,7 +92,8 @@ class WorkerRuntime:
             self._traffic.retry_lanes(now_us)
             if now_us >= self._ranges.beginning.until_us:
                 self._go_live(now_us)
-            self._work(now_us)
+            if not self._savepoints.holding:
+                self._work(now_us)
         if (group := self._commits.submit(self._shards(), now_us, self._stopping)) is not None:
             self._write(group, now_us)
         self._traffic.send_all(self._served, now_us)
@@ -111,11 +112,12 @@ class WorkerRuntime:
         """Every shard runs a bundle, after those of this worker that feed it: what goes from shard to shard in here
         shares a bundle and a commit. Those that get something after their bundle, in circles, run another one."""
         every, send_all = self._served, self._traffic.send_all
-        self._run_shards([served for served in every.values() if served.reads], now_us)
+        sources, levels = self._ranges.order
+        self._run_shards([every[name] for name in sources], now_us)
         send_all(every, now_us)
         self._perform()  # reads wait for no commit: others may begin on them while we work
         again: dict[ShardName, None] = {}
-        for depth, names in self._ranges.levels:
+        for depth, names in levels:
             self._run_shards([every[name] for name in names], now_us)
             again |= {target: None for target in send_all(names, now_us) if every[target].depth <= depth}
             if self._out.sends:  # nor do weak productions wait for the disk, or for who comes after them
@@ -130,7 +132,7 @@ class WorkerRuntime:
 
     def _run_shards(self, shards: Iterable[Served], now_us: int) -> None:
         clock, patient = self._clock, bool(self._commits)
-        for served in shards if not self._savepoints.holding else ():
+        for served in shards:
             if now_us < served.wakes_at_us and not served.stirred:
                 continue
             if served.life is not LIVE or not self._runnable(served, now_us, patient):
@@ -152,7 +154,7 @@ class WorkerRuntime:
         if self._savepoints.runnable(served.shard, now_us, patient):
             return True
         served.stirred = patient or self._savepoints.ordered_now
-        served.wakes_at_us = served.shard.wakes_at(now_us)
+        served.wakes_at_us = served.shard.admission.wakes_at(now_us)
         return False
 
     def _shards(self) -> list[Shard]:
@@ -259,7 +261,7 @@ class WorkerRuntime:
         if served is None:
             return
         shard = served.shard
-        self._performing.opened(shard.identity.shard, shard.made_number)
+        self._performing.opened(shard.identity.shard, shard.commits.made)
         served.follow(self._watermarks, self._graph)
         self._replaying.begin(served, self._known[event.entry.shard])
         self._snapshots.opened(shard, now_us, event.entry.lineage, event.replayed)

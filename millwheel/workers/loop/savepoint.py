@@ -60,8 +60,8 @@ class SavepointPart:
         """Whether a shard runs a bundle now: as ever, unless all is to come to rest. Then what waits is worked off, and
         nothing is begun that nothing waits for: else timers could keep a pipeline from ever resting."""
         if self._doing is None or self._doing.order.phase in (Phase.SAVE, Phase.SETTLE):
-            return shard.runnable(now_us, patient)
-        return shard.unrest() > 0 and (shard.runnable(now_us) or shard.outbox.has_done)
+            return shard.admission.runnable(now_us, patient)
+        return shard.unrest() > 0 and (shard.admission.runnable(now_us) or shard.outbox.has_done)
 
     # --- events ------------------------------------------------------------------------------------------
 
@@ -127,16 +127,16 @@ class SavepointPart:
         if order.phase is Phase.SETTLE:
             # What a sink collects, and what was acked but is forgotten by a next commit only, comes to an end at rest.
             left = shard.unrest() > 0 and not shard.operator.collects and not shard.outbox.has_done
-            return served.works and not shard.runnable(now_us) and not left
-        return shard.unrest() == 0 if order.phase is Phase.REST else shard.settled()
+            return served.works and not shard.admission.runnable(now_us) and not left
+        return shard.unrest() == 0 if order.phase is Phase.REST else not len(shard.commits)
 
     def _copy(self, doing: _Doing, name: str, shard: Shard) -> None:
         wanted = doing.order.cut.get(name)
         if wanted is None or name in doing.copied:
             return
         doing.copied[name] = wanted
-        as_it_stood = shard.identity.lease.admits(wanted.token) and shard.made_number == wanted.commit
-        if not as_it_stood or not shard.settled():
+        as_it_stood = shard.identity.lease.admits(wanted.token) and shard.commits.made == wanted.commit
+        if not as_it_stood or len(shard.commits):
             self._say({}, f"shard {name} moved on before it was copied")
             return
         path = self._port.checkpoint_path(doing.order, ShardName(name))
@@ -156,9 +156,9 @@ class SavepointPart:
 def _standing(order: SavepointOrder, shard: Shard, now_us: int) -> Standing:
     identity, unrest = shard.identity, shard.unrest()
     if not order.catch_up or order.phase is not Phase.HOLD:
-        return Standing(identity.token, shard.made_number, unrest)
-    hold = shard.watermark(now_us)
-    due = unrest + shard.runnable(now_us)
+        return Standing(identity.token, shard.commits.made, unrest)
+    hold = shard.watermark.hold(now_us)
+    due = unrest + shard.admission.runnable(now_us)
     return Standing(
-        identity.token, shard.made_number, due, shard.input_watermark, hold.at, hold.idle_us, dict(shard.meta.counters)
+        identity.token, shard.commits.made, due, shard.watermark.input, hold.at, hold.idle_us, dict(shard.meta.counters)
     )

@@ -183,14 +183,14 @@ class Served:
 
     def has_ended(self, now_us: int) -> bool:
         """True when a source is at its end for good and nobody was told yet."""
-        return self.reads and self.reported[0] < MAX_TIME and self.shard.watermark(now_us).at == MAX_TIME
+        return self.reads and self.reported[0] < MAX_TIME and self.shard.watermark.hold(now_us).at == MAX_TIME
 
     def has_news(self, now_us: int) -> bool:
         """After a bundle without a commit: a source that found nothing has news only when its silence says
         something."""
         if not self.reads or self.shard.commits.waiting is not None:
             return True
-        hold = self.shard.watermark(now_us)
+        hold = self.shard.watermark.hold(now_us)
         return (hold.at, hold.idle_us) != self.reported[:2]
 
     def work(self) -> ShardWork:
@@ -204,14 +204,14 @@ class Served:
         rose = False
         self.stirred = True
         self.heard_us = fresh = watermarks.lowest_of(feeders)
-        if fresh > shard.input_watermark:
-            shard.input_watermark, rose = fresh, True
+        if fresh > shard.watermark.input:
+            shard.watermark.input, rose = fresh, True
             shard.forget_old_ids()
         if watermarks.raise_shares(shard.input_shares, graph.shares.get(self.node, ()), feeders):
             rose = True
         if not self.ended and self.roots and watermarks.lowest_of(self.roots) == MAX_TIME:
             self.ended = True
-            shard.sources_ended()
+            shard.operator.sources_ended()
         return rose
 
     def retry(self, now_us: int) -> None:
@@ -221,8 +221,11 @@ class Served:
             self.shard.outbox.restart(*lane)
 
 
-def levels_of(served: Mapping[ShardName, Served]) -> list[tuple[int, list[ShardName]]]:
-    """(depth, shards that are so far below their sources) from the top down, but for the sources themselves."""
+def sources_and_levels(
+    served: Mapping[ShardName, Served],
+) -> tuple[list[ShardName], list[tuple[int, list[ShardName]]]]:
+    """The shards that read, and (depth, shards that are so far below their sources) from the top down."""
     below = [name for name, each in served.items() if not each.reads]
     below.sort(key=lambda name: served[name].depth)
-    return [(depth, list(level)) for depth, level in groupby(below, lambda name: served[name].depth)]
+    levels = [(depth, list(level)) for depth, level in groupby(below, lambda name: served[name].depth)]
+    return [name for name, each in served.items() if each.reads], levels

@@ -89,7 +89,7 @@ class SnapshotPolicy:
 
     def covers(self, shard: Shard) -> bool:
         """True when a published snapshot holds every commit of the shard."""
-        return shard.made_number == 0 or self._shards[shard.identity.shard].covered >= shard.made_number
+        return shard.commits.made == 0 or self._shards[shard.identity.shard].covered >= shard.commits.made
 
     def step(self, now_us: int, shards: Iterable[tuple[Shard, bool]]) -> None:
         """Take the next checkpoint that is due (at once for a shard that is leaving), publish what is durable."""
@@ -98,21 +98,21 @@ class SnapshotPolicy:
             state = self._shards[name]
             if not self._busy and self._due(shard, state, now_us, leaving):
                 self._take(shard, state, now_us)
-            if state.path and not state.submitted and shard.durable_number >= state.taken:
+            if state.path and not state.submitted and shard.commits.durable >= state.taken:
                 state.submitted = True
                 self._queue.publish(name, state.token, state.taken, state.path)
 
     def _due(self, shard: Shard, state: _Shard, now_us: int, leaving: bool) -> bool:
         nothing = -1 if state.inherited else 0
-        if shard.made_number <= max(state.covered, nothing) or now_us < state.not_before_us:
+        if shard.commits.made <= max(state.covered, nothing) or now_us < state.not_before_us:
             return False
         return leaving or state.journaled >= self._pace.bytes or now_us >= state.since_us + self._pace.age_us
 
     def _take(self, shard: Shard, state: _Shard, now_us: int) -> None:
         name = shard.identity.shard
-        state.path = self._queue.checkpoint_path(name, state.token, shard.made_number)
+        state.path = self._queue.checkpoint_path(name, state.token, shard.commits.made)
         shard.checkpoint(state.path)
-        state.taken, state.submitted, state.journaled, state.since_us = shard.made_number, False, 0, now_us
+        state.taken, state.submitted, state.journaled, state.since_us = shard.commits.made, False, 0, now_us
         self._busy = name
 
     def published(self, name: str, token: Token, last_commit: int) -> None:

@@ -89,7 +89,7 @@ class Traffic:
         for name in senders:
             served = self._served[name]
             outbox = served.shard.outbox
-            if not outbox.has_ready or served.life is not LIVE:
+            if not outbox.ready or served.life is not LIVE:
                 continue
             for send in outbox.sends(self._may_have_early):
                 lane = (send.channel, send.target)

@@ -32,10 +32,10 @@ class Admission:
     operator: Operator
     verdicts: Verdicts
     commits: InFlight
-    time: ShardWatermark
+    watermark: ShardWatermark
     bundle: BundleSize
 
-    def runnable(self, now_us: int, patient: bool) -> bool:
+    def runnable(self, now_us: int, patient: bool = False) -> bool:
         """True when a bundle would find something to do and has room to do it. While the journal writes, a
         ``patient`` shard leaves a few arrivals where they are: they could not be durable any sooner, and a commit
         of many costs little more than one of few. (Weak productions do not wait to be durable.)"""
@@ -48,11 +48,11 @@ class Admission:
             return self.inbox.waits_for(self._circles)
         if self._takes_arrivals(now_us, patient) or self.outbox.unsettled:
             return True
-        if self.timers[Domain.EVENT].earliest() < self.time.input or self.operator.wakes_at(now_us) <= now_us:
+        if self.timers[Domain.EVENT].earliest() < self.watermark.input or self.operator.wakes_at(now_us) <= now_us:
             return True
-        if self._processing_due(now_us) or self.operator.due_at() < self.time.input:
+        if self._processing_due(now_us) or self.operator.due_at() < self.watermark.input:
             return True
-        return self.time.rises(now_us)
+        return self.watermark.rises(now_us)
 
     def wakes_at(self, now_us: int) -> int:
         """The wall clock at which it must be looked at again, if nothing else happens."""
@@ -68,8 +68,8 @@ class Admission:
 
     def take(self, now_us: int, congested: bool) -> list[Arrival]:
         """The arrivals of a bundle: none while more timers are due than fire in one, because those come first."""
-        wanted = self.operator.appetite(max(1, self.inbox.records), now_us, self.time.input)
-        crowded = self.timers[Domain.EVENT].more_due_than(self.limits.timers, self.time.input)
+        wanted = self.operator.appetite(max(1, self.inbox.records), now_us, self.watermark.input)
+        crowded = self.timers[Domain.EVENT].more_due_than(self.limits.timers, self.watermark.input)
         if crowded or not wanted or not len(self.inbox):
             return []
         return self.inbox.take(min(wanted, self.bundle.most), self._circles if congested else None)
@@ -86,7 +86,7 @@ class Admission:
             return False
         # While the journal writes, a few records do not count as waiting yet: their cut could not be durable sooner.
         self.operator.records_wait(now_us)
-        return self.operator.appetite(max(1, records), now_us, self.time.input) > 0
+        return self.operator.appetite(max(1, records), now_us, self.watermark.input) > 0
 
     def _circles(self, channel: ChannelName) -> bool:
         """True for what follows from our own productions, which wait for it: it is taken however many wait."""
@@ -95,4 +95,4 @@ class Admission:
 
     def _processing_due(self, now_us: int) -> bool:
         queue = self.timers[Domain.PROCESSING]
-        return bool(queue) and (queue.earliest() < now_us or self.time.input == MAX_TIME)
+        return bool(queue) and (queue.earliest() < now_us or self.watermark.input == MAX_TIME)

@@ -24,7 +24,7 @@ from millwheel.core.model.names import NO_CHANNEL, ChannelName
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.ports import StateStore
-from millwheel.workers.bundle.bundle import RECORD, TIMER, Bundle, Hold
+from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.bundle.replayed import take_replayed
 from millwheel.workers.delivery.high_water_marks import AppliedHighWaterMarks
@@ -76,7 +76,7 @@ class Shard:
         for chunk in self._unsent:
             self.outbox.add(chunk)
         self.operator = make_operator(self)
-        self.time = ShardWatermark(
+        self.watermark = ShardWatermark(
             self.meta, self._timers, self._inbox, self.outbox, self.commits, self.operator, self.input_shares
         )
         self.admission = Admission(
@@ -88,7 +88,7 @@ class Shard:
             self.operator,
             self.verdicts,
             self.commits,
-            self.time,
+            self.watermark,
             BundleSize(limits.bundle),
         )
         self._building = CommitBuilding(
@@ -102,7 +102,7 @@ class Shard:
             AppliedHighWaterMarks(marks),
             self.outbox,
             self.commits,
-            self.time,
+            self.watermark,
         )
 
     # --- receive -----------------------------------------------------------------------------------------
@@ -136,11 +136,13 @@ class Shard:
 
     def _begin(self, now_us: int) -> Step:
         """Take what comes into the next bundle."""
-        work = self.time.work(now_us)
-        hold = self.time.lowest(work)  # before arrivals are taken: from then on only the commit holds the watermark
+        work = self.watermark.work(now_us)
+        hold = self.watermark.lowest(
+            work
+        )  # before arrivals are taken: from then on only the commit holds the watermark
         arrivals = self.admission.take(now_us, congested := self.admission.congested())
-        bundle = Bundle(self.commits.made + 1, now_us, self.time.input, arrivals, self.overlay, self._timers)
-        bundle.floor = max(self.time.floor, 0)
+        bundle = Bundle(self.commits.made + 1, now_us, self.watermark.input, arrivals, self.overlay, self._timers)
+        bundle.floor = max(self.watermark.floor, 0)
         bundle.most_timers = 0 if congested and not arrivals else self._limits.timers
         if self._seen is not None:
             self._seen.drop_copies(bundle)
@@ -152,10 +154,8 @@ class Shard:
         bundle = begun.bundle
         self._building.forget_done()
         self.operator.run(bundle)
-        bundle.take_counts()
         step = Step(bundle, begun.arrivals, begun.hold, begun.work_us, self._productions.checkpoint(bundle))
-        bundle.try_(RECORD, sum(len(arrival.batch) for arrival in bundle.arrivals))
-        bundle.try_(TIMER, len(bundle.due))
+        bundle.take_counts()
         self.verdicts.take(bundle)
         return step
 
@@ -195,41 +195,6 @@ class Shard:
 
     # --- what the loop asks and tells --------------------------------------------------------------------
 
-    def runnable(self, now_us: int, patient: bool = False) -> bool:
-        """True when :meth:`run` would find something to do (see :class:`Admission`)."""
-        return self.admission.runnable(now_us, patient)
-
-    def wakes_at(self, now_us: int) -> int:
-        """The wall clock at which it must be looked at again, if nothing else happens."""
-        return self.admission.wakes_at(now_us)
-
-    def watermark(self, now_us: int) -> Hold:
-        """No output before this can come any more, and what keeps it from being later."""
-        return self.time.hold(now_us)
-
-    @property
-    def input_watermark(self) -> int:
-        """The published watermark of what the shard reads (µs)."""
-        return self.time.input
-
-    @input_watermark.setter
-    def input_watermark(self, watermark_us: int) -> None:
-        self.time.input = watermark_us
-
-    @property
-    def made_number(self) -> int:
-        """The last commit applied to the local store."""
-        return self.commits.made
-
-    @property
-    def durable_number(self) -> int:
-        """The last commit known to be durable."""
-        return self.commits.durable
-
-    def settled(self) -> bool:
-        """True when every commit made is durable."""
-        return not len(self.commits)
-
     def unrest(self) -> int:
         """How much of what came is unfinished: arrivals, commits, productions, and what is not yet visible outside. A
         source at rest lets arrivals wait: nobody was told that they were taken."""
@@ -237,14 +202,10 @@ class Shard:
         waiting += self.commits.waiting is not None
         return waiting + len(self.commits) + self.outbox.unfinished + self.operator.unrest()
 
-    def sources_ended(self) -> None:
-        """Only what is still on its way will come: an operator that waits for more need not wait long."""
-        self.operator.sources_ended()
-
     def forget_old_ids(self) -> None:
         """Drop duplicate marks that the watermark has left behind. A source has no watermark before it."""
-        if self._seen is not None and MIN_TIME < self.time.input < MAX_TIME:
-            self._seen.forget_before(self.time.input)
+        if self._seen is not None and MIN_TIME < self.watermark.input < MAX_TIME:
+            self._seen.forget_before(self.watermark.input)
 
     # --- life --------------------------------------------------------------------------------------------
 

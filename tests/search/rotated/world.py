@@ -83,7 +83,7 @@ class World:
     def turn(self) -> None:
         if self.shard is None:
             return
-        if self.shard.runnable(self.now):
+        if self.shard.admission.runnable(self.now):
             pending = self.shard.run(self.now)
             if pending is not None:
                 self.pending.append(pending)

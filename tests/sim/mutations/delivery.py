@@ -112,7 +112,7 @@ def unnumbered_productions_not_settled() -> Context:
 
     def wrong(self: Outbox, chunk: Any) -> None:
         right(self, chunk)
-        self._unsettled.clear()
+        self.unsettled.clear()
 
     return replaced(Outbox, "_finish", wrong)
 

@@ -20,8 +20,8 @@ def savepoint_of_a_moving_pipeline() -> Context:
     right = SavepointPart._copy
 
     def copy_as_it_is(self: SavepointPart, doing: Any, name: str, shard: Any) -> None:
-        if shard.settled():
-            doing.order.cut[name] = Standing(shard.identity.token, shard.made_number)
+        if not len(shard.commits):
+            doing.order.cut[name] = Standing(shard.identity.token, shard.commits.made)
             right(self, doing, name, shard)
 
     def believe(self: Taking, now_us: int, tables: Any, said: Any, problem: str) -> None:
@@ -33,7 +33,9 @@ def savepoint_of_a_moving_pipeline() -> Context:
     return _together(
         replaced(SavepointPart, "holding", property(lambda self: False)),
         replaced(SavepointPart, "opened", lambda self, shard, now_us: None),
-        replaced(SavepointPart, "runnable", lambda self, shard, now_us, patient=False: shard.runnable(now_us)),
+        replaced(
+            SavepointPart, "runnable", lambda self, shard, now_us, patient=False: shard.admission.runnable(now_us)
+        ),
         replaced(SavepointPart, "_does", lambda self, order, *_: True),
         replaced(shard.Shard, "unrest", lambda self: 0),
         replaced(SavepointPart, "_copy", copy_as_it_is),

@@ -165,13 +165,13 @@ class ShardBench:
         return self.shard.offer(channel, epoch, 0, decode_batch(encode_batch(batch)), "route")
 
     def watermark(self, us: int) -> None:
-        self.shard.input_watermark = us
+        self.shard.watermark.input = us
 
     # --- what happens ------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Turns as long as there is something to do; what may be written goes to the journal's queue."""
-        while self.shard.runnable(self.now):
+        while self.shard.admission.runnable(self.now):
             self.shard.run(self.now)
         self.waiting += self.shard.commits.submittable(self.now)
 

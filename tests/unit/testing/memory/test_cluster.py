@@ -15,7 +15,7 @@ def test_every_shard_and_both_workers_take_part(make: Make) -> None:
     harness = make(shards=4)
     harness.push("orders", [order(n, f"c{n}") for n in range(50)])
     assert sum(harness.state("accounts", f"c{n}")["account"].worth for n in range(50)) == 250
-    served = {s.identity.shard for s in harness._cluster.shards_of("accounts") if s.made_number}
+    served = {s.identity.shard for s in harness._cluster.shards_of("accounts") if s.commits.made}
     assert len(served) == 4
 
 

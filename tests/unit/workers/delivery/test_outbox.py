@@ -321,7 +321,7 @@ def test_an_unnumbered_checkpointed_production_holds_the_watermark_until_its_end
     assert outbox.min_timestamp() == 107
     assert outbox.unsettled, "the shard must run a bundle, which deletes it from its store"
     assert outbox.take_done() == [weak]
-    assert (outbox.min_timestamp(), outbox.unsettled) == (MAX_TIME, False)
+    assert (outbox.min_timestamp(), outbox.unsettled) == (MAX_TIME, [])
 
 
 def test_what_a_shard_that_was_split_has_not_acked_goes_to_its_children() -> None:

@@ -13,8 +13,9 @@ SOURCES = frozenset({"source.hits"})
 class Shard:
     def __init__(self, at: int) -> None:
         self.at = at
+        self.watermark = self
 
-    def watermark(self, now_us: int) -> Hold:
+    def hold(self, now_us: int) -> Hold:
         return Hold(self.at)
 
 

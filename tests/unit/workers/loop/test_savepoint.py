@@ -54,11 +54,16 @@ class Resting(Operator):
         pass
 
 
+class Commits(list[int]):
+    """Those on their way to the journal."""
+
+    made = 4
+
+
 @dataclass
 class Shard:
     """As much of a shard as a savepoint sees."""
 
-    made_number: int = 4
     restless: int = 0
     is_settled: bool = True
     wants: bool = True
@@ -70,14 +75,20 @@ class Shard:
         return ShardIdentity("node", "shard", 2, "pipeline")
 
     @property
+    def admission(self) -> Shard:
+        """It says itself whether it runs."""
+        return self
+
+    @property
+    def commits(self) -> Any:
+        return Commits([] if self.is_settled else [4])
+
+    @property
     def outbox(self) -> Any:
         return type("Outbox", (), {"has_done": False})
 
     def unrest(self) -> int:
         return self.restless
-
-    def settled(self) -> bool:
-        return self.is_settled
 
     def runnable(self, now_us: int, patient: bool = False) -> bool:
         return self.wants

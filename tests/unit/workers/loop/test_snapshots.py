@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,8 +24,7 @@ class FakeShard:
 
     name: str
     token: int = 1
-    made_number: int = 0
-    durable_number: int = 0
+    commits: Any = field(default_factory=lambda: SimpleNamespace(made=0, durable=0))
     checkpoints: list[str] = field(default_factory=list)
 
     @property
@@ -69,7 +69,7 @@ class Bench:
 
     def commit(self, name: str, segment: int, size: int = 10, durable: bool = True) -> None:
         shard = self.shards[name]
-        shard.made_number += 1
+        shard.commits.made += 1
         self.policy.journaled(shard, size)
         if segment not in self.outside.there:
             self.outside.there.append(segment)
@@ -78,9 +78,9 @@ class Bench:
 
     def durable(self, name: str, segment: int) -> None:
         shard = self.shards[name]
-        shard.durable_number += 1
-        commit = Commit(name, shard.token, shard.durable_number, [], [])
-        self.policy.written(segment, PendingCommit(shard, shard.durable_number, commit, [], None, Hold()))
+        shard.commits.durable += 1
+        commit = Commit(name, shard.token, shard.commits.durable, [], [])
+        self.policy.written(segment, PendingCommit(shard, shard.commits.durable, commit, [], None, Hold()))
 
     def step(self, now_us: int) -> None:
         self.policy.step(now_us, [(shard, name in self.leaving) for name, shard in self.shards.items()])
@@ -264,7 +264,7 @@ def test_a_shard_that_is_quiet_after_its_snapshot_gets_no_other(bench: Bench) ->
 def reopened(made: int, *lineage: Ancestor, replayed: int = 0) -> Bench:
     """A shard that was opened after former owners, at commit ``made``."""
     bench = Bench("t-0")
-    bench.shards["t-0"].made_number = bench.shards["t-0"].durable_number = made
+    bench.shards["t-0"].commits = SimpleNamespace(made=made, durable=made)
     bench.policy.opened(bench.shards["t-0"], 0, lineage, replayed)
     return bench
 

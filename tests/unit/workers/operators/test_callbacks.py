@@ -218,7 +218,7 @@ def test_the_letter_of_a_timer_does_not_tell_its_cause() -> None:
     bench = ShardBench(Failing, Dial(productions=Productions.WEAK, max_attempts=1))
     bench.deliver(("ann", 1, 5))
     bench.through()
-    bench.shard.input_watermark = 20
+    bench.shard.watermark.input = 20
     bench.through()
     [letter] = bench.letters
     assert letter["value"] == "Timer(key='ann', tag='fail', at=10, domain=event)"

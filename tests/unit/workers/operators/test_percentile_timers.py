@@ -128,5 +128,5 @@ def test_a_crash_at_any_place_changes_nothing(make: Make, place: int) -> None:
 def test_only_what_lies_before_such_a_trigger_reports_shares(make: Make) -> None:
     harness = make(0.5)
     [shard] = harness._cluster.shards_of("source.orders")[:1]
-    assert list(shard.time.of_shares(0)) == [0.5]
-    assert harness._cluster.shards_of("sink.minutes")[0].time.of_shares(0) == {}
+    assert list(shard.watermark.of_shares(0)) == [0.5]
+    assert harness._cluster.shards_of("sink.minutes")[0].watermark.of_shares(0) == {}

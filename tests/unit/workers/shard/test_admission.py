@@ -12,23 +12,23 @@ from tests.unit.workers.bench import NOW, Counting, Dial, ShardBench, Silent
 
 def test_a_shard_without_work_does_not_run_and_sleeps_for_ever() -> None:
     bench = ShardBench(Silent)
-    assert not bench.shard.runnable(NOW)
-    assert bench.shard.wakes_at(NOW) == MAX_TIME
+    assert not bench.shard.admission.runnable(NOW)
+    assert bench.shard.admission.wakes_at(NOW) == MAX_TIME
 
 
 def test_while_the_journal_writes_few_records_wait_and_many_do_not() -> None:
     bench = ShardBench(Silent)
     bench.deliver(("a", 1, 5))
-    assert bench.shard.runnable(NOW)
-    assert not bench.shard.runnable(NOW, patient=True)
+    assert bench.shard.admission.runnable(NOW)
+    assert not bench.shard.admission.runnable(NOW, patient=True)
     bench.deliver(*[("a", n, 5) for n in range(300)], channel="other")
-    assert bench.shard.runnable(NOW, patient=True)
+    assert bench.shard.admission.runnable(NOW, patient=True)
 
 
 def test_patience_is_for_those_whose_productions_wait_for_the_disk() -> None:
     bench = ShardBench(Counting, Dial(productions=Productions.WEAK))
     bench.deliver(("a", 1, 5))
-    assert bench.shard.runnable(NOW, patient=True)
+    assert bench.shard.admission.runnable(NOW, patient=True)
 
 
 def test_no_more_commits_are_made_than_may_be_on_their_way() -> None:
@@ -37,10 +37,10 @@ def test_no_more_commits_are_made_than_may_be_on_their_way() -> None:
         bench.deliver(("a", number, 5), channel=f"c{number}")
         assert bench.shard.run(NOW) is not None
     bench.deliver(("a", 3, 5), channel="c3")
-    assert not bench.shard.runnable(NOW)
+    assert not bench.shard.admission.runnable(NOW)
     bench.waiting += bench.shard.commits.submittable(NOW)
     bench.settle()
-    assert bench.shard.runnable(NOW)
+    assert bench.shard.admission.runnable(NOW)
 
 
 def test_a_congested_shard_takes_nothing_until_its_consumers_have_applied_something() -> None:
@@ -51,9 +51,9 @@ def test_a_congested_shard_takes_nothing_until_its_consumers_have_applied_someth
     sends = bench.sends()
     bench.deliver(("a", 2, 6), channel="other")
     assert bench.shard.admission.congested()
-    assert not bench.shard.runnable(NOW)
+    assert not bench.shard.admission.runnable(NOW)
     bench.ack(*sends)
-    assert bench.shard.runnable(NOW)
+    assert bench.shard.admission.runnable(NOW)
 
 
 def test_in_a_circle_what_follows_from_our_own_productions_is_taken_however_much_waits() -> None:

@@ -96,7 +96,7 @@ def test_a_bundle_that_changes_nothing_is_acked_behind_the_commits_before_it_wit
     bench.run()
     assert bench.settle() == []
     assert [arrival.channel for arrival in bench.acked] == ["up"]
-    assert bench.shard.made_number == 0
+    assert bench.shard.commits.made == 0
 
 
 def test_weak_productions_may_wait_for_company_and_strong_ones_may_not() -> None:

@@ -203,7 +203,7 @@ def test_commits_behind_a_weak_one_wait_for_it() -> None:
     bench.deliver(("a", 1, 5))
     bench.deliver(("a", 0, 6), first=2)
     bench.run()
-    assert bench.shard.made_number == 2
+    assert bench.shard.commits.made == 2
     assert not bench.waiting
     bench.ack(*bench.sends())
     bench.run()
@@ -286,10 +286,10 @@ def test_bundles_are_bounded_and_so_are_commits_in_flight() -> None:
         bench.deliver(("a", 1, 5), ("a", 2, 5), first=first)
     bench.run()
     assert len(bench.waiting) == 3
-    assert not bench.shard.runnable(NOW)
+    assert not bench.shard.admission.runnable(NOW)
     bench.settle()
-    assert bench.shard.runnable(NOW)
-    assert bench.shard.settled()
+    assert bench.shard.admission.runnable(NOW)
+    assert not len(bench.shard.commits)
 
 
 def test_a_shard_stops_taking_records_while_too_many_productions_are_pending() -> None:
@@ -297,11 +297,11 @@ def test_a_shard_stops_taking_records_while_too_many_productions_are_pending() -
     for first in range(1, 6):
         bench.deliver(("a", first, 5), first=first)
     bench.run()
-    assert bench.shard.made_number == 2
+    assert bench.shard.commits.made == 2
     bench.settle()
     bench.ack(*bench.sends())
     bench.run()
-    assert bench.shard.made_number > 2
+    assert bench.shard.commits.made > 2
 
 
 def test_a_gap_in_a_channel_is_refused() -> None:
@@ -334,7 +334,7 @@ def test_a_new_owner_sends_nothing_before_it_may_act() -> None:
     entry = ShardEntry("work-0", tile(1)[0], "w0", 2)
     fresh = bench.assembly.make_shard("work", entry, bench.shard.store, bench.router)
     assert list(fresh.outbox.sends()) == []
-    assert fresh.watermark(NOW).at == MIN_TIME
+    assert fresh.watermark.hold(NOW).at == MIN_TIME
     fresh.start()
     assert len(list(fresh.outbox.sends())) == 1
 
@@ -352,5 +352,5 @@ def test_a_bundle_that_leaves_no_trace_need_not_run_again() -> None:
     bench = ShardBench(Idle)
     bench.deliver(("a", 1, 5))
     bench.through()
-    assert not bench.shard.runnable(NOW)
+    assert not bench.shard.admission.runnable(NOW)
     assert bench.shard.run(NOW) is None

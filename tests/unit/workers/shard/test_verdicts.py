@@ -186,4 +186,4 @@ def test_nothing_passes_a_step_that_waits() -> None:
         (shard,) = harness._cluster.shards_of("visits")
         assert shard.commits.waiting is not None
         harness.advance_watermark(100 * SECOND)
-        assert shard.watermark(harness.now).at <= 0
+        assert shard.watermark.hold(harness.now).at <= 0

@@ -45,7 +45,7 @@ def test_processing_timers_follow_the_wall_clock() -> None:
     bench.deliver(("a", {"processing": NOW + 10}, 5))
     bench.watermark(1_000)
     assert bench.through() == []
-    assert bench.shard.wakes_at(NOW) == NOW + 11, "fired once the clock has passed it"
+    assert bench.shard.admission.wakes_at(NOW) == NOW + 11, "fired once the clock has passed it"
     bench.clock.now = NOW + 11
     assert bench.through() == [["processing", NOW + 10]]
 
@@ -57,9 +57,9 @@ def test_a_new_owner_says_nothing_before_a_watermark_that_was_published_while_a_
     bench.through()
     bench.watermark(9_000)
     bench.run()
-    assert bench.shard.watermark(NOW).at == 1_000, "nobody would know of 9,000 after a crash"
+    assert bench.shard.watermark.hold(NOW).at == 1_000, "nobody would know of 9,000 after a crash"
     bench.through()
-    published = bench.shard.watermark(NOW).at
+    published = bench.shard.watermark.hold(NOW).at
     assert published == 9_000
     bench.crash()
     bench.clock.now = NOW + 11
@@ -75,8 +75,8 @@ def test_without_processing_timers_a_risen_watermark_costs_no_commit() -> None:
     bench.watermark(1_000)
     bench.through()
     bench.watermark(9_000)
-    assert not bench.shard.runnable(NOW)
-    assert bench.shard.watermark(NOW).at == 9_000
+    assert not bench.shard.admission.runnable(NOW)
+    assert bench.shard.watermark.hold(NOW).at == 9_000
 
 
 def test_the_end_of_the_input_fires_processing_timers_at_once() -> None:
@@ -85,26 +85,26 @@ def test_the_end_of_the_input_fires_processing_timers_at_once() -> None:
     bench.run()
     bench.settle()
     bench.watermark(MAX_TIME)
-    assert bench.shard.watermark(NOW).at < MAX_TIME
+    assert bench.shard.watermark.hold(NOW).at < MAX_TIME
     assert bench.through() == [["processing", NOW + 10**12]]
-    assert bench.shard.watermark(NOW).at == MAX_TIME
+    assert bench.shard.watermark.hold(NOW).at == MAX_TIME
 
 
 def test_the_watermark_is_held_by_the_inbox_the_commits_the_productions_and_the_timers() -> None:
     bench = ShardBench(Counting)
     bench.watermark(1_000)
     bench.deliver(("a", 1, 500))
-    assert bench.shard.watermark(NOW).at == 500
-    assert "inbox" in bench.shard.watermark(NOW).holder
+    assert bench.shard.watermark.hold(NOW).at == 500
+    assert "inbox" in bench.shard.watermark.hold(NOW).holder
     bench.run()
-    assert bench.shard.watermark(NOW).at == 500
+    assert bench.shard.watermark.hold(NOW).at == 500
     bench.settle()
     [send] = bench.sends()
-    assert bench.shard.watermark(NOW).at == 500
-    assert "not yet applied by sink.out-0" in bench.shard.watermark(NOW).holder
+    assert bench.shard.watermark.hold(NOW).at == 500
+    assert "not yet applied by sink.out-0" in bench.shard.watermark.hold(NOW).holder
     bench.ack(send)
-    assert bench.shard.watermark(NOW).at == 1_000
-    assert bench.shard.watermark(NOW).holder == "input"
+    assert bench.shard.watermark.hold(NOW).at == 1_000
+    assert bench.shard.watermark.hold(NOW).holder == "input"
 
 
 def test_a_due_timer_holds_the_watermark_and_is_named() -> None:
@@ -113,7 +113,7 @@ def test_a_due_timer_holds_the_watermark_and_is_named() -> None:
     bench.run()
     bench.settle()
     bench.watermark(1_000)
-    hold = bench.shard.watermark(NOW)
+    hold = bench.shard.watermark.hold(NOW)
     assert hold.at == 100
     assert "timer 't' of key 'a'" in hold.holder
 
@@ -123,9 +123,9 @@ def test_a_commit_in_flight_holds_the_watermark_at_what_it_was_before() -> None:
     bench.watermark(1_000)
     bench.deliver(("a", 1, 500))
     bench.run()
-    assert bench.shard.watermark(NOW).at == 500
+    assert bench.shard.watermark.hold(NOW).at == 500
     bench.settle()
-    assert bench.shard.watermark(NOW).at == 1_000
+    assert bench.shard.watermark.hold(NOW).at == 1_000
 
 
 def test_the_watermark_of_a_shard_does_not_go_back_under_a_new_owner() -> None:
@@ -135,7 +135,7 @@ def test_the_watermark_of_a_shard_does_not_go_back_under_a_new_owner() -> None:
     bench.run()
     bench.settle()
     bench.crash()
-    assert bench.shard.input_watermark == 1_000
+    assert bench.shard.watermark.input == 1_000
 
 
 def test_work_at_the_last_instant_is_not_reported_as_silence() -> None:
@@ -145,5 +145,5 @@ def test_work_at_the_last_instant_is_not_reported_as_silence() -> None:
     bench.run()
     bench.settle()
     bench.watermark(MAX_TIME - 1)
-    assert bench.shard.watermark(NOW).at == LAST_TIME - 1
+    assert bench.shard.watermark.hold(NOW).at == LAST_TIME - 1
     assert LAST_TIME == IDLE_TIME

@@ -191,8 +191,8 @@ def test_what_is_not_visible_holds_the_watermark_of_the_sink(start: Any, monkeyp
     run.harness.advance_watermark(500 * S)
     assert run.sessions() == []
     [shard] = run.harness._cluster.shards_of("sink.sessions")
-    assert shard.watermark(0).at == 60 * S - 1
-    assert shard.watermark(0).holder == "rows that are not visible yet"
+    assert shard.watermark.hold(0).at == 60 * S - 1
+    assert shard.watermark.hold(0).holder == "rows that are not visible yet"
     run.harness.crash()
     assert run.sessions() == [("ann", 50, 1)]
     run.harness.push("orders", order(2, 500))
@@ -206,7 +206,7 @@ def test_when_all_input_has_ended_nothing_waits(start: Any, monkeypatch: pytest.
     run = start()
     tell(run)
     assert run.sessions() == FINAL
-    assert {shard.watermark(0).at for shard in run.harness._cluster.shards_of("sink.sessions")} == {MAX_TIME}
+    assert {shard.watermark.hold(0).at for shard in run.harness._cluster.shards_of("sink.sessions")} == {MAX_TIME}
 
 
 def test_results_that_somebody_removed_are_there_again_with_the_next_owner(start: Any) -> None:

@@ -140,8 +140,8 @@ def ids_forgotten_by_the_watermark() -> AbstractContextManager[None]:
     """A source, which has no watermark before it, forgets all ids when it first hears of one."""
 
     def forget(self: Shard) -> None:
-        if self._seen is not None and self.time.input > MIN_TIME:
-            self._seen.forget_before(min(self.time.input, MAX_TIME - 1))
+        if self._seen is not None and self.watermark.input > MIN_TIME:
+            self._seen.forget_before(min(self.watermark.input, MAX_TIME - 1))
 
     return replaced(Shard, "forget_old_ids", forget)
 
@@ -162,11 +162,11 @@ def first_watermark(folder: Path) -> None:
     with world.harness:
         sources = world.cluster.shards_of("source.given")
         for shard in sources:
-            shard.input_watermark = MIN_TIME
+            shard.watermark.input = MIN_TIME
         for _ in range(2):
             world.send([b'{"k": "a", "t": 1}'], Identified("", "monday"))
             for shard in sources:
-                shard.input_watermark = MAX_TIME
+                shard.watermark.input = MAX_TIME
                 shard.forget_old_ids()
         assert world.counted() == {"a": 1}
 
