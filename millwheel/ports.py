@@ -58,6 +58,9 @@ class StateStore(Protocol):
     def checkpoint(self, path: str) -> None:
         """Write a consistent copy of everything applied so far to ``path``, which must not exist yet."""
 
+    def size_bytes(self) -> int:
+        """About how much it holds. Quick, however much that is."""
+
     def close(self) -> None: ...
 
 

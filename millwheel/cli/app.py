@@ -51,6 +51,9 @@ RootFolder = Annotated[
 RunningRoot = Annotated[
     str, typer.Option(metavar="FOLDER", help="root of the run; default: the only one in .millwheel")
 ]
+RootArgument = Annotated[
+    str, typer.Argument(metavar="[ROOT]", help="root of the run; default: the only one in .millwheel")
+]
 ZooKeeper = Annotated[
     str,
     typer.Option(
@@ -109,6 +112,17 @@ def millwheel(
     """Millisecond, exactly-once, per-key stream processing in plain Python, on Spark."""
 
 
+MetricsPort = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="port of the driver for the metrics of all processes, in Prometheus' format; 0 takes a free one, which "
+        "metrics.json in the root names",
+    ),
+]
+
+
 @app.command()
 def run(
     pipeline: Pipeline,
@@ -130,6 +144,7 @@ def run(
     from_savepoint: FromSavepoint = "",
     balance: Balance = False,
     until_caught_up: UntilCaughtUp = False,
+    metrics_port: MetricsPort = 0,
 ) -> None:
     """Run a pipeline until its input ends, or until Ctrl-C. The same command on the same root continues it.
 
@@ -151,6 +166,7 @@ def run(
         from_savepoint=from_savepoint,
         balance=balance,
         until_caught_up=until_caught_up,
+        metrics_port=metrics_port,
     )
     with children_for(settings) as children:
         from millwheel.launch.driver import Driver  # meanwhile others load what they need
@@ -194,6 +210,14 @@ def status(root: RunningRoot = "") -> None:
     from millwheel.cli.status import status as show
 
     show(root, Console(width=None if sys.stdout.isatty() else 200))
+
+
+@app.command()
+def metrics(root: RootArgument = "") -> None:
+    """Print the metrics of all processes of a run, in Prometheus' format."""
+    from millwheel.cli.metrics import metrics as printed
+
+    printed(root)
 
 
 ranges = typer.Typer(help="Show, split, merge and move the key ranges of a running pipeline.", no_args_is_help=True)
@@ -335,9 +359,6 @@ def inject(
     send(root, stream, file, id_field, name, Console(stderr=True))
 
 
-RootArgument = Annotated[
-    str, typer.Argument(metavar="[ROOT]", help="root of the run; default: the only one in .millwheel")
-]
 OfComputation = Annotated[str, typer.Option(metavar="NAME", help="only those of this computation or source")]
 WithReason = Annotated[str, typer.Option(metavar="TEXT", help="only those whose reason contains this")]
 

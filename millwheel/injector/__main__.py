@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+import time
 from typing import Annotated
 from uuid import uuid4
 
@@ -12,7 +13,11 @@ import typer
 
 from millwheel.adapters.coordination import open_coordination
 from millwheel.adapters.grpc.security import load_security
+from millwheel.adapters.metrics.endpoint import Endpoint
+from millwheel.adapters.metrics.fetching import METRICS
+from millwheel.adapters.metrics.text import text_of
 from millwheel.errors import MillwheelError, SetupError
+from millwheel.injector.figures import figures_of
 from millwheel.injector.server import InjectorServer
 from millwheel.ports import Coordination
 from millwheel.processes.exits import Exit
@@ -47,8 +52,9 @@ class Shutdown:
         return self._code or 0
 
 
-def serve(coordination: Coordination, server: InjectorServer, ending: Shutdown) -> int:
-    """Stand by, lead when elected, and return the exit code once ``ending`` is set.
+def serve(coordination: Coordination, server: InjectorServer, ending: Shutdown, metrics: str = "") -> int:
+    """Stand by, lead when elected, and return the exit code once ``ending`` is set. ``metrics`` is the address of
+    ``/metrics``.
 
     A leader without a session ends at once: it may have missed a new token, and would then accept a zombie's reports.
     """
@@ -56,7 +62,7 @@ def serve(coordination: Coordination, server: InjectorServer, ending: Shutdown) 
     coordination.watch_tables(server.table_changed)
     server.start()
     try:
-        data = json.dumps({"address": server.address}).encode()
+        data = json.dumps({"address": server.address, "metrics": metrics}).encode()
         coordination.elect("injector", uuid4().hex, data, ending.won.set)
         ending.won.wait()
         if ending.code is None:
@@ -79,12 +85,17 @@ def main(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.end(Exit.STOPPED))
     try:
-        server = InjectorServer(listen, load_security(security, "injector"))
+        secured = load_security(security, "injector")
+        server = InjectorServer(listen, secured)
+        labels = {"pipeline": pipeline, "process": "injector"}
+        pages = {METRICS: lambda: text_of(figures_of(server.status(), time.time()), labels)}
+        endpoint = Endpoint(f"{listen.rpartition(':')[0]}:0", secured, pages)
         coordination = open_coordination(
             zookeeper, pipeline, _SESSION_TIMEOUT_S, connect_timeout_s=_CONNECT_S, security=security
         )
         try:
-            code = serve(coordination, server, ending)
+            endpoint.start()
+            code = serve(coordination, server, ending, endpoint.address)
         finally:
             coordination.close()
     except MillwheelError as ex:

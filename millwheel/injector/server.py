@@ -152,6 +152,12 @@ class InjectorServer:
             self.table_changed(table)
         self._leading.set()
 
+    def status(self) -> pb.StatusReply:
+        """Where the nodes stand (any thread but the loop's)."""
+        answer: Future[pb.StatusReply] = Future()
+        self._loop.put(answer)
+        return answer.result(CALL_TIMEOUT_S)
+
     def stop(self) -> None:
         """End every stream and stop listening."""
         self._leading.clear()

@@ -33,6 +33,7 @@ from millwheel.launch.launchers.base import Launcher, WorkerTemplate
 from millwheel.launch.launchers.processes import ProcessLauncher
 from millwheel.launch.launchers.spark import SparkLauncher, SparkSettings
 from millwheel.launch.launchers.warm_children import Children, executed
+from millwheel.launch.metrics import GatheredMetrics
 from millwheel.launch.progress.catching_up import CatchingUp
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.line import ProgressLine
@@ -82,6 +83,7 @@ class Running:
         self._services = Services(root.logs, executed if children is None else children.start)
         self._embedded: Keeper | None = None
         self._scaling: Scaling | None = None
+        self._metrics: GatheredMetrics | None = None
         self._catching_up: CatchingUp | None = None
         self.caught_up = False
         """Whether the run ended because it had caught up, and not because its input had."""
@@ -107,6 +109,7 @@ class Running:
                 launcher = self._start_launcher(zookeeper, stack)
                 signals.catch()
                 watcher = self._start_watcher(zookeeper, stack, signals.requested.set)
+                self._serve_metrics(watcher, stack)
                 if self._catching_up is not None:
                     self._catching_up.start()
                 self._open_doors()
@@ -202,6 +205,13 @@ class Running:
         watcher.start()
         return watcher
 
+    def _serve_metrics(self, watcher: StatusWatcher, stack: ExitStack) -> None:
+        slots = [f"worker-{slot}" for slot in self._settings.slots]
+        gathered = GatheredMetrics(self._spec.name, slots, watcher, self._restarts, self._root.path)
+        stack.callback(gathered.close)
+        self._metrics = gathered
+        gathered.serve(self._settings.listen, self._settings.metrics_port, self._settings.security)
+
     def _open_doors(self) -> None:
         """The processes by which records are posted. A run that only catches up takes none."""
         for stream in self._spec.streams if self._catching_up is None else ():
@@ -257,6 +267,8 @@ class Running:
     def _check(self, watcher: StatusWatcher, launcher: Launcher) -> None:
         self._root.check()
         self._look_at_replays(watcher)
+        if self._metrics is not None:
+            self._metrics.step()
         if self._scaling is not None:
             self._scaling.step(time.monotonic(), watcher, launcher)
         if self._embedded is not None:

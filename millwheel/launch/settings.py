@@ -27,7 +27,8 @@ class RunSettings:
     ``security`` the folder with certificates and token ("": none, which only the loopback may have), ``secrets``
     the one with the values of ``${secret:NAME}`` ("": the environment has them). With ``balance`` shards are
     moved, split and merged by their measured load. With ``until_caught_up`` the run ends once it has processed what
-    there was when it began. ``from_savepoint`` is the folder of the savepoint that a new root begins with.
+    there was when it began. ``metrics_port`` is where the driver serves the metrics of all processes (0: a free port).
+    ``from_savepoint`` is the folder of the savepoint that a new root begins with.
     """
 
     pipeline: str
@@ -47,6 +48,7 @@ class RunSettings:
     worker_module: str = WORKER_MODULE
     balance: bool = False
     until_caught_up: bool = False
+    metrics_port: int = 0
 
     @property
     def slots(self) -> range:

@@ -16,10 +16,11 @@ GRACE_S = 10.0
 
 
 class JoinedWorker(msgspec.Struct, frozen=True):
-    """A worker as it joined: its slot, and its process on the machine where it runs."""
+    """A worker as it joined: its slot, its process on the machine where it runs, and where it serves ``/metrics``."""
 
     slot: int
     pid: int
+    metrics: str = ""
 
 
 def read_members(datas: Mapping[str, bytes]) -> dict[str, JoinedWorker]:

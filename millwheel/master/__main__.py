@@ -55,7 +55,7 @@ def main(
         config = MasterConfig(
             nodes=nodes, expected_workers=workers, spares=spares, balance=BalanceConfig() if balance else None
         )
-        _run(root, coordination, config, listen, secured)
+        _run(root, pipeline, coordination, config, listen, secured)
     except MillwheelError as error:
         typer.echo(f"master: {error}", err=True)
         code = _exit_code(error)
@@ -82,13 +82,16 @@ def _demand(graph: Graph, node: Node) -> NodeDemand:
 
 def _run(
     root: str,
+    pipeline: str,
     coordination: Coordination,
     config: MasterConfig,
     listen: str,
     security: Security | None,
 ) -> None:
     try:
-        outside = MasterOutside(SystemClock(), coordination, open_journals(root), open_snapshots(root), security)
+        outside = MasterOutside(
+            SystemClock(), coordination, open_journals(root), open_snapshots(root), security, pipeline
+        )
         process = MasterProcess(config, outside, listen, MasterPace())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: process.stop())

@@ -15,9 +15,13 @@ import grpc
 from millwheel.adapters.grpc.attach import WorkerLines
 from millwheel.adapters.grpc.common import CALL_TIMEOUT_S, new_server
 from millwheel.adapters.grpc.security import Security
+from millwheel.adapters.metrics.endpoint import Endpoint
+from millwheel.adapters.metrics.fetching import METRICS
+from millwheel.adapters.metrics.text import text_of
 from millwheel.core.model.names import NodeName, ShardName, Token, WorkerName
 from millwheel.errors import FencedError, InvariantError
 from millwheel.master.events import Event, LoadReported, ShardLoad, ShardReleased, WorkerUnreachable
+from millwheel.master.figures import figures_of
 from millwheel.master.runtime import MasterPace, MasterPorts, MasterRuntime, MasterView
 from millwheel.master.state import MasterConfig, MasterState
 from millwheel.master.tables.resharding import Merge, Resharding, Split
@@ -72,6 +76,7 @@ class MasterOutside:
     journals: Journals
     snapshots: Snapshots
     security: Security | None = None
+    pipeline: str = ""
 
 
 class MasterService(MasterServicer):
@@ -155,6 +160,9 @@ class MasterProcess:
         self._service = MasterService(self._items.put)
         self._server, self.address = new_server(_MAX_THREADS, listen, outside.security)
         add_MasterServicer_to_server(self._service, self._server)
+        labels = {"pipeline": outside.pipeline, "process": "master"}
+        pages = {METRICS: lambda: text_of(figures_of(self._runtime.view), labels)}
+        self._endpoint = Endpoint(f"{listen.rpartition(':')[0]}:0", outside.security, pages)
 
     def stop(self) -> None:
         """Let :meth:`run` return soon (any thread, or a signal handler)."""
@@ -169,17 +177,19 @@ class MasterProcess:
         coordination = self._outside.coordination
         coordination.on_lost(lambda: self._items.put(_Ending(lost=True)))
         self._server.start()
+        self._endpoint.start()
         try:
             coordination.elect(ROLE, self._name, self._facts(), lambda: self._items.put(_Won()))
             log.info("Master %s stands by at %s.", self._name, self.address)
             self._loop()
         finally:
             self._server.stop(grace=None)
+            self._endpoint.close()
             self._lines.close()
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _facts(self) -> bytes:
-        return json.dumps({"address": self.address}).encode()
+        return json.dumps({"address": self.address, "metrics": self._endpoint.address}).encode()
 
     def _loop(self) -> None:
         wake_us: int | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from millwheel.core.columns.batch import AnyBatch
 from millwheel.core.model.failures import CallKind, Tally
@@ -215,6 +216,14 @@ class ShardSaved:
 
 
 @dataclass(frozen=True, slots=True)
+class FiguresAsked:
+    """Somebody asks for ``/metrics``: ``answer`` gets the shards that are served here, and the wall clock (µs). They
+    are its to read until it returns."""
+
+    answer: Callable[[Iterable[Any], int], None]
+
+
+@dataclass(frozen=True, slots=True)
 class StopAsked:
     """Finish what is in flight and leave."""
 
@@ -244,5 +253,6 @@ Event = (
     | SessionLost
     | OrdersChanged
     | ShardSaved
+    | FiguresAsked
     | StopAsked
 )

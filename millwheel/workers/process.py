@@ -36,6 +36,7 @@ from millwheel.workers.host.background import (
     SnapshotThread,
     StandbyThread,
 )
+from millwheel.workers.host.observed import Observed
 from millwheel.workers.host.transport import ExchangeTransport
 from millwheel.workers.host.watchdog import Watchdog
 from millwheel.workers.loop.pace import RuntimeLimits
@@ -94,9 +95,10 @@ class WorkerProcess:
         self._injector_address: str | None = None
         self._clock = SteadyClock(SystemClock())
         writer = storage.journals.create(self.incarnation)
-        self._journal = JournalThread(writer, self._events.put)
+        journal = JournalThread(writer, self._events.put)
         self._service = WorkerService(self._events.put)
         host = settings.listen.rpartition(":")[0]
+        labels = {"pipeline": assembly.spec.name, "process": f"worker-{settings.slot}"}
         self._transport = ExchangeTransport(f"{host}:0", self._events, settings.security)
         self._injector = InjectorClient(
             lambda: self._injector_address,
@@ -112,18 +114,19 @@ class WorkerProcess:
         given = assembly.spec.limits
         hangs = Hangs(storage.notes, given.hangs)
         assembly.watch(hangs)
+        self._observed = Observed(labels, self._events.put, journal.written, hangs)
         self._watchdog = None if given.callback_us is None else Watchdog(hangs, given.callback_us, settings.on_hang)
         following = Following(storage.stores, storage.snapshots, storage.journals, scratch, Lock)
         standbys = Standbys(following)
         reads = ReadOnce(storage.journals, Lock())
         recovering = Recovering(storage.stores, storage.snapshots, storage.journals, scratch, hangs, standbys, reads)
-        copying = Copying(storage.savepoints, self._journal.check)
+        copying = Copying(storage.savepoints, journal.check)
         ports = WorkerPorts(
             clock=self._clock,
             transport=self._transport,
-            journal=self._journal,
+            journal=journal,
             recoveries=RecoveryThread(recovering, post),
-            snapshots=SnapshotThread(storage.snapshots, scratch, self._journal.check, post),
+            snapshots=SnapshotThread(storage.snapshots, scratch, journal.check, post),
             reports=self._injector,
             master=MasterReports(self._service),
             savepoints=SavepointThread(copying, Desk(coordination, self.incarnation), scratch, post),
@@ -162,14 +165,18 @@ class WorkerProcess:
     def _loop(self) -> None:
         events: list[ev.Event] = []
         while not self._runtime.finished():
+            self._observed.begins()
             wake_at = self._runtime.step(events)
+            self._observed.ended()
             events = self._transport.take(wake_at - self._clock.now_us(), _MAX_EVENTS)
 
     def _facts(self, address: str) -> dict[str, object]:
-        """What others must know of this worker: ``address`` takes calls, ``exchange`` deliveries."""
+        """What others must know of this worker: ``address`` takes calls, ``exchange`` deliveries,
+        ``metrics`` questions by HTTP."""
         return {
             "address": address,
             "exchange": self._transport.address,
+            "metrics": self._observed.serve(self._settings.listen, self._settings.security),
             "host": socket.gethostname(),
             "slot": self._settings.slot,
             "pid": os.getpid(),

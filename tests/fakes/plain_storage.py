@@ -41,6 +41,9 @@ class SimStore:
     def checkpoint(self, path: str) -> None:
         CHECKPOINTS[path] = dict(self.data)
 
+    def size_bytes(self) -> int:
+        return sum(len(key) + len(value) for key, value in self.data.items())
+
     def close(self) -> None:
         pass
 

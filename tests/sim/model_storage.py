@@ -48,6 +48,9 @@ class ModelStore:
     def checkpoint(self, path: str) -> None:
         self._checkpoints[path] = dict(self.data)
 
+    def size_bytes(self) -> int:
+        return sum(len(key) + len(value) for key, value in self.data.items())
+
     def close(self) -> None:
         pass
 

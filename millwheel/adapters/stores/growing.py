@@ -57,6 +57,9 @@ class GrowingStore:
     def checkpoint(self, path: str) -> None:
         self._store.checkpoint(path)
 
+    def size_bytes(self) -> int:
+        return self._store.size_bytes()
+
     def close(self) -> None:
         """Idempotent."""
         self._store.close()

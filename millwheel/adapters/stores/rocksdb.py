@@ -45,6 +45,7 @@ _BLOCK_BYTES = 2 << 10
 """Most reads are of one small value at a random place."""
 _IDENTITY = b"\x00"
 _FORMAT = b"millwheel state 1"
+_SIZES = ("rocksdb.estimate-live-data-size", "rocksdb.size-all-mem-tables")
 _CHUNK = 512  # entries that a scan hands over at once
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,191}")
 
@@ -133,6 +134,11 @@ class RocksStore:
             Checkpoint(self._db).create_checkpoint(path)
         except Exception as ex:
             raise _translated(ex, f"{self._path} (checkpoint to {path})") from ex
+
+    def size_bytes(self) -> int:
+        """RocksDB's own estimate, and what it has not written yet."""
+        sizes = (self._db.property_int_value(name) for name in _SIZES)
+        return sum(size or 0 for size in sizes)
 
     def close(self) -> None:
         """Idempotent. Scans that are still open end with InvariantError, since they would keep the store open."""

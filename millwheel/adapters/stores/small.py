@@ -7,6 +7,7 @@ nodes hold a few keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 from sortedcontainers import SortedDict
@@ -20,6 +21,7 @@ from millwheel.errors import CorruptionError, InvariantError
 NAME = "small"
 """The one file of a checkpoint."""
 _FORMAT = b"millwheel small state 1\n"  # Fixed: of the format
+_SAMPLE = 64  # entries whose size stands for that of all: a metric may not cost more
 _DIGEST_BYTES = 16  # Fixed: of the format
 
 Entry = tuple[bytes, bytes]
@@ -90,6 +92,11 @@ class SmallStore:
                 self._files.close(fd)
         except OSError as ex:
             raise explained(ex, f"write a checkpoint of {self._name} to {path}") from ex
+
+    def size_bytes(self) -> int:
+        """What the first entries take, times how many there are."""
+        some = [*islice(self._data.items(), _SAMPLE)]
+        return _size(some) * len(self._data) // max(1, len(some))
 
     def close(self) -> None:
         """Idempotent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -20,12 +21,14 @@ from millwheel.ports import Coordination
 
 _INTERVAL_S = 0.2  # between questions about progress
 LEADER_ROLE = "injector-leader"
+MASTER_ROLE = "masters-leader"
 LEAVING_ROLE = "leaving"
 SEATS_ROLE = "seats"
 
 
 class _Address(msgspec.Struct):
     address: str
+    metrics: str = ""
 
 
 class StatusWatcher:
@@ -48,6 +51,8 @@ class StatusWatcher:
         self._thread = threading.Thread(target=self._follow, daemon=True, name="status")
         self.latest: ClusterView | None = None
         self.members: Mapping[str, JoinedWorker] = {}
+        self.services: dict[str, str] = {}
+        """Where master and injector serve ``/metrics``, by their names."""
         self._tables: dict[str, RangeTable] = {}
         self._draining: frozenset[str] = frozenset()
         self._seats: frozenset[str] = frozenset()
@@ -92,6 +97,7 @@ class StatusWatcher:
         self._lost.clear()
         session.on_lost(self._lost.set)
         session.watch_members(LEADER_ROLE, self._leader_changed)
+        session.watch_members(MASTER_ROLE, partial(self._service_changed, "master"))
         session.watch_members("workers", self._workers_changed)
         if self._stop_asked is not None:
             session.watch_members(STOP, self._stop_asked)
@@ -109,6 +115,11 @@ class StatusWatcher:
 
     def _leader_changed(self, members: Mapping[str, bytes]) -> None:
         self._address = next(iter(addresses(members).values()), "")
+        self._service_changed("injector", members)
+
+    def _service_changed(self, name: str, members: Mapping[str, bytes]) -> None:
+        for data in members.values():
+            self.services[name] = msgspec.json.decode(data, type=_Address).metrics
 
     def _workers_changed(self, members: Mapping[str, bytes]) -> None:
         self.members = read_members(members)

@@ -93,6 +93,9 @@ class MemoryStore:
             self._tables.append(table)
             self._changes.clear()
 
+    def size_bytes(self) -> int:
+        return sum(len(key) + len(value) for key, value in self._open().items())
+
     def close(self) -> None:
         self._closed = True
 

@@ -19,7 +19,9 @@ at once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
+from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.times import MAX_TIME
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query, QueryError
@@ -46,6 +48,11 @@ class Operator(ABC):
         """True while arrivals stay in the inbox and need not be worked off before a savepoint: nobody was told that
         they were taken."""
         return False
+
+    @property
+    def told(self) -> int:
+        """Changes when :meth:`hold` has other words for the same watermark that people should read at once."""
+        return 0
 
     # --- questions: they change nothing ------------------------------------------------------------------
 
@@ -122,6 +129,10 @@ class Operator(ABC):
     def take_latencies(self) -> list[float]:
         """The end-to-end latencies (ms) measured since the last call, which are reported once. Sinks have them."""
         return []
+
+    def figures(self) -> Sequence[Figure]:
+        """What it counts for ``/metrics`` besides the counters of its bundles, without the labels of the shard."""
+        return ()
 
     def sources_ended(self) -> None:
         """Nothing but what is on its way will come: do not wait for more to fill a batch. May be called repeatedly."""

@@ -223,6 +223,10 @@ class Outbox:
         """True when this shard numbers ``channel``."""
         return channel in self._channels
 
+    def credit_used(self) -> float:
+        """The part of its credit that the fullest lane has used."""
+        return max((lane.unacked_weight for lane in list(self._lanes.values())), default=0) / self._window
+
     def lanes_to(self, targets: Container[str]) -> list[tuple[ChannelName, ShardName]]:
         """(channel, target) of the lanes to any of these shards."""
         return [lane for lane in self._lanes if lane[1] in targets]

@@ -13,6 +13,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
+from millwheel.core.metrics.catalogue import WRITE_BOUNDS_S
+from millwheel.core.metrics.figures import Histogram
 from millwheel.core.model.names import NodeName, ShardName, Token
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.pipeline.replays import ReplayOrder
@@ -50,6 +52,14 @@ def write_groups(writer: JournalWriter, groups: Sequence[Sequence[bytes]], post:
     for _ in groups:
         post(ev.GroupDurable(segment))
     return True
+
+
+@dataclass(slots=True)
+class JournalFigures:
+    """What was written to the journal, for ``/metrics``."""
+
+    seconds: Histogram = field(default_factory=lambda: Histogram(WRITE_BOUNDS_S))
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +122,7 @@ class JournalThread:
         self._queue: queue.SimpleQueue[Sequence[bytes] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._usual_s = 0.0
+        self.written = JournalFigures()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
@@ -121,9 +132,10 @@ class JournalThread:
     def write_now(self, entries: Sequence[bytes]) -> int | None:
         """See :class:`millwheel.workers.ports.GroupCommits`. A small write to a fast disk takes less time than to wake
         another thread and to get the interpreter back from it."""
-        if not self._writer.quick or self._usual_s > _SLOW_WRITE_S or sum(map(len, entries)) > _AT_ONCE_BYTES:
+        size_bytes = sum(map(len, entries))
+        if not self._writer.quick or self._usual_s > _SLOW_WRITE_S or size_bytes > _AT_ONCE_BYTES:
             return None
-        with self._lock, self._timed():
+        with self._lock, self._timed(size_bytes):
             return self._writer.commit(entries)
 
     def segments(self) -> Sequence[int]:
@@ -148,17 +160,20 @@ class JournalThread:
         while going:
             groups, last = self._submitted()
             if groups or not last:
-                with self._lock, self._timed():
+                with self._lock, self._timed(sum(len(entry) for group in groups for entry in group)):
                     going = write_groups(self._writer, groups, self._post) and not last
             else:
                 going = False
 
     @contextmanager
-    def _timed(self) -> Iterator[None]:
-        began = monotonic()
+    def _timed(self, size_bytes: int) -> Iterator[None]:
+        began_s = monotonic()
         yield
-        took = min(monotonic() - began, _LONGEST_COUNTED_S)
-        self._usual_s += (took - self._usual_s) / _OF_THE_LAST
+        took_s = monotonic() - began_s
+        self._usual_s += (min(took_s, _LONGEST_COUNTED_S) - self._usual_s) / _OF_THE_LAST
+        if size_bytes:  # without any, it only looked for a seal
+            self.written.seconds.add(took_s)
+            self.written.size_bytes += size_bytes
 
     def _submitted(self) -> tuple[list[Sequence[bytes]], bool]:
         """What waits to be written (nothing, after a while without), and whether it is the last."""

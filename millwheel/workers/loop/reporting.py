@@ -82,7 +82,14 @@ def _report_of(served: Served, now_us: int, careful: bool) -> ShardReport | None
         hold = Hold(served.heard_us, "input, as heard in this run")
     shares = shard.watermark.of_shares(now_us)
     latencies = shard.operator.take_latencies()
-    state = (hold.at, hold.idle_us, shard.commits.durable, shard.verdicts.version, *shares.values())
+    state = (
+        hold.at,
+        hold.idle_us,
+        shard.commits.durable,
+        shard.verdicts.version,
+        shard.operator.told,
+        *shares.values(),
+    )
     if (
         state == served.reported and not latencies and served.life not in BEGINNING
     ):  # one that begins waits for an answer

@@ -245,6 +245,8 @@ class WorkerRuntime:
                 self._replaying.ordered(event, self._served.values(), self._known)
             case ev.ReplayDone():
                 self._replaying.done(event.id)
+            case ev.FiguresAsked():
+                event.answer(self._served.values(), now_us)
             case ev.StopAsked():
                 self._stopping = True
             case ev.JournalFailed() | ev.RecoveryFailed() | ev.DamageFound():

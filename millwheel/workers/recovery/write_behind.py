@@ -63,6 +63,9 @@ class WriteBehindStore:
         self._write()
         self._store.checkpoint(path)
 
+    def size_bytes(self) -> int:
+        return self._store.size_bytes() + self._bytes
+
     def written(self) -> StateStore:
         """The store behind this one, once it has everything."""
         self._write()

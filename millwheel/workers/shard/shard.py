@@ -67,7 +67,7 @@ class Shard:
         self.overlay, self.meta = Overlay(store), read_meta(store)
         self.input_shares: dict[float, int] = {}
         self._timers, marks = read_timers(store), read_high_water_marks(store)
-        self._seen = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
+        self.seen_ids = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
         self._productions = ProductionBuilding(identity, self.meta, self.overlay, fanout, limits.given)
         self._inbox, self.outbox = Inbox(marks), Outbox(identity.token, limits.window)
         self.commits = InFlight(identity.shard, self.meta, limits.straggler_us)
@@ -113,8 +113,8 @@ class Shard:
 
     def inject(self, batch: Batch, reply_to: object) -> None:
         """Records from outside; ``reply_to`` is answered once they are durable. Ids are kept by when they came."""
-        if self._seen is not None and batch.timestamps:
-            self._seen.forget_before(batch.timestamps[0])
+        if self.seen_ids is not None and batch.timestamps:
+            self.seen_ids.forget_before(batch.timestamps[0])
         self._inbox.push(Arrival(NO_CHANNEL, 0, 0, batch, reply_to, MAX_TIME))
 
     # --- dedup, run --------------------------------------------------------------------------------------
@@ -144,8 +144,8 @@ class Shard:
         bundle = Bundle(self.commits.made + 1, now_us, self.watermark.input, arrivals, self.overlay, self._timers)
         bundle.floor = max(self.watermark.floor, 0)
         bundle.most_timers = 0 if congested and not arrivals else self._limits.timers
-        if self._seen is not None:
-            self._seen.drop_copies(bundle)
+        if self.seen_ids is not None:
+            self.seen_ids.drop_copies(bundle)
         take_replayed(bundle, self.identity.pipeline)
         return Step(bundle, arrivals, hold, work.at, None, asks=True)
 
@@ -204,8 +204,8 @@ class Shard:
 
     def forget_old_ids(self) -> None:
         """Drop duplicate marks that the watermark has left behind. A source has no watermark before it."""
-        if self._seen is not None and MIN_TIME < self.watermark.input < MAX_TIME:
-            self._seen.forget_before(self.watermark.input)
+        if self.seen_ids is not None and MIN_TIME < self.watermark.input < MAX_TIME:
+            self.seen_ids.forget_before(self.watermark.input)
 
     # --- life --------------------------------------------------------------------------------------------
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.formats.store_layout import CUTS, RECEIPT, number8, number_from8
+from millwheel.core.metrics.figures import Figure, Histogram
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.records import DeadLetter
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
@@ -18,6 +20,7 @@ from millwheel.workers import events as ev
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
+from millwheel.workers.sinks.figures import SinkFigures
 
 _RETRY_US = 100_000  # before a failed publish is repeated
 _ON_THEIR_WAY = 2
@@ -38,6 +41,7 @@ class Publication:
     committable: bytes
     writer: Writer
     told: Callable[[int, Exception | None, int], None]
+    took: Histogram | None = None
 
     @property
     def lane(self) -> str:
@@ -46,16 +50,19 @@ class Publication:
 
     def carried_out(self) -> ev.WorkDone:
         """Publish it. What went wrong is for the loop to raise or to try again."""
-        error = _published(self.writer, self.committable)
+        error = _published(self.writer, self.committable, self.took)
         return ev.WorkDone(self.shard, self.token, lambda now_us: self.told(self.number, error, now_us))
 
 
-def _published(writer: Writer, committable: bytes) -> Exception | None:
+def _published(writer: Writer, committable: bytes, took: Histogram | None) -> Exception | None:
     """Publish a batch; what went wrong."""
+    began_s = monotonic()
     try:
         writer.publish(committable)
     except Exception as ex:
         return ex
+    if took is not None:
+        took.add(monotonic() - began_s)
     return None
 
 
@@ -118,6 +125,7 @@ class SinkOperator(Operator):
         self._resting = False
         self._latencies_ms: list[float] = []
         self._unswept: list[bytes] | None = None
+        self._figures = SinkFigures()
         self._next_number = self._recover(shard.store)
 
     def appetite(self, waiting: int, now_us: int, watermark: int) -> int:
@@ -191,14 +199,22 @@ class SinkOperator(Operator):
     def hold(self, now_us: int) -> Hold:
         if not self._pending:
             return Hold()
-        first = self._pending[0]
+        first, why = self._pending[0], self._figures.why
         return Hold(
-            min(pending.min_timestamp for pending in self._pending), f"sink batch {first.number}, not yet published"
+            min(pending.min_timestamp for pending in self._pending),
+            f"sink batch {first.number}, not yet published{f': {why}' if why else ''}",
         )
 
     def take_latencies(self) -> list[float]:
         taken, self._latencies_ms = self._latencies_ms, []
         return taken
+
+    @property
+    def told(self) -> int:
+        return self._figures.changes
+
+    def figures(self) -> Sequence[Figure]:
+        return self._figures.figures()
 
     def rest(self, wanted: bool, now_us: int) -> None:
         """While ``wanted``, no record waits for its batch to fill up, and committables go once their batches are
@@ -242,8 +258,8 @@ class SinkOperator(Operator):
                 continue
             pending.asked = True
             if self._aside is not None:
-                name, token = self._shard.name, self._shard.token
-                self._aside(Publication(name, token, pending.number, pending.committable, self._writer, self._told))
+                name, token, answer = self._shard.name, self._shard.token, (self._told, self._figures.publish_s)
+                self._aside(Publication(name, token, pending.number, pending.committable, self._writer, *answer))
                 if self._in_order:
                     break
             elif not self._shown(pending, now_us):
@@ -254,7 +270,7 @@ class SinkOperator(Operator):
 
     def _shown(self, pending: _Pending, now_us: int) -> bool:
         """Publish a batch on this thread; False when it is to be tried again."""
-        self._learn(pending, _published(self._writer, pending.committable), now_us)
+        self._learn(pending, _published(self._writer, pending.committable, self._figures.publish_s), now_us)
         return pending.visible
 
     def _told(self, number: int, error: Exception | None, now_us: int) -> None:
@@ -269,7 +285,9 @@ class SinkOperator(Operator):
         if error is None:
             pending.visible = True
             self._latencies_ms += [(now_us - born) / 1000 for born in pending.born]
+            self._figures.visible(now_us, pending.born, pending.min_timestamp)
         elif isinstance(error, UnavailableError):
+            self._figures.away(str(error))
             pending.asked = False
             self._retry_at_us = now_us + _RETRY_US
         elif isinstance(error, BatchRefusedError):

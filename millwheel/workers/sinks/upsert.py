@@ -7,11 +7,14 @@ batch, which replaces the one before. Acks do not wait for that; rows that are n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from millwheel.core.formats.codec import decode_value, encode_value, tuple_key
 from millwheel.core.formats.store_layout import CUTS, ROW, key_prefix, pack, unpack
+from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.names import Token
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
@@ -22,6 +25,7 @@ from millwheel.sinks.base import LostError, SinkBatch, SinkRecord, Writer
 from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.operators.callbacks import Decode
+from millwheel.workers.sinks.figures import SinkFigures
 from millwheel.workers.sinks.sink import LAST_FLUSH_US
 from millwheel.workers.state.overlay import Overlay
 
@@ -98,6 +102,7 @@ class UpsertOperator(Operator):
         self._durable = 0
         self._resting = False
         self._latencies_ms: list[float] = []
+        self._figures = SinkFigures()
         self._writer.sweep([])
         known = store.get(CUTS)
         self._next_number = 0 if known is None else int.from_bytes(known, "big")
@@ -141,11 +146,19 @@ class UpsertOperator(Operator):
         waiting = self._unseen.min_timestamp
         if self._pending is not None:
             waiting = min(waiting, self._pending.unseen.min_timestamp)
-        return Hold() if waiting == MAX_TIME else Hold(waiting, "rows that are not visible yet")
+        why = f": {self._figures.why}" if self._figures.why else ""
+        return Hold() if waiting == MAX_TIME else Hold(waiting, f"rows that are not visible yet{why}")
 
     def take_latencies(self) -> list[float]:
         taken, self._latencies_ms = self._latencies_ms, []
         return taken
+
+    @property
+    def told(self) -> int:
+        return self._figures.changes
+
+    def figures(self) -> Sequence[Figure]:
+        return self._figures.figures()
 
     def rest(self, wanted: bool, now_us: int) -> None:
         """While ``wanted``, rows become visible at once."""
@@ -179,15 +192,19 @@ class UpsertOperator(Operator):
         # Rows of a commit that is not durable may never have stood: see mistake uncommitted_rows_shown.
         if pending is None or pending.commit > self._durable:
             return
+        began_s = monotonic()
         try:
             self._writer.publish(pending.committable)
         except LostError:
             self._pending = None
             self._unseen.join(pending.unseen.min_timestamp, _AT_ONCE, pending.unseen.born or [])
-        except UnavailableError:
+        except UnavailableError as ex:
             self._retry_at_us = now_us + _RETRY_US
+            self._figures.away(str(ex))
         else:
             self._pending = None
+            self._figures.publish_s.add(monotonic() - began_s)
+            self._figures.visible(now_us, pending.unseen.born or [], pending.unseen.min_timestamp)
             self._latencies_ms += [(now_us - born) / 1000 for born in pending.unseen.born or []]
 
 

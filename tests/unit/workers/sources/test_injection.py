@@ -140,8 +140,8 @@ def ids_forgotten_by_the_watermark() -> AbstractContextManager[None]:
     """A source, which has no watermark before it, forgets all ids when it first hears of one."""
 
     def forget(self: Shard) -> None:
-        if self._seen is not None and self.watermark.input > MIN_TIME:
-            self._seen.forget_before(min(self.watermark.input, MAX_TIME - 1))
+        if self.seen_ids is not None and self.watermark.input > MIN_TIME:
+            self.seen_ids.forget_before(min(self.watermark.input, MAX_TIME - 1))
 
     return replaced(Shard, "forget_old_ids", forget)
 

@@ -1,0 +1,118 @@
+"""The HTTP server of one process for ``/metrics``: a socket, and a thread that sleeps until somebody asks.
+
+It answers one question after the other. On the loopback it is open, like the rest of a run there; elsewhere it speaks
+TLS and wants the pipeline's token (``Authorization: Bearer``), as gRPC does.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from millwheel.adapters.grpc.security import Security, check_listen, is_loopback
+from millwheel.adapters.metrics.text import CONTENT_TYPE
+from millwheel.errors import SetupError
+
+if TYPE_CHECKING:
+    from http.server import BaseHTTPRequestHandler
+
+_TIMEOUT_S = 5.0  # for a client to say what it wants, and to take the answer: others wait meanwhile
+_BACKLOG = 16  # connections that wait
+_log = logging.getLogger("millwheel.metrics")
+
+Page = Callable[[], bytes]
+
+
+class Endpoint:
+    """Serves ``pages`` by their paths, from :meth:`start` on until the process ends."""
+
+    def __init__(self, listen: str, security: Security | None, pages: Mapping[str, Page]) -> None:
+        """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError when that cannot be had."""
+        check_listen(listen, security)
+        host, _, port = listen.rpartition(":")
+        self._security = None if is_loopback(host) else security
+        self._pages = dict(pages)
+        self._context: Any = None
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host.strip("[]"), int(port)))
+            self._socket.listen(_BACKLOG)
+        except OSError as error:
+            self._socket.close()
+            raise SetupError(f"Metrics cannot be served at {listen}: {error.strerror or error}") from error
+        self.address = f"{host}:{self._socket.getsockname()[1]}"
+
+    def start(self) -> None:
+        """Answer from now on, on a thread of its own."""
+        threading.Thread(target=self._serve, name="metrics", daemon=True).start()
+
+    def close(self) -> None:
+        """Answer no more."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self._socket.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, peer = self._socket.accept()
+            except OSError:
+                return  # closed
+            try:
+                self._answer(connection, peer)
+            except OSError:
+                pass  # the client went away
+            except Exception:
+                _log.exception("a question for metrics failed")
+            finally:
+                connection.close()
+
+    def _answer(self, connection: socket.socket, peer: Any) -> None:
+        connection.settimeout(_TIMEOUT_S)
+        if self._security is None:
+            _handler(self._pages, "")(connection, peer, self)
+            return
+        with self._secured(connection, self._security) as secured:
+            _handler(self._pages, self._security.token)(secured, peer, self)
+
+    def _secured(self, connection: socket.socket, security: Security) -> socket.socket:
+        from millwheel.adapters.metrics.tls import server_context
+
+        if self._context is None:
+            self._context = server_context(security)
+        wrapped: socket.socket = self._context.wrap_socket(connection, server_side=True)
+        return wrapped
+
+
+def _handler(pages: Mapping[str, Page], token: str) -> Callable[..., BaseHTTPRequestHandler]:
+    from http.server import BaseHTTPRequestHandler  # not before somebody asks
+
+    class Handler(BaseHTTPRequestHandler):
+        """Answers one question and hangs up."""
+
+        def do_GET(self) -> None:
+            shown = self.headers.get("Authorization", "")
+            page = pages.get(self.path.partition("?")[0])
+            if token and not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
+                self.send_error(401, "this pipeline wants the token of its --security folder")
+            elif page is None:
+                self.send_error(404, f"there are {', '.join(sorted(pages))}")
+            else:
+                body = page()
+                self.send_response(200)
+                self.send_header("Content-Type", CONTENT_TYPE)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nobody wants a line for each question."""
+
+    return Handler

@@ -1,0 +1,1 @@
+"""Metrics: their catalogue, figures, and histograms. Pure."""

@@ -1,0 +1,110 @@
+"""Every metric there is. Names and units follow Prometheus' conventions: seconds, bytes, ``_total`` for counters.
+
+docs/metrics.md has the same table (``python -m tests.metrics``). The names of a metric and of its labels are public:
+dashboards and alerts rest on them.
+"""
+
+from __future__ import annotations
+
+from millwheel.core.metrics.figures import Metric, MetricKind
+
+SHARD = ("computation", "shard")
+"""The labels of what is counted per shard. ``computation`` is the node: a computation, ``source.…`` or ``sink.…``."""
+NODE = ("computation",)
+
+WRITE_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+"""From a write that stays in the machine's memory to a disk that hangs."""
+LATENCY_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""From a record that crosses one worker to one that waits for a batch of its sink."""
+EVENT_TIME_BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0)
+"""From windows of a moment to windows of a day."""
+
+
+def _counter(name: str, meaning: str, labels: tuple[str, ...] = SHARD) -> Metric:
+    return Metric(f"millwheel_{name}", MetricKind.COUNTER, meaning, labels)
+
+
+def _gauge(name: str, meaning: str, labels: tuple[str, ...] = SHARD) -> Metric:
+    return Metric(f"millwheel_{name}", MetricKind.GAUGE, meaning, labels)
+
+
+def _histogram(name: str, meaning: str, labels: tuple[str, ...] = SHARD) -> Metric:
+    return Metric(f"millwheel_{name}", MetricKind.HISTOGRAM, meaning, labels)
+
+
+# --- workers: per shard ----------------------------------------------------------------------------------------
+
+RECORDS_IN = _counter("records_in_total", "records that a source has read, or another node has taken from its inbox")
+RECORDS_OUT = _counter("records_out_total", "records that a sink has written, or another node has emitted")
+LATE_RECORDS = _counter("late_records_total", "records dropped because they came too late")
+DUPLICATES = _counter("duplicates_total", "records dropped because their id was seen before", (*SHARD, "stream"))
+DEAD_LETTERS = _counter("dead_letters_total", "dead letters, by what failed", (*SHARD, "reason"))
+REPLAYED = _counter("replayed_total", "dead letters that were tried again")
+USER_COUNTER = _counter("user_total", "counters of your own code (`ctx.count`)", (*SHARD, "counter"))
+COMMITS = _counter("commits_total", "durable commits since the shard began, across owners")
+BUSY_SECONDS = _counter("busy_seconds_total", "time that the worker's loop spent in bundles of the shard")
+WATERMARK = _gauge(
+    "watermark_timestamp_seconds", "the watermark, as a Unix time; absent before the first and when idle"
+)
+WATERMARK_LAG = _gauge("watermark_lag_seconds", "the wall clock minus the watermark; absent when there is no watermark")
+INBOX_RECORDS = _gauge("inbox_records", "records that wait to be taken")
+CREDIT_USED = _gauge("credit_used_ratio", "the part of its credit that the fullest outgoing lane has used; 1 waits")
+CONGESTED = _gauge("congested", "1 while so much is on its way to consumers that nothing more is taken")
+COMMITS_IN_FLIGHT = _gauge("commits_in_flight", "commits that are made and not durable yet")
+STATE_BYTES = _gauge("state_bytes", "size of the local store of the shard, estimated")
+TIMERS = _gauge("timers", "timers that wait, by the time they fire by", (*SHARD, "domain"))
+DEDUP_IDS = _counter("dedup_ids_total", "ids that were looked up")
+DEDUP_DOUBTS = _counter("dedup_doubts_total", "ids that the Bloom filters could not call new")
+DEDUP_LOOKUPS = _counter("dedup_lookups_total", "exact look-ups of such ids in the store")
+DEDUP_FILTER_BYTES = _gauge("dedup_filter_bytes", "memory of the Bloom filters")
+PUBLISH_SECONDS = _histogram("publish_seconds", "time that a sink took to publish a batch")
+PUBLISH_FAILURES = _counter(
+    "publish_failures_total", "batches that could not be published at once, because the target was away"
+)
+LATENCY = _histogram("latency_seconds", "processing latency: from the read of a record to its visibility at the sink")
+EVENT_TIME_LATENCY = _histogram(
+    "event_time_latency_seconds", "from the earliest timestamp in a batch to its visibility at the sink"
+)
+
+# --- workers: as a whole ---------------------------------------------------------------------------------------
+
+JOURNAL_WRITE = _histogram("journal_write_seconds", "commit time: one write and sync of a group of commits", ())
+JOURNAL_BYTES = _counter("journal_bytes_total", "bytes written to the journal", ())
+SHARDS = _gauge("shards", "shards of this worker, by where they are in their life", ("life",))
+STEP_SECONDS = _gauge("step_running_seconds", "how long the running step of the loop has taken; 0 between steps", ())
+
+# --- the injector, per node ------------------------------------------------------------------------------------
+
+NODE_WATERMARK = _gauge("node_watermark_timestamp_seconds", "the published watermark of a node, as a Unix time", NODE)
+NODE_LAG = _gauge("node_watermark_lag_seconds", "the wall clock minus the published watermark of a node", NODE)
+NODE_BEHIND = _gauge(
+    "node_behind_seconds", "how far the watermark of a node is behind the furthest source, in event time", NODE
+)
+NODE_SILENT = _gauge("node_silent_shards", "shards of a node that have not reported to this injector", NODE)
+NODE_DRAINED = _gauge("node_drained", "1 once all of a node's bounded input went through it", NODE)
+REFUSED_REPORTS = _counter("refused_reports_total", "reports refused because a newer owner was known", NODE)
+
+# --- the master ------------------------------------------------------------------------------------------------
+
+LIVE_WORKERS = _gauge("live_workers", "workers that the master counts as alive", ())
+OWNED_SHARDS = _gauge("owned_shards", "shards of a node that have an owner", NODE)
+ORPHANED_SHARDS = _gauge("orphaned_shards", "shards of a node that wait for an owner", NODE)
+
+# --- the driver ------------------------------------------------------------------------------------------------
+
+PROCESS_UP = _gauge("process_up", "1 if this process of the run answered when its metrics were gathered", ("member",))
+RESTARTS = _counter("restarts_total", "how often this process was started again", ("member",))
+RUN_SECONDS = _gauge("run_seconds", "how long this driver has worked on the run", ())
+
+WORKER = (
+    *(RECORDS_IN, RECORDS_OUT, LATE_RECORDS, DUPLICATES, DEAD_LETTERS, REPLAYED, USER_COUNTER, COMMITS, BUSY_SECONDS),
+    *(WATERMARK, WATERMARK_LAG, INBOX_RECORDS, CREDIT_USED, CONGESTED, COMMITS_IN_FLIGHT, STATE_BYTES, TIMERS),
+    *(DEDUP_IDS, DEDUP_DOUBTS, DEDUP_LOOKUPS, DEDUP_FILTER_BYTES),
+    *(PUBLISH_SECONDS, PUBLISH_FAILURES, LATENCY, EVENT_TIME_LATENCY),
+    *(JOURNAL_WRITE, JOURNAL_BYTES, SHARDS, STEP_SECONDS),
+)
+INJECTOR = (NODE_WATERMARK, NODE_LAG, NODE_BEHIND, NODE_SILENT, NODE_DRAINED, REFUSED_REPORTS)
+MASTER = (LIVE_WORKERS, OWNED_SHARDS, ORPHANED_SHARDS)
+DRIVER = (PROCESS_UP, RESTARTS, RUN_SECONDS)
+OF_PROCESS = {"worker": WORKER, "injector": INJECTOR, "master": MASTER, "driver": DRIVER}
+"""Which process has which metrics. All have those of :mod:`prometheus_client`'s process collector besides."""

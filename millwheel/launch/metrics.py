@@ -1,0 +1,94 @@
+"""The metrics of a whole run on one port of the driver, and where its processes serve theirs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from millwheel.adapters.grpc.security import Security, load_security
+from millwheel.adapters.metrics.endpoint import Endpoint
+from millwheel.adapters.metrics.fetching import METRICS, fetched
+from millwheel.adapters.metrics.text import merged, text_of
+from millwheel.core.metrics.catalogue import PROCESS_UP, RESTARTS, RUN_SECONDS
+from millwheel.core.metrics.figures import Figure
+from millwheel.launch.progress.polling import StatusWatcher
+from millwheel.processes.address import AUTO, LOOPBACK
+from millwheel.roots.root import write_atomically
+
+DRIVER = "driver"
+METRICS_FILE = "metrics.json"
+"""In the root, in the format of Prometheus' ``file_sd_configs``: the driver first, then each process."""
+
+
+class GatheredMetrics:
+    """Asks every process when it is asked. ``slots`` are the workers that should be there; ``restarts`` tells how often
+    each process was started again. :meth:`step` is for the driver's loop, everything else runs on other threads."""
+
+    def __init__(
+        self,
+        pipeline: str,
+        slots: Sequence[str],
+        watcher: StatusWatcher,
+        restarts: Callable[[], Mapping[str, int]],
+        root: Path,
+    ) -> None:
+        self._pipeline = pipeline
+        self._expected = ("master", "injector", *slots)
+        self._watcher = watcher
+        self._restarts = restarts
+        self._file = root / METRICS_FILE
+        self._security: Security | None = None
+        self._endpoint: Endpoint | None = None
+        self._began_s = time.monotonic()
+        self._written: Mapping[str, str] = {}
+        self._known: dict[str, str] = {}
+
+    def serve(self, listen: str, port: int, security: str) -> None:
+        """Serve from now on. ``security`` is the folder of the run, or "". Raises SetupError when the port is taken."""
+        self._security = load_security(security, "client")
+        secured = load_security(security, "process")
+        host = LOOPBACK if listen == AUTO else listen
+        self._endpoint = Endpoint(f"{host}:{port}", secured, {METRICS: self.page})
+        self._endpoint.start()
+        self.step()
+
+    def close(self) -> None:
+        """Answer no more, and say so in the root."""
+        if self._endpoint is not None:
+            self._endpoint.close()
+            self._file.unlink(missing_ok=True)
+
+    def step(self) -> None:
+        """Note in the root where everybody is, when that has changed. A worker that is gone stays known until another
+        has its slot: that it does not answer is to be seen."""
+        assert self._endpoint is not None
+        for worker in list(self._watcher.members.values()):
+            self._known[f"worker-{worker.slot}"] = worker.metrics
+        now = {DRIVER: self._endpoint.address, **self._watcher.services, **self._known}
+        if now != self._written:
+            self._written = now
+            targets = [_target(self._pipeline, name, address) for name, address in now.items() if address]
+            write_atomically(self._file, msgspec.json.format(msgspec.json.encode(targets), indent=1))
+
+    def page(self) -> bytes:
+        """The metrics of all processes, as text."""
+        addresses = {name: address for name, address in self._written.items() if name != DRIVER and address}
+        texts = fetched(addresses, METRICS, self._security)
+        mine = text_of(self._own(texts), {"pipeline": self._pipeline, "process": DRIVER}).decode()
+        return merged([mine, *texts.values()]).encode()
+
+    def _own(self, answered: Mapping[str, str]) -> Iterator[Figure]:
+        members = dict.fromkeys((*self._expected, *(name for name in self._written if name != DRIVER)))
+        for name in members:
+            yield Figure(PROCESS_UP, float(name in answered), (name,))
+        restarts = {name.replace(" ", "-"): count for name, count in self._restarts().items()}
+        for name in members | restarts:
+            yield Figure(RESTARTS, restarts.get(name, 0), (name,))
+        yield Figure(RUN_SECONDS, time.monotonic() - self._began_s)
+
+
+def _target(pipeline: str, name: str, address: str) -> dict[str, object]:
+    return {"targets": [address], "labels": {"millwheel_pipeline": pipeline, "millwheel_process": name}}

@@ -1,0 +1,19 @@
+"""What the master sees, as figures for ``/metrics``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millwheel.core.metrics import catalogue as c
+from millwheel.core.metrics.figures import Figure
+from millwheel.master.runtime import MasterView
+
+
+def figures_of(view: MasterView) -> Iterator[Figure]:
+    """The workers that live, and how many shards of each node have an owner."""
+    yield Figure(c.LIVE_WORKERS, len(view.workers))
+    alive = set(view.workers)
+    for table in view.tables:
+        owned = sum(entry.owner in alive for entry in table.shards)
+        yield Figure(c.OWNED_SHARDS, owned, (table.computation,))
+        yield Figure(c.ORPHANED_SHARDS, len(table.shards) - owned, (table.computation,))

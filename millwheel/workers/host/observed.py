@@ -1,0 +1,107 @@
+"""Questions about a worker from outside, answered on another thread than the loop's: ``/metrics`` and ``/standing``.
+
+The loop gives the figures of its shards between two of its steps. While a step does not end, because a callback does
+not return, the last figures stand, and :data:`STEP_SECONDS` tells that they are old.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic
+
+import msgspec
+
+from millwheel.adapters.grpc.security import Security
+from millwheel.adapters.metrics.endpoint import Endpoint
+from millwheel.adapters.metrics.fetching import METRICS, STANDING
+from millwheel.adapters.metrics.text import text_of
+from millwheel.core.metrics.catalogue import JOURNAL_BYTES, JOURNAL_WRITE, STEP_SECONDS
+from millwheel.core.metrics.figures import Figure
+from millwheel.workers import events as ev
+from millwheel.workers.bundle.hangs import Hangs
+from millwheel.workers.host.background import JournalFigures
+from millwheel.workers.host.figures import figures_of
+from millwheel.workers.host.watchdog import user_line
+
+_ANSWER_S = 0.5
+"""For the loop to end its step: longer than any of them that is healthy."""
+_KEY_CHARS = 120  # of a key that a call is about
+
+
+class RunningCall(msgspec.Struct, frozen=True):
+    """A call of user code that is running: what it is about."""
+
+    node: str
+    shard: str
+    what: str
+    key: str
+
+
+class StepStanding(msgspec.Struct, frozen=True):
+    """How the loop of a worker stands: how long its step has taken, the line of user code that runs, and the calls."""
+
+    step_s: float = 0.0
+    where: str = ""
+    calls: tuple[RunningCall, ...] = ()
+
+
+class Observed:
+    """``begins`` and ``ended`` are called by the loop around each of its steps, everything else by other threads."""
+
+    def __init__(
+        self, labels: Mapping[str, str], post: Callable[[ev.Event], None], journal: JournalFigures, hangs: Hangs
+    ) -> None:
+        self._labels = labels
+        self._post = post
+        self._journal = journal
+        self._hangs = hangs
+        self._began_s: float | None = None
+        self._loop = threading.get_ident()
+        self._last: Sequence[Figure] = ()
+
+    def serve(self, listen: str, security: Security | None) -> str:
+        """Answer at ``listen`` from now on; the address. Raises SetupError when the port cannot be had."""
+        endpoint = Endpoint(listen, security, {METRICS: self.metrics, STANDING: self.standing})
+        endpoint.start()
+        return endpoint.address
+
+    def begins(self) -> None:
+        """A step of the loop begins, on the thread that calls this."""
+        self._began_s = monotonic()
+
+    def ended(self) -> None:
+        """The step is over."""
+        self._began_s = None
+
+    def step_s(self) -> float:
+        """How long the running step has taken (s); 0 between two steps."""
+        began_s = self._began_s
+        return 0.0 if began_s is None else monotonic() - began_s
+
+    def metrics(self) -> bytes:
+        """All metrics of this worker, as text."""
+        answers: queue.SimpleQueue[Sequence[Figure]] = queue.SimpleQueue()
+        self._post(ev.FiguresAsked(lambda served, now_us: answers.put(figures_of(served, now_us))))
+        with suppress(queue.Empty):
+            self._last = answers.get(timeout=_ANSWER_S)
+        journal = self._journal
+        mine = [
+            Figure(JOURNAL_WRITE, journal.seconds),
+            Figure(JOURNAL_BYTES, journal.size_bytes),
+            Figure(STEP_SECONDS, self.step_s()),
+        ]
+        return text_of([*mine, *self._last], self._labels)
+
+    def standing(self) -> bytes:
+        """A :class:`StepStanding` as JSON."""
+        calls = []
+        for place, watched in self._hangs.watched():
+            doing = watched.doing() if watched.busy() else None
+            if doing is not None:
+                calls.append(RunningCall(place.node, place.shard, doing.what, repr(doing.key)[:_KEY_CHARS]))
+        where = user_line(sys._current_frames().get(self._loop)) if calls else ""
+        return msgspec.json.encode(StepStanding(self.step_s(), where, tuple(calls)))

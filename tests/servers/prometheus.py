@@ -1,0 +1,105 @@
+"""A real Prometheus: the machine's own, or Debian's packages, once, in a cache of this user.
+
+Where neither can be had the tests are skipped, unless MILLWHEEL_REQUIRES names ``prometheus``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from platformdirs import user_cache_path
+
+_PACKAGE = "prometheus"
+_START_S = 60.0
+
+
+def program(name: str) -> str:
+    """Where ``prometheus`` or ``promtool`` is; skips the test where it cannot be had, or fails it where it must be."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    try:
+        return str(_unpacked() / "usr" / "bin" / name)
+    except (OSError, subprocess.SubprocessError) as ex:
+        reason = f"there is no {name} here, and Debian's package cannot be had: {ex}"
+        if "prometheus" in os.environ.get("MILLWHEEL_REQUIRES", ""):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+def _unpacked() -> Path:
+    folder = user_cache_path("millwheel-tests") / "prometheus"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
+        if not (folder / "complete").exists():
+            fetch = ["apt-get", "-q", "download", _PACKAGE]
+            if subprocess.run(fetch, cwd=folder, capture_output=True, timeout=300).returncode:
+                # A fresh machine has no lists of packages.
+                subprocess.run(["apt-get", "-q", "update"], check=False, capture_output=True, timeout=300)
+                subprocess.run(fetch, cwd=folder, check=True, capture_output=True, timeout=300)
+            for file in folder.glob("*.deb"):
+                subprocess.run(["dpkg", "-x", file, folder], check=True, capture_output=True, timeout=120)
+            (folder / "complete").touch()
+    return folder
+
+
+class Prometheus:
+    """A server on a free port of the loopback, with the configuration of ``folder``/prometheus.yml."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        log = (folder / "prometheus.log").open("wb")
+        words = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}"]
+        words += [f"--web.listen-address={self.url.removeprefix('http://')}", "--web.enable-lifecycle"]
+        self._process = subprocess.Popen([program("prometheus"), *words], stdout=log, stderr=log)
+        log.close()
+        self._log = folder / "prometheus.log"
+
+    def ask(self, path: str) -> Any:
+        """What its API answers; None while it does not."""
+        if self._process.poll() is not None:
+            raise AssertionError(f"Prometheus ended: {self._log.read_text(errors='replace')[-2000:]}")
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}", timeout=5) as reply:
+                return json.load(reply)["data"]
+        except OSError:
+            return None
+
+    def until(self, path: str, holds: Any, within_s: float = _START_S) -> Any:
+        """Its answer, once ``holds`` is true of it."""
+        deadline_s = time.monotonic() + within_s
+        answer = None
+        while time.monotonic() < deadline_s:
+            answer = self.ask(path)
+            if answer is not None and holds(answer):
+                return answer
+            time.sleep(0.1)
+        raise AssertionError(f"not within {within_s:.0f} s: {path}: {json.dumps(answer)[:2000]}")
+
+    def end(self) -> None:
+        """Nothing of it is left running."""
+        self._process.kill()
+        self._process.wait()
+
+
+def running(folder: Path) -> Iterator[Prometheus]:
+    """A server that is killed at the end."""
+    server = Prometheus(folder)
+    try:
+        yield server
+    finally:
+        server.end()

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from millwheel.adapters.grpc.security import load_security
+from millwheel.adapters.metrics.endpoint import Endpoint
+from millwheel.adapters.metrics.fetching import fetched
+from millwheel.errors import SetupError
+from millwheel.launch.certificates import make_set
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    def broken() -> bytes:
+        raise ValueError("broken")
+
+    made = Endpoint("127.0.0.1:0", None, {"/metrics": lambda: b"up 1\n", "/broken": broken})
+    made.start()
+    yield made
+    made.close()
+
+
+def asked(address: str, path: str, method: str = "GET") -> tuple[int, str]:
+    connection = http.client.HTTPConnection(address, timeout=5)
+    connection.request(method, path)
+    reply = connection.getresponse()
+    found = reply.status, reply.read().decode()
+    connection.close()
+    return found
+
+
+def test_a_page_is_served_by_its_path_and_others_are_named(endpoint: Endpoint) -> None:
+    assert asked(endpoint.address, "/metrics?x=1") == (200, "up 1\n")
+    status, text = asked(endpoint.address, "/other")
+    assert status == 404
+    assert "/metrics" in text
+    assert asked(endpoint.address, "/metrics", "POST")[0] == 501
+
+
+def test_neither_a_page_that_fails_nor_a_client_that_hangs_up_ends_it(
+    endpoint: Endpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(http.client.HTTPException):
+        asked(endpoint.address, "/broken")
+    host, _, port = endpoint.address.rpartition(":")
+    socket.create_connection((host, int(port))).close()
+    assert asked(endpoint.address, "/metrics")[0] == 200
+    assert "broken" in caplog.text
+
+
+def test_a_port_that_is_taken_and_an_open_one_off_the_loopback_are_refused(endpoint: Endpoint) -> None:
+    with pytest.raises(SetupError, match="cannot be served"):
+        Endpoint(endpoint.address, None, {})
+    with pytest.raises(SetupError, match="without authentication"):
+        Endpoint("0.0.0.0:0", None, {})
+
+
+def test_off_the_loopback_it_speaks_tls_and_wants_the_token(tmp_path: Path) -> None:
+    security, other = (load_security(str(make_set(str(tmp_path / name)))) for name in "ab")
+    assert security is not None
+    assert other is not None
+    made = Endpoint("0.0.0.0:0", security, {"/metrics": lambda: b"up 1\n"})
+    made.start()
+    address = f"0.0.0.0:{made.address.rpartition(':')[2]}"
+    assert fetched({"w": address}, "/metrics", security) == {"w": "up 1\n"}
+    assert fetched({"w": address}, "/metrics", other) == {}
+    stranger = type(security)(security.ca, security.certificate, security.key, "another-token-of-theirs")
+    assert fetched({"w": address}, "/metrics", stranger) == {}
+    made.close()

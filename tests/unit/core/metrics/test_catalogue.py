@@ -1,0 +1,42 @@
+"""The catalogue of metrics: its names keep to the conventions, and the page has all of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from millwheel.core.metrics import catalogue
+from millwheel.core.metrics.figures import Metric, MetricKind
+from tests import metrics, rooms
+
+ALL = [metric for each in catalogue.OF_PROCESS.values() for metric in each]
+
+
+def test_the_page_has_every_metric() -> None:
+    text = metrics.PAGE.read_text(encoding="utf-8")
+    assert text == metrics.page(text), "run `python -m tests.metrics`"
+    assert all(f"| `{metric.name}` |" in text for metric in ALL)
+
+
+def test_every_metric_that_is_declared_belongs_to_a_process_and_is_used() -> None:
+    declared = {name: value for name, value in vars(catalogue).items() if isinstance(value, Metric)}
+    assert set(declared.values()) == set(ALL)
+    places = [path for path in rooms.modules().values() if path.name in ("figures.py", "metrics.py", "observed.py")]
+    texts = [path.read_text(encoding="utf-8") for path in places]
+    assert not [name for name in declared if not any(re.search(rf"\b{name}\b", text) for text in texts)]
+
+
+def test_names_and_units_keep_to_the_conventions() -> None:
+    for metric in ALL:
+        assert re.fullmatch(r"millwheel(_[a-z]+)+", metric.name)
+        assert (metric.kind is MetricKind.COUNTER) == metric.name.endswith("_total")
+        assert metric.kind is not MetricKind.HISTOGRAM or metric.name.endswith("_seconds")
+        assert not metric.name.endswith(("_ms", "_us", "_count", "_sum", "_bucket"))
+        assert not set(metric.labels) & {"pipeline", "process", "le", "job", "instance"}
+    assert len({metric.name for metric in ALL}) == len(ALL)
+
+
+def test_the_catalogue_is_data() -> None:
+    tree = ast.parse((rooms.PACKAGE / "core/metrics/catalogue.py").read_text(encoding="utf-8"))
+    functions = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    assert functions == ["_counter", "_gauge", "_histogram"]

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from millwheel.adapters.metrics.endpoint import Endpoint
+from millwheel.adapters.metrics.fetching import fetched
+from millwheel.launch.metrics import METRICS_FILE, GatheredMetrics
+from millwheel.launch.stragglers import JoinedWorker
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    made = Endpoint("127.0.0.1:0", None, {"/metrics": lambda: b"# HELP x x\n# TYPE x gauge\nx 1.0\n"})
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def watcher() -> Any:
+    return SimpleNamespace(members={}, services={})
+
+
+@pytest.fixture
+def gathered(tmp_path: Path, watcher: Any) -> Iterator[GatheredMetrics]:
+    made = GatheredMetrics("ads", ["worker-0", "worker-1"], watcher, lambda: {"worker 1": 3}, tmp_path)
+    made.serve("127.0.0.1", 0, "")
+    yield made
+    made.close()
+    assert not (tmp_path / METRICS_FILE).exists()
+
+
+def test_the_driver_serves_the_metrics_of_all_and_says_who_did_not_answer(
+    gathered: GatheredMetrics, watcher: Any, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    watcher.members = {"w0-1": JoinedWorker(0, 1, endpoint.address)}
+    gathered.step()
+    [driver, worker] = json.loads((tmp_path / METRICS_FILE).read_text())
+    assert worker == {
+        "targets": [endpoint.address],
+        "labels": {"millwheel_pipeline": "ads", "millwheel_process": "worker-0"},
+    }
+    text = fetched({"driver": driver["targets"][0]}, "/metrics", None)["driver"]
+    assert "\nx 1.0\n" in text
+    up = 'millwheel_process_up{{member="{}",pipeline="ads",process="driver"}} {}'
+    for member, value in (("worker-0", 1.0), ("worker-1", 0.0), ("master", 0.0), ("injector", 0.0)):
+        assert up.format(member, value) in text
+    assert 'millwheel_restarts_total{member="worker-1",pipeline="ads",process="driver"} 3.0' in text
+
+
+def test_a_worker_that_is_gone_is_expected_until_another_has_its_slot(
+    gathered: GatheredMetrics, watcher: Any, tmp_path: Path
+) -> None:
+    def known() -> list[str]:
+        gathered.step()
+        return [each["targets"][0] for each in json.loads((tmp_path / METRICS_FILE).read_text())[1:]]
+
+    watcher.services["master"] = "127.0.0.1:7"
+    watcher.members = {"w0-1": JoinedWorker(0, 1, "127.0.0.1:8")}
+    assert known() == ["127.0.0.1:7", "127.0.0.1:8"]
+    watcher.members = {}
+    assert known() == ["127.0.0.1:7", "127.0.0.1:8"]
+    watcher.members = {"w0-2": JoinedWorker(0, 2, "127.0.0.1:9")}
+    assert known() == ["127.0.0.1:7", "127.0.0.1:9"]

@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from millwheel.core.metrics import catalogue as c
+from millwheel.core.model.names import WorkerName
+from millwheel.master.figures import figures_of
+from millwheel.master.runtime import MasterView
+from tests.unit.workers.loop.stand import table
+
+
+def test_a_shard_of_a_dead_worker_has_no_owner() -> None:
+    view = MasterView((WorkerName("w0"),), (table("work", ("w0", 1), ("dead", 1), ("", 0)),))
+    found = {(each.metric, *each.values): each.value for each in figures_of(view)}
+    assert found == {(c.LIVE_WORKERS,): 1, (c.OWNED_SHARDS, "work"): 1, (c.ORPHANED_SHARDS, "work"): 2}
