@@ -207,7 +207,7 @@ def certs(folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or
 @app.command()
 def status(root: RunningRoot = "") -> None:
     """Show the watermark of each node, what holds it back, and the owner of each range."""
-    from millwheel.cli.status import status as show
+    from millwheel.cli.look.status import status as show
 
     show(root, Console(width=None if sys.stdout.isatty() else 200))
 
@@ -215,7 +215,7 @@ def status(root: RunningRoot = "") -> None:
 @app.command()
 def metrics(root: RootArgument = "") -> None:
     """Print the metrics of all processes of a run, in Prometheus' format."""
-    from millwheel.cli.metrics import metrics as printed
+    from millwheel.cli.look.metrics import metrics as printed
 
     printed(root)
 

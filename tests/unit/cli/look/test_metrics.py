@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.adapters.metrics.endpoint import Endpoint
-from millwheel.cli import metrics as command
+from millwheel.cli.look import metrics as command
 from millwheel.errors import UnavailableError
 from millwheel.launch.metrics import METRICS_FILE
 from millwheel.roots.root import RunInfo

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from millwheel.cli.status import range_words, status, watermark_words
+from millwheel.cli.look.status import range_words, status, watermark_words
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME
 from millwheel.launch.progress.summary import Summary
