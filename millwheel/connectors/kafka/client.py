@@ -54,11 +54,12 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 class Complaints:
-    """Errors that librdkafka reports beside its calls: the first one, then at most one a minute, goes to the log.
-    Any thread."""
+    """Errors that librdkafka reports beside its calls: the first one, then at most one a minute, goes to the log,
+    unless somebody else tells that rows wait (not ``aloud``). Any thread."""
 
-    def __init__(self, brokers: str) -> None:
+    def __init__(self, brokers: str, aloud: bool = True) -> None:
         self._brokers = brokers
+        self._aloud = aloud
         self._lock = threading.Lock()
         self._said_at = -_SAY_EVERY_S
         self.last = ""
@@ -70,6 +71,8 @@ class Complaints:
             return
         self.last = error.str()
         self.hopeless = self.hopeless or error.name() in _HOPELESS
+        if not self._aloud:
+            return
         now_s = time.monotonic()
         with self._lock:
             if now_s < self._said_at + _SAY_EVERY_S:

@@ -34,7 +34,8 @@ def encode(mark: Mark) -> bytes:
 
 
 def last_mark(consumer: Any, topic: str, name: str) -> Mark | None:
-    """The newest committed mark of a shard, None if it has none. ``consumer`` reads committed messages only.
+    """The newest committed mark of a shard, None if it has none. ``consumer`` reads committed messages only,
+    and tells the end of a partition.
 
     Call it after ``init_transactions`` only: before that, a transaction of the former owner may still be open, and
     its mark would appear behind our look.
@@ -62,15 +63,24 @@ def _newest_between(consumer: Any, topic: str, name: str, start: int, end: int) 
     consumer.assign([at])
     try:
         for _ in range(_POLLS):
-            for message in consumer.consume(_FIRST_LOOK * 10, 0.2):
+            # Not consume(many, 0.2): it waits for that many until its time is over, at each recovery of a shard.
+            arrived = [message for message in (consumer.poll(0.2), *consumer.consume(_FIRST_LOOK * 10, 0)) if message]
+            for message in arrived:
                 if message.error() is None and message.offset() < end and message.key() == name.encode():
                     found = _decoded(message.value(), topic)
-            # Markers of transactions take offsets, too, so it is the position that says whether all was seen.
-            if consumer.position([kafka.TopicPartition(topic, 0)])[0].offset >= end:
+            # Markers of transactions take offsets, too, so it is the position that says whether all was seen; behind
+            # the last message only the end of the partition tells that there was nothing but markers.
+            ended = any(_is_end(message) and message.offset() >= end for message in arrived)
+            if ended or consumer.position([kafka.TopicPartition(topic, 0)])[0].offset >= end:
                 return found
     finally:
         consumer.unassign()
     raise UnavailableError(f"the marks in topic {topic} could not be read to offset {end} in time")
+
+
+def _is_end(message: Any) -> bool:
+    error = message.error()
+    return error is not None and error.name() == "_PARTITION_EOF"
 
 
 def _decoded(value: bytes, topic: str) -> Mark:

@@ -9,15 +9,22 @@ brokers are away, loses nothing: it is sent again. Who may send is decided in th
 
 A zombie between 1 and 3 of its successor fences it for a moment. Then the successor's claim fails, and it begins again
 with 1: whatever the zombie has published by then is in the mark that it reads.
+
+When rows of a transaction may have been refused, the next one asks for a report on each. A broker refuses a message
+that is too large together with all others of its request, so then it sends them one by one: that tells which are too
+large, or only all of them together were, and the transaction counts.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
+from millwheel.connectors.external.absence import Absence
+from millwheel.connectors.external.target import RowsRefusedError
 from millwheel.connectors.kafka.client import ANSWER_S, Complaints, library, settings
 from millwheel.connectors.kafka.marks import Mark, encode, last_mark
 from millwheel.connectors.kafka.rows import Committable, Message
@@ -27,8 +34,18 @@ from millwheel.errors import FencedError, UnavailableError
 
 log = logging.getLogger("millwheel.kafka")
 _FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+_REFUSED = frozenset(
+    {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP", "_UNKNOWN_PARTITION"}
+)
+"""What the brokers will say of a row again, however often it is sent: too large for the topic, no key in a compacted
+one, a time that it does not take, a partition that it does not have."""
+_TOGETHER = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})  # said of all messages of a request
+_BESIDE = frozenset({"_INVALID_DIFFERENT_RECORD", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_STATE"})
+"""What is said of messages because another one of their transaction was refused."""
+_PERHAPS = _REFUSED | _BESIDE | {"_INCONSISTENT"}  # some were not delivered, and the report on each tells why
 _WITHOUT_END = -1
 """A bounded commit leaves a transaction that cannot always be aborted (librdkafka#3297)."""
+_WAIT_MS = 10  # of the brokers, for marks that may come: those that are asked for are there
 _FLUSH_S = 60.0  # for the brokers to take messages; then the batch is published again
 
 
@@ -36,26 +53,36 @@ class Transactions:
     """Exactly once. For one thread at a time. ``name`` is the shard's, unique in the world: it becomes its
     transactional id and the key of its marks."""
 
-    def __init__(self, options: KafkaSinkOptions, name: str, token: int, complaints: Complaints) -> None:
+    def __init__(
+        self, options: KafkaSinkOptions, name: str, token: int, complaints: Complaints, absence: Absence
+    ) -> None:
         self._options = options
         self._name = name
         self._token = token
         self._complaints = complaints
+        self._absence = absence
         self._kafka = library()
         self._producer: Any = None
         self._last = -1
         self._fenced = False
+        self._carefully = False
 
     def publish(self, committable: Committable) -> None:
         """Visible to readers of committed messages, once, whoever has tried before. Raises UnavailableError when it
-        should be tried again, FencedError when a newer owner has published."""
+        should be tried again, RowsRefusedError when nothing is written because of some messages, FencedError when a
+        newer owner has published."""
         try:
             if self._producer is None:
                 self._begin()
             if committable.number > self._last:
                 self._transact(committable.messages, committable.number)
+                self._carefully = False  # not at the claim, whose transaction has no rows
         except self._kafka.KafkaException as ex:
             raise self._after(ex.args[0]) from ex
+        except UnavailableError as ex:  # the marks could not be read
+            self._absence.noted(str(ex))
+            raise
+        self._absence.over()
 
     def close(self) -> None:
         """Give the connections up; what is open is aborted by the next owner."""
@@ -86,6 +113,8 @@ class Transactions:
                 "group.id": "millwheel",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": _WAIT_MS,
             }
         )
         try:
@@ -100,16 +129,61 @@ class Transactions:
             raise FencedError(f"{self._name} has a newer publisher: {theirs}")
         return mark.number
 
-    def _transact(self, messages: list[Message], number: int) -> None:
+    def _transact(self, messages: Sequence[Message], number: int) -> None:
         producer = self._producer
         producer.begin_transaction()
-        for message in messages:
-            _produce(producer, message.topic or self._options.topics()[0], message)
+        if self._carefully and messages:
+            self._deliver(messages)
+            producer = self._producer
+        else:
+            for message in messages:
+                _produce(producer, self._options.topic_of(message.topic), message)
         # Last: a transaction without rows or without its mark would be found out by nobody.
         mark = Message(self._name.encode(), encode(Mark(number, self._token)), [], -1, 0)
         _produce(producer, self._options.marks_topic, mark)
         producer.commit_transaction(_WITHOUT_END)
         self._last, self._fenced = number, False
+
+    def _deliver(self, messages: Sequence[Message]) -> None:
+        """Raises RowsRefusedError, with a transaction that is never committed: nothing of it may be visible beside
+        letters."""
+        errors = _reports(self._producer, self._options, messages)
+        refused = {place: error for place, error in errors.items() if error.name() in _REFUSED - _TOGETHER}
+        if not refused and errors:
+            other = [error for error in errors.values() if error.name() not in _TOGETHER]
+            if other:
+                raise self._kafka.KafkaException(other[0])
+            refused = self._deliver_each(messages)
+        if refused:
+            self._give_up()
+            self._carefully = False
+            raise RowsRefusedError(_words(self._options, messages, refused))
+
+    def _deliver_each(self, messages: Sequence[Message]) -> dict[int, Any]:
+        """One by one, in a transaction of its own; those that are refused, and why."""
+        refused: dict[int, Any] = {}
+        self._begin_again()
+        for place, message in enumerate(messages):
+            error = _reports(self._producer, self._options, [message]).get(0)
+            if error is None:
+                continue
+            if error.name() not in _REFUSED:
+                raise self._kafka.KafkaException(error)
+            refused[place] = error
+            self._begin_again()
+        return refused
+
+    def _begin_again(self) -> None:
+        # With a new producer: one that has aborted after a refusal purges what it is given next (librdkafka 2.x).
+        self._give_up()
+        self._begin()
+        self._producer.begin_transaction()
+
+    def _give_up(self) -> None:
+        # The next producer would wait for half a second if it found the transaction open.
+        producer, self._producer = self._producer, None
+        with suppress(self._kafka.KafkaException):
+            producer.abort_transaction(_WITHOUT_END)
 
     def _after(self, error: Any) -> Exception:
         """What an error of the library means here. The producer is given up whatever it was: a new one knows whether
@@ -119,10 +193,12 @@ class Transactions:
             with suppress(self._kafka.KafkaException):
                 producer.abort_transaction(_WITHOUT_END)
         self._fenced = error.name() in _FENCED
+        perhaps_refused, self._carefully = error.name() in _PERHAPS and not self._carefully, error.name() in _PERHAPS
         if self._fenced:
             log.info("%s: another producer has taken over (%s)", self._name, error.name())
-        else:
-            self._complaints(error)
+        elif not perhaps_refused:
+            why = self._complaints.because() if error.name().startswith("_") else ""  # "timed out" says little
+            self._absence.noted(f"a transaction of {self._name} failed: {error.str()}{why}")
         where = f"Kafka at {self._options.brokers}"
         return UnavailableError(f"{where} did not take a transaction of {self._name}: {error.str()}")
 
@@ -130,32 +206,86 @@ class Transactions:
 class AtLeastOnce:
     """An idempotent producer without transactions: a crash may repeat the last rows."""
 
-    def __init__(self, options: KafkaSinkOptions, complaints: Complaints) -> None:
+    def __init__(self, options: KafkaSinkOptions, complaints: Complaints, absence: Absence) -> None:
         self._options = options
         self._complaints = complaints
+        self._absence = absence
         self._kafka = library()
         self._producer: Any = None
+        self._but_refused = -1
+        """Number of the batch of which all rows are written but those that were refused."""
 
     def publish(self, committable: Committable) -> None:
-        """Durable at the brokers. Raises UnavailableError when it should be tried again."""
+        """Durable at the brokers. Raises UnavailableError when it should be tried again, RowsRefusedError for messages
+        that the brokers do not take; the others are written by then."""
+        if committable.number == self._but_refused:
+            return
         options = self._options
         if self._producer is None:
             common = settings(options.brokers, options.config, self._complaints)
             self._producer = self._kafka.Producer({"linger.ms": 5, **common, "enable.idempotence": True})
-        failed: list[Any] = []
-        for message in committable.messages:
-            topic = message.topic or options.topics()[0]
-            _produce(self._producer, topic, message, lambda error, _: failed.append(error) if error else None)
-        if self._producer.flush(_FLUSH_S) or failed:
-            self._producer = None
-            reason = failed[0].str() if failed else f"no answer within {_FLUSH_S:.0f} s{self._complaints.because()}"
-            raise UnavailableError(
-                f"Kafka at {options.brokers} did not take rows for {', '.join(options.topics())}: {reason}"
-            )
+        try:
+            failed = _reports(self._producer, options, committable.messages)
+            self._refuse(committable, failed)
+        except self._kafka.KafkaException as ex:
+            raise self._unavailable(ex.args[0]) from ex
+        self._absence.over()
 
     def close(self) -> None:
         """Give the connections up."""
         self._producer = None
+
+    def _refuse(self, committable: Committable, failed: Mapping[int, Any]) -> None:
+        """A message that was refused, perhaps together with others of its request, is sent alone."""
+        refused: dict[int, Any] = {}
+        for place, first in sorted(failed.items()):
+            error: Any = first
+            if first.name() in _REFUSED | _BESIDE:
+                error = _reports(self._producer, self._options, [committable.messages[place]]).get(0)
+            if error is not None and error.name() not in _REFUSED:
+                raise self._kafka.KafkaException(error)
+            if error is not None:
+                refused[place] = error
+        if refused:
+            self._but_refused = committable.number
+            raise RowsRefusedError(_words(self._options, committable.messages, refused))
+
+    def _unavailable(self, error: Any) -> UnavailableError:
+        self._producer = None
+        self._absence.noted(error.str() + self._complaints.because())
+        return UnavailableError(
+            f"Kafka at {self._options.brokers} did not take rows for {', '.join(self._options.topics())}: {error.str()}"
+        )
+
+
+def _reports(producer: Any, options: KafkaSinkOptions, messages: Sequence[Message]) -> dict[int, Any]:
+    """Send messages and wait; the errors of those that the brokers do not have, by their places."""
+    kafka = library()
+    failed: dict[int, Any] = {}
+
+    def told(place: int, error: Any, _: Any) -> None:
+        if error is not None:
+            failed[place] = error
+
+    for place, message in enumerate(messages):
+        try:
+            _produce(producer, options.topic_of(message.topic), message, partial(told, place))
+        except kafka.KafkaException as ex:
+            failed[place] = ex.args[0]
+    if producer.flush(_FLUSH_S):
+        raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT, f"no answer in {_FLUSH_S:.0f} s"))
+    return failed
+
+
+def _words(options: KafkaSinkOptions, messages: Sequence[Message], refused: Mapping[int, Any]) -> dict[int, str]:
+    """The brokers' words about messages that they refuse."""
+    found = {}
+    for place, error in refused.items():
+        message = messages[place]
+        words = error.str().removeprefix("Unable to produce message: ")
+        partition = f"partition {message.partition} of " if message.partition >= 0 else ""
+        found[place] = f"Kafka refuses it for {partition}topic {options.topic_of(message.topic)!r}: {words}"
+    return found
 
 
 def _produce(producer: Any, topic: str, message: Message, told: Callable[[Any, Any], object] | None = None) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from millwheel.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.core.expressions.language import compile_expression
+from millwheel.core.formats.codec import tuple_key
 from millwheel.core.windows.panes import Retraction, as_retraction
 from millwheel.errors import CorruptionError, RecordError
 from millwheel.formats.base import MessageEncoder
@@ -29,6 +31,9 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     """0: the moment at which it is sent."""
     topic: str = ""
     """Empty where the sink has one topic only."""
+    record_key: Any = None
+    at_us: int = 0
+    """Key and event time of its record: for a dead letter, should the brokers refuse the message."""
 
 
 class Committable(msgspec.Struct, frozen=True, array_like=True):
@@ -60,6 +65,11 @@ def decode(data: bytes) -> Committable:
 def most_bytes(options: KafkaSinkOptions) -> int:
     """How large a message may be."""
     return int(options.config.get("message.max.bytes", _MOST_BYTES))
+
+
+def as_record(message: Message) -> SinkRecord:
+    """What is left of the record of a message: its key and time, and its value as it was to be written."""
+    return SinkRecord(tuple_key(message.record_key), _readable(message.value), message.at_us)
 
 
 def with_header(committable: Committable, header: bytes) -> Committable:
@@ -136,7 +146,8 @@ class Rows:
                 "'config', and max.message.bytes of the topic"
             )
         headers = [(name, as_bytes(of(value)) or b"") for name, of in self._headers if of is not None]
-        return Message(key, line, headers, self._number(value), self._moment(record), self._place(value))
+        number, moment, place = self._number(value), self._moment(record), self._place(value)
+        return Message(key, line, headers, number, moment, place, record.key, record.timestamp)
 
     def _place(self, value: Any) -> str:
         if self._topic is None:
@@ -164,6 +175,16 @@ def as_bytes(value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     return value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+
+
+def _readable(value: bytes | None) -> Any:
+    """JSON as what it says, other text as text, the rest as bytes."""
+    if value is None:
+        return None
+    for read in (msgspec.json.decode, bytes.decode):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            return read(value)
+    return value
 
 
 def _evaluator(text: str | None) -> Callable[[Any], Any] | None:

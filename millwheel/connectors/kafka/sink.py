@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from millwheel.connectors.external.absence import absence_of
+from millwheel.connectors.external.target import RowsRefusedError
 from millwheel.connectors.kafka.client import ANSWER_S, Complaints, existing_topics, library, settings
 from millwheel.connectors.kafka.publishing import AtLeastOnce, Transactions
-from millwheel.connectors.kafka.rows import Committable, Rows, decode, encode, most_bytes, with_header
+from millwheel.connectors.kafka.rows import Committable, Rows, as_record, decode, encode, most_bytes, with_header
 from millwheel.connectors.kafka.sink_options import EXACTLY_ONCE, EXAMPLES, KafkaSinkOptions
 from millwheel.errors import SetupError
 from millwheel.formats.base import MessageEncoder
 from millwheel.formats.choice import build_encoder
 from millwheel.options import read_options
-from millwheel.sinks.base import Refused, Sink, SinkBatch, Writer
+from millwheel.sinks.base import BatchRefusedError, Refused, Sink, SinkBatch, Writer
 from millwheel.sinks.changes import Mode
 from millwheel.sinks.files.sink import flush_us
 
@@ -37,7 +39,7 @@ class KafkaSink(Sink):
         self._encoder = encoder
         self._options = options
         self._identity = identity
-        self._complaints = Complaints(options.brokers)
+        self._complaints = Complaints(options.brokers, aloud=False)
         self.flush_us = flush_us(options.flush)
         self.takes_retractions = Mode(options.mode) is not Mode.APPEND
 
@@ -124,9 +126,11 @@ class KafkaWriter(Writer):
         self._encoder = encoder
         self._refused: list[Refused] = []
         self.lane = name
-        exactly_once = options.guarantee == EXACTLY_ONCE
+        absence = absence_of(f"Kafka at {options.brokers}")
         self._publisher: Transactions | AtLeastOnce = (
-            Transactions(options, name, token, complaints) if exactly_once else AtLeastOnce(options, complaints)
+            Transactions(options, name, token, complaints, absence)
+            if options.guarantee == EXACTLY_ONCE
+            else AtLeastOnce(options, complaints, absence)
         )
 
     def prepare(self, batch: SinkBatch) -> bytes:
@@ -142,10 +146,19 @@ class KafkaWriter(Writer):
         told = decode(committable)
         # Only here: a registry that is away holds up this thread, not the loop, and the rows lie in the journal.
         header = b"" if self._encoder is None else self._encoder.header()
-        self._publisher.publish(with_header(told, header) if header else told)
+        try:
+            self._publisher.publish(with_header(told, header) if header else told)
+        except RowsRefusedError as ex:
+            raise _without(told, ex.reasons) from ex
 
     def sweep(self, committables: list[bytes]) -> None:
         """Nothing is left behind: an open transaction is ended by the next owner."""
 
     def close(self) -> None:
         self._publisher.close()
+
+
+def _without(told: Committable, reasons: dict[int, str]) -> BatchRefusedError:
+    kept = [message for place, message in enumerate(told.messages) if place not in reasons]
+    refused = [Refused(as_record(told.messages[place]), reason) for place, reason in sorted(reasons.items())]
+    return BatchRefusedError(refused, encode(Committable(told.number, kept)))

@@ -77,6 +77,10 @@ class KafkaSinkOptions(msgspec.Struct, frozen=True):
         """All topics that rows may go to."""
         return [self.topic] if isinstance(self.topic, str) else list(self.topic["among"])
 
+    def topic_of(self, named: str) -> str:
+        """The topic of a message, which names none where there is one only."""
+        return named or self.topics()[0]
+
     def subject(self) -> str:
         """What a schema is registered under if nothing else is said; "" where several topics are written to."""
         return f"{self.topic}-value" if isinstance(self.topic, str) else ""

@@ -23,6 +23,8 @@ class ExternalSinkContract(SinkContract):
 
     fences = True
     """A former owner cannot write any more once a newer one has asked the target."""
+    every_refused = 0
+    """As ``every``, where a row is refused, which takes more calls. 0: the same."""
 
     def nameless(self, world: SinkWorld) -> Sink:
         """A sink that does not know its root."""
@@ -92,7 +94,7 @@ class ExternalSinkContract(SinkContract):
             life.owned(outside)
             self._refused_once(life, "without faults")
             calls = outside.calls
-        for number in range(0, len(calls), self.every):
+        for number in range(0, len(calls), self.every_refused or self.every):
             for when in ("before", "after"):
                 with self.life() as life:
                     self._with_refused(life)

@@ -49,3 +49,12 @@ def test_a_broken_connection_is_remembered_and_one_warning_says_the_rest(caplog:
     assert len(caplog.records) == 1
     assert complaints.hopeless
     assert complaints.because() == ": wrong password"
+
+
+def test_a_sink_which_says_itself_that_rows_wait_keeps_complaints_for_its_sentence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    complaints = Complaints("b:1", aloud=False)
+    complaints(Error("_ALL_BROKERS_DOWN", "all are down"))  # type: ignore[arg-type]
+    assert (complaints.because(), caplog.records) == (": all are down", [])

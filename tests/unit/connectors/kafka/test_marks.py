@@ -57,6 +57,9 @@ class Topic:
     def unassign(self) -> None:
         pass
 
+    def poll(self, timeout: float) -> None:
+        return None
+
     def consume(self, most: int, timeout: float) -> list[Message]:
         found, self.at = [each for each in self.messages if each.offset() >= self.at], self.end
         return found

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from millwheel import Retraction
-from millwheel.connectors.kafka.rows import Committable, Message, Rows, decode, encode, with_header
+from millwheel.connectors.kafka.rows import Committable, Message, Rows, as_record, decode, encode, with_header
 from millwheel.connectors.kafka.sink import build_kafka_sink
 from millwheel.connectors.kafka.sink_options import KafkaSinkOptions
 from millwheel.errors import CorruptionError
@@ -31,7 +31,7 @@ def test_a_committable_survives_the_journal() -> None:
 def test_key_partition_and_headers_are_computed_from_the_value() -> None:
     made = rows(key="ad", partition="ad % 4", headers={"kind": "'click'"}, event_time=True)
     (message,), refused = made.messages([SinkRecord("k", {"ad": 6}, 9_000_000)])
-    assert message == Message(b"6", b'{"ad":6}', [("kind", b"click")], 2, 9_000)
+    assert message == Message(b"6", b'{"ad":6}', [("kind", b"click")], 2, 9_000, "", "k", 9_000_000)
     assert not refused
 
 
@@ -69,7 +69,7 @@ def test_what_a_writer_refused_is_told_once() -> None:
 
 def test_a_retraction_is_a_tombstone_or_a_change() -> None:
     back = SinkRecord(1, Retraction({"k": 1}), 0)
-    assert rows(mode="upsert", key="k").messages([back])[0][0] == Message(b"1", None, [], -1, 0)
+    assert rows(mode="upsert", key="k").messages([back])[0][0] == Message(b"1", None, [], -1, 0, "", 1)
     assert rows(mode="changelog").messages([back])[0][0].value == b'{"change":"-","k":1}'
 
 
@@ -130,3 +130,13 @@ def test_changes_are_written_as_debezium_does() -> None:
 def test_formats_that_cannot_work_are_sentences(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         build_kafka_sink({"brokers": "b:1", "topic": "t", **options})
+
+
+@pytest.mark.parametrize(
+    ("line", "value"), [(b'{"n":1}', {"n": 1}), (b"no json", "no json"), (b"\xff\x00", b"\xff\x00"), (None, None)]
+)
+def test_of_a_message_that_the_brokers_refuse_the_letter_has_what_was_to_be_written(
+    line: bytes | None, value: Any
+) -> None:
+    stored = decode(encode(Committable(0, [Message(b"k", line, [], -1, 0, "", ("a", 7), 5_000_000)])))
+    assert as_record(stored.messages[0]) == SinkRecord(("a", 7), value, 5_000_000)

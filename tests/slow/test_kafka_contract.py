@@ -1,0 +1,114 @@
+"""The contract of external sinks, on topics of a real broker."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from millwheel.connectors.kafka.sink import build_kafka_sink
+from millwheel.errors import UnavailableError
+from millwheel.sinks.base import BatchRefusedError, Sink, SinkBatch, SinkRecord
+from millwheel.testing.contracts import ExternalSinkContract, Outside, SinkWorld, WatchedClient
+from tests.servers.kafka import Broker
+from tests.slow.kafka import committed
+
+pytestmark = pytest.mark.slow
+_names = (f"contract-{number}" for number in itertools.count())
+CALLS = ("init_transactions", "begin_transaction", "commit_transaction")
+
+
+class TopicWorld(SinkWorld):
+    """A topic for each world, which takes less than the sink sends: as one whose limit was lowered during the run."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._topic = broker.make_topic(next(_names), 1, **{"max.message.bytes": "1000"})
+
+    def sink(self, outside: Outside, identity: str | None = None) -> Sink:
+        options = {"brokers": self._broker.address, "topic": self._topic}
+        made: Any = build_kafka_sink(options, f"root-of-{self._topic}" if identity is None else identity)
+        plain = made.open
+
+        def opened(shard: str, token: int) -> Any:
+            writer = plain(shard, token)
+            publisher: Any = writer._publisher
+            publisher._kafka = _Library(publisher._kafka, outside)
+            known = publisher._known
+            publisher._known = lambda: outside.call("known", known)
+            return writer
+
+        made.open = opened
+        return made  # type: ignore[no-any-return]
+
+    def rows(self) -> list[Any]:
+        return [json.loads(value or b"") for _, value in committed(self._broker, self._topic, 1)]
+
+    def refused(self) -> tuple[Any, str]:
+        return {"batch": 0, "row": "x" * 2_000}, "Message size too large"
+
+    def lost(self) -> Exception:
+        return KafkaException(KafkaError(KafkaError._TRANSPORT, "the connection broke"))
+
+
+class _Library:
+    """confluent_kafka with producers that are watched."""
+
+    def __init__(self, library: Any, outside: Outside) -> None:
+        self._library, self._outside = library, outside
+
+    def Producer(self, settings: Any) -> Any:
+        return WatchedClient(self._library.Producer(settings), self._outside, CALLS)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._library, name)
+
+
+class TestATopic(ExternalSinkContract):
+    every = 3  # each third call is another kind of call, after the next batch
+    every_refused = 16
+
+    @pytest.fixture(autouse=True)
+    def _ready(self, broker: Broker) -> None:
+        self._broker = broker
+        build_kafka_sink({"brokers": broker.address, "topic": broker.make_topic(next(_names))}).check("r")
+
+    def world(self) -> SinkWorld:
+        return TopicWorld(self._broker)
+
+    def nameless(self, world: SinkWorld) -> Sink:
+        return build_kafka_sink({"brokers": self._broker.address, "topic": "t"}, "")
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_rows_that_the_brokers_refuse_are_told_with_their_words_and_the_others_are_written(
+    broker: Broker, guarantee: str
+) -> None:
+    """A partition that does not exist, a key that a compacted topic asks for, and a row that is too large; none of them
+    is known before the brokers are asked."""
+    topic = broker.make_topic(next(_names), 2, **{"cleanup.policy": "compact", "max.message.bytes": "1000"})
+    given = {"brokers": broker.address, "topic": topic, "key": "id", "partition": "at", "guarantee": guarantee}
+    writer = build_kafka_sink(given, f"root-of-{topic}").open("sink.out-0", 1)
+    rows = [{"id": "a", "at": 0}, {"id": "b", "at": 7}, {"id": None, "at": 1}, {"id": "c" * 2_000, "at": 1}]
+    rows += [{"id": "d", "at": number} for number in (0, 1)]
+    records = [SinkRecord(("k", number), row, number) for number, row in enumerate(rows)]
+    receipt, letters = writer.prepare(SinkBatch(0, "1-0", records)), []
+    for _ in range(20):
+        try:
+            writer.publish(receipt)
+        except UnavailableError:
+            continue
+        except BatchRefusedError as ex:
+            receipt, letters = ex.committable, [*letters, *ex.refused]
+        else:
+            break
+    assert sorted((letter.record for letter in letters), key=lambda record: record.timestamp) == records[1:4]
+    words = {letter.record.timestamp: letter.reason for letter in letters}
+    assert words[1] == f"Kafka refuses it for partition 7 of topic '{topic}': Local: Unknown partition"
+    assert "record" in words[2]
+    assert words[3].endswith("Broker: Message size too large")
+    written = [json.loads(value or b"") for _, value in committed(broker, topic, 2)]
+    assert written == [rows[0], rows[4], rows[5]]
