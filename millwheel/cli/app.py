@@ -112,6 +112,7 @@ def millwheel(
     """Millisecond, exactly-once, per-key stream processing in plain Python, on Spark."""
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="as JSON, on standard output (docs/commands.md has its shape)")]
 MetricsPort = Annotated[
     int,
     typer.Option(
@@ -205,11 +206,16 @@ def certs(folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or
 
 
 @app.command()
-def status(root: RunningRoot = "") -> None:
-    """Show the watermark of each node, what holds it back, and the owner of each range."""
+def status(
+    folder: RootArgument = "",
+    root: RunningRoot = "",
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="again every second, until the run is over")] = False,
+) -> None:
+    """Show how far each node is, what stands still, and why. `millwheel ranges show` has the owners of ranges."""
     from millwheel.cli.look.status import status as show
 
-    show(root, Console(width=None if sys.stdout.isatty() else 200))
+    show(root or folder, Console(width=None if sys.stdout.isatty() else 200), as_json, watch)
 
 
 @app.command()
@@ -260,7 +266,7 @@ def ranges_merge(lower: Shard, upper: Shard, root: RunningRoot = "") -> None:
 @ranges.command("move")
 def ranges_move(
     shard: Shard,
-    worker: Annotated[str, typer.Argument(help="its name, as `millwheel status` prints it")],
+    worker: Annotated[str, typer.Argument(help="its name, as `millwheel ranges show` prints it")],
     root: RunningRoot = "",
 ) -> None:
     """Move a shard to another worker. Shards are balanced again when workers join or leave."""
@@ -368,7 +374,7 @@ def letters(
     root: RootArgument = "",
     computation: OfComputation = "",
     reason: WithReason = "",
-    as_json: Annotated[bool, typer.Option("--json", help="as JSON, on standard output")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the dead letters of a root by computation and reason: number, times, and an example."""
     from millwheel.cli.letters import letters as show

@@ -11,6 +11,7 @@ from millwheel.cli.app import (
     Balance,
     FromSavepoint,
     Listen,
+    MetricsPort,
     Pipeline,
     RootFolder,
     SecretsFolder,
@@ -41,6 +42,7 @@ def _run(
     from_savepoint: FromSavepoint = "",
     balance: Balance = False,
     until_caught_up: UntilCaughtUp = False,
+    metrics_port: MetricsPort = 0,
 ) -> None:
     """Run a pipeline in the executors of this Spark application, one long task per worker."""
     from millwheel.launch.driver import Driver
@@ -61,6 +63,7 @@ def _run(
         from_savepoint=from_savepoint,
         balance=balance,
         until_caught_up=until_caught_up,
+        metrics_port=metrics_port,
     )
     with children_for(settings) as children:
         raise typer.Exit(Driver(settings, Console(stderr=True), children).run())

@@ -23,6 +23,15 @@ METRICS_FILE = "metrics.json"
 """In the root, in the format of Prometheus' ``file_sd_configs``: the driver first, then each process."""
 
 
+def driver_address(root: Path) -> str:
+    """Where the driver of the run on a root serves the metrics of all processes; "" if it does not (yet)."""
+    try:
+        targets = msgspec.json.decode((root / METRICS_FILE).read_bytes())
+    except FileNotFoundError:
+        return ""
+    return str(targets[0]["targets"][0])
+
+
 class GatheredMetrics:
     """Asks every process when it is asked. ``slots`` are the workers that should be there; ``restarts`` tells how often
     each process was started again. :meth:`step` is for the driver's loop, everything else runs on other threads."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 
-import msgspec
-
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.metrics.fetching import METRICS, fetched
 from millwheel.errors import UnavailableError
-from millwheel.launch.metrics import DRIVER, METRICS_FILE
+from millwheel.launch.metrics import DRIVER, driver_address
 from millwheel.roots.attaching import attach, find_root
 
 
@@ -17,11 +15,9 @@ def metrics(place: str) -> None:
     """Print the metrics of all processes, in Prometheus' format, on standard output."""
     root = find_root(place)
     run = attach(root)
-    try:
-        targets = msgspec.json.decode((root / METRICS_FILE).read_bytes())
-    except FileNotFoundError as error:
-        raise UnavailableError(f"The driver of {root} does not serve metrics yet; ask again in a second") from error
-    address = targets[0]["targets"][0]
+    address = driver_address(root)
+    if not address:
+        raise UnavailableError(f"The driver of {root} does not serve metrics yet; ask again in a second")
     found = fetched({DRIVER: address}, METRICS, load_security(run.security, "client"))
     if DRIVER not in found:
         raise UnavailableError(f"The driver does not answer at {address}; ask again in a second")

@@ -1,56 +1,129 @@
-"""``millwheel status``: the watermarks of a run, what holds them, and the owners of shards."""
+"""``millwheel status``: a line for each node, what stands still, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime, timezone
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.grpc.watermark_client import fetch_status
-from millwheel.core.model.failures import kinds_in, without_kinds
+from millwheel.adapters.metrics.fetching import STANDING, fetched
+from millwheel.cli.look.standing import NodeStanding, RunStanding, WorkerStanding, failing, node_standings, troubles_of
 from millwheel.core.model.names import NodeName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.ranges import KeyRange
-from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND
-from millwheel.core.pipeline.graph import Graph, build_graph
+from millwheel.core.model.times import SECOND, duration_text
+from millwheel.core.pipeline.graph import Graph, NodeKind, build_graph
 from millwheel.errors import UnavailableError
+from millwheel.launch.metrics import driver_address
 from millwheel.launch.progress.polling import LEADER_ROLE, addresses, cluster_view
 from millwheel.launch.progress.report import summary_lines
-from millwheel.launch.progress.summary import ClusterView, Summary, reason_texts
+from millwheel.launch.progress.summary import ClusterView, Summary, total
+from millwheel.launch.stragglers import JoinedWorker, read_members
 from millwheel.roots.attaching import LiveMembers, attach, connected, find_root
-from millwheel.roots.root import read_completed
+from millwheel.roots.root import RunInfo, read_completed
 from millwheel.roots.shipped import load_shipped
 
+WATCH_S = 1.0
+"""Between two looks of ``--watch``."""
 
-def status(place: str, console: Console) -> None:
-    """Print the nodes with their watermarks and holders, and the shards with their owners."""
+
+class CompleteStanding(msgspec.Struct, frozen=True):
+    """A run whose input has drained, in ``--json``."""
+
+    root: str
+    summary: Summary
+    complete: bool = True
+
+
+def status(place: str, console: Console, as_json: bool = False, watch: bool = False) -> None:
+    """Print how a run stands; with ``watch`` again and again, until it is complete or has ended, or Ctrl-C."""
     root = find_root(place)
     done = read_completed(root)
     if done is not None:
-        console.print(f"The run on {root} is complete.", highlight=False, soft_wrap=True)
-        for line in summary_lines(msgspec.convert(done, Summary)):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-        return
+        return _print_complete(root, msgspec.convert(done, Summary), console, as_json)
     run = attach(root)
-    graph = _graph(root)
+    if not watch:
+        return _print(_asked(root, run), console, as_json)
+    if as_json:
+        for standing in _watched(root, run):
+            _print(standing, console, as_json)
+        return None
+    with Live(console=console, auto_refresh=False) as live:
+        for standing in _watched(root, run):
+            live.update(shown(standing), refresh=True)
+    return None
+
+
+def _watched(root: Path, run: RunInfo) -> Iterator[RunStanding]:
+    """Looks until the run is over. Raises SetupError when its driver is gone."""
+    while read_completed(root) is None:
+        with suppress(UnavailableError):  # a new leader is being elected
+            yield _asked(root, run)
+        time.sleep(WATCH_S)
+        attach(root)
+
+
+def _print_complete(root: Path, summary: Summary, console: Console, as_json: bool) -> None:
+    if as_json:
+        return write_json(CompleteStanding(str(root), summary))
+    console.print(f"The run on {root} is complete.", highlight=False, soft_wrap=True)
+    for line in summary_lines(summary):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return None
+
+
+def _print(standing: RunStanding, console: Console, as_json: bool) -> None:
+    if as_json:
+        return write_json(standing)
+    return console.print(shown(standing))
+
+
+def write_json(value: object) -> None:
+    """One line of JSON on standard output."""
+    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _asked(root: Path, run: RunInfo) -> RunStanding:
+    graph = build_graph(load_shipped(str(root)))
+    security = load_security(run.security, "client")
     with connected(run) as coordination:
         tables = coordination.tables()
-        workers = LiveMembers(coordination, "workers").now()
+        members = LiveMembers(coordination, "workers").now()
         leaders = addresses(LiveMembers(coordination, LEADER_ROLE).some())
-        view = _view(leaders, load_security(run.security, "client"))
-    console.print(_nodes_table(graph, view))
-    for line in _failures(view):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    console.print(_shards_table(tables, addresses(workers)))
+        view = _view(leaders, security)
+    nodes = node_standings(graph, view, tables, list(members))
+    workers = _workers(read_members(members), addresses(members), tables, security)
+    return standing_of(graph, run.pipeline, str(root), view, nodes, workers, driver_address(root))
 
 
-def _graph(root: Path) -> Graph:
-    return build_graph(load_shipped(str(root)))
+def standing_of(
+    graph: Graph,
+    pipeline: str,
+    root: str,
+    view: ClusterView,
+    nodes: tuple[NodeStanding, ...],
+    workers: tuple[WorkerStanding, ...],
+    metrics: str,
+) -> RunStanding:
+    """All of it together."""
+    counters = {name: node.counters for name, node in view.nodes.items()}
+    read = total(graph, counters, "records_in", NodeKind.SOURCE)
+    dead = sum(node.counters.get("dead_letters", 0) for node in nodes)
+    return RunStanding(
+        pipeline, root, read, dead, nodes, workers, (*troubles_of(nodes, workers), *failing(view)), metrics
+    )
 
 
 def _view(leaders: Mapping[str, str], security: Security | None) -> ClusterView:
@@ -60,62 +133,63 @@ def _view(leaders: Mapping[str, str], security: Security | None) -> ClusterView:
     raise UnavailableError("No injector leads at the moment; ask again in a second")
 
 
-def _nodes_table(graph: Graph, view: ClusterView) -> Table:
-    table = Table("node", "watermark", "held by", "counted", box=None, pad_edge=False)
-    for name in graph.nodes:
-        node = view.nodes.get(name)
-        if node is None:
-            table.add_row(name, "?", "not assigned yet", "")
-            continue
-        counters = without_kinds(node.counters)
-        counted = ", ".join(f"{counter} {value:,}" for counter, value in sorted(counters.items()))
-        table.add_row(name, watermark_words(node.watermark_us), node.holder, counted)
-    return table
+class _Call(msgspec.Struct):
+    shard: str
+    what: str
+    key: str
 
 
-def _failures(view: ClusterView) -> list[str]:
-    """Failures: dead letters by reason, and the share of recent calls that failed."""
-    dead = reason_texts({name: kinds_in(node.counters) for name, node in view.nodes.items()})
-    recent = [
-        f"{call.judged}: {tally.failed:,} of its last {tally.tried:,} calls failed ({call.what})"
-        for node in view.nodes.values()
-        for call, tally in node.tallies.items()
-        if tally.failed
-    ]
-    return [*(f"dead letters of {text}" for text in dead), *recent]
+class _Step(msgspec.Struct):
+    step_s: float = 0.0
+    where: str = ""
+    calls: tuple[_Call, ...] = ()
 
 
-def _shards_table(tables: Mapping[NodeName, RangeTable], workers: Mapping[str, str]) -> Table:
-    table = Table("shard", "range", "owner", "at", "token", box=None, pad_edge=False)
-    for name in sorted(tables):
-        for entry in tables[name].shards:
-            owner = entry.owner or "nobody"
-            moving = f" → {entry.next_owner}" if entry.next_owner else ""
-            table.add_row(
-                entry.shard,
-                range_words(entry.range),
-                owner + moving,
-                workers.get(entry.owner, "gone"),
-                str(entry.token),
-            )
-    return table
+def _workers(
+    joined: Mapping[str, JoinedWorker],
+    at: Mapping[str, str],
+    tables: Mapping[NodeName, RangeTable],
+    security: Security | None,
+) -> tuple[WorkerStanding, ...]:
+    owned = Counter(entry.owner for table in tables.values() for entry in table.shards)
+    asked = {name: worker.metrics for name, worker in joined.items() if worker.metrics}
+    steps = {name: msgspec.json.decode(text, type=_Step) for name, text in fetched(asked, STANDING, security).items()}
+    found = []
+    for name, worker in sorted(joined.items(), key=lambda each: each[1].slot):
+        step = steps.get(name, _Step())
+        calls = tuple(f"{call.what} of key {call.key} in {call.shard}" for call in step.calls)
+        about = (step.step_s, step.where, calls)
+        found.append(WorkerStanding(name, worker.slot, at[name], owned[name], name in steps, *about))
+    return tuple(found)
+
+
+# --- for people --------------------------------------------------------------------------------------------------
+
+
+def shown(standing: RunStanding) -> RenderableType:
+    """About ten lines: the run, a line for each node, and what stands still."""
+    dead = f", {standing.dead_letters:,} dead letters (`millwheel letters`)" if standing.dead_letters else ""
+    head = f"{standing.pipeline}: {standing.records_in:,} records read by {len(standing.workers)} workers{dead}"
+    table = Table("node", "watermark", "behind", "shards", "held by", box=None, pad_edge=False)
+    for node in standing.nodes:
+        if not node.node.endswith(".dead_letters"):
+            table.add_row(*map(Text, _row(node)))
+    troubles = [Text(f"! {trouble}") for trouble in standing.troubles]
+    return Group(Text(head), table, *troubles)
+
+
+def _row(node: NodeStanding) -> tuple[str, ...]:
+    behind = "" if node.behind_s is None else _duration(node.behind_s)
+    held = node.held_by
+    words = "" if held is None else held.words if held.node == node.node else f"waits for {held.node}"
+    return node.node, node.watermark or node.state, behind, str(node.shards), words
+
+
+def _duration(seconds: float) -> str:
+    us = int(seconds * SECOND)
+    return duration_text(us - us % SECOND) if us >= SECOND else f"{seconds:.1f}s"
 
 
 def range_words(keys: KeyRange) -> str:
     """A range by the first digits of its edges, e.g. ``4000…7fff``."""
     return f"{keys.lo >> 48:04x}…{(keys.hi - 1) >> 48:04x}"
-
-
-def watermark_words(watermark_us: int) -> str:
-    """A watermark in readable form: a time, or the meaning of its extremes."""
-    if watermark_us == MIN_TIME:
-        return "nothing yet"
-    if watermark_us == MAX_TIME:
-        return "drained"
-    if watermark_us >= IDLE_TIME:
-        return "idle"
-    try:
-        moment = datetime.fromtimestamp(watermark_us / SECOND, timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        return f"{watermark_us} µs"
-    return moment.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")

@@ -33,7 +33,7 @@ def test_it_has_every_option_of_run_but_those_that_spark_submit_decides() -> Non
 
 def test_every_option_reaches_the_driver(asked: type[Asked], monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     words = "p.yaml --set a=1 --workers 3 --spares 1 --root /r --zookeeper h:1/c --summary s.json --listen auto"
-    more = "--security certs --secrets words --from-savepoint /s --balance --until-caught-up"
+    more = "--security certs --secrets words --from-savepoint /s --balance --until-caught-up --metrics-port 9464"
     assert submitted(monkeypatch, *words.split(), *more.split()) == 0
     assert asked.settings == [
         RunSettings(
@@ -52,6 +52,7 @@ def test_every_option_reaches_the_driver(asked: type[Asked], monkeypatch: pytest
             from_savepoint="/s",
             balance=True,
             until_caught_up=True,
+            metrics_port=9464,
         )
     ]
 

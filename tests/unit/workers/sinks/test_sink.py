@@ -358,3 +358,17 @@ def test_a_crash_around_a_refusal_makes_one_letter(committed: bool, in_order: bo
     assert writer.published == [b"0:1"]
     heir.bundle()
     assert heir.committables() == 0
+
+
+def test_what_holds_the_watermark_names_the_error_of_a_target_that_is_away_until_it_is_back() -> None:
+    bench = Bench(aside=False)
+    bench.writer.fail = UnavailableError("connection refused")
+    bench.bundle(1)
+    told = bench.operator.told
+    bench.durable(1)
+    assert bench.operator.hold(0).holder == "sink batch 0, not yet published: connection refused"
+    assert bench.operator.told != told  # a report goes out, although the watermark has not moved
+    bench.writer.fail = None
+    bench.bundle(2, now_us=10**9)
+    bench.durable(2)
+    assert bench.operator.hold(0).holder == ""

@@ -1,0 +1,190 @@
+"""How a run stands, as values: what ``millwheel status`` prints, and the shape of its ``--json``. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+
+import msgspec
+
+from millwheel.core.model.failures import kinds_in, without_kinds
+from millwheel.core.model.names import NodeName
+from millwheel.core.model.range_table import RangeTable
+from millwheel.core.model.times import IDLE_TIME, MAX_TIME, MIN_TIME, SECOND, duration_text
+from millwheel.core.pipeline.graph import Graph, NodeKind
+from millwheel.launch.progress.summary import ClusterView, NodeView
+
+STEP_S = 1.0
+"""A step of a worker that takes longer is worth a line: others take milliseconds."""
+_BEHIND_US = SECOND  # less than that behind the sources is no news
+_INPUT = ("input", "input, as heard in this run")
+_TIME = re.compile(r"(?<= at )(-?\d{13,19})\b")
+
+
+class HeldBy(msgspec.Struct, frozen=True):
+    """What keeps the watermark of a node: something in ``shard`` of ``node``, which may be far above it."""
+
+    node: str
+    shard: str
+    words: str
+
+
+class NodeStanding(msgspec.Struct, frozen=True):
+    """One node. ``state`` is starting, flowing, idle or drained; ``watermark`` is a time only while it flows, and
+    ``behind_s`` its distance to the furthest source. ``dead_letters`` are counted by reason."""
+
+    node: str
+    kind: str
+    state: str
+    watermark: str | None
+    watermark_us: int
+    behind_s: float | None
+    held_by: HeldBy | None
+    shards: int
+    unowned: int
+    counters: dict[str, int]
+    dead_letters: dict[str, int]
+
+
+class WorkerStanding(msgspec.Struct, frozen=True):
+    """One worker. ``step_s`` is how long its running step has taken, ``where`` the line of your code that runs, and
+    ``calls`` what the running calls are about. ``answers`` is false if it could not be asked."""
+
+    worker: str
+    slot: int
+    address: str
+    shards: int
+    answers: bool
+    step_s: float = 0.0
+    where: str = ""
+    calls: tuple[str, ...] = ()
+
+
+class RunStanding(msgspec.Struct, frozen=True):
+    """The whole run. ``troubles`` says in sentences what stands still, and why; it is empty when all is well."""
+
+    pipeline: str
+    root: str
+    records_in: int
+    dead_letters: int
+    nodes: tuple[NodeStanding, ...]
+    workers: tuple[WorkerStanding, ...]
+    troubles: tuple[str, ...]
+    metrics: str = ""
+
+
+def node_standings(
+    graph: Graph, view: ClusterView, tables: Mapping[NodeName, RangeTable], alive: Sequence[str]
+) -> tuple[NodeStanding, ...]:
+    """All nodes in the order of the graph."""
+    front_us = _front(graph, view)
+    return tuple(_node(graph, view, name, front_us, tables.get(NodeName(name)), alive) for name in graph.nodes)
+
+
+def _front(graph: Graph, view: ClusterView) -> int | None:
+    sources = [name for name, node in graph.nodes.items() if node.kind is NodeKind.SOURCE and name in view.nodes]
+    return max((us for name in sources if _is_time(us := view.nodes[name].watermark_us)), default=None)
+
+
+def _node(
+    graph: Graph, view: ClusterView, name: str, front_us: int | None, table: RangeTable | None, alive: Sequence[str]
+) -> NodeStanding:
+    known = view.nodes.get(name, NodeView(name, MIN_TIME, False, "", {}))
+    us = known.watermark_us
+    timed = _is_time(us)
+    entries = () if table is None else table.shards
+    return NodeStanding(
+        node=name,
+        kind=graph.nodes[name].kind.value,
+        state=_state(us),
+        watermark=watermark_words(us) if timed else None,
+        watermark_us=us,
+        behind_s=max(0, front_us - us) / SECOND if timed and front_us is not None else None,
+        held_by=held_by(graph, view, name) if us < MAX_TIME else None,
+        shards=len(entries),
+        unowned=sum(entry.owner not in alive for entry in entries),
+        counters=dict(sorted(without_kinds(known.counters).items())),
+        dead_letters=kinds_in(known.counters),
+    )
+
+
+def held_by(graph: Graph, view: ClusterView, name: str) -> HeldBy | None:
+    """Who keeps the watermark of a node: itself, or, while it waits for its input, the one of its feeders that is
+    furthest behind, and so on upwards."""
+    seen: set[str] = set()
+    while name in view.nodes and name not in seen:
+        seen.add(name)
+        shard, _, words = view.nodes[name].holder.partition(": ")
+        feeders = [feeder for feeder in graph.feeders[name] if feeder in view.nodes]
+        if words not in _INPUT or not feeders:
+            return HeldBy(name, shard, in_words(words)) if shard else None
+        name = min(feeders, key=lambda feeder: view.nodes[feeder].watermark_us)
+    return None
+
+
+def in_words(holder: str) -> str:
+    """What a shard reports as its holder, with readable times."""
+    return _TIME.sub(lambda found: watermark_words(int(found[1])), holder)
+
+
+def troubles_of(nodes: Sequence[NodeStanding], workers: Sequence[WorkerStanding]) -> Iterator[str]:
+    """What stands still, and why, the gravest first."""
+    for worker in workers:
+        if not worker.answers:
+            yield f"{worker.worker} (slot {worker.slot}) does not answer"
+        elif worker.step_s >= STEP_S:
+            about = "; ".join(worker.calls) or "no callback of a computation"
+            line = f", at {worker.where}" if worker.where else ""
+            yield f"{worker.worker} has been in one step for {worker.step_s:.1f} s: {about}{line}"
+    for node in nodes:
+        if node.unowned:
+            yield f"{node.node}: {node.unowned} of {node.shards} shards have no owner"
+    told: set[tuple[str, str]] = set()
+    for node in sorted(nodes, key=lambda node: -(node.behind_s or 0)):
+        held, behind_us = node.held_by, (node.behind_s or 0) * SECOND
+        late = node.state == "flowing" and behind_us > _BEHIND_US
+        if held is None or not (late or node.state == "starting") or (held.node, held.shard) in told:
+            continue
+        told.add((held.node, held.shard))
+        place = "has no watermark yet" if node.state == "starting" else f"is {_rounded(int(behind_us))} behind"
+        yield f"{node.node} {place}, held by {held.shard}: {held.words}"
+
+
+def failing(view: ClusterView) -> Iterator[str]:
+    """Which calls fail, of the recent ones."""
+    for node in view.nodes.values():
+        for call, tally in node.tallies.items():
+            if tally.failed:
+                yield f"{call.judged}: {tally.failed:,} of its last {tally.tried:,} calls failed ({call.what})"
+
+
+def _rounded(us: int) -> str:
+    return duration_text(us - us % SECOND)
+
+
+def _is_time(watermark_us: int) -> bool:
+    return MIN_TIME < watermark_us < IDLE_TIME
+
+
+def _state(watermark_us: int) -> str:
+    if watermark_us == MIN_TIME:
+        return "starting"
+    if watermark_us == MAX_TIME:
+        return "drained"
+    return "idle" if watermark_us >= IDLE_TIME else "flowing"
+
+
+def watermark_words(watermark_us: int) -> str:
+    """A watermark in readable form: a time, or the meaning of its extremes."""
+    if watermark_us == MIN_TIME:
+        return "nothing yet"
+    if watermark_us == MAX_TIME:
+        return "drained"
+    if watermark_us >= IDLE_TIME:
+        return "idle"
+    try:
+        moment = datetime.fromtimestamp(watermark_us / SECOND, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return f"{watermark_us} µs"
+    return moment.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
