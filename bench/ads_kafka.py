@@ -189,7 +189,7 @@ def run(
 
 
 def tables(server: Server, name: str) -> dict[str, Counter[tuple[Any, ...]]]:
-    """The rows that stand in the tables of a run, in the form of those in topics."""
+    """The current rows in the tables of a run, in the form of those in topics."""
     ctr = server.sql(
         "select ad_id, (extract(epoch from window_start) * 1000000)::bigint, impressions, clicks, spend "
         f"from {name}_ctr"

@@ -21,7 +21,7 @@ from millwheel.roots.root import RunInfo, read_completed
 from millwheel.roots.shipped import load_shipped
 from millwheel.savepoints.record import SavepointRecord
 from millwheel.savepoints.restoring import note_saved
-from millwheel.savepoints.taking import Savepoint, check_place, savepoint_folder, sources_ended, taken
+from millwheel.savepoints.taking import Savepoint, check_folder, savepoint_folder, sources_ended, taken
 
 _LOOK_S = 0.1  # between looks whether the savepoint stands
 
@@ -34,31 +34,31 @@ class Ending(Enum):
     SAVED = "saved"
 
 
-def savepoint(place: str, root_place: str, patience_s: float, console: Console) -> None:
+def savepoint(folder: str, root_option: str, patience_s: float, console: Console) -> None:
     """Take a savepoint of the run on a root; the run continues."""
-    root = find_root(root_place)
+    root = find_root(root_option)
     run = attach(root)
-    wanted = _wanted(place, root, run, False, patience_s)
+    wanted = _wanted(folder, root, run, False, patience_s)
     with connected(run) as coordination, console.status("coming to rest") as status:
         with taken(wanted, coordination, status.update) as record:
             pass
-    _say(console, _words(record, wanted.place))
+    _say(console, _words(record, wanted.folder))
     _say(console, "The pipeline continues.")
 
 
-def stop(root_place: str, ending: Ending, place: str, limit_s: float, console: Console) -> None:
+def stop(root_option: str, ending: Ending, folder: str, limit_s: float, console: Console) -> None:
     """Stop the run on a root, and wait until its driver has ended."""
-    root = find_root(root_place)
+    root = find_root(root_option)
     run = attach(root)
     if ending is Ending.SAVED:
-        wanted = _wanted(place, root, run, True, limit_s)
+        wanted = _wanted(folder, root, run, True, limit_s)
         with connected(run) as coordination, console.status("coming to rest") as status:
             with taken(wanted, coordination, status.update) as record:
-                _say(console, _words(record, wanted.place))
+                _say(console, _words(record, wanted.folder))
                 _ask_to_stop(run, coordination)
                 _await_end(root, limit_s)
-                note_saved(root, record, wanted.place)
-        _say(console, f"Stopped. To continue: millwheel run PIPELINE --root NEW --from-savepoint {wanted.place}")
+                note_saved(root, record, wanted.folder)
+        _say(console, f"Stopped. To continue: millwheel run PIPELINE --root NEW --from-savepoint {wanted.folder}")
         return
     if ending is Ending.DRAINED:
         spec = load_shipped(str(root))
@@ -73,9 +73,9 @@ def stop(root_place: str, ending: Ending, place: str, limit_s: float, console: C
         _say(console, f"Stopped. The same `millwheel run` command continues on the root {root}.")
 
 
-def _wanted(place: str, root: Path, run: RunInfo, stay: bool, patience_s: float) -> Savepoint:
-    wanted = Savepoint(savepoint_folder(place), root, run, load_shipped(str(root)), stay, patience_s)
-    check_place(wanted.place, root)
+def _wanted(folder: str, root: Path, run: RunInfo, stay: bool, patience_s: float) -> Savepoint:
+    wanted = Savepoint(savepoint_folder(folder), root, run, load_shipped(str(root)), stay, patience_s)
+    check_folder(wanted.folder, root)
     return wanted
 
 
@@ -109,11 +109,11 @@ def _report_drained(root: Path, console: Console) -> None:
         _say(console, line)
 
 
-def _words(record: SavepointRecord, place: Path) -> str:
+def _words(record: SavepointRecord, folder: Path) -> str:
     nodes = len({each.node for each in record.shards})
-    size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return (
-        f"Savepoint {place}: {len(record.shards)} shards of {nodes} nodes, {size / 1e6:,.1f} MB; all stood still for "
+        f"Savepoint {folder}: {len(record.shards)} shards of {nodes} nodes, {size / 1e6:,.1f} MB; all stood still for "
         f"{record.held_ms} ms at most."
     )
 

@@ -1,4 +1,4 @@
-"""Pipelines in Python: calls that make the same documents as YAML. docs/python-api.md shows how."""
+"""Pipelines in Python: calls that build the same documents as YAML. docs/python-api.md shows how."""
 
 from millwheel.fluent import agg
 from millwheel.fluent.ends import (

@@ -4,8 +4,8 @@
 
     .aggregate({"hits": agg.count(), "bytes": agg.sum("size"), "p99": agg.quantile("latency_ms", 0.99)})
 
-``of`` is a field or an expression over the record; ``where`` an expression that a record must satisfy to count.
-docs/pipeline.md says what each costs.
+``of`` is a field or an expression over the record; ``where`` is an expression that a record must satisfy to count.
+docs/pipeline.md states the cost of each function.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def own(
     options: Mapping[str, Any] | None = None,
     where: str = "",
 ) -> Aggregate:
-    """Your own :class:`millwheel.Aggregator`: the class, or a function that makes one, called with ``options``."""
+    """Your own :class:`millwheel.Aggregator`: the class, or a factory, called with ``options``."""
     return Aggregate(function, of, where, options or {})
 
 

@@ -1,8 +1,7 @@
 """The user's code in a fluent pipeline, and the names by which workers find it.
 
 Nothing is pickled. A worker imports the same file again, builds the same pipeline, and asks it for the function under
-the name of the computation that it belongs to. What has a name of its own in a module is known by that,
-``module:name``, as in YAML.
+the name of its computation. An object with a name of its own in a module is found by ``module:name``, as in YAML.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class CodeShelf:
         self._things: dict[str, Any] = {}
 
     def put(self, thing: Any, *words: str) -> Code:
-        """Keep something under a name made of words; a taken one gets a number."""
+        """Keep something under a name made of words, with a number if the name is taken."""
         wanted = re.sub(r"\W", "_", "_".join(words))
         if wanted[:1].isdigit():
             wanted = f"n{wanted}"

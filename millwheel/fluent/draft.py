@@ -1,7 +1,7 @@
-"""The record of the calls of a fluent pipeline, until it becomes the document that YAML would be.
+"""Records the calls of a fluent pipeline until they become the same document as YAML.
 
-Nothing is judged here that the checks of YAML judge, too; only what would be lost on the way there is noted: a name
-given twice, an object of the wrong type.
+The checks of YAML apply to that document later. Only errors that the document would hide are noted here: a name that is
+used twice, an object of the wrong type.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import Problems
 
 OnError = Literal["dead_letter", "stop"] | Mapping[str, Any]
-"""What failures come to: dead letters for ever, an end at the first, or for example ``{"stop_above": "10%",
-"of_at_least": 100}``, which is the default."""
+"""The effect of failures: ``"dead_letter"``, ``"stop"``, or for example ``{"stop_above": "10%", "of_at_least": 100}``,
+which is the default."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Dials:
-    """What every computation may say about its guarantee and its size; None is the default."""
+    """Options of every computation about its guarantee and its size. None stands for the default."""
 
     delivery: str | None = None
     productions: str | None = None
@@ -44,7 +44,7 @@ class Dials:
     on_error: OnError | None = None
 
     def fields(self) -> dict[str, Any]:
-        """Those that were given."""
+        """The options that are not None."""
         named = {
             "delivery": self.delivery,
             "productions": self.productions,
@@ -72,10 +72,10 @@ class Draft:
     limits: Mapping[str, int | str] = field(default_factory=dict)
     ship: Sequence[str] = ()
 
-    # --- what calls leave --------------------------------------------------------------------------------
+    # --- records of calls --------------------------------------------------------------------------------
 
     def note(self, path: str, text: str) -> None:
-        """Something is wrong with the call that is being made."""
+        """Note a problem with the current call."""
         self.problems.append((here(), path, text))
 
     def add_stream(self, name: str, fields: Mapping[str, Any]) -> None:
@@ -88,11 +88,11 @@ class Draft:
         self._add(self.sinks, f"sinks.{stream}", stream, {kind: options}, fix)
 
     def add_computation(self, name: str, inputs: Sequence[Input], fields: Mapping[str, Any]) -> None:
-        """An entry below ``computations``, under a name that :meth:`name_for` gave."""
+        """An entry below ``computations``, under a name from :meth:`name_for`."""
         given: dict[str, Any] = {}
         for each in inputs:
             if each.stream in given:
-                text = f"the stream {each.stream!r} is named twice in one flatten; name it once"
+                text = f"one flatten names the stream {each.stream!r} twice; name it once"
                 self.note(f"computations.{name}.input.{each.stream}", text)
             key = self.keep(each.key, name, "key") if callable(each.key) else each.key
             given[each.stream] = At(each.place, {} if key is None else {"key": key})
@@ -100,7 +100,8 @@ class Draft:
         self._add(self.computations, path, name, {"input": given, **fields}, "give this one another name=…")
 
     def name_for(self, name: str, output: str, word: str) -> str:
-        """The name of a computation: as given, else that of its output, else a word; made unique unless given."""
+        """The name of a computation: ``name``, else that of its output, else ``word`` with a number if that is
+        taken."""
         if name:
             return name
         wanted, number = output or word, 1
@@ -113,21 +114,21 @@ class Draft:
         return found
 
     def keep(self, thing: Any, *words: str) -> Code:
-        """How the document names some code of the user's."""
+        """Keep some code of the user's, and return its name in the document."""
         return self.code.put(thing, *words)
 
     def _add(self, place: dict[str, At], path: str, name: str, fields: Mapping[str, Any], fix: str) -> None:
         if name in place:
             first = place[name].place
-            self.note(path, f"this name was given in line {first.line} already; {fix}")
+            self.note(path, f"this name is already in line {first.line}; {fix}")
         else:
             place[name] = At(here(), fields)
 
-    # --- what becomes of them ----------------------------------------------------------------------------
+    # --- the document ----------------------------------------------------------------------------
 
     def document(self, file: str, prefix: str, plain_names: bool = True) -> Document:
         """The document, as seen from the pipeline's own file. Code without a name of its own is found by
-        ``prefix.slug``; so is all code unless ``plain_names``."""
+        ``prefix.slug``. Without ``plain_names`` all code is."""
         problems = Problems(file)
         for place, path, text in self.problems:
             problems.add(place.seen_from(file), path, text)

@@ -1,7 +1,7 @@
-"""Where streams come from and go to: the sources of ``read`` and the sinks of ``write``.
+"""The sources of ``read`` and the sinks of ``write``.
 
-Paths are as in YAML: relative to the file of the pipeline, and ``"${name}"`` or :func:`param` is replaced by what
-``--set name=value`` gives. A setting that is None is left to its default, which docs/pipeline.md tells.
+Paths are as in YAML: relative to the file of the pipeline, and ``"${name}"`` or :func:`param` is replaced by the value
+of ``--set name=value``. A setting that is None has its default; see docs/pipeline.md.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ PathText = str | os.PathLike[str]
 def param(name: str, default: object = None) -> Any:
     """A parameter of the pipeline: the value of ``--set name=…``, else of the environment variable, else ``default``.
 
-    It is replaced by its value when the pipeline is loaded, not when this is called. It may stand wherever a text, a
+    The value is inserted when the pipeline is loaded, not when this is called. Use a parameter wherever a text, a
     number or a duration is expected: ``read("hits", FileSource(param("input"), "jsonl"), …)``.
     """
     return f"${{{name}}}" if default is None else f"${{{name}:-{default}}}"
 
 
 def secret(name: str) -> str:
-    """A secret of the pipeline, for options of sources, sinks and callbacks: every worker looks it up where it
-    is used, and it is never written. It may stand within a longer text: ``f"postgres://me:{secret('PG')}@db"``."""
+    """A secret of the pipeline, for options of sources, sinks and callbacks. Each worker that uses it looks it up, and
+    it is never written. It may be part of a longer text: ``f"postgres://me:{secret('PG')}@db"``."""
     return f"${{secret:{name}}}"
 
 
@@ -108,7 +108,7 @@ class DeclaredSink:
 
 @dataclass(frozen=True)
 class FileSink(DeclaredSink):
-    """Part files in the folder ``path``: whole, committed and final. They hold each record exactly once.
+    """Part files in the folder ``path``: whole, committed and final. They contain each record exactly once.
 
     A file is written once its first record has waited for ``flush``, or once there are ``cut_records``.
     ``with_key`` and ``with_timestamp`` add those as fields. ``fields`` are names and types of Parquet and CSV columns.
@@ -132,7 +132,7 @@ class FileSink(DeclaredSink):
 @dataclass(frozen=True)
 class StdoutSink(DeclaredSink):
     """JSON lines on standard output. They cannot be taken back: after a crash the last ones may be printed again.
-    With ``at_once`` they are printed before they are committed: sooner, and a crash repeats more of them."""
+    With ``at_once`` they are printed before their commit: sooner, but a crash repeats more of them."""
 
     kind: ClassVar[str] = "stdout"
     with_key: bool | None = None

@@ -1,8 +1,8 @@
-"""Chains of steps as one computation.
+"""Turns chains of steps into one computation.
 
-Each computation costs commits, and a way from shard to shard. ``map``, ``flat_map`` and ``filter`` need neither a key
-nor state, so what stands in a chain becomes one computation, unless somebody else sees what lies between: a stream
-that has a name, another consumer or a sink, or a key that is taken there.
+Each computation costs commits and deliveries between shards. ``map``, ``flat_map`` and ``filter`` need neither a key
+nor state, so a chain of them becomes one computation. The chain ends where a stream between two steps is visible
+elsewhere: it has a name, another consumer, a sink, or gets a key there.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _OWN = ("input", "output", "steps", *KINDS)
 
 
 def fused(computations: Mapping[str, At], unnamed: Collection[str], used: Collection[str]) -> dict[str, At]:
-    """The computations without the ``unnamed`` ones whose steps others can do; streams that are ``used`` elsewhere
-    stay."""
+    """The computations, with the steps of ``unnamed`` ones moved into their consumers. Streams that are ``used``
+    elsewhere stay."""
     consumers = Counter(stream for at in computations.values() for stream in at.value["input"])
     consumers.update(list(used))
     makers = Counter(stream for at in computations.values() for stream in _outputs(at.value))
@@ -36,7 +36,7 @@ def fused(computations: Mapping[str, At], unnamed: Collection[str], used: Collec
 
 
 def _only_input(fields: Mapping[str, Any]) -> str:
-    """The one stream that is consumed by the key it has, else ""."""
+    """The one input stream if it is consumed under its own key, else ""."""
     inputs = list(fields["input"].items())
     return inputs[0][0] if len(inputs) == 1 and not inputs[0][1].value else ""
 
@@ -65,7 +65,7 @@ def _joined(first: At, second: At) -> dict[str, Any]:
 
 
 def _steps(at: At) -> list[At]:
-    """The steps of a computation, each in the place in which it was written."""
+    """The steps of a computation, each with the line in which it was written."""
     if "steps" in at.value:
         return list(at.value["steps"])
     return [At(at.place, {name: at.value[name]}) for name in at.value if name in KINDS]

@@ -1,4 +1,4 @@
-"""Pipelines of this process that no file defines (made in a test or a shell), so that their code has names, too."""
+"""Pipelines that no file defines (made in a test or a shell), kept in this process so that their code has names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Held:
         self._pipelines: list[Any] = []
 
     def put(self, pipeline: Any) -> str:
-        """Keep a pipeline as long as the process lives; the attribute's name."""
+        """Keep a pipeline as long as the process lives, and return the attribute's name."""
         self._pipelines.append(pipeline)
         return f"p{len(self._pipelines) - 1}"
 
@@ -26,5 +26,5 @@ held = Held()
 
 
 def hold(pipeline: Any) -> str:
-    """``module:name`` of a pipeline from now on."""
+    """Keep a pipeline, and return its ``module:name``."""
     return f"{__name__}:held.{held.put(pipeline)}"

@@ -50,7 +50,7 @@ class Pipeline:
 
     @property
     def code(self) -> CodeShelf:
-        """The functions and objects that were given to the pipeline, as workers find them."""
+        """The pipeline's functions and objects, under the names by which workers find them."""
         return self._draft.code
 
     # --- streams -----------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class Pipeline:
 
     @property
     def dead_letters(self) -> Stream:
-        """The records that could not be used, with the reason. Without a consumer or sink they lie below the root."""
+        """The records that could not be used, with the reason. Without a sink they are stored below the root."""
         return self._stream(DEAD_LETTERS)
 
     @overload
@@ -122,7 +122,7 @@ class Pipeline:
         keyed = any(isinstance(flow, KeyedStream) for flow in (first, *others))
         return KeyedStream(self._draft, inputs) if keyed else Unkeyed(self._draft, inputs)
 
-    # --- what becomes of it ------------------------------------------------------------------------------
+    # --- the specification ------------------------------------------------------------------------------
 
     def spec(self, params: Mapping[str, str] | None = None) -> PipelineSpec:
         """The checked pipeline as a value, for tests and tools in this process; ``params`` are values of ``${name}``.

@@ -22,12 +22,12 @@ class CodeLine:
     line: int
 
     def seen_from(self, file: str) -> int:
-        """The line; one in another file than ``file`` says in which."""
+        """The line number. If the line is in another file than ``file``, the result also has that file."""
         return self.line if Path(self.file).resolve() == Path(file).resolve() else ForeignLine(self.line, self.file)
 
 
 def here() -> CodeLine:
-    """The innermost line outside of this package that is being executed: the user's call."""
+    """The innermost current line outside this package: the user's call."""
     frame = sys._getframe(1)
     package = os.path.dirname(os.path.dirname(sys._getframe(0).f_code.co_filename)) + os.sep
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
@@ -45,7 +45,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class CodeKey:
-    """A map with one entry, whose name is that of some code."""
+    """A map with one entry, named by the ``module:name`` of some code."""
 
     code: Code
     value: Any
@@ -53,7 +53,7 @@ class CodeKey:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A value that was given in a place of its own."""
+    """A value with the line of the call that gave it."""
 
     place: CodeLine
     value: Any
@@ -61,15 +61,15 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class NodeWriter:
-    """Turns values into nodes. ``name_of`` gives the ``module:name`` by which workers find some code; ``file`` is the
-    pipeline's own; ``complain(line, path, text)`` notes what cannot be written."""
+    """Turns values into nodes. ``name_of`` returns the ``module:name`` by which workers find some code; ``file`` is the
+    pipeline's own; ``complain(line, path, text)`` notes values that YAML cannot express."""
 
     file: str
     name_of: Callable[[Code], str]
     complain: Callable[[int, str, str], None]
 
     def node(self, value: Any, place: CodeLine, path: str = "") -> YamlNode:
-        """The node of a value and of all that it holds."""
+        """The node of a value, with all values in it."""
         while isinstance(value, At):
             place, value = value.place, value.value
         if isinstance(value, CodeKey):
@@ -108,6 +108,6 @@ class NodeWriter:
             return YamlNode(value, line, path, text, plain=True)
         kind = type(value).__name__
         self.complain(
-            line, path, f"a {kind} cannot stand here; give text, numbers, booleans, or lists and dicts of them"
+            line, path, f"a {kind} is not allowed here; give text, numbers, booleans, or lists and dicts of them"
         )
         return YamlNode(None, line, path)

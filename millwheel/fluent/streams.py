@@ -292,11 +292,11 @@ class Flow:
         shards: int | None = None,
         standby: int | None = None,
     ) -> Stream:
-        """Add what another system knows of each record: ``{"redis": {"url": …, "key": "item:{item}"}}``.
+        """Look each record up in another system: ``{"redis": {"url": …, "key": "item:{item}"}}``.
 
-        The answer becomes ``field``, or ``fields`` of it become fields. ``by`` are expressions over the record, where
-        they differ from what the lookup names. ``cache={"size": 10_000, "ttl": "5m"}`` keeps answers; ``missing``
-        decides about a record of which the system knows nothing. See docs/lookups.md.
+        The answer becomes ``field``, or its ``fields`` become fields of the record. ``by`` replaces the lookup's own
+        expressions for the key. ``cache={"size": 10_000, "ttl": "5m"}`` keeps answers; ``missing`` decides about a
+        record without an answer. See docs/lookups.md.
         """
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_lookup")
         chosen = {"as": field or None, "fields": fields, "by": by, "cache": cache, "batch": batch}

@@ -22,7 +22,7 @@ Accumulation = Literal["discarding", "accumulating", "retracting"]
 
 @dataclass(frozen=True)
 class Opened:
-    """What is known of the computation so far; ``stream(name)`` makes the stream of its results."""
+    """The parts of the computation so far; ``stream(name)`` makes the stream of its results."""
 
     draft: Draft
     inputs: tuple[Input, ...]
@@ -188,7 +188,7 @@ class WindowedStream:
         return {function: given.of or None, **options} if given.of or options else function
 
     def _own(self, name: str, field: str, given: Aggregate) -> Any:
-        """An aggregator of the user's."""
+        """An aggregator of the user's own."""
         code = self._parts.draft.keep(given.function, name, field)
         options = {**given.options, **({"where": given.where} if given.where else {})}
         return CodeKey(code, {"of": given.of or None, **options})

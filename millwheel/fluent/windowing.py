@@ -21,11 +21,11 @@ from millwheel.core.windows.windows import Count, Cumulative, Global, Sessions, 
 from millwheel.fluent.places import Code
 
 Keep = Callable[[Any, str], Code]
-"""(an object of the user's, what it is) -> how the pipeline knows it."""
+"""(an object of the user's, a word for it) -> the code under which the pipeline keeps it."""
 
 
 def window_tree(window: Any, keep: Keep) -> Any:
-    """What stands below ``window:``. An object of the user's is kept, and made by a function without options."""
+    """The value of ``window:``. An object of the user's is kept, and named as a factory without options."""
     if type(window) is Tumbling:
         return {"tumbling": duration_text(window.size), **_offset(window), **_zone(window)}
     if type(window) is Sliding:
@@ -60,7 +60,7 @@ def _changes(window: Sliding | Cumulative) -> dict[str, str]:
 
 
 def trigger_tree(trigger: Trigger, keep: Keep) -> Any:
-    """What stands below ``trigger:``."""
+    """The value of ``trigger:``."""
     write = _TREES.get(type(trigger))
     if write is None:
         return {"custom": {"class": keep(lambda: trigger, "trigger")}}

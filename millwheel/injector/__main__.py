@@ -1,4 +1,4 @@
-"""``python -m millwheel.injector``: one watermark service; several may stand by, the elected one serves."""
+"""``python -m millwheel.injector``: a watermark service. Several may run; the elected one serves, others stand by."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
 
 _SESSION_TIMEOUT_S = 2.5
-"""How long a dead leader keeps its office. A restarted ZooKeeper should be back before that."""
+"""How long the leadership of a dead leader lasts. A restarted ZooKeeper should be back before that."""
 _CONNECT_S = 60.0
-"""The driver has seen that ZooKeeper is there; it may have died since, and take its time to come back."""
+"""The driver found ZooKeeper running. It may have died since, and take some time to come back."""
 
 
 class Shutdown:
-    """The one reason to end, given by whichever thread sees it first."""
+    """The exit code, set by the first thread that has a reason to end."""
 
     def __init__(self) -> None:
         self.won = threading.Event()
@@ -56,7 +56,8 @@ def serve(coordination: Coordination, server: InjectorServer, ending: Shutdown, 
     """Stand by, lead when elected, and return the exit code once ``ending`` is set. ``metrics`` is the address of
     ``/metrics``.
 
-    A leader without a session ends at once: it may have missed a new token, and would then accept a zombie's reports.
+    A leader that loses its session ends at once. It may have missed a new token, and would then accept a zombie's
+    reports.
     """
     coordination.on_lost(lambda: ending.end(Exit.FENCED))
     coordination.watch_tables(server.table_changed)

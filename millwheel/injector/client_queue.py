@@ -1,4 +1,4 @@
-"""The messages that a connection has yet to receive. Only the newest matters, so a slow reader costs bounded memory."""
+"""The unsent messages of one connection. Newer values replace older ones, so a slow reader costs bounded memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millwheel.pb import injector_pb2 as pb
 
 
 class ClientQueue:
-    """Filled by the service's loop, emptied by the thread that gRPC gives to the stream."""
+    """Filled by the service's loop, emptied by gRPC's thread for the stream."""
 
     def __init__(self) -> None:
         self._ready = threading.Condition()
@@ -22,7 +22,7 @@ class ClientQueue:
         self._closed = False
 
     def greet(self, watermarks: Mapping[str, int]) -> None:
-        """Send a first message even if it is empty, so that the worker knows that it is served."""
+        """Send a first message, even an empty one: it tells the worker that this service leads."""
         with self._ready:
             self._watermarks.update(watermarks)
             self._greet = True
@@ -35,13 +35,13 @@ class ClientQueue:
             self._ready.notify()
 
     def tallies(self, tallies: Mapping[str, Mapping[CallKind, Tally]]) -> None:
-        """How calls of nodes went."""
+        """Numbers of calls and failures, by node."""
         with self._ready:
             self._tallies.update(tallies)
             self._ready.notify()
 
     def tokens(self, tokens: Mapping[str, int]) -> None:
-        """Tokens of shards that are known now."""
+        """Tokens of shards that this service knows from now on."""
         with self._ready:
             self._tokens.update(tokens)
             self._ready.notify()

@@ -33,7 +33,7 @@ class Tallies:
 
 @dataclass(frozen=True, slots=True)
 class TokensKnown:
-    """Tell a reporter that older tokens of these shards are refused from now on: it may ack deliveries."""
+    """Tell a reporter that older tokens of these shards are refused from now on, so that it may ack deliveries."""
 
     connection: int
     tokens: Mapping[str, int]

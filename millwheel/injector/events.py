@@ -22,9 +22,9 @@ Longs = NDArray[np.int64]
 class ReportColumns:
     """Reports of shards of one node, as columns of equal length.
 
-    ``counters`` holds only those reports that carry totals, by their place in the columns. ``shares`` are further
-    columns, one for each share of which there is a percentile watermark (MIN_TIME: nothing was said). ``idle`` is how
-    far silence has moved shards that are idle.
+    ``counters`` has only the reports with totals, by their index in the columns. ``shares`` are further columns, one
+    for each share with a percentile watermark (MIN_TIME: not reported). ``idle`` is the time up to which silence has
+    moved each idle shard.
     """
 
     shards: Sequence[ShardName]
@@ -45,38 +45,38 @@ class ReportColumns:
 
     @staticmethod
     def of(reports: Sequence[ShardReport]) -> ReportColumns:
-        """The columns of some rows."""
+        """Reports as columns."""
         return ReportColumns(
             [report.shard for report in reports],
             np.array([report.token for report in reports], np.int64),
             np.array([report.watermark_us for report in reports], np.int64),
             np.array([report.holder for report in reports], object),
-            {place: report.counters for place, report in enumerate(reports) if report.counters},
+            {index: report.counters for index, report in enumerate(reports) if report.counters},
             share_columns([report.shares for report in reports]),
             np.array([report.idle_us for report in reports], np.int64),
         )
 
-    def row(self, place: int) -> ShardReport:
+    def row(self, index: int) -> ShardReport:
         """One report, without its latencies."""
         return ShardReport(
-            self.shards[place],
-            Token(int(self.tokens[place])),
-            int(self.watermarks[place]),
-            str(self.holders[place]),
-            self.counters.get(place, {}),
-            shares={share: int(column[place]) for share, column in self.shares.items()},
-            idle_us=int(self.idle[place]),
+            self.shards[index],
+            Token(int(self.tokens[index])),
+            int(self.watermarks[index]),
+            str(self.holders[index]),
+            self.counters.get(index, {}),
+            shares={share: int(column[index]) for share, column in self.shares.items()},
+            idle_us=int(self.idle[index]),
         )
 
     def where(self, mask: NDArray[np.bool_]) -> ReportColumns:
         """The reports that ``mask`` selects, in order."""
-        places = np.flatnonzero(mask).tolist()
+        kept = np.flatnonzero(mask).tolist()
         counters = self.counters
         if counters:
-            counters = {new: counters[old] for new, old in enumerate(places) if old in counters}
+            counters = {new: counters[old] for new, old in enumerate(kept) if old in counters}
         shards = self.shards
         return ReportColumns(
-            [shards[place] for place in places],
+            [shards[index] for index in kept],
             self.tokens[mask],
             self.watermarks[mask],
             self.holders[mask],
@@ -95,23 +95,23 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """A stream has ended. What its shards reported stays valid."""
+    """A stream has ended. Reports of its shards stay valid."""
 
     connection: int
 
 
 @dataclass(frozen=True, slots=True)
 class RangesChanged:
-    """The range table of a node, in a version that may be outdated."""
+    """A range table of a node. The version may be outdated."""
 
     table: RangeTable
 
 
 @dataclass(frozen=True, slots=True)
 class ReportsArrived:
-    """A worker reported shards of one node, and the latencies it sampled at sinks.
+    """A worker reported shards of one node, and latencies that it sampled at sinks.
 
-    ``numbers``, as many as there are reports, stand for these shards, tokens and holders in what comes after it on this
+    ``numbers`` (one per report, or none) stand for these shards, tokens and holders in later messages of this
     connection.
     """
 
@@ -128,7 +128,7 @@ class ReportsArrived:
 
 @dataclass(frozen=True, slots=True)
 class NumbersReported:
-    """Watermarks of shards of one node that the connection has named, by number, in columns of equal length."""
+    """Watermarks of shards of one node, by numbers that the connection has defined, in columns of equal length."""
 
     connection: int
     node: NodeName
@@ -141,7 +141,7 @@ class NumbersReported:
 
 @dataclass(frozen=True, slots=True)
 class PublishDue:
-    """The moment to broadcast what has risen. One moment serves all reports that came before it."""
+    """It is time to broadcast the watermarks that rose, once for all reports that came before."""
 
 
 Event = Connected | Disconnected | RangesChanged | ReportsArrived | NumbersReported | PublishDue

@@ -2,18 +2,20 @@
 
 All rules about the validity of a report are in this module.
 
-- Only reports of the owner, under the token of the **range table**, count. An older token belongs to a zombie, which
-  does not know what its successor holds; its reports are refused.
-- A report ahead of the table seen here (the table watch lags behind the owners) **waits** for that table, and so does
-  its answer, without which its owner acks nothing. Until the table says which shards lost their ranges to the new
-  one, zombies of any of them could still raise the watermark over what the new owner has acked.
-- A **number** stands for a shard under a token, as the same connection has named it. A report by number counts exactly
-  as it would spelled out (``session_directory.py``).
-- The **value** of a shard is the highest watermark reported. A shard without owner keeps its last one; a shard with a
-  new range starts from the lowest of the shards that had it before.
-- A shard of a source that has no live input reports IDLE_TIME, and how far silence has moved it: it counts for nothing
-  until it reports a time again, which may then be lower. If all are idle, the one that is furthest counts, as among the
-  partitions of one shard: where they lie must not matter. What was published never falls.
+- Only reports of the owner, under the token of the **range table**, count. Reports with an older token come from a
+  zombie, which ignores the holds of its successor; they are refused.
+- A report with a newer token than the table seen here **waits** for the newer table, because the table watch can lag
+  behind the owners. Its answer waits, too, and until then the owner acks nothing. The new table also shows which
+  shards lost their ranges to the new one. Before it is known, a zombie of one of them could still raise the watermark
+  above records that the new owner has acked.
+- A **number** stands for a shard under a token, as defined by the same connection. A report by number counts exactly
+  like one that is spelled out (``session_directory.py``).
+- The **value** of a shard is its highest reported watermark. A shard without an owner keeps its last value. A shard
+  with a new range starts from the lowest value of the shards that had the range before.
+- A source shard without live input reports IDLE_TIME, and the time up to which silence has moved it. It is not counted
+  until it reports a time again, which may then be lower. If all shards are idle, the one furthest ahead counts, as
+  among the partitions of one shard, so that the distribution of partitions over shards does not matter. A published
+  watermark never falls.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from millwheel.injector.events import Longs, ReportColumns
 from millwheel.injector.range_index import NOWHERE, RangeIndex
 from millwheel.injector.session_directory import SessionDirectory
 
-_MAX_WAITING = 1_000_000  # reports of shards that no table has: bounds what a flood of names takes
+_MAX_WAITING = 1_000_000  # reports of shards that no table has: bounds the memory that a flood of names takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,11 @@ class NodeState:
         self._directories: dict[int, SessionDirectory] = {}
         self._touched = False
         self.fails = False
-        """Whether any shard has reported calls that failed."""
+        """Whether any shard has reported failed calls."""
         self._tallies_changed = False
 
     def table_changed(self, table: RangeTable) -> dict[int, dict[str, int]]:
-        """Follow the table unless it is old; returns the tokens to answer, by connection."""
+        """Use the table unless it is outdated. Returns the tokens to answer, by connection."""
         if table.version <= self.version:
             return {}
         self.version = table.version
@@ -80,7 +82,7 @@ class NodeState:
         return answers
 
     def reported(self, connection: int, reports: ReportColumns, numbers: Longs | None = None) -> dict[str, int]:
-        """Take reports of one connection; returns the tokens that it must be told are known.
+        """Take reports of one connection. Returns the tokens to confirm to it.
 
         From now on ``numbers`` stand for these shards under these tokens, on this connection.
         """
@@ -99,7 +101,7 @@ class NodeState:
         return self._answers(connection, believed)
 
     def reported_by_number(self, connection: int, numbers: Longs, watermarks: Longs) -> dict[str, int]:
-        """As if the shards had been spelled out again. Numbers that the connection has not named are refused."""
+        """As if the shards had been spelled out again. Numbers that the connection has not defined are refused."""
         directory = self._directory(connection)
         named = directory.named(numbers)
         if not named.all():
@@ -131,7 +133,7 @@ class NodeState:
         """Reports that do not count under the current table: newer ones wait, older ones are refused."""
         ahead = rows == NOWHERE
         known = np.flatnonzero(~ahead)
-        # An older report would be a zombie's: kept, it would be believed once its shard leaves the table.
+        # An older report is a zombie's. If it were kept, it would count once its shard leaves the table.
         ahead[known] = Leases(self.index.tokens[rows[known]]).are_behind(reports.tokens[known])
         self.stale_reports += int(np.count_nonzero(~ahead))
         self._wait(connection, reports.where(ahead))
@@ -141,11 +143,11 @@ class NodeState:
             report = reports.row(number)
             waited = self._waiting.get(report.shard)
             if waited is None and len(self._waiting) >= _MAX_WAITING:
-                continue  # only a flood of made-up names gets here: it must not fill the memory
+                continue  # only a flood of invented names gets here: it must not fill the memory
             if waited is not None:
                 lease = Lease(waited.report.token)
                 if lease.outlived(report.token):
-                    continue  # a zombie would put out what the heir has reported before the table names it
+                    continue  # a zombie would displace the report of its heir, before the table names the heir
                 if lease.admits(report.token) and not report.counters:
                     report = replace(report, counters=waited.report.counters)
             self._waiting[report.shard] = _Waiting(connection, report)
@@ -179,7 +181,7 @@ class NodeState:
         self.complete = self.complete or (len(self.index.entries) > 0 and bool(self.index.heard.all()))
 
     def publish(self) -> int | None:
-        """The node's watermark (µs) if it rose since the last call, else None. Silent until the tiling is complete."""
+        """The node's watermark (µs) if it rose since the last call, else None. None until all ranges have reported."""
         if not (self._touched and self.complete):
             return None
         self._touched = False
@@ -203,7 +205,7 @@ class NodeState:
         return risen
 
     def tallies(self) -> dict[CallKind, Tally]:
-        """Tallies of calls over all shards, where some calls failed."""
+        """Tallies of calls over all shards, if some calls failed."""
         return tallies_in(self.totals()) if self.fails else {}
 
     def publish_tallies(self) -> dict[CallKind, Tally] | None:

@@ -17,7 +17,7 @@ from millwheel.injector.events import Longs
 
 _NOBODY = 0  # Fixed: no connection
 NOWHERE = -1
-"""The row of a shard that the table does not have, or not under the token that was asked for."""
+"""The row of a shard that the table does not have, or has under another token."""
 
 
 @dataclass(slots=True)
@@ -30,18 +30,18 @@ class RangeIndex:
     values: Longs
     heard: NDArray[np.bool_]
     told: Longs
-    """The connection that was told that its token is known."""
+    """The connection to which the token was confirmed."""
     holders: NDArray[Any]
     counters: list[dict[str, int]]
     idle: Longs
-    """How far silence has moved the shards that are idle."""
+    """The times up to which silence has moved idle shards."""
     shares: dict[float, Longs] = field(default_factory=dict)
     lowest_row: int = 0
-    """A row: as long as its value has not risen, the lowest of all has not."""
+    """A row with the lowest value. Until its value rises, the minimum cannot rise."""
 
     @staticmethod
     def silent(entries: tuple[ShardEntry, ...]) -> RangeIndex:
-        """An index to which nobody has reported anything."""
+        """An index without any reports."""
         entries = tuple(sorted(entries, key=lambda entry: entry.range.lo))
         count = len(entries)
         return RangeIndex(
@@ -76,7 +76,7 @@ class RangeIndex:
         return np.where(current, rows, NOWHERE)
 
     def rise(self, rows: Longs, watermarks: Longs) -> int:
-        """Take reported watermarks; returns how many were lower than what is known. An idle shard starts anew."""
+        """Take reported watermarks. Returns how many were lower than the known ones. An idle shard starts anew."""
         values = self.values
         before = values[rows]
         if (idle := rows[before == IDLE_TIME]).size:
@@ -89,8 +89,8 @@ class RangeIndex:
         return int(np.count_nonzero(watermarks < before))
 
     def lowest_above(self, floor: int | None) -> int | None:
-        """The lowest value (µs) of the shards that are not idle. If all are, how far silence has moved the one that is
-        furthest, as with the partitions of one shard. None if that is not above ``floor``."""
+        """The lowest value (µs) of the shards that are not idle. If all are idle, the highest time to which silence has
+        moved one of them, as among the partitions of one shard. None if the result is not above ``floor``."""
         values = self.values
         if floor is not None and values[self.lowest_row] <= floor:
             return None
@@ -103,14 +103,14 @@ class RangeIndex:
 
     @property
     def silent_up_to(self) -> int | None:
-        """How far silence has moved the shards, if all are idle or have ended; None if one is not."""
+        """The time to which silence has moved the shards, if all are idle or have ended; else None."""
         values = self.values
         if not len(values) or values.min() != IDLE_TIME:
             return None
         return int(self.idle[values == IDLE_TIME].max())
 
     def inherit(self, old: RangeIndex) -> None:
-        """Carry over what was known under an older table: exactly for a range that stays, as a bound otherwise."""
+        """Carry over the values of an older table: exactly for an unchanged range, as a bound otherwise."""
         first = 0
         for row, entry in enumerate(self.entries):
             while first < len(old.entries) and old.entries[first].range.hi <= entry.range.lo:

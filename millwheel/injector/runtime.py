@@ -1,7 +1,7 @@
-"""The watermark service's loop as a step: take events, ask the pure machine, answer the connections.
+"""A step of the watermark service's loop: take events, pass them to the pure machine, answer the connections.
 
-It publishes at once when it was idle, and at most once per ``publish_every_us`` when reports keep coming, because
-one broadcast then serves many of them.
+The first report after an idle period is published at once. While reports keep coming, one broadcast per
+``publish_every_us`` serves many of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Subscriber(Protocol):
         """Tallies of calls, by node."""
 
     def tokens(self, tokens: Mapping[str, int]) -> None:
-        """Tokens that are known, by shard."""
+        """Tokens to confirm, by shard."""
 
     def close(self) -> None:
         """No more messages follow."""
@@ -53,7 +53,7 @@ class InjectorRuntime:
         return Connected(connection)
 
     def disconnect(self, connection: int) -> None:
-        """Forget a connection; what its shards reported stays."""
+        """Forget a connection. The reports of its shards stay."""
         line = self._lines.pop(connection, None)
         if line is not None:
             line.close()
@@ -64,7 +64,8 @@ class InjectorRuntime:
             self.disconnect(connection)
 
     def step(self, events: Sequence[Event], now_us: int) -> int:
-        """Handle ``events`` and publish if it is time; the monotonic time (µs) of the next step without events."""
+        """Handle ``events`` and publish if it is time. Returns the monotonic time (µs) of the next step without
+        events."""
         for event in events:
             self._perform(self.state.handle(event))
             self._dirty = self._dirty or not isinstance(event, Connected | Disconnected)

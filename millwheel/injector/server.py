@@ -1,6 +1,6 @@
 """The shell of the watermark service: gRPC streams in, one thread that steps the runtime, streams out.
 
-The threads of gRPC and of the coordination adapter only enqueue; what happens then is in ``runtime.py``.
+The threads of gRPC and of the coordination adapter only enqueue; ``runtime.py`` does the rest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Item = Sequence[Event] | Future[pb.StatusReply] | _Stop
 
 
 class Loop:
-    """The thread of the service: it steps the runtime when there are events or something is to be published."""
+    """The thread of the service. It steps the runtime when there are events, or when it is time to publish."""
 
     def __init__(self) -> None:
         self._runtime = InjectorRuntime()
@@ -46,7 +46,7 @@ class Loop:
         self._wake_us = MAX_TIME
 
     def put(self, item: _Item) -> None:
-        """Hand events that came together, or a question, to the loop; never blocks."""
+        """Enqueue events that arrived together, or a question. Never blocks."""
         self._queue.put(item)
 
     def connect(self, connection: int, outbox: ClientQueue) -> None:
@@ -54,11 +54,11 @@ class Loop:
         self.put([self._runtime.connect(connection, outbox)])
 
     def disconnect(self, connection: int) -> None:
-        """Forget a connection; what its shards reported stays."""
+        """Forget a connection. The reports of its shards stay."""
         self._runtime.disconnect(connection)
 
     def run(self) -> None:
-        """Until :meth:`stop`; then every stream is ended."""
+        """Run until :meth:`stop`, then end every stream."""
         while not isinstance(item := self._take(), _Stop):
             if isinstance(item, Future):
                 item.set_result(write_status(self._runtime.state))
@@ -67,7 +67,7 @@ class Loop:
         self._runtime.close()
 
     def stop(self) -> None:
-        """End :meth:`run` after what is queued already."""
+        """End :meth:`run` after the items that are already queued."""
         self.put(_Stop())
 
     def _take(self) -> _Item | None:
@@ -97,7 +97,7 @@ class _Service(InjectorServicer):
         connection, outbox = next(self._connections), ClientQueue()
         self._loop.connect(connection, outbox)
         if not context.add_callback(lambda: self._loop.disconnect(connection)):
-            self._loop.disconnect(connection)  # it ended before we could ask to be told
+            self._loop.disconnect(connection)  # it ended before the callback was registered
         reader = threading.Thread(
             target=self._read, args=(connection, outbox, request_iterator), name=f"reports-{connection}", daemon=True
         )
@@ -115,7 +115,7 @@ class _Service(InjectorServicer):
             for frame in frames:
                 self._loop.put(list(read_frame(connection, frame)))
         except (grpc.RpcError, ValueError, InvariantError):
-            pass  # the stream broke, or its sender does not speak our language: end it, the worker connects again
+            pass  # the stream broke, or its sender uses another protocol: end it, the worker connects again
         finally:
             self._loop.put([Disconnected(connection)])
             outbox.close()
@@ -129,7 +129,7 @@ class InjectorServer:
     """The service on one address. It refuses to serve until :meth:`lead`."""
 
     def __init__(self, listen: str = "127.0.0.1:0", security: Security | None = None) -> None:
-        """Bind ``listen``. Raises SetupError when the port cannot be had."""
+        """Bind ``listen``. Raises SetupError if the port is not available."""
         self._loop = Loop()
         self._leading = threading.Event()
         self._server, self.address = new_server(_MAX_CONNECTIONS, listen, security)
@@ -146,8 +146,8 @@ class InjectorServer:
         self._loop.put([RangesChanged(table)])
 
     def lead(self, tables: Iterable[RangeTable]) -> None:
-        """Serve from now on. ``tables`` are all of them, read after the election was won: without the tokens in
-        them a zombie would be believed."""
+        """Serve from now on. ``tables`` are all range tables, read after the election was won: without their tokens a
+        zombie's reports would count."""
         for table in tables:
             self.table_changed(table)
         self._leading.set()

@@ -1,8 +1,8 @@
-"""The session directory: which shard of a node each number of a connection stands for, and its row in the table.
+"""The session directory: the shard of a node for which each number of a connection stands, and its row in the table.
 
-A number is worth exactly what its shard, token and holder would be, spelled out again. So the row of a number is
-kept only while the table is the one in which it was looked up: under another table, under which a token may have
-become a zombie's, all of them are looked up again.
+A number means exactly the same as its shard, token and holder, spelled out. So the row of a number is kept only as
+long as the table does not change. In a new table the token may have become a zombie's, so all rows are looked up
+again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from millwheel.injector.events import Longs, ReportColumns
 from millwheel.injector.range_index import NOWHERE, RangeIndex
 
-_NO_TOKEN = -1  # Fixed: a number that was not given
+_NO_TOKEN = -1  # Fixed: a number that is not defined
 
 
 def _longs() -> Longs:
@@ -34,7 +34,7 @@ class SessionDirectory:
     rows: Longs = field(default_factory=_longs)
 
     def name(self, numbers: Longs, reports: ReportColumns, rows: Longs) -> None:
-        """The numbers stand for these reports now, which the current table has at ``rows``."""
+        """From now on the numbers stand for these reports, which are at ``rows`` of the current table."""
         if not len(numbers):
             return
         self._grow(int(numbers.max()) + 1 - len(self.tokens))
@@ -52,17 +52,17 @@ class SessionDirectory:
             self.rows = np.append(self.rows, np.full(more, NOWHERE, np.int64))
 
     def look_up(self, index: RangeIndex, version: int) -> None:
-        """Find the rows in the current table, unless that was done."""
+        """Find the rows in the current table, unless they are known."""
         if self.version != version:
             self.rows = index.believed(index.find(self.shards.tolist()), self.tokens)
             self.version = version
 
     def named(self, numbers: Longs) -> NDArray[np.bool_]:
-        """Which of the numbers stand for anything."""
+        """A mask of the numbers that are defined."""
         known = numbers < len(self.tokens)
         known[known] = self.tokens[numbers[known]] != _NO_TOKEN
         return known
 
     def spelled_out(self, numbers: Longs, watermarks: Longs) -> ReportColumns:
-        """The reports that named numbers stand for."""
+        """The reports for which defined numbers stand."""
         return ReportColumns(self.shards[numbers].tolist(), self.tokens[numbers], watermarks, self.holders[numbers])

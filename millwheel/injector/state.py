@@ -1,7 +1,7 @@
 """The watermark service as a pure machine: an event in, effects out.
 
-For each node it publishes the minimum over the complete tiling of the node's key ranges, which only rises (MillWheel,
-VLDB 2013, section 5.3). Consumers compute the minimum over their inputs themselves.
+For each node it publishes the minimum over all key ranges of the node, once all have reported. That minimum only rises
+(MillWheel, VLDB 2013, section 5.3). Consumers compute the minimum over their inputs themselves.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from millwheel.injector.state import InjectorState, WatermarkView
 from millwheel.pb import injector_pb2 as pb
 
 _MAX_NUMBER = 1 << 22
-"""More shards of one node than any worker has; a number decides how much memory is set aside."""
+"""Above the number of shards of one node on any worker. Bounds the memory that a reported number can allocate."""
 
 
 def read_frame(connection: int, frame: pb.ReportFrame) -> Iterator[Event]:
-    """The events of a frame. Raises ValueError or InvariantError for what no worker sends."""
+    """The events of a frame. Raises ValueError or InvariantError for a frame that no worker sends."""
     for reports in frame.nodes:
         if reports.shards:
             yield _spelled_out(connection, reports)
@@ -54,7 +54,7 @@ def _changed(connection: int, reports: pb.Reports) -> NumbersReported:
 
 
 def tally_messages(tallies: Mapping[str, Mapping[CallKind, Tally]]) -> list[pb.Tally]:
-    """Tallies of nodes as they are broadcast."""
+    """Tallies of nodes as messages."""
     return [
         pb.Tally(node=node, judged=call.judged, what=call.what, tried=tally.tried, failed=tally.failed)
         for node, given in tallies.items()

@@ -66,13 +66,13 @@ class Driver:
             if stream.source is not None and stream.source.kind == "injection" and "port" in stream.source.options:
                 options = stream.source.options
                 check_listen(f"{options['host']}:{options['port']}", load_security(self._settings.security))
-        place = self._settings.place(spec.name)
-        root = S3Root.at(place, spec.name, self._say) if is_s3(place) else Root.open(place, spec.name)
+        address = self._settings.place(spec.name)
+        root = S3Root.at(address, spec.name, self._say) if is_s3(address) else Root.open(address, spec.name)
         try:
             self._run_on(root, with_defaults(spec, str(root.path)))
         except OSError as error:
-            place = f" on {error.filename}" if error.filename else ""
-            raise SetupError(f"The run failed{place}: {error.strerror or error}") from error
+            where = f" on {error.filename}" if error.filename else ""
+            raise SetupError(f"The run failed{where}: {error.strerror or error}") from error
         finally:
             root.close()
         return 0
@@ -138,19 +138,19 @@ class Driver:
         if not self._settings.from_savepoint:
             check_same_root(root.path, spec, self._say)
             return former_identity(begun) if begun is not None else ""
-        place = savepoint_folder(self._settings.from_savepoint)
-        record = read_record(place)
+        folder = savepoint_folder(self._settings.from_savepoint)
+        record = read_record(folder)
         if begun is None and (root.used() or kept_blueprint(root.path) is not None):
             raise SetupError(
                 f"The root {root.address} has a state of its own. Give a new --root for a run from the savepoint, or "
                 "leave --from-savepoint out to continue with the state of the root."
             )
         if begun is not None and begun.name != record.name:
-            raise SetupError(f"The root {root.address} began with another savepoint than {place}. Give a new --root.")
+            raise SetupError(f"The root {root.address} began with another savepoint than {folder}. Give a new --root.")
         if begun is None:
-            check_savepoint(record.blueprint, place, spec, self._say)
-            restore(record, place, root.path, root.address, spec)
-            self._say(f"The new root {root.address} begins with the savepoint {place} of {record.taken}.")
+            check_savepoint(record.blueprint, folder, spec, self._say)
+            restore(record, folder, root.path, root.address, spec)
+            self._say(f"The new root {root.address} begins with the savepoint {folder} of {record.taken}.")
         else:
             check_same_root(root.path, spec, self._say)
         return former_identity(record)

@@ -1,7 +1,7 @@
 """The parts of a pipeline that decide whether another one can continue with its state, as plain data beside that state.
 
-The code itself cannot be compared, and need not be: what a callback does may change. What it remembers may not, beyond
-what its new types can read, so the declarations of state are part of it, with the JSON schemas of their types.
+Code cannot be compared, and need not be: the behaviour of a callback may change. Its state must stay readable by the
+new types. Therefore declarations of state are part of the blueprint, with the JSON schemas of their types.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from millwheel.spec.loading import load_object
 
 
 class NodeBlueprint(msgspec.Struct, frozen=True):
-    """One node: what it is ("source", "callback", "aggregation", …, "sink"), and its facets by name."""
+    """One node: its form ("source", "callback", "aggregation", …, "sink"), and its facets by name."""
 
     form: str
     facets: dict[str, Any]
 
 
 class Blueprint(msgspec.Struct, frozen=True):
-    """A pipeline by its nodes, and who consumes which stream."""
+    """A pipeline by its nodes, and the consumers of each stream."""
 
     pipeline: str
     nodes: dict[str, NodeBlueprint]
@@ -122,7 +122,7 @@ def _form(spec: ComputationSpec) -> str:
 
 
 def _columns(given: InputSpec, pipeline: PipelineSpec) -> dict[str, Any]:
-    """What of an input decides whether open windows are kept in rows or in columns."""
+    """The facets of an input that decide whether open windows are stored in rows or in columns."""
     stream = pipeline.stream(given.stream)
     return {"fields": dict(stream.fields), "id": stream.id, "schema": stream.schema}
 
@@ -157,7 +157,7 @@ def _state(state: State) -> dict[str, Any]:
 
 
 def _schema(of: Any) -> Any:
-    """The JSON schema of a type; of one that has none, what Python calls it."""
+    """The JSON schema of a type, or its Python name if it has none."""
     try:
         return msgspec.json.schema(of)
     except Exception:  # types that msgspec carries and JSON cannot describe; TypeError for most

@@ -1,4 +1,4 @@
-"""Whether a pipeline has done all that its input asks for: nothing is on its way, and no watermark is either."""
+"""Decides whether a pipeline has caught up with its input: no record and no watermark is in flight."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from millwheel.savepoints.orders import Standing
 
 
 def has_caught_up(graph: Graph, tables: Sequence[RangeTable], standing: Mapping[str, Standing]) -> bool:
-    """Whether, of shards that all stand still, none of a computation would hear of a higher watermark than it has.
+    """Whether no shard of a computation would get a higher watermark than it has. All shards stand still.
 
-    What they report is put together by the rules of the watermark service, so that it does not matter how much of it
-    the service itself has heard yet."""
+    Their reports are combined by the rules of the watermark service, so it does not matter how many of them the
+    service itself has received."""
     service = InjectorState()
     for table in tables:
         service.handle(RangesChanged(table))
@@ -37,7 +37,7 @@ def has_caught_up(graph: Graph, tables: Sequence[RangeTable], standing: Mapping[
 
 
 def counters_of(standing: Mapping[str, Standing], tables: Sequence[RangeTable]) -> dict[str, dict[str, int]]:
-    """What all shards have counted, by node."""
+    """The counters of all shards, summed by node."""
     found: dict[str, dict[str, int]] = {}
     for table in tables:
         sums = found.setdefault(table.computation, {})

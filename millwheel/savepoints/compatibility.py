@@ -1,7 +1,7 @@
-"""Whether a pipeline can continue with the state of another one: a pure comparison of two blueprints, change by change.
+"""Decides whether a pipeline can continue with the state of another one: compares two blueprints, change by change.
 
-One function, and one set of words, for ``millwheel explain-upgrade``, for a start from a savepoint, and for a start on
-a root that another form of the pipeline was run on.
+``millwheel explain-upgrade``, a start from a savepoint, and a start of a changed pipeline on its root use the same
+function and the same messages. Pure.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from millwheel.savepoints.schemas import unreadable
 
 
 class Compatibility(Enum):
-    """What a change asks for. FREE: the same root may go on. SAVEPOINT: it takes a savepoint and a new root, because
-    nothing may be on its way when it happens. REFUSED: the state does not fit."""
+    """The requirement of a change. FREE: the same root may continue. SAVEPOINT: a savepoint and a new root are needed,
+    because nothing may be in flight during the change. REFUSED: the state does not fit."""
 
     FREE = "compatible"
     SAVEPOINT = "migrates"
@@ -41,7 +41,7 @@ _NEW_NAME = "give it another name to start it empty"
 
 
 def compare(old: Blueprint, new: Blueprint) -> list[Change]:
-    """All that is different, in the order of the nodes; [] for the same pipeline with other code."""
+    """All differences, in the order of the nodes; [] for the same pipeline with other code."""
     changes: list[Change] = []
     if old.pipeline != new.pipeline:
         text = f"the pipeline's name was {old.pipeline!r} and is {new.pipeline!r}; keep the name"
@@ -57,12 +57,12 @@ def compare(old: Blueprint, new: Blueprint) -> list[Change]:
             changes += [Change(name, *found) for found in _differences(before, node)]
     for name in old.nodes.keys() - new.nodes.keys():
         changes.append(Change(name, Compatibility.SAVEPOINT, _removed(old.nodes[name])))
-    order = {name: place for place, name in enumerate([*new.nodes, *old.nodes])}
+    order = {name: index for index, name in enumerate([*new.nodes, *old.nodes])}
     return sorted(changes, key=lambda change: order.get(change.node, -1))
 
 
 def worst(changes: list[Change]) -> Compatibility:
-    """What all changes together ask for."""
+    """The strictest requirement of all changes."""
     verdicts = {change.verdict for change in changes}
     return next(
         (each for each in (Compatibility.REFUSED, Compatibility.SAVEPOINT) if each in verdicts), Compatibility.FREE

@@ -1,7 +1,7 @@
 """Orders to all workers of a running pipeline, and their answers.
 
-Orders and answers are members of two roles in the coordination service, so whoever gave an order and dies takes it
-back. Of all orders that stand the one with the highest number counts.
+Orders and answers are members of two roles in the coordination service. An order therefore disappears if the process
+that gave it dies. Of all current orders the one with the highest number counts.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ ANSWERS = "answers"
 
 
 class Phase(Enum):
-    """What is asked for. REST: read nothing new and finish what is on its way. HOLD: do nothing at all. SAVE: copy the
-    shards of the cut, if they stand where it says. FINISH: read nothing more, for ever; time goes on to its end.
-    SETTLE: go on as ever, and say which shards have nothing to do."""
+    """The content of an order. REST: read nothing new, and finish the records in flight. HOLD: run no bundle. SAVE:
+    copy the shards that still stand at their commits in the cut. FINISH: never read again; time advances to its end.
+    SETTLE: continue as usual, and report shards that have nothing to do."""
 
     REST = "rest"
     HOLD = "hold"
@@ -35,9 +35,9 @@ class Phase(Enum):
 
 
 class Standing(msgspec.Struct, frozen=True, array_like=True):
-    """Where a shard stands: the lease token, its last commit, which is durable, and how much is unfinished. Asked for
-    by an order to catch up: the watermark of its input that it has heard, the one that it reports, how far silence has
-    moved it, and its counters."""
+    """The state of a shard: its lease token, its last durable commit, and how much is unfinished. An order to catch up
+    also asks for the watermark of its input that it has received, the watermark that it reports, the time to which
+    silence has moved it, and its counters."""
 
     token: Token
     commit: int
@@ -49,14 +49,14 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SavepointOrder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One order. ``savepoint`` names what it is for. ``place`` is the folder that the shards of ``cut`` are copied to;
-    with ``stay`` nothing goes on afterwards, until the order is taken back. With ``catch_up`` a source rests only where
-    no earlier owner of its shards can have read further."""
+    """One order for the ``savepoint`` of that name. The shards of ``cut`` are copied to the folder ``folder``. With
+    ``stay`` they stand still afterwards until the order is withdrawn. With ``catch_up`` a source comes to rest only at
+    a position beyond which no earlier owner of its shards can have read."""
 
     savepoint: str
     number: int
     phase: Phase
-    place: str = ""
+    folder: str = ""
     stay: bool = False
     catch_up: bool = False
     cut: dict[str, Standing] = {}
@@ -68,7 +68,7 @@ class SavepointOrder(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OrderAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one worker says to one order: where shards stand that do what was asked for, or what went wrong."""
+    """The answer of one worker to one order: the state of its shards that have complied, or an error."""
 
     savepoint: str
     number: int
@@ -82,10 +82,10 @@ _decode_answer = msgspec.json.Decoder(OrderAnswer).decode
 
 
 def standing_order(members: Mapping[str, bytes]) -> SavepointOrder | None:
-    """The order that counts. An order to finish is never overtaken; else savepoints come one after the other. One to
-    settle waits for all of them: it stands for as long as a run does.
+    """The order that counts. An order to finish always takes precedence; savepoints come one after the other. An order
+    to settle comes after all of them, because it lasts as long as a run.
 
-    Raises CorruptionError when a member is no order.
+    Raises CorruptionError if a member is no order.
     """
     try:
         orders = [_decode_order(data) for data in members.values()]
@@ -100,7 +100,7 @@ def standing_order(members: Mapping[str, bytes]) -> SavepointOrder | None:
 
 
 def answers_to(order: SavepointOrder, members: Mapping[str, bytes]) -> list[OrderAnswer]:
-    """The answers to one order. Raises CorruptionError when a member is no answer."""
+    """The answers to one order. Raises CorruptionError if a member is no answer."""
     try:
         answers = [_decode_answer(data) for data in members.values()]
     except DAMAGE as ex:

@@ -1,6 +1,6 @@
 """The contents of a savepoint's folder:
 
-savepoint.json           what it is: written last, so a folder without it is none
+savepoint.json           the record; written last, so a folder without it is no savepoint
 snapshots/<shard>/       the copies of the shards, in the form that snapshots have in a root
 pipeline/                the pipeline as it was shipped to the workers
 inputs/                  the lists of files of bounded sources
@@ -28,7 +28,7 @@ _FORMAT = 1  # Fixed: of the format
 
 
 class SavedShard(msgspec.Struct, frozen=True):
-    """One shard: its range (hex), and where it stood."""
+    """One shard: its range (hex), and its state."""
 
     node: NodeName
     shard: ShardName
@@ -39,10 +39,10 @@ class SavedShard(msgspec.Struct, frozen=True):
 
 
 class SavepointRecord(msgspec.Struct, frozen=True):
-    """A savepoint. ``identity`` names the root it was taken of, ``last`` whether the run was stopped with it, so that
-    the results that it wrote are those up to the savepoint and no others. ``held_ms`` is how long all stood still.
-    ``named``: by node, the number in the name of the next shard that a split or merge makes; names are never reused,
-    because consumers remember the channels of those that had them."""
+    """A savepoint. ``identity`` names its root. ``last`` means that the run was stopped with it, so that the run's
+    results are exactly those up to the savepoint. ``held_ms`` is how long all shards stood still. ``named`` has, by
+    node, the number in the name of the next shard that a split or merge makes. Names are never reused, because
+    consumers remember the channels of former shards."""
 
     name: str
     identity: str
@@ -78,7 +78,7 @@ def saved_shards(tables: Sequence[RangeTable], cut: Mapping[str, Standing]) -> l
 
 
 def first_tables(record: SavepointRecord, nodes: Sequence[NodeName]) -> list[RangeTable]:
-    """The range tables with which a new root begins: the same shards, which nobody owns."""
+    """The range tables with which a new root begins: the same shards, without owners."""
     found: list[RangeTable] = []
     for node in nodes:
         mine = [each for each in record.shards if each.node == node]
@@ -91,13 +91,13 @@ def first_tables(record: SavepointRecord, nodes: Sequence[NodeName]) -> list[Ran
 
 
 def encode_record(record: SavepointRecord) -> bytes:
-    """JSON that carries its own checksum."""
+    """JSON with its own checksum."""
     body = msgspec.json.encode(record)
     return msgspec.json.format(msgspec.json.encode(_Sealed(xxh3_128_hexdigest(body), msgspec.Raw(body))), indent=1)
 
 
 def read_record(folder: Path, name: str = RECORD_FILE) -> SavepointRecord:
-    """The savepoint in ``folder``. Raises SetupError, with a sentence, when there is none or it is damaged."""
+    """The savepoint in ``folder``. Raises SetupError, with a sentence, if there is none or it is damaged."""
     file = folder / name
     try:
         sealed = msgspec.json.decode(file.read_bytes(), type=_Sealed)

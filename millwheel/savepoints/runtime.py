@@ -1,4 +1,4 @@
-"""The shell of a savepoint in the making: orders out, answers and range tables in. The process that takes one steps
+"""The shell of taking a savepoint: orders out, answers and range tables in. The process that takes the savepoint steps
 it."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from millwheel.savepoints.state import Taking
 
 
 class Taker:
-    """Gives the orders of one savepoint. They stand for as long as the session does, or until :meth:`release`."""
+    """Gives the orders of one savepoint. They last as long as the session, or until :meth:`release`."""
 
     def __init__(self, taking: Taking, coordination: Coordination) -> None:
         self.taking = taking
@@ -25,9 +25,9 @@ class Taker:
         coordination.watch_members(ANSWERS, self._answers_changed)
 
     def step(self, now_us: int) -> bool:
-        """Go on with what is known; True once the savepoint is whole.
+        """Give the next order, if there is one; True once the savepoint is complete.
 
-        Raises UnavailableError when it cannot be taken. Then, too, the orders must be released.
+        Raises UnavailableError if it cannot be taken. Even then the caller must release the orders.
         """
         taking, before = self.taking, self.taking.order
         answers = answers_to(before, dict(self._answers)) if before is not None else []
@@ -39,12 +39,12 @@ class Taker:
         return taking.done
 
     def release(self) -> None:
-        """Take the last order back: whatever stood still goes on."""
+        """Withdraw the last order; the shards continue."""
         if self.taking.order is not None:
             self._take_back(self.taking.order)
 
     def _take_back(self, order: SavepointOrder) -> None:
-        with suppress(UnavailableError):  # an older order counts for nothing, and goes with the session
+        with suppress(UnavailableError):  # an older order does not count, and disappears with the session
             self._coordination.leave(ORDERS, order.name)
 
     def _table_changed(self, table: RangeTable) -> None:

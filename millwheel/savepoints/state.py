@@ -1,23 +1,22 @@
-"""Taking a savepoint, or ending the sources, as a pure machine: observations go in, the next order to the workers comes
-out.
+"""Taking a savepoint, or ending the sources, as a pure machine: observations in, the next order to the workers out.
 
-    REST   every shard has finished what was on its way
-    HOLD   every shard stands still; where, and with nothing on its way (else: REST again)
-    SAVE   every shard is copied as it stood, and stands there still (else: REST again); or
-    FINISH the sources end where they stand
+    REST   every shard finishes the records in flight
+    HOLD   every shard stands still and reports its last commit; nothing is in flight (else: REST again)
+    SAVE   every shard is copied at that commit, and still stands there (else: REST again); or
+    FINISH the sources end at their current positions
 
-Whoever waits until the pipeline has caught up begins with
+To wait until the pipeline has caught up, the machine begins with
 
-    SETTLE every shard has nothing to do, with what windows and timers began
+    SETTLE every shard has nothing to do, including the work that windows and timers started
 
-Why the copies belong together: each shard stood at its commit of the cut before the order to save was given, and is
-copied only if it stands there afterwards. Commits are numbered, so at the moment of the order all shards stood at the
-cut at once, and nothing was on its way between them. A shard whose owner was replaced unnoticed cannot be copied by it:
-a copy counts only if the journal of its maker is not sealed, and no successor begins before it is.
+Why the copies belong together: each shard stood at its commit in the cut before the order to save was given, and is
+copied only if it still stands there afterwards. Commits are numbered. So at the moment of the order all shards stood at
+the cut at once, and nothing was in flight between them. An owner that was replaced unnoticed cannot copy its shard: a
+copy counts only if its maker's journal is not sealed, and no successor begins before it is.
 
-Why sources end at rest, and catch up before: what a source has read and sent, but not committed as read, is known to
-its owner alone. If that died, some consumers may have applied what others have not. So its successor first reads again
-whatever that may have been, which is all there is at the time.
+Why sources catch up before they end: a source's owner alone knows which records were read and sent, but not yet
+committed as read. If it died, some consumers may have applied records that others have not. So its successor first
+reads all input that exists at the time, which includes any such records.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import UnavailableError
 from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing
 
-_COPY_TRIES = 5  # attempts while shards change owners; then the savepoint is given up
+_COPY_TRIES = 5  # attempts while shards change owners; after that the savepoint is abandoned
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointRequest:
-    """What is to be taken: a name that is never used again, the folder, the nodes of the pipeline, whether the pipeline
-    is to stand still afterwards, how long (µs) to wait for it to come to rest. ``finish``: its sources are to end.
-    ``caught_up``: nothing is taken, but it is to have done all that its input up to the ends asks for; whether it has,
-    that tells, of the tables and of where all shards stand still."""
+    """The savepoint to take: a name that is never used again, the folder, the nodes of the pipeline, whether the
+    pipeline stays still afterwards, and how long (µs) to wait for it to come to rest. ``finish``: its sources end.
+    ``caught_up``: take no savepoint, but wait until this function, called with the tables and the state of all shards,
+    returns that all input up to its ends has been processed."""
 
     savepoint: str
-    place: str
+    folder: str
     nodes: tuple[str, ...]
     stay: bool = False
     patience_us: int = 60_000_000
@@ -50,7 +49,7 @@ class SavepointRequest:
 
 @dataclass(slots=True)
 class Taking:
-    """One savepoint in the making. ``order`` is the last order given, ``cut`` the result once it is ``done``."""
+    """Takes one savepoint. ``order`` is the last order given; ``cut`` is the result once it is ``done``."""
 
     wanted: SavepointRequest
     order: SavepointOrder | None = None
@@ -65,15 +64,15 @@ class Taking:
 
     @property
     def cut(self) -> Mapping[str, Standing]:
-        """Where each shard stood."""
+        """The state of each shard at its commit."""
         return self.order.cut if self.done and self.order else {}
 
     def step(
         self, now_us: int, tables: Mapping[str, RangeTable], answers: Sequence[OrderAnswer]
     ) -> SavepointOrder | None:
-        """The next order, None while there is something to wait for. ``answers`` are those to :attr:`order`.
+        """The next order; None while answers are missing. ``answers`` are those to :attr:`order`.
 
-        Raises UnavailableError, with a sentence, when the pipeline does not come to rest or cannot be copied.
+        Raises UnavailableError, with a sentence, if the pipeline does not come to rest or cannot be copied.
         """
         if self._began_us < 0:
             self._began_us = now_us
@@ -104,13 +103,13 @@ class Taking:
         return self._next(Phase.SAVE, now_us, standing)
 
     def _again(self, now_us: int) -> SavepointOrder:
-        """Let the pipeline come to rest: by itself, if it is to catch up, with all that windows and timers begin."""
+        """Let the pipeline come to rest; by itself if it has to catch up, including the work of windows and timers."""
         return self._next(Phase.REST if self.wanted.caught_up is None else Phase.SETTLE, now_us)
 
     def _unless_caught_up(
         self, now_us: int, tables: Sequence[RangeTable], standing: Mapping[str, Standing]
     ) -> SavepointOrder | None:
-        """All stand still, with nothing on its way; but a watermark may be, and what it will begin."""
+        """All shards stand still and no record is in flight, but a watermark may be, and it can start more work."""
         assert self.wanted.caught_up is not None
         self.tables, self.stands = tuple(tables), standing
         self.done = self.wanted.caught_up(tables, standing)
@@ -134,19 +133,19 @@ class Taking:
         return self._next(Phase.REST, now_us)
 
     def _stands(self, tables: Mapping[str, RangeTable], cut: Mapping[str, Standing]) -> bool:
-        """Whether those that are to copy still own their shards."""
+        """Whether the owners that have to copy still own their shards."""
         entries = [entry for node in self.wanted.nodes for entry in tables[node].shards]
         return all(entry.shard in cut and entry.lease.admits(cut[entry.shard].token) for entry in entries)
 
     def _all_say(self, tables: Mapping[str, RangeTable], said: Mapping[str, Standing]) -> dict[str, Standing] | None:
-        """What all shards say, each by its owner; None until they do."""
+        """The answers of all shards, each from its owner; None until all have answered."""
         found: dict[str, Standing] = {}
         for node in self.wanted.nodes:
             if node not in tables:
                 return None
             for entry in tables[node].shards:
                 standing = said.get(entry.shard)
-                # A zombie's shard is at rest for ever, and lacks what its heir has committed since.
+                # A zombie's shard is at rest for ever, and lacks the commits of its heir.
                 if standing is None or not entry.lease.admits(standing.token) or not entry.owner:
                     return None
                 found[entry.shard] = standing
@@ -170,7 +169,7 @@ class Taking:
             self._held_since_us = now_us
         number = self.order.number + 1 if self.order else 1
         wanted = self.wanted
-        place, cut = wanted.place, dict(cut or {})
+        folder, cut = wanted.folder, dict(cut or {})
         catch_up = wanted.finish or wanted.caught_up is not None
-        self.order = SavepointOrder(wanted.savepoint, number, phase, place, wanted.stay, catch_up, cut)
+        self.order = SavepointOrder(wanted.savepoint, number, phase, folder, wanted.stay, catch_up, cut)
         return self.order

@@ -1,4 +1,4 @@
-"""Takes a savepoint of a running pipeline: from the folder that is to hold it to the file that makes it one."""
+"""Takes a savepoint of a running pipeline: from the check of its folder to the file that makes it valid."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """Where it is to lie, and of what. ``stay``: the pipeline is to be stopped as it stands then."""
+    """The folder, and the pipeline to save. ``stay``: the pipeline will be stopped in that state."""
 
-    place: Path
+    folder: Path
     root: Path
     run: RunInfo
     spec: PipelineSpec
@@ -44,36 +44,36 @@ class Savepoint:
     patience_s: float = 60.0
 
 
-def savepoint_folder(place: str) -> Path:
+def savepoint_folder(folder: str) -> Path:
     """The folder of a savepoint, absolute. Raises SetupError for an object store."""
-    if is_s3(place):
+    if is_s3(folder):
         raise SetupError(
-            f"{place} is not a folder: a savepoint needs a folder that all workers and this command can reach"
+            f"{folder} is not a folder: a savepoint needs a folder that all workers and this command can reach"
         )
-    return root_path(place)
+    return root_path(folder)
 
 
-def check_place(place: Path, root: Path) -> None:
-    """Raises SetupError unless the folder is new or empty, and no part of the root, which may go before it does."""
-    if place.resolve().is_relative_to(root.resolve()):
-        raise SetupError(f"{place} lies in the root {root}: a savepoint must outlive it; choose a folder elsewhere")
+def check_folder(folder: Path, root: Path) -> None:
+    """Raises SetupError unless the folder is new or empty, and outside the root, which may be deleted earlier."""
+    if folder.resolve().is_relative_to(root.resolve()):
+        raise SetupError(f"{folder} lies in the root {root}: a savepoint must outlive it; choose a folder elsewhere")
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        if any(place.iterdir()):
-            raise SetupError(f"The folder {place} is not empty; give a new or empty folder for the savepoint")
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise SetupError(f"The folder {folder} is not empty; give a new or empty folder for the savepoint")
     except OSError as error:
-        raise SetupError(f"The savepoint cannot be written to {place}: {error.strerror or error}") from error
+        raise SetupError(f"The savepoint cannot be written to {folder}: {error.strerror or error}") from error
 
 
 @contextmanager
 def taken(wanted: Savepoint, coordination: Coordination, told: Callable[[str], None]) -> Iterator[SavepointRecord]:
-    """Take it; as long as the context lasts, a pipeline that is to stay stands still.
+    """Take a savepoint. With ``stay`` the pipeline stands still as long as the context lasts.
 
-    Raises UnavailableError when it cannot be taken: the pipeline then goes on.
+    Raises UnavailableError if it cannot be taken; the pipeline then continues.
     """
     name = f"s{secrets.token_hex(6)}"
     nodes = tuple(build_graph(wanted.spec).nodes)
-    taking = Taking(SavepointRequest(name, str(wanted.place), nodes, wanted.stay, int(wanted.patience_s * 1e6)))
+    taking = Taking(SavepointRequest(name, str(wanted.folder), nodes, wanted.stay, int(wanted.patience_s * 1e6)))
     taker = Taker(taking, coordination)
     try:
         _step(taker, told)
@@ -98,9 +98,9 @@ def taken(wanted: Savepoint, coordination: Coordination, told: Callable[[str], N
 def sources_ended(
     spec: PipelineSpec, patience_s: float, coordination: Coordination, told: Callable[[str], None]
 ) -> Iterator[None]:
-    """Bring the pipeline to rest, then tell its sources to end there; the order stands as long as the context lasts.
+    """Bring the pipeline to rest, then end its sources there. The order lasts as long as the context.
 
-    Raises UnavailableError when it does not come to rest: it then goes on.
+    Raises UnavailableError if the pipeline does not come to rest; it then continues.
     """
     nodes = tuple(build_graph(spec).nodes)
     wanted = SavepointRequest(f"f{secrets.token_hex(6)}", "", nodes, patience_us=int(patience_s * 1e6), finish=True)
@@ -120,11 +120,11 @@ def _step(taker: Taker, told: Callable[[str], None]) -> None:
 
 
 def _finish(wanted: Savepoint, record: SavepointRecord) -> None:
-    """Everything but the shards, and last what makes it a savepoint."""
+    """Write everything but the shards, and last the record that makes it a savepoint."""
     try:
         for name in KEPT_FOLDERS:
             if (wanted.root / name).is_dir():
-                shutil.copytree(wanted.root / name, wanted.place / name)
-        write_atomically(wanted.place / RECORD_FILE, encode_record(record))
+                shutil.copytree(wanted.root / name, wanted.folder / name)
+        write_atomically(wanted.folder / RECORD_FILE, encode_record(record))
     except OSError as error:
-        raise SetupError(f"The savepoint cannot be written to {wanted.place}: {error.strerror or error}") from error
+        raise SetupError(f"The savepoint cannot be written to {wanted.folder}: {error.strerror or error}") from error

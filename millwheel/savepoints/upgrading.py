@@ -1,5 +1,4 @@
-"""How a driver treats a state that another pipeline left: it reports the differences, and continues only if they are
-compatible."""
+"""Compares a pipeline with the state that another one left: reports the differences, and refuses incompatible ones."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ from millwheel.savepoints.compatibility import Change, Compatibility, compare, w
 
 
 def blueprint_bytes(spec: PipelineSpec) -> bytes:
-    """What is shipped with a pipeline, for a later run to compare."""
+    """The blueprint that is shipped with a pipeline, for a later run to compare."""
     return msgspec.json.encode(blueprint_of(spec))
 
 
 def kept_blueprint(root: Path) -> Blueprint | None:
-    """What was run on the root last; None for a new one."""
+    """The blueprint of the last run on the root; None for a new root."""
     file = root / "pipeline" / BLUEPRINT_FILE
     try:
         return msgspec.json.decode(file.read_bytes(), type=Blueprint)
@@ -33,8 +32,8 @@ def kept_blueprint(root: Path) -> Blueprint | None:
 
 
 def check_same_root(root: Path, spec: PipelineSpec, told: Callable[[str], None]) -> None:
-    """Raises PipelineError unless the pipeline can go on with what lies in the root as it is, perhaps with records on
-    their way. What is different and does no harm is told."""
+    """Raises PipelineError unless the pipeline can continue with the root as it is, even with records in flight.
+    Harmless differences are reported by ``told``."""
     old = kept_blueprint(root)
     if old is None:
         return None
@@ -53,12 +52,12 @@ def check_same_root(root: Path, spec: PipelineSpec, told: Callable[[str], None])
     raise PipelineError("\n".join([heading, *_lines(changes), fix]))
 
 
-def check_savepoint(old: Blueprint, place: Path, spec: PipelineSpec, told: Callable[[str], None]) -> None:
-    """Raises PipelineError unless the pipeline can go on from a savepoint; else what is different is told."""
+def check_savepoint(old: Blueprint, folder: Path, spec: PipelineSpec, told: Callable[[str], None]) -> None:
+    """Raises PipelineError unless the pipeline can continue from a savepoint. Differences are reported by ``told``."""
     changes = compare(old, blueprint_of(spec))
     if worst(changes) is Compatibility.REFUSED:
         refused = [change for change in changes if change.verdict is Compatibility.REFUSED]
-        heading = f"{spec.file or spec.name} cannot continue from the savepoint {place}:"
+        heading = f"{spec.file or spec.name} cannot continue from the savepoint {folder}:"
         fix = "`millwheel explain-upgrade SAVEPOINT PIPELINE` shows all differences."
         raise PipelineError("\n".join([heading, *_lines(refused), fix]))
     _tell(changes, told)

@@ -20,7 +20,7 @@ class Mode(str, Enum):
     CHANGELOG = "changelog"
     """Each record is a row with a mark: ``+`` for what is emitted, ``-`` for what is taken back."""
     UPSERT = "upsert"
-    """The rows that stand: the latest of each identity, without those that were taken back."""
+    """The current rows: the latest of each identity, without those that were taken back."""
 
 
 def mode_of(text: str) -> Mode:

@@ -1,4 +1,4 @@
-"""Parameters as given on a command line: paths are relative to the current folder of the user."""
+"""Parameters from a command line: their paths are relative to the user's current folder."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _STARTS_PATH = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_-]*)")
 
 
 def resolve_params(path: str, params: Mapping[str, str], environ: Mapping[str, str], cwd: str) -> dict[str, str]:
-    """``params``, and what the pipeline mentions of the environment, with those that begin a ``path`` of a source or
-    a sink made absolute from ``cwd``: workers stand elsewhere, and have another environment.
+    """``params``, and the variables of the environment that the pipeline mentions. A value that begins a ``path`` of a
+    source or a sink is made absolute from ``cwd``, because workers have another folder and another environment.
 
-    A file that is no YAML gives no paths; :func:`~millwheel.spec.load_pipeline` says what is wrong with it. Raises
-    PipelineError when the file cannot be read, or imported if it is Python.
+    A file that is no YAML gives no paths; :func:`~millwheel.spec.load_pipeline` reports the reason. Raises
+    PipelineError if the file cannot be read, or, for Python, imported.
     """
     given = PipelineFile.of(path)
     if given.is_python:
@@ -38,7 +38,7 @@ def resolve_params(path: str, params: Mapping[str, str], environ: Mapping[str, s
 
 
 def _path_parameters(node: YamlNode, name: str = "") -> Iterator[str]:
-    """Parameters that values of options called ``path`` begin with."""
+    """The parameters with which values of options called ``path`` begin."""
     if isinstance(node.value, dict):
         for inner, child in node.value.items():
             yield from _path_parameters(child, inner)

@@ -1,8 +1,8 @@
-"""Which Python files of a pipeline's folder its code imports, found by reading them, without running any.
+"""Finds the Python files of a pipeline's folder that its code imports, by reading files and without running any.
 
-Followed are ``import`` and ``from … import`` wherever they stand, functions included, and ``import_module`` with a
-literal name. A package counts as a whole: its ``__init__`` may look for the others itself. What is imported under a
-name that is only known when the code runs has to be declared (``ship:``).
+It follows ``import`` and ``from … import`` anywhere, even in functions, and ``import_module`` with a literal name. A
+package counts as a whole, because its ``__init__`` may search for its modules itself. Declare (``ship:``) a module that
+is imported under a name known only at run time.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from importlib.machinery import all_suffixes
 from pathlib import Path
 
 ROOT_MARK = "identity.json"
-"""What makes a folder the root of a run."""
+"""A folder with one of these is the root of a run."""
 OUTPUT_MARK = ".millwheel/results-of"
-"""What makes a folder that of a sink's results."""
+"""A folder with one of these contains a sink's results."""
 _COPY_MARKS = ("origin", "params.json")
-"""What the copy of a pipeline below a root has beside its files."""
+"""Files that a root adds beside its copy of a pipeline."""
 _SKIPPED = re.compile(r"\.|__pycache__$|.*\.egg-info$|node_modules$|venv$")
 _OURS = "millwheel"
-"""Workers have it loaded already, whatever lies in the folder."""
+"""Workers have already loaded this package, even if the folder has one of the same name."""
 _BY_NAME = frozenset({"import_module", "__import__"})
 
 
 def imported_files(folder: Path, modules: Iterable[str], declared: Iterable[Path] = ()) -> set[Path]:
-    """The Python files below ``folder`` that ``modules`` (names with dots) and the Python among ``declared`` files
-    reach by imports, those that hold them included. Names that are not found there lie elsewhere."""
+    """The Python files below ``folder`` that ``modules`` (dotted names) and the Python files among ``declared`` reach
+    by imports, including the modules themselves. Names that are not found there are installed elsewhere."""
     names, seen = list(modules), set[str]()
     found: set[Path] = set()
     fresh = [path for path in declared if path.suffix == ".py"]
@@ -45,15 +45,15 @@ def imported_files(folder: Path, modules: Iterable[str], declared: Iterable[Path
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Files below a folder, but nothing hidden, no environments or caches, no roots and no results of sinks."""
-    for place, folders, files in os.walk(folder):
-        here = Path(place)
+    """Files below a folder, except hidden files, environments, caches, roots and results of sinks."""
+    for path, folders, files in os.walk(folder):
+        here = Path(path)
         folders[:] = sorted(name for name in folders if not _SKIPPED.match(name) and not _is_of_others(here / name))
         yield from (here / name for name in sorted(files) if not _SKIPPED.match(name))
 
 
 def tree_of(path: Path) -> ast.Module:
-    """A file's syntax tree; an empty one when it is no Python, which is for whoever imports it to say."""
+    """A file's syntax tree. It is empty if the file is no Python; the import reports that."""
     try:
         return ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
@@ -61,7 +61,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def missing_file_hint(ex: BaseException) -> str:
-    """What to add to the text of an error about a file that the copy of a pipeline does not have, "" for others."""
+    """A hint for an error about a file that the copy of a pipeline lacks; "" for other errors."""
     name = getattr(ex, "filename", None)
     if not isinstance(ex, FileNotFoundError) or not isinstance(name, str):
         return ""
@@ -69,8 +69,8 @@ def missing_file_hint(ex: BaseException) -> str:
         if all((folder / mark).is_file() for mark in _COPY_MARKS):
             relative = Path(name).absolute().relative_to(folder)
             return (
-                "; of the pipeline's folder workers have the Python that it imports and the files that it declares: "
-                f"if {relative} lies there, declare it (ship: [{relative}])"
+                "; workers get only the Python files that the pipeline imports and the files that it declares: "
+                f"if {relative} is in its folder, declare it (ship: [{relative}])"
             )
     return ""
 
@@ -80,7 +80,7 @@ def _is_of_others(folder: Path) -> bool:
 
 
 def _files_of(name: str, folder: Path) -> Iterator[Path]:
-    """What Python would load for ``a.b.c``: the packages on the way, as wholes, and the module."""
+    """The files that Python would load for ``a.b.c``: the whole packages ``a`` and ``a.b``, and the module."""
     here = folder
     for part in name.split("."):
         if not part.isidentifier():

@@ -1,9 +1,9 @@
 """From names in YAML to Python objects: ``module:name``, and extractors of keys.
 
-The modules of a pipeline's own folder are imported under their plain names, as if the folder were the place Python
-was started in, so that they may import each other. One pipeline at a time owns that place: asking for another
-folder puts the first one's modules out of ``sys.modules`` (objects made from them live on), so that two pipelines with
-a ``callbacks.py`` each never see the other's.
+The modules of a pipeline's folder are imported under their plain names, as if Python had been started there, so that
+they can import each other. One folder at a time is importable. Loading from another folder removes the modules of
+the first one from ``sys.modules`` (objects made from them live on). So two pipelines that each have a
+``callbacks.py`` never see the other's.
 """
 
 from __future__ import annotations
@@ -27,15 +27,14 @@ from millwheel.errors import PipelineError, RecordError, invariant
 from millwheel.spec.imports import missing_file_hint
 
 OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-"""What ``module:name`` looks like; ``name`` may have dots (an attribute of a class)."""
+"""The form ``module:name``; ``name`` may have dots (an attribute of a class)."""
 
 _lock = threading.RLock()
 
 
 @dataclass(slots=True)
 class _Owner:
-    """The folder whose modules are importable now, the modules that were there before it, and whether Python looked
-    into the folder anyway."""
+    """The importable folder, the modules that were loaded before it, and whether ``sys.path`` already contained it."""
 
     folder: str = ""
     before: frozenset[str] = frozenset()
@@ -48,10 +47,10 @@ _imported: dict[str, tuple[int, int]] = {}
 
 
 def load_object(name: str, folder: str) -> Any:
-    """The object that ``module:name`` names, looked for in the pipeline's ``folder`` first.
+    """The object that ``module:name`` names. The pipeline's ``folder`` is searched first.
 
-    Raises PipelineError with one sentence: no such module (and where it was looked for), the module's own error
-    (with file and line), or no such name in it (with the names that are there).
+    Raises PipelineError with one sentence: no such module (and where it was searched for), the module's own error
+    (with file and line), or no such name in it (with the names that it has).
     """
     if not OBJECT_NAME.fullmatch(name):
         raise PipelineError(f"{name!r} names no Python object; write module:name, such as callbacks:Detector")
@@ -67,10 +66,9 @@ def load_object(name: str, folder: str) -> Any:
 
 
 def import_file(file: str) -> ModuleType:
-    """The module that a Python file of a pipeline is, imported again if the file has changed since.
+    """Import a Python file of a pipeline; again if the file has changed since.
 
-    Its folder becomes the one that modules are looked for in. Raises PipelineError with file and line of what went
-    wrong there.
+    Its folder becomes the importable one. Raises PipelineError with the file and line of an error in it.
     """
     path = Path(file).resolve()
     try:
@@ -101,17 +99,17 @@ def import_file(file: str) -> ModuleType:
 
 
 def _file_failure(file: str, path: Path, ex: BaseException) -> str:
-    """``visits.py:5: ValueError: …``; the innermost line that is the user's."""
+    """``visits.py:5: ValueError: …``, with the innermost line of the user's code."""
     if isinstance(ex, SyntaxError):
         return f"{file if ex.filename == str(path) else ex.filename}:{ex.lineno}: this is no Python: {ex.msg}"
     folder = path.parent
     frames = [frame for frame in traceback.extract_tb(ex.__traceback__) if Path(frame.filename).is_relative_to(folder)]
-    place = file
+    where = file
     if frames:
         last = frames[-1]
-        place = f"{file if last.filename == str(path) else last.filename}:{last.lineno}"
+        where = f"{file if last.filename == str(path) else last.filename}:{last.lineno}"
     text = str(ex) if isinstance(ex, (PipelineError, ValueError)) else f"{type(ex).__name__}: {ex}"
-    return f"{place}: {text}{_hint(ex)}"
+    return f"{where}: {text}{_hint(ex)}"
 
 
 def _import(module_name: str, folder: str) -> ModuleType:
@@ -127,7 +125,7 @@ def _import(module_name: str, folder: str) -> ModuleType:
 
 
 def _own(folder: str) -> None:
-    """Make ``folder`` the one pipeline folder that imports see."""
+    """Make ``folder`` the importable one."""
     if _owner.folder == folder and sys.path[:1] == [folder]:
         return
     if _owner.folder != folder:
@@ -139,7 +137,7 @@ def _own(folder: str) -> None:
 
 
 def _forget() -> None:
-    """Take the modules of the folder that is owned now, and the folder, out of Python's sight."""
+    """Remove the importable folder from ``sys.path``, and its modules from ``sys.modules``."""
     if _owner.folder in sys.path and not _owner.listed:
         sys.path.remove(_owner.folder)
     for name in set(sys.modules) - _owner.before:
@@ -148,7 +146,7 @@ def _forget() -> None:
 
 
 def _lies_in(module: Any, folder: str) -> bool:
-    """True for what was imported from the folder itself, but not from an environment that lies below it."""
+    """True if a module was imported from the folder itself, not from an environment below it."""
     file = getattr(module, "__file__", None)
     if not isinstance(file, str):
         return False
@@ -157,7 +155,7 @@ def _lies_in(module: Any, folder: str) -> bool:
 
 
 def _refuse_hiding(top: str, folder: str) -> None:
-    """A file of the folder that has the name of another module would be ignored, or would break that one."""
+    """Refuses a file with the name of another module: one of the two would hide the other."""
     here = Path(folder)
     if not ((here / f"{top}.py").is_file() or (here / top / "__init__.py").is_file()):
         return
@@ -180,13 +178,13 @@ def _import_failure(module_name: str, folder: str, ex: BaseException) -> str:
     cause = f"{type(ex).__name__}: {ex}"
     if isinstance(ex, SyntaxError):
         cause = f"SyntaxError: {ex.msg} in {Path(ex.filename or '?').name}, line {ex.lineno}"
-    elif place := _place(ex, folder):
-        cause = f"{cause} ({place})"
+    elif where := _line_of(ex, folder):
+        cause = f"{cause} ({where})"
     return f"importing {module_name!r} failed with {cause}{_hint(ex)}"
 
 
 def _hint(ex: BaseException) -> str:
-    """What to do about code that does not find what it needs."""
+    """A hint for code that does not find a module or a file."""
     if isinstance(ex, ModuleNotFoundError):
         return (
             "; install it where the workers run, or, if it lies beside the pipeline and is not imported by a plain "
@@ -195,7 +193,7 @@ def _hint(ex: BaseException) -> str:
     return missing_file_hint(ex)
 
 
-def _place(ex: BaseException, folder: str) -> str:
+def _line_of(ex: BaseException, folder: str) -> str:
     frames = [frame for frame in traceback.extract_tb(ex.__traceback__) if Path(frame.filename).is_relative_to(folder)]
     return f"{Path(frames[-1].filename).relative_to(folder)}, line {frames[-1].lineno}" if frames else ""
 
@@ -214,8 +212,8 @@ def _no_such_name(name: str, part: str, holder: Any, module: ModuleType) -> str:
 def load_extractor(spec: KeySpec, folder: str) -> Callable[[Any], Key]:
     """A function from a record's value to its key, for every kind but ``RECORD`` (which reads no value).
 
-    A missing field, or one that holds None, raises RecordError ("missing key: …"). What it returns is not checked to be
-    a possible key. Raises PipelineError if the user's function cannot be loaded.
+    The function raises RecordError ("missing key: …") if a field is missing or None. It does not check that its result
+    can be a key. Raises PipelineError if the user's function cannot be loaded.
     """
     invariant(spec.kind is not KeyKind.RECORD, "the key of a record that its producer gave is not extracted")
     if spec.kind is KeyKind.FUNCTION:

@@ -1,11 +1,11 @@
 """``${name}`` and ``${name:-default}``: values from ``--set name=value``, then from the environment.
 
-They are replaced in values after the file was parsed, so a value can never become YAML: whatever it holds, it stays
-one scalar. A value that is nothing but one ``${name}`` takes the type that its text would have without quotes (``4``
-is a number); inside a longer text it is text. ``$${`` is a ``${`` that is meant as such.
+References are replaced in values, after the file was parsed. A replaced value therefore stays one scalar and can never
+become YAML. A value that consists of one ``${name}`` takes the type that its text would have without quotes (``4`` is
+a number); inside a longer text it is text. ``$${`` stands for a literal ``${``.
 
-``${secret:name}`` is not replaced here: a value with secrets becomes a ``Secret``, which is
-filled in by the process that uses it. It may stand in options of sources, sinks and callbacks only.
+``${secret:name}`` is not replaced here. A value with secrets becomes a ``Secret``, which the process that uses it
+resolves. Secrets are allowed in options of sources, sinks and callbacks only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAY_BE_SECRET = re.compile(
     r"(streams\.[^.]+\.source\.[^.]+|sinks\.[^.]+\.[^.]+|computations\.[^.]+\.options)\.(?P<option>.+)"
 )
 _SHAPES_THE_GRAPH = ("path", "by")
-"""Options that the pipeline itself looks at."""
+"""Options that the pipeline reader itself uses; they cannot contain secrets."""
 _INSIDE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_-]*)\s*(?::-(.*))?", re.DOTALL)
 MAX_VALUE = 100_000
 """Characters that a value may have after replacement."""
@@ -62,7 +62,7 @@ class Parameters:
             self._replace_scalar(node)
 
     def unused(self) -> list[str]:
-        """Parameters that were given by ``--set`` and that the file does not mention."""
+        """Parameters of ``--set`` that the file does not mention."""
         return sorted(set(self._params) - self._used)
 
     def _replace_scalar(self, node: YamlNode) -> None:
@@ -81,15 +81,14 @@ class Parameters:
         node.value = scalar(text) if typed else text
 
     def _replace_around_secrets(self, node: YamlNode) -> None:
-        """Secrets stay as they are written; a ``${`` that a parameter brought is no secret."""
+        """Leaves secrets as they are written. A ``${`` in the value of a parameter is no secret."""
         text = _REFERENCE.sub(lambda match: self._secret(match, node), node.text)
-        place = _MAY_BE_SECRET.fullmatch(node.path)
-        if place is None or place["option"].partition("[")[0] in _SHAPES_THE_GRAPH:
+        option = _MAY_BE_SECRET.fullmatch(node.path)
+        if option is None or option["option"].partition("[")[0] in _SHAPES_THE_GRAPH:
             self._problems.add(
                 node.line,
                 node.path,
-                "a secret cannot stand here: it is known only where it is used, in options of sources, sinks and "
-                "callbacks (path and by aside)",
+                "a secret is not allowed here; use it in options of sources, sinks and callbacks, except path and by",
             )
             text = ""
         node.text, node.given, node.value = text, True, Secret(text)
@@ -130,8 +129,8 @@ class Parameters:
 
 
 def stand_ins(top: YamlNode, value: Callable[[str], str]) -> dict[str, str]:
-    """Values, made by ``value(name)``, for the parameters without one that only sources and sinks mention: for whoever
-    does not use those."""
+    """Values, made by ``value(name)``, for parameters that have none and that only sources and sinks mention. For
+    callers that use neither."""
     streams = top.value.get("streams") if top.is_map else None
     outside = [top.value.get("sinks")] if top.is_map else []
     if streams is not None and streams.is_map:
@@ -153,7 +152,7 @@ def mentioned_in(node: YamlNode | None) -> set[str]:
 
 
 def _texts(node: YamlNode, skipped: tuple[int, ...]) -> Iterator[str]:
-    """The texts at and below a node, but for what is skipped."""
+    """The texts at and below a node, without the skipped nodes."""
     if id(node) in skipped:
         return
     if isinstance(node.value, dict):

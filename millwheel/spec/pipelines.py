@@ -1,4 +1,4 @@
-"""From a YAML or Python file to a pipeline, or to everything that is wrong with it."""
+"""Makes a pipeline from a YAML or Python file, or reports everything that is wrong with the file."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def load_pipeline(
     origin: str | None = None,
     check_code: bool = True,
 ) -> PipelineSpec:
-    """Read, fill in and check the pipeline of ``p.yaml``, ``p.py`` or ``p.py:name``; warnings go to the log.
+    """Read and check the pipeline of ``p.yaml``, ``p.py`` or ``p.py:name``, and replace its parameters. Warnings are
+    logged.
 
-    ``params`` are values of ``${name}`` and come before those of ``environ`` (default: the process's). Relative paths
-    of files are relative to ``origin`` (default: the file's folder). With ``check_code`` False no code of the user is
-    imported (but a Python pipeline itself) and no source or sink is made: for a copy that was checked before. Raises
-    PipelineError with one sentence for each problem: file, line, field, what is wrong, what to write instead.
+    ``params`` are values of ``${name}`` and take precedence over ``environ`` (default: the process's). Relative paths
+    of files are relative to ``origin`` (default: the file's folder). With ``check_code`` False no user code but a
+    Python pipeline itself is imported, and no source or sink is built: for a copy that was checked before. Raises
+    PipelineError with one sentence for each problem: file, line, field, the problem and a correction.
     """
     spec, warnings = check_pipeline(path, params, environ, origin=origin, check_code=check_code)
     for warning in warnings:
@@ -62,14 +63,13 @@ def check_pipeline(
     origin: str | None = None,
     check_code: bool = True,
 ) -> tuple[PipelineSpec, list[str]]:
-    """Like :func:`load_pipeline`, but returns the warnings beside the pipeline."""
+    """Like :func:`load_pipeline`, but also returns the warnings."""
     document = read_document(os.fspath(path))
     return check_document(document, params, environ, origin=origin, check_code=check_code)
 
 
 def read_document(path: str) -> Document:
-    """The tree of a YAML or Python file, in which nothing has been filled in or checked. PipelineError when there is
-    none in it."""
+    """The tree of a YAML or Python file, before parameters and checks. Raises PipelineError if the file has none."""
     given = PipelineFile.of(path)
     if given.is_python:
         return load_document(given)
@@ -88,14 +88,14 @@ def check_document(
     origin: str | None = None,
     check_code: bool = True,
 ) -> tuple[PipelineSpec, list[str]]:
-    """What :func:`check_pipeline` does with what was read; changes the document."""
+    """The part of :func:`check_pipeline` after reading. Changes the document."""
     reader, top = NodeReader(document.problems), document.top
     parameters = Parameters(params or {}, os.environ if environ is None else environ, reader.problems)
     parameters.replace(top)
     folder = str(Path(document.problems.file).resolve().parent)
     parts = _read(reader, top, folder, origin or folder, check_code)
     _check(reader, top, parts, check_code)
-    if check_code and origin is None:  # a copy has what it needs, and each worker reads one when it starts
+    if check_code and origin is None:  # not for the copies that workers read when they start
         check_ship(reader, parts.spec, top)
     if reader.problems.found:
         raise reader.problems.error()
@@ -166,7 +166,7 @@ def _computations(
 
 
 def _unloaded(**options: Any) -> Default:
-    """Stands for a custom trigger whose code is not to be imported."""
+    """Stands for a custom trigger whose code must not be imported."""
     return Default()
 
 

@@ -1,7 +1,7 @@
-"""Pipelines that are written in Python: ``visits.py``, or ``visits.py:name`` when a file defines several.
+"""Pipelines written in Python: ``visits.py``, or ``visits.py:name`` if a file defines several.
 
-The file is imported like any module of the pipeline's folder, and what it builds gives the same document that a YAML
-file would be. What is read from there on is the same for both.
+The file is imported like any module of the pipeline's folder. It builds the same document as a YAML file; from there
+on both are read in the same way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATH = re.compile(r"(?P<file>.*\.py)(?::(?P<variable>[^:/]*))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A pipeline as a tree, and what is wrong with it already."""
+    """A pipeline as a tree, and the problems found so far."""
 
     top: YamlNode
     problems: Problems
@@ -31,36 +31,36 @@ class Document:
 
 @runtime_checkable
 class Documented(Protocol):
-    """What a Python file defines: millwheel.Pipeline."""
+    """A pipeline that a Python file defines: millwheel.Pipeline."""
 
     def millwheel_document(self, file: str, prefix: str) -> Document:
         """The document as seen from ``file``; its code is found by the name ``prefix.slug``."""
 
     def spec(self, params: Mapping[str, str] | None = None) -> PipelineSpec:
-        """The checked pipeline, its code found in this process only."""
+        """The checked pipeline, whose code exists in this process only."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineFile:
-    """A pipeline's file, and the variable in it that was asked for ("": the only one)."""
+    """A pipeline's file, and the requested variable in it ("": the only one)."""
 
     file: str
     variable: str = ""
 
     @classmethod
     def of(cls, path: str) -> PipelineFile:
-        """From what a user gives: ``p.yaml``, ``p.py`` or ``p.py:name``."""
+        """From an argument of the user: ``p.yaml``, ``p.py`` or ``p.py:name``."""
         found = _PATH.fullmatch(path)
         return cls(path) if found is None else cls(found["file"], found["variable"] or "")
 
     @property
     def is_python(self) -> bool:
-        """True when the file has to be imported."""
+        """True if the file must be imported."""
         return self.file.endswith(".py")
 
 
 def load_document(given: PipelineFile) -> Document:
-    """The document of a Python file. PipelineError when it cannot be imported or defines no such pipeline."""
+    """The document of a Python file. Raises PipelineError if it cannot be imported or defines no such pipeline."""
     module = import_file(given.file)
     found: dict[str, Documented] = {name: thing for name, thing in vars(module).items() if _is_pipeline(thing)}
     variable = _chosen(given, found)

@@ -1,5 +1,5 @@
-"""The ``ship:`` part: the files of its folder that a pipeline takes along, which are the Python that it imports and the
-files that it declares. Never roots, results, or undeclared files."""
+"""The ``ship:`` part: the files of a pipeline's folder that are sent to workers. These are the Python files that it
+imports and the files that it declares; never roots, results, or undeclared files."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from millwheel.spec.reading.reader import NodeReader
 _EXAMPLE = "[model.json, 'words/*.txt']"
 _LONGEST_NAME = 200  # characters of an option that may be a file's name
 _OURS = frozenset({"pipeline.yaml", "params.json", "origin", "entry"})
-"""Files that lie beside what is shipped."""
+"""Files that a root keeps beside the shipped ones."""
 
 
 def read_ship(reader: NodeReader, node: YamlNode | None) -> tuple[str, ...]:
-    """Files and globs, relative to the pipeline's folder and inside of it."""
+    """Files and globs, relative to the pipeline's folder and inside it."""
     if node is None:
         return ()
     if node.is_map:
@@ -41,14 +41,14 @@ def read_ship(reader: NodeReader, node: YamlNode | None) -> tuple[str, ...]:
 
 
 def check_ship(reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
-    """Problems of what is declared; a warning for each file that the code names and that is not sent."""
+    """Problems of the declared files, and a warning for each file that the code names and that is not sent."""
     node = top.value.get("ship") if top.is_map else None
     if node is not None:
         _check_declared(reader, spec, node)
         if reader.problems.concerns(node.path):
             return
-    for place, line, name in _undeclared(spec):
-        text = f"{place} names {name}, which lies beside the pipeline and is not sent to workers"
+    for where, line, name in _undeclared(spec):
+        text = f"{where} names {name}, which lies beside the pipeline and is not sent to workers"
         reader.problems.warn(line, "", f"{text}; if workers read it, declare it: ship: [{name}]")
 
 
@@ -59,11 +59,11 @@ def _check_declared(reader: NodeReader, spec: PipelineSpec, node: YamlNode) -> N
             reader.bad(node, f"there is no file {pattern!r} in {spec.folder}; write names of files there, or globs")
         for path in found:
             if path.relative_to(spec.folder).as_posix() in _OURS and path != Path(spec.file).resolve():
-                reader.bad(node, f"{path.name} is the name of a file that each worker gets from us; rename yours")
+                reader.bad(node, f"{path.name} is the name of a file that MillWheel sends to each worker; rename yours")
 
 
 def files_to_ship(spec: PipelineSpec) -> set[Path]:
-    """The files below the pipeline's folder that workers need, the pipeline file itself aside unless it is Python."""
+    """The files below the pipeline's folder that workers need, including the pipeline file if it is Python."""
     folder, declared = Path(spec.folder), _matching(spec, spec.ship)
     modules = {text.partition(":")[0] for text in _texts(spec) if OBJECT_NAME.fullmatch(text)}
     if spec.file.endswith(".py"):
@@ -94,7 +94,7 @@ def _matching(spec: PipelineSpec, patterns: tuple[str, ...]) -> set[Path]:
 
 
 def _undeclared(spec: PipelineSpec) -> Iterator[tuple[str, int, str]]:
-    """(place, line in the pipeline's file, name) of files that shipped code or options name."""
+    """(where, line in the pipeline's file, name) of files that shipped code or options name."""
     folder, shipped, outside = Path(spec.folder), files_to_ship(spec), _outside(spec)
     named = [
         (f"{path.relative_to(folder)}:{line}", 1, base / text)
@@ -105,16 +105,16 @@ def _undeclared(spec: PipelineSpec) -> Iterator[tuple[str, int, str]]:
     ]
     named += [(who, int(where.rpartition(":")[2] or 1), folder / text) for who, where, text in _options(spec)]
     told: set[Path] = set()
-    for place, line, path in named:
+    for where, line, path in named:
         if path in told or path in shipped or not _is_data(path, folder):
             continue
         if not any(fnmatch(str(path), pattern) or Path(pattern) in path.parents for pattern in outside):
             told.add(path)
-            yield place, line, str(path.relative_to(folder))
+            yield where, line, str(path.relative_to(folder))
 
 
 def _options(spec: PipelineSpec) -> Iterator[tuple[str, str, str]]:
-    """(whose, place, text) of the options that code gets; those called ``path`` are told apart before."""
+    """(whose, where, text) of the options that code gets. Options called ``path`` were excluded before."""
     given = [(c.callback, c.where, c.options) for c in spec.computations]
     given += [(f"{s.source.kind} of {s.name}", s.where, s.source.options) for s in spec.streams if s.source is not None]
     given += [(f"{sink.kind} of {sink.stream}", sink.where, sink.options) for sink in spec.sinks]
@@ -129,7 +129,7 @@ def _is_data(path: Path, folder: Path) -> bool:
 
 
 def _outside(spec: PipelineSpec) -> list[str]:
-    """What sources read and sinks write."""
+    """The paths that sources read and sinks write."""
     options = [stream.source.options for stream in spec.streams if stream.source is not None]
     options += [sink.options for sink in spec.sinks]
     return [text for each in options for text in _texts(each.get("path"))]

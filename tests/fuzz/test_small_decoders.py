@@ -53,7 +53,7 @@ SMALL: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
     "marks of a merge": (decode_high_water_marks, encode_high_water_marks(MARKS)),
     "pending productions": (_decode_pending, pack(("hits-0", [b"one", b"two"]))),
     "receipt of a file": (unpack_receipt, pack(Receipt("part-0.tmp", "part-0.jsonl", 1, 3, 9, b"abc"))),
-    "receipt of rows that stand": (unpack_replacement, pack(Replacement("a.tmp", "a.csv"))),
+    "receipt of current rows": (unpack_replacement, pack(Replacement("a.tmp", "a.csv"))),
     "order": (lambda data: standing_order({"s1-3": data}), encode(ORDER)),
     "answer": (lambda data: answers_to(ORDER, {"w0": data}), encode(OrderAnswer("s1", 3, ORDER.cut, "full"))),
 }

@@ -60,7 +60,7 @@ def _tables(promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:
         if facts is None or facts.level is not Level.ALL or facts.order is Order.NONE or facts.doubled:
             continue
         wanted, found = (_rows(each.standing.get(name, ()), facts) for each in (want, got))
-        yield from _differ(f"rows that stand in the sink of {name}", _count(wanted), _count(found))
+        yield from _differ(f"current rows in the sink of {name}", _count(wanted), _count(found))
 
 
 def _computations(spec: PipelineSpec, promised: Promised, want: Outcome, got: Outcome) -> Iterator[str]:

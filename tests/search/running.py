@@ -122,7 +122,7 @@ class _Stream(PushedStream):
 
 
 class _SearchTaps(Taps):
-    """A tap on every stream; streams with an ``upsert`` sink show the rows that stand instead, by shard."""
+    """A tap on every stream; streams with an ``upsert`` sink show the current rows instead, by shard."""
 
     def __init__(self, upserts: frozenset[str]) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class _SearchTaps(Taps):
 
 
 class _Table(Tap):
-    """A sink that shows the rows that stand."""
+    """A sink that shows the current rows."""
 
     keeps_latest = True
 

@@ -163,7 +163,7 @@ class Letter:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a case. ``streams`` holds the rows of each stream that is produced or has a sink, those of one key
-    in their order; ``standing`` the rows that stand in each ``upsert`` sink. ``counters`` are by computation: ``late``,
+    in their order; ``standing`` the current rows in each ``upsert`` sink. ``counters`` are by computation: ``late``,
     ``duplicates``, ``dead_letters`` and the counters that callbacks count. ``state`` is what callback computations
     remember, by computation and key; ``timers`` what is set and has not fired, as (domain, tag, time)."""
 

@@ -166,7 +166,7 @@ class AtOnceSink(MemorySink):
 
 
 class LatestSink(MemorySink):
-    """Shows the rows that stand: one list of rows per shard, replaced as a whole."""
+    """Shows the current rows: one list of rows per shard, replaced as a whole."""
 
     keeps_latest = True
 

@@ -83,7 +83,7 @@ class SavepointProcess(Process):
             taker = Taker(taking, self.session)
             while not taker.step(self.clock.monotonic_us()):
                 self.sleep(_STEP_US)
-            self.world.savepoints.taken = Taken(self.wanted.place, taking.tables, dict(taking.cut), self.world)
+            self.world.savepoints.taken = Taken(self.wanted.folder, taking.tables, dict(taking.cut), self.world)
             self.sim.trace(f"savepoint {self.wanted.savepoint} is whole", self.name)
             if self.wanted.stay:
                 self.sleep(SECOND // 2)
@@ -140,7 +140,7 @@ def cut_to_the_end(world: World) -> None:
 class Taken:
     """A whole savepoint."""
 
-    place: str
+    folder: str
     tables: tuple[RangeTable, ...]
     cut: dict[str, Standing]
     world: World
@@ -160,7 +160,7 @@ class Taken:
 
     def _saved(self, shard: str, standing: Standing) -> dict[bytes, bytes]:
         try:
-            return self.world.storage.saved(self.place, shard, standing)
+            return self.world.storage.saved(self.folder, shard, standing)
         except CorruptionError as ex:
             self.world.refused("whoever starts from the savepoint", ex)
             raise

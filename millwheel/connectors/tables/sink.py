@@ -1,4 +1,4 @@
-"""Tables as sinks: append rows, or keep the rows that stand."""
+"""Tables as sinks: append rows, or keep the current rows."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class TableTarget(ExternalTarget):
         return PreparedRows(_fitting(version, rows))
 
     def _upserted(self, version: TableVersion, records: Sequence[SinkRecord]) -> PreparedRows:
-        """The rows that stand at the end of the batch, and the identities without one."""
+        """The current rows at the end of the batch, and the identities without one."""
         by = self._options.identity()
         changes = changes_of(records)
         plain = [SinkRecord(change.record.key, change.row, change.record.timestamp) for change in changes]

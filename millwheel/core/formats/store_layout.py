@@ -12,7 +12,7 @@ split is a range of every family.
     g <partition> <position>            source: what was decided about the input that follows a position
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
     n                                   sink: number of the next cut
-    u <hash> <key> [<window>]           sink: the rows that stand, by identity
+    u <hash> <key> [<window>]           sink: the current rows, by identity
     r <cut>                             sink: committables of batches committed, perhaps not yet published
     w <hash> <key> <slot>               windows of an aggregation
     h <hash> <key> e <tag>              where its windows hold the watermark

@@ -1,4 +1,4 @@
-"""Files of the rows that stand: one visible file per shard of the sink, replaced as a whole.
+"""Files of the current rows: one visible file per shard of the sink, replaced as a whole.
 
 A batch holds all rows of the shard. It is written to the hidden folder before its commit, and takes the visible name,
 ``part-<shard>.<format>``, by a rename once the commit is durable. A rename replaces in one step, so a reader sees the
@@ -53,7 +53,7 @@ _unpack = checked(msgspec.msgpack.Decoder(Replacement).decode, "the receipt of a
 
 
 class LatestWriter(Writer):
-    """Writes the rows that stand in one shard. ``suffix`` is the format."""
+    """Writes the current rows in one shard. ``suffix`` is the format."""
 
     def __init__(self, encode: Encode, suffix: str, folder: str, shard: str, token: int, files: Files) -> None:
         self._encode = encode

@@ -1,6 +1,6 @@
-"""Whether a callback's class fits the runtime: it can be made and called, and its state can be stored.
+"""Checks a callback's class: the runtime can construct and call it, and can store its state.
 
-Here a mistake is one sentence before anything starts. In a running pipeline it would be the failure of every record.
+Here a mistake is one sentence before anything starts. In a running pipeline every record would fail.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ METHODS = {
     "process_window": ("ctx", "key", "window", "records"),
     "process_timer": ("ctx", "timer"),
 }
-"""What the runtime calls, and with what."""
+"""The methods that the runtime calls, with their arguments."""
 _NEVER_STORED = (int, float, str, bytes, bool, type(None))
 
 
 def wrong_methods(kind: type[Computation], windowed: bool) -> Iterator[str]:
-    """What is wrong with the methods that are called, a sentence for each."""
+    """One sentence for each method that cannot be called as the runtime does."""
     for name, given in METHODS.items():
         called = name != ("process_record" if windowed else "process_window")
         if called and getattr(kind, name) is not getattr(Computation, name):
             if why := _why_not(kind, name, given):
-                yield f"{_place(getattr(kind, name))}{kind.__name__}.{name} {why}"
+                yield f"{_line_of(getattr(kind, name))}{kind.__name__}.{name} {why}"
 
 
 def wrong_states(kind: type[Computation]) -> Iterator[str]:
-    """What is wrong with the declared states, a sentence for each."""
+    """One sentence for each declared state that cannot be stored."""
     for name, state in _declared(kind).items():
         if why := _cannot_be_stored(state):
-            yield f"{_place(kind)}{kind.__name__}.{name} {why}"
+            yield f"{_line_of(kind)}{kind.__name__}.{name} {why}"
 
 
 def cannot_be_made(kind: type[Computation], options: Mapping[str, Any]) -> str:
-    """Why the class cannot be constructed, "" if it can. With a secret among the options it is not tried: what they are
-    is known where they are used."""
+    """Why the class cannot be built; "" if it can. Options with a secret are not tried, because only the process
+    that uses the class knows the secret."""
     if _has_secret(options):
         return ""
     try:
@@ -55,9 +55,9 @@ def cannot_be_made(kind: type[Computation], options: Mapping[str, Any]) -> str:
         frames = traceback.extract_tb(ex.__traceback__)[1:]
         where = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
         text = f"{type(ex).__name__}: {ex}{missing_file_hint(ex)}{where}"
-        return f"{_place(kind)}{kind.__name__} cannot be made with these options: {text}"
+        return f"{_line_of(kind)}{kind.__name__} cannot be built with these options: {text}"
     if not isinstance(made, Computation):
-        return f"{_place(kind)}{kind.__name__} makes a {type(made).__name__}; it must make a millwheel.Computation"
+        return f"{_line_of(kind)}{kind.__name__} constructs a {type(made).__name__}, not a millwheel.Computation"
     return ""
 
 
@@ -73,7 +73,7 @@ def _why_not(kind: type, name: str, given: tuple[str, ...]) -> str:
         return "has a yield and would never run; call ctx.produce(stream, value) in its place"
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # what Python cannot describe
+    except (TypeError, ValueError):  # Python cannot describe the signature
         return ""
     arguments = given if isinstance(own, staticmethod) else ("self", *given)
     try:
@@ -93,7 +93,7 @@ def _cannot_be_stored(state: State) -> str:
     try:
         default = state.default() if callable(state.default) else state.default
     except Exception as ex:  # the user's factory
-        return f"has a default that cannot be made: {type(ex).__name__}: {ex}; give a value, or a function of nothing"
+        return f"has a default that cannot be built: {type(ex).__name__}: {ex}; give a value or a function"
     if type(default) in _NEVER_STORED:
         return ""
     try:
@@ -119,8 +119,8 @@ def _has_secret(value: Any) -> bool:
     return isinstance(value, Secret) or (isinstance(value, (list, tuple)) and any(map(_has_secret, value)))
 
 
-def _place(thing: Any) -> str:
-    """``detectors.py:12: `` of a class or method, "" where Python does not know."""
+def _line_of(thing: Any) -> str:
+    """``detectors.py:12: `` for a class or method; "" if Python does not know its line."""
     try:
         file, line = inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]
     except (TypeError, OSError):

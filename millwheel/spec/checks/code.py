@@ -26,15 +26,15 @@ from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import did_you_mean
 from millwheel.spec.reading.reader import NodeReader
 
-_CANNOT_TAKE_BACK = (
-    "records that take back earlier ones, and this sink would keep them as results; write mode: changelog (every "
-    "change, marked) or mode: upsert (the rows that stand), or let the computation before it accumulate without "
-    "retracting"
+_CANNOT_RETRACT = (
+    "records that take back earlier ones. This sink would keep both as results; write mode: changelog (every "
+    "change, marked) or mode: upsert (the current rows), or choose another accumulation than "
+    "retracting in the computation before it"
 )
 
 
 class CodeChecks:
-    """Loads what the pipeline names and notes what does not fit."""
+    """Loads the objects that the pipeline names, and notes those that do not fit."""
 
     def __init__(self, reader: NodeReader, spec: PipelineSpec, top: YamlNode) -> None:
         self._reader = reader
@@ -67,10 +67,11 @@ class CodeChecks:
             self._no_envelopes(sink, kind)
         if made is not None and sink.stream in retracting_streams(self._spec):
             if not made.takes_retractions:
-                self._reader.bad(kind.node, f"the stream {sink.stream!r} carries retractions, {_CANNOT_TAKE_BACK}")
+                self._reader.bad(kind.node, f"the stream {sink.stream!r} carries retractions, {_CANNOT_RETRACT}")
 
     def _no_envelopes(self, sink: SinkSpec, kind: Kind) -> None:
-        """A row that stands is removed by an equal one: with fields of a change's envelope it would stay for ever."""
+        """A current row is removed by an equal one. With fields of the change's envelope no row equals it, so it would
+        stay."""
         source = next((stream.source for stream in self._spec.streams if stream.name == sink.stream), None)
         given = source.options.get("format") if source is not None else None
         options = given.get("debezium") if isinstance(given, dict) else None
@@ -90,7 +91,7 @@ class CodeChecks:
         except (ValueError, MillwheelError) as ex:
             blame(self._reader, kind, ex)
         except Exception as ex:  # a third party's factory may raise anything
-            self._reader.bad(kind.node, f"{kind.name} cannot be made with these options: {type(ex).__name__}: {ex}")
+            self._reader.bad(kind.node, f"{kind.name} cannot be built with these options: {type(ex).__name__}: {ex}")
         return None
 
     def _schema(self, stream: StreamSpec) -> Any:
@@ -134,7 +135,7 @@ class CodeChecks:
         stream = keyless(computation, self._spec)
         if stream:
             text = (
-                f"{stream} is found by its key and has none: its records would have that of their partition (the "
+                f"records of {stream} are matched by key, but the input has no key, so it would be the partition (the "
                 f"file); write {{{stream}: {{key: FIELD}}}}"
             )
             self._bad(text, *path, "input")
@@ -142,26 +143,26 @@ class CodeChecks:
             self._machine(computation)
 
     def _lookup(self, computation: ComputationSpec, lookup: LookupSpec) -> None:
-        """The options of a lookup, and whether records have what it asks by."""
+        """The options of a lookup, and whether records have the fields that make its key."""
         from millwheel.connectors.lookups import build_lookup
 
-        place = ("computations", computation.name, "enrich", "lookup")
+        path = ("computations", computation.name, "enrich", "lookup")
         plain = replace(lookup, options=unrevealed(lookup.options))
-        node = find(self._top, *place, lookup.kind)
+        node = find(self._top, *path, lookup.kind)
         made = self._build(Kind(lookup.kind, lookup.options, node), lambda: build_lookup(plain, self._spec.folder))
         if made is None:
             return
         if lookup.by and len(lookup.by) != len(made.by):
             count = f"{len(made.by)} values ({', '.join(made.by)})"
-            self._bad(f"{lookup.kind} is asked by {count}, and by names {len(lookup.by)}", *place[:-1], "by")
+            self._bad(f"{lookup.kind} needs {count}, but by gives {len(lookup.by)}", *path[:-1], "by")
         for text in () if lookup.by else made.by:
             try:
                 compile_expression(text)
             except ValueError as ex:
-                self._bad(f"{text!r} is no field of a record: {ex}; name one with by", *place)
+                self._bad(f"{text!r} is no field of a record: {ex}; name one in by", *path)
 
     def _no_retractions(self, computation: ComputationSpec) -> None:
-        """Some computations could not undo what they did for a record that is taken back."""
+        """Refuses retractions for computations that could not undo the effect of the retracted record."""
         does = {
             "deduplicate": computation.deduplicate is not None,
             "join": computation.join is not None,
@@ -170,13 +171,13 @@ class CodeChecks:
         found = next((name for name, used in does.items() if used), None)
         if found is not None and takes_retractions(computation, self._spec):
             self._bad(
-                f"its input takes records back (accumulation: retracting), which {found} cannot undo; {found} before "
-                "the retracting window, or let the window be accumulating",
+                f"its input carries retractions (accumulation: retracting), which {found} cannot undo; {found} before "
+                "the retracting window, or make the window accumulating",
                 *("computations", computation.name, found),
             )
 
     def has_timer(self, name: str) -> bool:
-        """True if the computation's class defines ``process_timer`` (or could not be loaded: that is said already)."""
+        """True if the computation's class defines ``process_timer``, or could not be loaded (already a problem)."""
         computation = next(each for each in self._spec.computations if each.name == name)
         if not computation.callback:
             return False
@@ -230,7 +231,7 @@ class CodeChecks:
                 for name in computation.options
                 if name not in signature.parameters
             ]
-            text = f"{kind.__name__} cannot be made with these options: {ex}{(close or [''])[0]}; it takes {takes}"
+            text = f"{kind.__name__} cannot be built with these options: {ex}{(close or [''])[0]}; it takes {takes}"
             self._bad(text, "computations", computation.name, "options")
             return False
         return True
@@ -247,7 +248,7 @@ class CodeChecks:
         except (ValueError, MillwheelError) as ex:
             self._bad(str(ex), *path)
         except Exception as ex:  # the constructor of a custom window, trigger or aggregator
-            self._bad(f"this cannot be made: {type(ex).__name__}: {ex}", *path)
+            self._bad(f"this cannot be built: {type(ex).__name__}: {ex}", *path)
 
     # --- loading ---------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from millwheel.spec.reading.reader import NodeReader
 def check_streams(reader: NodeReader, spec: PipelineSpec, top: YamlNode, uncertain: frozenset[str]) -> None:
     """Every consumed stream must have a producer; one that nobody consumes is worth a warning.
 
-    ``uncertain`` are names that may be streams once other problems are mended: nothing is said about them.
+    ``uncertain`` are names that may become streams once other problems are corrected; they are not reported.
     """
     produced = _produced(spec)
     declared = {stream.name for stream in spec.streams}
@@ -32,9 +32,9 @@ def check_streams(reader: NodeReader, spec: PipelineSpec, top: YamlNode, uncerta
     consumed = {stream for stream, _ in _consumers(spec, top)}
     for stream, steps in produced.items():
         if stream not in consumed and stream != DEAD_LETTERS:
-            place = find(top, *steps)
+            node = find(top, *steps)
             reader.problems.warn(
-                place.line, place.path, f"nobody consumes the stream {stream!r}; its records are dropped"
+                node.line, node.path, f"nobody consumes the stream {stream!r}; its records are dropped"
             )
     sourceless = spec.streams and not any(stream.source for stream in spec.streams)
     if sourceless and not reader.problems.concerns("streams"):
@@ -44,7 +44,7 @@ def check_streams(reader: NodeReader, spec: PipelineSpec, top: YamlNode, uncerta
 
 
 def uncertain_names(reader: NodeReader, top: YamlNode) -> frozenset[str]:
-    """All words of the parts that have problems, but for inputs and sinks: a stream may hide among them."""
+    """All words of the parts with problems, except inputs and sinks: any of them may be the name of a stream."""
     words: set[str] = set()
     for path in reader.problems.paths:
         steps = [step for step in re.split(r"[.\[]", path)[:3] if step]
@@ -69,7 +69,7 @@ def _words(node: YamlNode) -> Iterable[str]:
 
 
 def _produced(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
-    """Streams that somebody fills, with the place in the document that says so."""
+    """Streams with a source or a producer, each with its path in the document."""
     found: dict[str, tuple[str, ...]] = {
         stream.name: ("streams", stream.name) for stream in spec.streams if stream.source
     }
@@ -95,7 +95,7 @@ def check_cycles(reader: NodeReader, spec: PipelineSpec, top: YamlNode, has_time
     """Every cycle must contain a callback with timers; one of several computations is worth a warning.
 
     Records may go round only through ``process_timer``: without one a record could chase itself at full speed for
-    ever. ``has_timer(computation)`` says whether its class defines ``process_timer``.
+    ever. ``has_timer(computation)`` is True if its class defines ``process_timer``.
     """
     edges = _edges(spec)
     plain = {name: [after for after in edges[name] if not has_timer(after)] for name in edges if not has_timer(name)}
@@ -107,17 +107,17 @@ def check_cycles(reader: NodeReader, spec: PipelineSpec, top: YamlNode, has_time
         )
         reader.bad(find(top, "computations", cycle[0], "output"), text)
     for cycle in _cycles({name: [after for after in afters if after != name] for name, afters in edges.items()}):
-        place = find(top, "computations", cycle[0], "output")
+        node = find(top, "computations", cycle[0], "output")
         text = (
             f"event time stands still in the cycle {' -> '.join([*cycle, cycle[0]])}: its timers must be set by the "
             "wall clock (Domain.PROCESSING), and the run does not end by itself; one computation that consumes its own "
             "output has neither limit"
         )
-        reader.problems.warn(place.line, place.path, text)
+        reader.problems.warn(node.line, node.path, text)
 
 
 def _edges(spec: PipelineSpec) -> dict[str, list[str]]:
-    """Which computations get records from which, dead letters left out."""
+    """Each computation with its direct consumers, dead letters left out."""
     graph = build_graph(spec)
     names = [computation.name for computation in spec.computations]
     return {
@@ -143,7 +143,7 @@ def _cycles(edges: Mapping[str, list[str]]) -> Iterable[list[str]]:
 
 
 def _way_back(start: str, edges: Mapping[str, list[str]]) -> list[str]:
-    """The shortest way from a node to itself; empty when there is none."""
+    """The shortest path from a node back to itself; empty if there is none."""
     came_from: dict[str, str] = {}
     frontier = [start]
     while frontier:

@@ -1,12 +1,13 @@
-"""``aggregate:``: the fields of a pane, and how each is made.
+"""``aggregate:``: the fields of a pane, and how each is computed.
 
     hits: count
     bytes: {sum: size}
     clicks: {count: {where: "type == 'click'"}}
     p99: {quantile: size, q: 0.99, where: "status < 500"}
 
-The name of a function, or a map with it, its argument (a field or an expression), its options and ``where``. The
-argument may also be a map with ``of``, ``where`` and the options. ``module:Class`` is a function of the user's own.
+A field is the name of a function, or a map with the function, its argument (a field or an expression), its options and
+``where``. The argument may also be a map with ``of``, ``where`` and the options. ``module:Class`` is a function of the
+user's own.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def key_names(inputs: tuple[InputSpec, ...]) -> tuple[str, ...]:
 
 
 def check_keys(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> None:
-    """The key lies in each result of a window or a join beside the bounds of the window, which would replace it. What
-    a callback produces is its own."""
+    """Refuses a key named like a bound of the window: results of windows and joins have both, so the bound would
+    replace the key. Callbacks choose their own fields."""
     if "window" not in fields or "callback" in fields:
         return
     for name in WINDOW_FIELDS:
@@ -49,7 +50,7 @@ def check_keys(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: tuple
 
 
 def read_aggregates(reader: NodeReader, node: YamlNode | None, taken: tuple[str, ...]) -> tuple[AggregateSpec, ...]:
-    """All aggregates. ``taken`` are names that the rows have already."""
+    """All aggregates. ``taken`` are the names of fields that every row already has."""
     found = []
     for name, child in reader.entries(node, _EXAMPLE).items():
         if _check_name(reader, name, child, taken):
@@ -66,7 +67,7 @@ def _check_name(reader: NodeReader, name: str, node: YamlNode, taken: tuple[str,
             f"{name[:80]!r} cannot be the name of a field: write letters, digits and _, not beginning with a digit",
         )
     elif name in taken:
-        reader.bad(node, f"{name!r} is a field of every row already ({', '.join(taken)}); choose another name")
+        reader.bad(node, f"every row already has a field {name!r} ({', '.join(taken)}); choose another name")
     else:
         return True
     return False
@@ -96,7 +97,7 @@ def _aggregate(reader: NodeReader, name: str, node: YamlNode) -> AggregateSpec |
 
 
 def _function(reader: NodeReader, node: YamlNode, entries: Mapping[str, YamlNode]) -> str | None:
-    """The key that names the function: the others are its options, in any order."""
+    """The key that names the function. The other keys are its options, in any order."""
     functions = [name for name in entries if name in FUNCTIONS or OBJECT_NAME.fullmatch(name)]
     if len(functions) > 1:
         reader.bad(node, f"names {len(functions)} functions ({', '.join(functions)}); give each a field of its own")

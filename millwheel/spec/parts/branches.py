@@ -20,7 +20,7 @@ _BRANCH = "{errors: status >= 500, others: otherwise}"
 
 
 def read_deduplicate(reader: NodeReader, node: YamlNode | None) -> DeduplicateSpec | None:
-    """None when there is none, or it cannot be read."""
+    """None if there is none, or it cannot be read."""
     if node is None:
         return None
     fields = reader.fields(node, ("by", "within"), _DEDUPLICATE)
@@ -45,25 +45,25 @@ def read_branches(reader: NodeReader, node: YamlNode | None) -> tuple[BranchSpec
             reader.bad(child, f"{DEAD_LETTERS!r} is filled by the system; choose another name")
         elif child.text == OTHERWISE:
             found.append(BranchSpec(stream))
-        elif condition := reader.expression(child, "status >= 500, or otherwise for what no other branch takes"):
+        elif condition := reader.expression(child, "status >= 500, or otherwise for records of no other branch"):
             found.append(BranchSpec(stream, condition))
     rests = [each.stream for each in found if not each.condition]
     if len(rests) > 1:
-        reader.bad(node.value[rests[1]], f"{rests[0]} takes what no other branch takes already; give it a condition")
+        reader.bad(node.value[rests[1]], f"{rests[0]} already takes the records of no other branch; give a condition")
     if not found and not reader.problems.concerns(node.path):
         reader.bad(node, f"names no stream; write for example {_BRANCH}")
     return tuple(found)
 
 
 def read_match(reader: NodeReader, fields: Mapping[str, YamlNode]) -> bool:
-    """True when a record takes every branch whose condition holds."""
+    """True if a record takes every branch whose condition holds."""
     if "match" in fields and "branch" not in fields:
         reader.bad(fields["match"], "match is for computations with branch; leave it out")
     return reader.choice(fields.get("match"), ["first", "all"], "first") == "all"
 
 
 def read_order(reader: NodeReader, fields: Mapping[str, YamlNode]) -> bool:
-    """True when records come in the order of their timestamps."""
+    """True if records come in the order of their timestamps."""
     if "order_by" in fields and "window" in fields:
         reader.bad(fields["order_by"], "a window does not depend on the order of its records; leave out order_by")
     return reader.choice(fields.get("order_by"), ["timestamp"], "") == "timestamp"

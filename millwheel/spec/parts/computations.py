@@ -1,4 +1,4 @@
-"""The ``computations:`` part: which records are processed, and how."""
+"""The ``computations:`` part: the records that each processes, and how."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _BY_RECORD = KeySpec(KeyKind.RECORD)
 
 
 def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callable[[str], Any]) -> ComputationSpec:
-    """A computation, as far as it can be read. ``load`` finds the classes of custom triggers."""
+    """A computation, as far as it can be read. ``load`` imports the classes of custom triggers."""
     reader.check_name(node, name, "computation")
     fields = reader.fields(node, FIELDS, _EXAMPLE)
     inputs = _inputs(reader, node, fields)
@@ -83,7 +83,8 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
 
 
 def _check_form(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]) -> None:
-    """A callback (with a window or without), steps, or a window; the fields of one are not for the others."""
+    """A computation is a callback (with or without a window), steps, or a window, and has no fields of the other
+    forms."""
     if "callback" in fields:
         _check_callback(reader, fields)
         return

@@ -32,7 +32,7 @@ _NOT_FOR_JOIN = ("aggregate", "where", "trigger", "accumulation", "allowed_laten
 def read_join(
     reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]
 ) -> JoinKind | None:
-    """How two streams are joined in windows; None when they are not."""
+    """The kind of a windowed join; None if there is none."""
     given = fields.get("join")
     if given is None:
         return None
@@ -52,12 +52,12 @@ def read_join(
 
 
 def read_enrich(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]) -> EnrichSpec | None:
-    """What a stream is enriched with; None when it is not, or it cannot be read."""
+    """The enrichment of a stream; None if there is none, or it cannot be read."""
     given = fields.get("enrich")
     if given is None or is_lookup(given):
         return None
     if "window" in fields:
-        reader.bad(fields["window"], "enrich looks at one record at a time and has no windows; leave out window")
+        reader.bad(fields["window"], "enrich handles one record at a time and has no windows; leave out window")
     if "order_by" in fields:
         reader.bad(
             fields["order_by"],
@@ -77,7 +77,7 @@ def read_enrich(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequ
     name = reader.text(parts.get("as"), "price", stream)
     keys = [field for each in inputs if each.stream != stream for field in key_fields(each)]
     if name in keys:
-        reader.bad(parts.get("as", given), f"{name!r} is the key of the records, which it would replace; {_ANOTHER_AS}")
+        reader.bad(parts.get("as", given), f"{name!r} would replace the key of the records; {_ANOTHER_AS}")
     return EnrichSpec(
         stream,
         name,
@@ -87,17 +87,17 @@ def read_enrich(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequ
 
 
 def is_lookup(given: YamlNode) -> bool:
-    """Whether ``enrich`` asks another system, not a stream."""
+    """Whether ``enrich`` asks another system instead of a stream."""
     return isinstance(given.value, dict) and "lookup" in given.value
 
 
 def key_fields(given: InputSpec) -> tuple[str, ...]:
-    """The fields that an input is keyed by; none for a function, or the producer's key."""
+    """The fields of an input's key; none for a function or the producer's key."""
     return given.key.names if given.key.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
 
 
 def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
-    """The input of a join or enrichment whose records all have the key of their partition; empty if there is none."""
+    """The input of a join or enrichment whose records have their partition as key; empty if there is none."""
     if computation.join is None and computation.enrich is None:
         return ""
     own = {
@@ -111,17 +111,15 @@ def keyless(computation: ComputationSpec, pipeline: PipelineSpec) -> str:
 
 def _check_two(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]) -> None:
     if len(inputs) != 2:
-        reader.bad(
-            node, f"takes two inputs, and there {'is' if len(inputs) == 1 else 'are'} {len(inputs)}; write {_TWO}"
-        )
+        reader.bad(node, f"takes two inputs, not {len(inputs)}; write {_TWO}")
         return
     first, second = inputs
     sizes = len(key_fields(first)), len(key_fields(second))
     if 0 not in sizes and sizes[0] != sizes[1]:
         reader.bad(
             node,
-            f"finds records by equal keys, and {first.stream} has a key of {_count(sizes[0])}, {second.stream} of "
-            f"{_count(sizes[1])}, so none are ever equal; give both keys of as many fields, in the same order",
+            f"matches records by equal keys, but {first.stream} has a key of {_count(sizes[0])}, {second.stream} of "
+            f"{_count(sizes[1])}; give both keys the same number of fields, in the same order",
         )
 
 
@@ -137,7 +135,7 @@ def _check_window(reader: NodeReader, fields: Mapping[str, YamlNode]) -> None:
 
 
 def _check_names(reader: NodeReader, node: YamlNode, inputs: Sequence[InputSpec]) -> None:
-    """The records lie in a result beside the key and the ends of the window."""
+    """A result has the key, the bounds of the window, and each record under the name of its stream."""
     taken = [*key_names(tuple(inputs)), *WINDOW_FIELDS]
     for given in inputs:
         if given.stream in taken:

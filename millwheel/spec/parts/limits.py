@@ -12,7 +12,7 @@ _EXAMPLE = "{record: 1MB, callback_timeout: 2m}"
 
 
 def read_limits(reader: NodeReader, node: YamlNode | None) -> Limits:
-    """The limits as written, with defaults for what is not."""
+    """The limits of the file, with defaults for the others."""
     if node is None:
         return DEFAULTS
     fields = reader.fields(node, FIELDS, _EXAMPLE)
@@ -28,14 +28,14 @@ def read_limits(reader: NodeReader, node: YamlNode | None) -> Limits:
 
 
 def _timeout(reader: NodeReader, node: YamlNode | None) -> int | None:
-    """A duration that leaves room for a busy machine, or None for ``never``."""
+    """A duration that is long enough for a busy machine, or None for ``never``."""
     if node is None:
         return DEFAULTS.callback_us
     return None if node.text == "never" else reader.duration(node, DEFAULTS.callback_us or 0, least=2 * SECOND)
 
 
 def _size(reader: NodeReader, node: YamlNode | None, default: int, least: int, most: int) -> int:
-    """A size within bounds. A number without a unit is refused: nobody can see what it counts."""
+    """A size within bounds. A number without a unit is refused, because it would be ambiguous."""
     if node is None:
         return default
 

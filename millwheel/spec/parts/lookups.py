@@ -17,18 +17,18 @@ from millwheel.spec.reading.reader import NodeReader
 _FIELDS = ("lookup", "by", "as", "fields", "missing", "cache", "batch")
 _LOOKUP = '{lookup: {redis: {url: "redis://127.0.0.1:6379/0", key: "item:{item}"}}, as: info}'
 _MOST_CACHED, _MOST_AT_ONCE = 100_000_000, 1_000_000
-_MOST_AT_ONCE_DEFAULT = 10_000  # keys of one request: as many as a bundle has at most, in practice
+_MOST_AT_ONCE_DEFAULT = 10_000  # keys per request: in practice the most that a bundle has
 _CACHE = "{size: 10000, ttl: 5m}"
 
 
 def read_lookup(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequence[InputSpec]) -> LookupSpec | None:
-    """What records are looked up in; None when they are not, or it cannot be read."""
+    """The lookup of a computation; None if there is none, or it cannot be read."""
     given = fields.get("enrich")
     if given is None or not is_lookup(given):
         return None
     for name in ("window", "order_by"):
         if name in fields:
-            reader.bad(fields[name], f"a lookup looks at one record at a time; {name} is for another computation")
+            reader.bad(fields[name], f"a lookup handles one record at a time; write {name} in another computation")
     parts = reader.fields(given, _FIELDS, _LOOKUP)
     kind = read_kind(reader, parts["lookup"], "lookup", known_lookups(), "")
     if kind is None:
@@ -40,8 +40,8 @@ def read_lookup(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequ
         )
     keys = [field for each in inputs for field in key_fields(each)]
     for taken in {name, *added} & set(keys):
-        place = parts.get("as") or parts.get("fields") or given
-        reader.bad(place, f"{taken!r} is the key of the records, which it would replace; choose another name")
+        where = parts.get("as") or parts.get("fields") or given
+        reader.bad(where, f"{taken!r} would replace the key of the records; choose another name")
     size, ttl_us, absent = _cache(reader, parts.get("cache"))
     return LookupSpec(
         kind.name,
@@ -74,12 +74,12 @@ def _added(reader: NodeReader, node: YamlNode | None) -> dict[str, str]:
 
 
 def _cache(reader: NodeReader, node: YamlNode | None) -> tuple[int, int, bool]:
-    """Size, time to live in µs, and whether absence is kept."""
+    """Size, time to live in µs, and whether absence is cached."""
     if node is None:
         return 0, 0, True
     parts = reader.fields(node, ("size", "ttl", "absent"), _CACHE)
     for name in ("size", "ttl"):
         if name not in parts and node.is_map:
-            reader.missing(node, name, f"a cache is bounded in number and in time; write for example cache: {_CACHE}")
+            reader.missing(node, name, f"a cache needs both a size and a ttl; write for example cache: {_CACHE}")
     size = reader.number(parts.get("size"), 0, 1, _MOST_CACHED) or 0
     return size, reader.duration(parts.get("ttl"), 0, 1), reader.flag(parts.get("absent"), True)

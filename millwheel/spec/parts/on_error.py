@@ -11,7 +11,7 @@ _EXAMPLE = "{stop_above: 10%, of_at_least: 100}"
 
 
 def read_on_error(reader: NodeReader, node: YamlNode | None) -> OnError:
-    """The policy of a node; the default when nothing is written."""
+    """The policy of a node, or the default."""
     default = SHARE
     if node is None:
         return default

@@ -1,4 +1,4 @@
-"""The ``sinks:`` part: which streams leave the pipeline, and where to."""
+"""The ``sinks:`` part: the streams that leave the pipeline, and where they go."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _IN_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def read_sink(reader: NodeReader, stream: str, node: YamlNode, origin: str) -> tuple[SinkSpec, Kind] | None:
-    """A sink and its kind; None, and a problem, when it cannot be read."""
+    """A sink and its kind; None, and a problem, if it cannot be read."""
     from millwheel.sinks import known_sinks
 
     reader.check_name(node, stream, "stream")
@@ -24,8 +24,8 @@ def read_sink(reader: NodeReader, stream: str, node: YamlNode, origin: str) -> t
 
 
 def _key(kind: Kind) -> KeySpec:
-    """The fields that identify a row (``by``, or those in the name of its key), so that all versions of one come to the
-    same shard in their order."""
+    """The fields that identify a row (``by``, or those in the name of its key). They make the key, so that all versions
+    of a row go to the same shard, in order."""
     by = _in_texts(kind) if kind.name == "redis" else kind.options.get("by")
     names = tuple(by if isinstance(by, list) else [by] if by else [])
     if not names or not all(isinstance(name, str) for name in names):
@@ -34,7 +34,7 @@ def _key(kind: Kind) -> KeySpec:
 
 
 def _in_texts(kind: Kind) -> list[str]:
-    """The fields in the texts that name a row, none if other expressions are there, too."""
+    """The fields in the options that name a row; none if the options contain other expressions."""
     texts = [text for text in (kind.options.get("key"), kind.options.get("member")) if isinstance(text, str)]
     names = [name.strip() for text in texts for name in _IN_BRACES.findall(text.replace("{{", "").replace("}}", ""))]
     return list(dict.fromkeys(names)) if all(map(str.isidentifier, names)) else []

@@ -1,11 +1,11 @@
-"""``map:``, ``flat_map:`` and ``filter:`` of a computation, which are done in the order in which they are written.
+"""``map:``, ``flat_map:`` and ``filter:`` of a computation. They run in the order in which they are written.
 
     filter: "status < 500"
     map: {path: path, kb: size / 1000}
     flat_map: words:split
 
 Each is a function of a record's value (``module:function``) or an expression; ``map`` may also name the fields of the
-new value, each with an expression. Where one kind is needed twice, ``steps:`` holds a list of them.
+new value, each with an expression. To use one kind twice, ``steps:`` takes a list.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _EXAMPLES = {
 
 
 def read_steps(reader: NodeReader, fields: Mapping[str, YamlNode]) -> tuple[StepSpec, ...]:
-    """The steps among the fields of a computation, in their order."""
+    """The steps of a computation, in order."""
     if "steps" in fields:
         for name in (name for name in fields if name in KINDS):
-            reader.bad(fields[name], f"there are steps already; make it one of them: steps: [{{{name}: …}}, …]")
+            reader.bad(fields[name], f"there are steps already; add this to them: steps: [{{{name}: …}}, …]")
         found = [step for item in _items(reader, fields["steps"]) for step in _steps(reader, item)]
     else:
         found = [_step(reader, StepKind(name), node) for name, node in fields.items() if name in KINDS]
@@ -38,7 +38,7 @@ def read_steps(reader: NodeReader, fields: Mapping[str, YamlNode]) -> tuple[Step
 
 
 def step_nodes(node: YamlNode) -> Iterator[YamlNode]:
-    """What the steps of a computation do, one after the other, as it is written."""
+    """The nodes of a computation's steps, in order."""
     fields = node.value if isinstance(node.value, dict) else {}
     listed = fields["steps"].value if "steps" in fields else [node]
     for item in listed if isinstance(listed, list) else []:

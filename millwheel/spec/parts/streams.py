@@ -19,7 +19,7 @@ _EXAMPLE = "{source: {files: {path: …}}, timestamp: ts}"
 _UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}  # Fixed: units of timestamps
 _TYPES = ("int", "float", "str", "bool")
 _GENERATOR_TIMESTAMP = "ts"
-"""Where the built-in generator puts its timestamps."""
+"""The built-in generator's timestamp field."""
 
 
 def read_stream(reader: NodeReader, name: str, node: YamlNode, origin: str) -> tuple[StreamSpec, Kind | None]:
@@ -100,9 +100,7 @@ def _timestamp(
         if kind is not None and kind.name == "generator":
             return _GENERATOR_TIMESTAMP, 1
         if "source" in fields:
-            reader.missing(
-                node, "timestamp", "say where a record has the time at which it happened: write timestamp: FIELD"
-            )
+            reader.missing(node, "timestamp", "name the field with a record's event time: write timestamp: FIELD")
         return "", 1
     unit = "us"
     if given.is_map:

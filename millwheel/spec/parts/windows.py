@@ -1,4 +1,4 @@
-"""``window:``, ``trigger:`` and what belongs to them. What a window can be is decided by core/machines/specs.py."""
+"""``window:``, ``trigger:`` and their options. core/machines/specs.py decides which windows are valid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LATE = ("drop", "refire")
 
 
 def read_window(reader: NodeReader, node: YamlNode) -> WindowSpec | None:
-    """The window as a spec that makes sense (custom ones are only named: their code is checked later)."""
+    """The window as a valid spec. (The code of a custom window is checked later.)"""
     if isinstance(node.value, str) and node.value == "global":
         return WindowSpec("global")
     entries = reader.entries(node, _EXAMPLE)
@@ -102,14 +102,14 @@ def read_trigger(reader: NodeReader, node: YamlNode | None, load: Callable[[str]
     except (
         Exception
     ) as ex:  # ours are ValueErrors and PipelineErrors; a custom trigger's constructor may raise anything
-        place, text = _placed(node, str(ex) or type(ex).__name__)
-        reader.bad(place, text)
+        wrong, text = _node_of(node, str(ex) or type(ex).__name__)
+        reader.bad(wrong, text)
         return None
     return {tree: None} if isinstance(tree, str) else tree
 
 
-def _placed(node: YamlNode, text: str) -> tuple[YamlNode, str]:
-    """The node that ``trigger.any.0: …`` speaks of, and the rest of the sentence."""
+def _node_of(node: YamlNode, text: str) -> tuple[YamlNode, str]:
+    """The node that ``trigger.any.0: …`` names, and the rest of the sentence."""
     path, separator, rest = text.partition(": ")
     steps = path.split(".")
     if not separator or steps[0] != "trigger":

@@ -51,7 +51,7 @@ def scalar(text: str) -> Any:
 
 
 def read_text(path: str) -> str:
-    """The file's text. PipelineError when it is missing, too large or no UTF-8."""
+    """The file's text. Raises PipelineError if it is missing, too large or no UTF-8."""
     file = Path(path)
     try:
         if file.is_dir():
@@ -66,7 +66,7 @@ def read_text(path: str) -> str:
             f"{path}: the pipeline file cannot be read ({reason}); give the path of a YAML file"
         ) from None
     if len(data) > MAX_BYTES:
-        raise PipelineError(f"{path}: the file is larger than {MAX_BYTES // 1000} kB, which no pipeline needs to be")
+        raise PipelineError(f"{path}: the file is too large; the limit is {MAX_BYTES // 1000} kB")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as ex:
@@ -75,7 +75,7 @@ def read_text(path: str) -> str:
 
 
 def parse(text: str, problems: Problems) -> YamlNode | None:
-    """The document as a tree; None, with a problem added, when it is malformed."""
+    """The document as a tree; None, and a problem, if it is malformed."""
     yaml: Any = YAML(typ="safe", pure=True)
     try:
         return _Builder(problems).build(yaml.parse(text))
@@ -90,13 +90,13 @@ def parse(text: str, problems: Problems) -> YamlNode | None:
         position = getattr(ex, "position", 0)
         line = text.count("\n", 0, position) + 1
         problems.add(line, "", f"the file has a character that YAML does not allow ({_first_line(ex)}); remove it")
-    except Exception as ex:  # the parser's own slips on odd input
+    except Exception as ex:  # the parser's own errors on odd input
         problems.add(1, "", f"this cannot be read as YAML ({type(ex).__name__}: {_first_line(ex)})")
     return None
 
 
 class _Refused(Exception):
-    """The document breaks a limit or uses what is not accepted."""
+    """The document exceeds a limit or uses a form that is not accepted."""
 
     def __init__(self, line: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -115,7 +115,7 @@ class _Open:
 
 
 class _Builder:
-    """Builds the tree from events with a stack of its own."""
+    """Builds the tree from events, with an explicit stack."""
 
     def __init__(self, problems: Problems) -> None:
         self._problems = problems
@@ -169,7 +169,7 @@ class _Builder:
         self._open.append(_Open(node, anchor, before))
 
     def _close(self) -> None:
-        """An anchor is known from the end of its value on: nothing can hold itself."""
+        """An anchor is known only after its value has ended, so no value can contain itself."""
         closed = self._open.pop()
         if closed.anchor is not None:
             self._anchors[closed.anchor] = (closed.node, self._count - closed.before)
@@ -229,9 +229,7 @@ def _placed(node: YamlNode, path: str, depth: int, problems: Problems) -> YamlNo
             placed.line = node.key_lines[name]
         for name, line in node.repeated:
             first = node.key_lines[name]
-            problems.add(
-                line, copy.child_path(name), f"this name was given in line {first} already; remove or rename one"
-            )
+            problems.add(line, copy.child_path(name), f"this name is already in line {first}; remove or rename one")
     elif isinstance(node.value, list):
         copy.value = [_placed(child, copy.child_path(i), depth + 1, problems) for i, child in enumerate(node.value)]
     return copy

@@ -13,12 +13,12 @@ from millwheel.spec.reading.problems import unknown
 from millwheel.spec.reading.reader import NodeReader
 
 _PATH_OPTIONS = ("path",)
-"""Options that name files, in every kind: text always, and made absolute."""
+"""Options that name files, in every kind: always text, and made absolute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind with its options as plain data; ``node`` is the place of the options, for errors."""
+    """A kind with its options as plain data. Errors are reported at ``node``."""
 
     name: str
     options: Mapping[str, Any]
@@ -26,9 +26,9 @@ class Kind:
 
 
 def read_kind(reader: NodeReader, node: YamlNode, what: str, known: Sequence[str], origin: str) -> Kind | None:
-    """The one kind below ``node``; None, and a problem, when there is not exactly one known one.
+    """The one kind below ``node``; None, and a problem, unless there is exactly one known kind.
 
-    ``origin`` is the folder that relative paths are relative to.
+    Relative paths are relative to the folder ``origin``.
     """
     if isinstance(node.value, str) and node.value in known:
         return Kind(node.value, {}, node)
@@ -45,7 +45,7 @@ def read_kind(reader: NodeReader, node: YamlNode, what: str, known: Sequence[str
 
 
 def _extras(name: str, known: Sequence[str]) -> str:
-    """The end of the sentence about an unknown kind: where connectors for other systems come from."""
+    """The end of the sentence about an unknown kind: the extra that provides the connector."""
     if extra := EXTRAS.get(str(name)):
         own = f"; its name is {extra!r}" if extra in known else ""
         return f". For {name} there is a connector: pip install 'millwheel-spark[{extra}]'{own}"
@@ -54,7 +54,7 @@ def _extras(name: str, known: Sequence[str]) -> str:
 
 
 def blame(reader: NodeReader, kind: Kind, error: Exception) -> None:
-    """Note a factory's complaint at the option that it names, or at the kind."""
+    """Report a factory's error at the option that it names, or at the kind."""
     text = str(error)
     entries = kind.node.value if isinstance(kind.node.value, dict) else {}
     named = [child for option, child in entries.items() if repr(option) in text]

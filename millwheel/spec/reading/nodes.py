@@ -13,13 +13,13 @@ from typing import Any
 MAX_BYTES = 256_000
 """Size of a pipeline file."""
 MAX_DEPTH = 40
-"""How deep maps and lists may be nested."""
+"""The deepest nesting of maps and lists."""
 MAX_NODES = 20_000
-"""Values in a file, those that aliases repeat included."""
+"""The most values in a file, with those that aliases repeat."""
 
 
 class ForeignLine(int):
-    """A line of another file than the pipeline's own: a Python pipeline may be built by several."""
+    """A line in another file than the pipeline's own: several files may build a Python pipeline."""
 
     file: str
 
@@ -33,8 +33,8 @@ class ForeignLine(int):
 class YamlNode:
     """One value: a scalar, a ``dict[str, Node]`` or a ``list[Node]``.
 
-    ``text`` is a scalar as it was written; ``plain`` says that it had no quotes; ``given`` that it, or a part of it,
-    came from a ``${parameter}``. ``path`` is like ``computations.traffic.window``. ``repeated`` are the names that a
+    ``text`` is a scalar as it was written. ``plain`` means that it had no quotes; ``given``, that a ``${parameter}``
+    replaced it or a part of it. ``path`` is like ``computations.traffic.window``. ``repeated`` are the names that a
     map has twice, with the line of the second.
     """
 
@@ -76,7 +76,7 @@ class YamlNode:
         return self.value
 
     def kind(self) -> str:
-        """What it is, in words, for errors."""
+        """Its kind in words, for errors."""
         if isinstance(self.value, dict):
             return "a map"
         if isinstance(self.value, list):

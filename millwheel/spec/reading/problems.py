@@ -9,13 +9,13 @@ from difflib import get_close_matches
 from millwheel.errors import PipelineError
 
 MAX_SHOWN = 50
-"""Problems that are reported at most; the rest is counted."""
+"""The most problems that are shown; the others are only counted."""
 
 
 @dataclass(slots=True)
 class Problems:
-    """Problems and warnings of one file, in the order they were found. ``found`` maps sentences to their lines;
-    ``paths`` are the fields concerned."""
+    """Problems and warnings of one file, in the order in which they were found. ``found`` maps sentences to their
+    lines; ``paths`` are the fields concerned."""
 
     file: str
     found: dict[str, int] = field(default_factory=dict)
@@ -23,19 +23,19 @@ class Problems:
     paths: set[str] = field(default_factory=set)
 
     def add(self, line: int, path: str, text: str) -> None:
-        """Something that must be changed before the pipeline can run. Of several problems of one value, the first is
-        kept: the others mostly follow from it."""
+        """Add a problem that prevents the pipeline from running. Of several problems with one value only the first is
+        kept, because the others usually follow from it."""
         if path and path in self.paths:
             return
         self.found.setdefault(self._sentence(line, path, text), line)
         self.paths.add(path)
 
     def warn(self, line: int, path: str, text: str) -> None:
-        """Something that runs, but is probably not meant."""
+        """Add a warning about something that can run but is probably unintended."""
         self.warnings.append(self._sentence(line, path, text))
 
     def concerns(self, path: str) -> bool:
-        """True when there is a problem at ``path`` or below it."""
+        """True if there is a problem at ``path`` or below it."""
         return any(known == path or known.startswith((f"{path}.", f"{path}[")) for known in self.paths)
 
     def error(self) -> PipelineError:
@@ -45,16 +45,16 @@ class Problems:
             ordered[MAX_SHOWN:] = [f"{self.file}: … and {len(ordered) - MAX_SHOWN} more problems"]
         return PipelineError(*ordered)
 
-    def place(self, line: int) -> str:
+    def at(self, line: int) -> str:
         """File and line."""
         return f"{getattr(line, 'file', self.file)}:{line:d}"
 
     def _sentence(self, line: int, path: str, text: str) -> str:
-        return f"{self.place(line)}: {path}: {text}" if path else f"{self.place(line)}: {text}"
+        return f"{self.at(line)}: {path}: {text}" if path else f"{self.at(line)}: {text}"
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """``; did you mean 'sum'?`` when something known is close to what was given, else nothing."""
+    """``; did you mean 'sum'?`` if a known name is similar, else nothing."""
     names = list(known)
     close = get_close_matches(given, names, 1, 0.6) or [name for name in names if name.lower() == given.lower()]
     return f"; did you mean {close[0]!r}?" if close else ""

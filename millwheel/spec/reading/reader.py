@@ -1,6 +1,6 @@
-"""Typed access to nodes: every reader returns a value of its type, or notes a problem and returns a default.
+"""Typed access to nodes: every method returns a value of its type, or notes a problem and returns a default.
 
-A problem says what is wrong, and what to write instead. Nothing here raises.
+A problem states the error and the correction. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NodeReader:
-    """Reads nodes of one file. ``problems`` collects what is wrong."""
+    """Reads nodes of one file, and collects their ``problems``."""
 
     problems: Problems
 
@@ -35,19 +35,19 @@ class NodeReader:
         self.problems.add(node.line, node.path, text)
 
     def missing(self, node: YamlNode, field: str, text: str) -> None:
-        """Note that a map has no ``field``, unless it is there but misspelt, which was noted already."""
+        """Note that a map has no ``field``, unless a misspelt one was already noted."""
         there = [name for name in node.value if name != field] if isinstance(node.value, dict) else []
         if not get_close_matches(field, there, 1, 0.75):
             self.problems.add(node.line, node.child_path(field), f"is missing; {text}")
 
     def where(self, node: YamlNode) -> str:
-        """The place of a node, for errors that come later."""
-        return self.problems.place(node.line)
+        """File and line of a node, for later errors."""
+        return self.problems.at(node.line)
 
     # --- maps and lists ----------------------------------------------------------------------------------
 
     def entries(self, node: YamlNode | None, example: str) -> dict[str, YamlNode]:
-        """A map whose names are the user's; nothing at all is an empty one."""
+        """A map with names of the user's choice; an absent one is empty."""
         if node is None or node.value is None:
             return {}
         if not isinstance(node.value, dict):
@@ -56,7 +56,7 @@ class NodeReader:
         return node.value
 
     def fields(self, node: YamlNode | None, known: Sequence[str], example: str) -> dict[str, YamlNode]:
-        """A map with some of the ``known`` fields; unknown ones are problems, empty ones are as if absent."""
+        """A map with some of the ``known`` fields. Unknown fields are problems; empty ones count as absent."""
         found = self.entries(node, example)
         for name, child in found.items():
             if name not in known:
@@ -64,13 +64,13 @@ class NodeReader:
         return {name: child for name, child in found.items() if name in known and child.value is not None}
 
     def items(self, node: YamlNode) -> list[YamlNode]:
-        """A list, or one scalar that stands for a list of itself."""
+        """A list, or one scalar as a list of itself."""
         return node.value if isinstance(node.value, list) else [node]
 
     # --- scalars -----------------------------------------------------------------------------------------
 
     def text(self, node: YamlNode | None, example: str, default: str = "") -> str:
-        """Text. Numbers and booleans without quotes are refused unless a parameter gave them."""
+        """Text. Numbers and booleans without quotes are refused, unless they come from a parameter."""
         if node is None:
             return default
         if isinstance(node.value, str) or (node.given and node.is_scalar):
@@ -100,7 +100,7 @@ class NodeReader:
         return node.value
 
     def duration(self, node: YamlNode | None, default: int, least: int = 0) -> int:
-        """A duration in µs. A number without a unit is refused: nobody can see what it counts."""
+        """A duration in µs. A number without a unit is refused, because it would be ambiguous."""
         if node is None:
             return default
         try:
@@ -134,12 +134,12 @@ class NodeReader:
         return default
 
     def name(self, node: YamlNode, what: str) -> str:
-        """A name of a stream or a pipeline, given as a value; "" (and a problem) if it cannot be one."""
+        """The name of a stream or a pipeline; "" (and a problem) if it is not a valid one."""
         text = self.text(node, f"my_{what}")
         return text if text and self.check_name(node, text, what) else ""
 
     def check_name(self, node: YamlNode, text: str, what: str) -> bool:
-        """True if ``text`` can be a name of a ``what``, else a problem."""
+        """True if ``text`` can be the name of a ``what``; otherwise notes a problem."""
         if NAME.fullmatch(text):
             return True
         suggestion = re.sub(r"[^A-Za-z0-9_-]+", "_", text)[:64].strip("_") or f"my_{what}"
@@ -160,7 +160,7 @@ class NodeReader:
         return text
 
     def expression(self, node: YamlNode | None, example: str) -> str:
-        """The text of an expression that compiles; numbers and booleans count as such."""
+        """The text of an expression that compiles. Numbers and booleans are expressions, too."""
         if node is None:
             return ""
         text = (
@@ -171,7 +171,7 @@ class NodeReader:
         return text if text and self.attempt(node, lambda: compile_expression(text)) is not None else ""
 
     def attempt(self, node: YamlNode, make: Callable[[], T]) -> T | None:
-        """What ``make`` returns, or None and its ValueError (a sentence) as a problem at ``node``."""
+        """The result of ``make``. If it raises ValueError (a sentence), None, and a problem at ``node``."""
         try:
             return make()
         except (ValueError, TypeError, OverflowError) as ex:

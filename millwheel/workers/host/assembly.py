@@ -304,10 +304,10 @@ class Assembly:
         try:
             instance = kind(**revealed(spec.options))
         except TypeError as ex:
-            raise SetupError(f"{spec.where}: {spec.callback}({dict(spec.options)}) cannot be constructed: {ex}") from ex
+            raise SetupError(f"{spec.where}: {spec.callback}({dict(spec.options)}) cannot be built: {ex}") from ex
         except FileNotFoundError as ex:
             text = f"{ex}{missing_file_hint(ex)}"
-            raise SetupError(f"{spec.where}: {spec.callback} cannot be constructed: {text}") from ex
+            raise SetupError(f"{spec.where}: {spec.callback} cannot be built: {text}") from ex
         if not isinstance(instance, Computation):
             raise SetupError(f"{spec.where}: {spec.callback} is no millwheel.Computation; derive the class from it")
         return instance

@@ -351,9 +351,9 @@ class Copying:
         """Copy one, and say how it went."""
         problem = ""
         try:
-            self.at(order.place).publish(shard, standing.token, standing.commit, path, self.guard)
+            self.at(order.folder).publish(shard, standing.token, standing.commit, path, self.guard)
         except Exception as ex:  # whoever ordered the savepoint says so, and the pipeline goes on
-            problem = f"shard {shard} cannot be copied to {order.place}: {ex}"
+            problem = f"shard {shard} cannot be copied to {order.folder}: {ex}"
         post(ev.ShardSaved(order, shard, standing, problem))
 
 

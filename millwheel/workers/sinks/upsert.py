@@ -1,4 +1,4 @@
-"""A sink that shows the rows that stand: the latest of each identity, without those that were taken back.
+"""A sink that shows the current rows: the latest of each identity, without those that were taken back.
 
 The rows are state of the shard, in the same commits as the high-water marks of the channels they came by: exactly the
 latest row per identity, whatever crashes, and no more than that. From time to time all of them are written out as one
@@ -39,7 +39,7 @@ _AT_ONCE = MIN_TIME // 2
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows that stand, in the store of a shard. A row is known by its key, and with ``by_window`` by its window too
+    """The current rows, in the store of a shard. A row is known by its key, and with ``by_window`` by its window too
     if it has one. ``watermark`` is that of the input as the last commit saw it."""
 
     by_window: bool

@@ -1,4 +1,4 @@
-"""Deliberate mistakes in rows that stand."""
+"""Deliberate mistakes in current rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sim.mistakes import Context, mistake, replaced
 
 @mistake(within=5, workload="tables")
 def retraction_taken_for_a_row() -> Context:
-    """A sink of the rows that stand keeps what was taken back."""
+    """A sink of the current rows keeps what was taken back."""
     right = Table.apply
 
     def wrong(self: Table, overlay: Any, record: Any) -> None:
@@ -26,7 +26,7 @@ def retraction_taken_for_a_row() -> Context:
 
 @mistake(within=20, workload="tables")
 def rows_forgotten_by_a_commit() -> Context:
-    """Changes of the rows that stand are not part of the commit."""
+    """Changes of the current rows are not part of the commit."""
     right = UpsertOperator.run
 
     def wrong(self: UpsertOperator, bundle: Any) -> None:

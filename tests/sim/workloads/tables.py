@@ -1,5 +1,5 @@
 """Results that change: sessions that are taken back as they grow, windows that fire early by a percentile watermark,
-and sinks that show the rows that stand."""
+and sinks that show the current rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.sim.workloads.windows import DELAY_US, Windows
 
 
 class Tables(Windows):
-    """A source with late records → retracting sessions, and windows that fire early → sinks of the rows that stand."""
+    """A source with late records → retracting sessions, and windows that fire early → sinks of the current rows."""
 
     def spec(self) -> PipelineSpec:
         source = SourceSpec("memory", {"stream": "clicks"})

@@ -45,7 +45,7 @@ def test_the_public_names_are_the_same_objects_and_come_late() -> None:
         ("\nhits.window(Tumbling('1m')).trigger(Never())", "p.py:6: this window does nothing; write .aggregate("),
         (
             "hits.window(Global()).aggregate({'n': agg.sum(len)})",
-            "aggregate.n.sum: a builtin_function_or_method cannot",
+            "aggregate.n.sum: a builtin_function_or_method is not allowed",
         ),
         ("\nhits.filter('a = 1')", "p.py:6: computations.hits_filter.filter: column"),
         (
@@ -57,9 +57,9 @@ def test_the_public_names_are_the_same_objects_and_come_late() -> None:
         ("hits.window(Tumbling('1m')).aggregate({'n': 'cuont'})", "did you mean 'count'?"),
         ("hits.window(Tumbling('1m')).aggregate({'n': agg.top_k('x', 0)})", "aggregate.n: top_k"),
         ("p.stream('hist').map('x')", "p.py:5: computations.hist_map.input.hist: unknown stream 'hist'; did you mean"),
-        ("hits.map('x', name='a')\nhits.map('y', name='a')", "p.py:6: computations.a: this name was given in line 5"),
+        ("hits.map('x', name='a')\nhits.map('y', name='a')", "p.py:6: computations.a: this name is already in line 5"),
         ("hits.map('x', name='a b')", "write for example a_b"),
-        ("hits.write(StdoutSink())\nhits.write(StdoutSink())", "p.py:6: sinks.hits: this name was given in line 5"),
+        ("hits.write(StdoutSink())\nhits.write(StdoutSink())", "p.py:6: sinks.hits: this name is already in line 5"),
         ("hits.write('out')", "p.py:5: sinks.hits: must be a sink such as FileSink('out') or StdoutSink(), not a str"),
         ("p.read('more', 'x.jsonl')", "p.py:5: streams.more.source: must be a source such as FileSource("),
         ("p.read('more', FileSource('x', 'json'), timestamp='t')", "streams.more.source.files.format: "),
@@ -77,8 +77,8 @@ def test_the_public_names_are_the_same_objects_and_come_late() -> None:
         ("hits.map('x', shards=0)", "computations.hits_map.shards: must be a whole number"),
         ("hits.process(int)", "computations.int.callback: builtins:int is no class derived from millwheel.Computation"),
         ("hits.process('codes:It')", "computations.It.callback: there is no module 'codes'"),
-        ("hits.map(object())", "p.py:5: computations.hits_map.map: a object cannot stand here"),
-        ("hits.flatten(hits).map('x')", "the stream 'hits' is named twice in one flatten"),
+        ("hits.map(object())", "p.py:5: computations.hits_map.map: a object is not allowed here"),
+        ("hits.flatten(hits).map('x')", "one flatten names the stream 'hits' twice"),
         ("hits.flatten(Pipeline('q').stream('x')).map('x')", "the stream 'x' belongs to another pipeline"),
         (
             "hits.window(Tumbling('1m'), late='site').aggregate()",
@@ -101,5 +101,5 @@ def test_options_that_do_not_fit_the_constructor_are_named(problems: Any) -> Non
         "class It(Computation):\n    def __init__(self, limit): pass\n    def process_record(self, ctx, record): pass\n"
     )
     (found,) = problems(text + "hits.process(It, options={'limits': 3})")
-    assert found.startswith("p.py:8: computations.It.options: It cannot be made")
+    assert found.startswith("p.py:8: computations.It.options: It cannot be built")
     assert "did you mean 'limit'?" in found

@@ -15,12 +15,12 @@ from tests.unit.savepoints.test_upgrading import SPEC, savepoint
 
 
 def test_a_new_root_begins_with_the_shards_that_the_pipeline_still_has(tmp_path: Path) -> None:
-    place, root = tmp_path / "saved", tmp_path / "root"
-    place.mkdir()
+    folder, root = tmp_path / "saved", tmp_path / "root"
+    folder.mkdir()
     root.mkdir()
-    record = savepoint(place, tmp_path / "old")
+    record = savepoint(folder, tmp_path / "old")
     assert restored(root) is None
-    restore(record, place, root, str(root), SPEC)
+    restore(record, folder, root, str(root), SPEC)
     assert restored(root) == record
     manifest = FileSnapshots(str(root)).latest("short-0")
     assert manifest is not None
@@ -36,27 +36,27 @@ def test_a_new_root_begins_with_the_shards_that_the_pipeline_still_has(tmp_path:
 
 
 def test_a_root_whose_beginning_was_interrupted_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, root = tmp_path / "saved", tmp_path / "root"
-    place.mkdir()
+    folder, root = tmp_path / "saved", tmp_path / "root"
+    folder.mkdir()
     root.mkdir()
-    record = savepoint(place, tmp_path / "old")
+    record = savepoint(folder, tmp_path / "old")
 
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(restoring, "_copy", dies)
     with pytest.raises(KeyboardInterrupt):
-        restore(record, place, root, str(root), SPEC)
+        restore(record, folder, root, str(root), SPEC)
     with pytest.raises(SetupError, match="was interrupted"):
         restored(root)
 
 
 def test_a_damaged_savepoint_is_refused(tmp_path: Path) -> None:
-    place, root = tmp_path / "saved", tmp_path / "root"
-    place.mkdir()
+    folder, root = tmp_path / "saved", tmp_path / "root"
+    folder.mkdir()
     root.mkdir()
-    record = savepoint(place, tmp_path / "old")
-    blob = next((place / "snapshots" / "short-0").glob("*CURRENT"))
+    record = savepoint(folder, tmp_path / "old")
+    blob = next((folder / "snapshots" / "short-0").glob("*CURRENT"))
     blob.write_text("other")
     with pytest.raises(SetupError, match="is damaged"):
-        restore(record, place, root, str(root), SPEC)
+        restore(record, folder, root, str(root), SPEC)

@@ -48,7 +48,7 @@ def test_all_rest_then_all_hold_still_then_all_are_copied() -> None:
     assert (hold.phase, hold.number) == (Phase.HOLD, 2)
     save = made.step(3, tables(), said(hold, **at_rest()))
     assert save is not None
-    assert (save.phase, save.cut, save.place) == (
+    assert (save.phase, save.cut, save.folder) == (
         Phase.SAVE,
         {"a-0": Standing(1, 4), "a-1": Standing(1, 9)},
         "/saved",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from millwheel.errors import SetupError
-from millwheel.savepoints.taking import check_place, savepoint_folder
+from millwheel.savepoints.taking import check_folder, savepoint_folder
 
 
 def test_a_savepoint_is_a_folder_and_no_object_store(tmp_path: Path) -> None:
@@ -17,13 +17,13 @@ def test_a_savepoint_is_a_folder_and_no_object_store(tmp_path: Path) -> None:
 def test_its_folder_is_new_or_empty_and_outlives_the_root(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    check_place(tmp_path / "deep" / "new", root)
-    check_place(tmp_path / "deep" / "new", root)
-    for place in (root, root / "inside", tmp_path / "deep" / ".." / "root" / "x"):
+    check_folder(tmp_path / "deep" / "new", root)
+    check_folder(tmp_path / "deep" / "new", root)
+    for folder in (root, root / "inside", tmp_path / "deep" / ".." / "root" / "x"):
         with pytest.raises(SetupError, match="a savepoint must outlive it"):
-            check_place(place, root)
+            check_folder(folder, root)
     (tmp_path / "deep" / "new" / "file").touch()
     with pytest.raises(SetupError, match="is not empty"):
-        check_place(tmp_path / "deep" / "new", root)
+        check_folder(tmp_path / "deep" / "new", root)
     with pytest.raises(SetupError, match="cannot be written to"):
-        check_place(tmp_path / "deep" / "new" / "file", root)
+        check_folder(tmp_path / "deep" / "new" / "file", root)

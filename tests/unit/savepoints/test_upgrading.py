@@ -77,37 +77,37 @@ def test_a_savepoint_takes_what_migrates_and_refuses_the_rest(tmp_path: Path) ->
         check_savepoint(blueprint_of(SPEC), tmp_path, OTHER_FORMAT, said.append)
 
 
-def savepoint(place: Path, root: Path) -> SavepointRecord:
+def savepoint(folder: Path, root: Path) -> SavepointRecord:
     """A savepoint of one shard of ``short`` at commit 3, and one of a node that the new pipeline has not."""
     tables = [RangeTable(n, (ShardEntry(f"{n}-0", KeyRange(0, SPACE), "w1", 4),)) for n in ("short", "gone")]
     cut = {"short-0": Standing(4, 3), "gone-0": Standing(4, 5)}
     for shard, standing in cut.items():
-        checkpoint = place / "checkpoint" / shard
+        checkpoint = folder / "checkpoint" / shard
         checkpoint.mkdir(parents=True)
         (checkpoint / "CURRENT").write_text(shard)
-        FileSnapshots(str(place)).publish(shard, 4, standing.commit, str(checkpoint), lambda: None)
-    (place / "inputs").mkdir()
-    (place / "inputs" / "visits.json").write_text("[]")
+        FileSnapshots(str(folder)).publish(shard, 4, standing.commit, str(checkpoint), lambda: None)
+    (folder / "inputs").mkdir()
+    (folder / "inputs" / "visits.json").write_text("[]")
     record = SavepointRecord(
         "s1", "visits-1", str(root), "today", True, 5, blueprint_of(SPEC), saved_shards(tables, cut)
     )
-    (place / RECORD_FILE).write_bytes(encode_record(record))
+    (folder / RECORD_FILE).write_bytes(encode_record(record))
     return record
 
 
 def test_a_root_that_was_stopped_with_a_savepoint_leaves_its_results_to_whoever_goes_on_from_it(tmp_path: Path) -> None:
-    place, old = tmp_path / "saved", tmp_path / "old"
-    place.mkdir()
-    record = savepoint(place, old)
+    folder, old = tmp_path / "saved", tmp_path / "old"
+    folder.mkdir()
+    record = savepoint(folder, old)
     assert former_identity(record) == "visits-1"  # its root is not here any more
     old.mkdir()
     assert former_identity(record) == ""  # it may go on
     refuse_saved(old)
-    note_saved(old, record, place)
+    note_saved(old, record, folder)
     assert former_identity(record) == "visits-1"
     with pytest.raises(SetupError, match="was stopped with the savepoint"):
         refuse_saved(old)
-    note_saved(old, replace_name(record, "s2"), place)
+    note_saved(old, replace_name(record, "s2"), folder)
     assert former_identity(record) == ""
 
 

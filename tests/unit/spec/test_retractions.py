@@ -36,7 +36,7 @@ def test_sinks_that_take_retractions_are_right(check: Any, sink: str) -> None:
 def test_sinks_that_would_keep_what_was_taken_back_are_refused(problems: Any, sink: str, steps: str) -> None:
     [problem] = problems(pipeline(sink, steps=steps))
     assert "the stream 'counts' carries retractions, records that take back earlier ones" in problem
-    assert "write mode: changelog (every change, marked) or mode: upsert (the rows that stand)" in problem
+    assert "write mode: changelog (every change, marked) or mode: upsert (the current rows)" in problem
     assert problem.startswith("pipeline.yaml:")
     assert "sinks.counts" in problem
 

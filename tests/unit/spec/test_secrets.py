@@ -82,8 +82,8 @@ def test_secrets_are_no_parameters_that_travel_with_the_pipeline(write: Any) -> 
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"path": '"${secret:API}"'}, "sinks.out.files.path: a secret cannot stand here"),
-        ({"field": '"${secret:API}"'}, "computations.count.input.hits.key: a secret cannot stand here"),
+        ({"path": '"${secret:API}"'}, "sinks.out.files.path: a secret is not allowed here"),
+        ({"field": '"${secret:API}"'}, "computations.count.input.hits.key: a secret is not allowed here"),
         ({"token": '"${secret:}"'}, "cannot be the name of a secret"),
         ({"token": '"${secret:../x}"'}, "cannot be the name of a secret"),
         ({"token": '"${secret:API:-x}"'}, "cannot be the name of a secret"),

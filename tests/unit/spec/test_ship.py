@@ -112,7 +112,7 @@ def test_inputs_of_the_pipeline_are_no_files_that_its_code_lacks(folder: Path) -
         ("/etc/passwd", "lies outside of the pipeline's folder"),
         ("{a: b}", "must be a list of files"),
         ("[1]", "must be text"),
-        ("origin", "origin is the name of a file that each worker gets from us"),
+        ("origin", "origin is the name of a file that MillWheel sends to each worker"),
     ],
 )
 def test_a_declaration_that_cannot_be_is_a_sentence(folder: Path, ship: str, complaint: str) -> None:

@@ -1,4 +1,4 @@
-"""Files of the rows that stand: what a glob sees while they are replaced, by owners that die and by zombies."""
+"""Files of the current rows: what a glob sees while they are replaced, by owners that die and by zombies."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_what_can_be_called_and_stored_is_left_alone(tmp_path: Path, lines: list
     [
         ("ValueState(dict, default=list)", "give a default that fits"),
         ("ValueState(default=object)", "cannot be stored and read back"),
-        ("ValueState(int, default=lambda: 1 / 0)", "a default that cannot be made: ZeroDivisionError"),
+        ("ValueState(int, default=lambda: 1 / 0)", "a default that cannot be built: ZeroDivisionError"),
         ("MapState(dict[list, int] | dict[str, int])", "declare a type that msgspec knows"),
     ],
 )
@@ -113,7 +113,7 @@ def test_state_that_cannot_be_stored(tmp_path: Path, state: str, words: str) -> 
 
 def test_a_callback_that_cannot_be_made(tmp_path: Path) -> None:
     [problem] = problems(tmp_path, class_of("def __init__(self): self.n = {}['n']", RECORD))
-    assert "code_of_it.py:6: It cannot be made with these options: KeyError: 'n' (code_of_it.py:7)" in problem
+    assert "code_of_it.py:6: It cannot be built with these options: KeyError: 'n' (code_of_it.py:7)" in problem
     code = class_of("def __init__(self, at): open(at)", RECORD)
     [problem] = problems(tmp_path, code, "options: {at: nowhere/to/be/found}")
     assert "computations.c.options: code_of_it.py:6" in problem

@@ -21,4 +21,4 @@ def test_a_factory_of_a_third_party_that_fails_is_a_problem(problems: Any, monke
 
     monkeypatch.setattr("millwheel.sinks.build_sink", fails)
     (found,) = problems(MINIMAL)
-    assert found.endswith("sinks.out.stdout: stdout cannot be made with these options: RuntimeError: no such broker")
+    assert found.endswith("sinks.out.stdout: stdout cannot be built with these options: RuntimeError: no such broker")

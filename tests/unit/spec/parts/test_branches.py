@@ -52,7 +52,7 @@ def test_records_of_a_callback_or_of_steps_may_come_in_order(check: Any) -> None
         ({"deduplicate": "{by: [a], within: 1m}", "output": ""}, "computations.c.output: is missing"),
         ({"deduplicate": "10m"}, "computations.c.deduplicate: must be a map"),
         ({"branch": "{a: x > 1}"}, "computations.c.output: the streams of branch are the outputs; leave out output"),
-        ({"branch": "{a: otherwise, b: otherwise}", "output": ""}, "a takes what no other branch takes already"),
+        ({"branch": "{a: otherwise, b: otherwise}", "output": ""}, "a already takes the records of no other branch"),
         ({"branch": "{a: 'x >'}", "output": ""}, "computations.c.branch.a: column"),
         ({"branch": "{dead_letters: x > 1}", "output": ""}, "'dead_letters' is filled by the system"),
         ({"branch": "{}", "output": ""}, "computations.c.branch"),
@@ -106,7 +106,7 @@ def test_one_stream_is_enriched_by_another(check: Any, text: str, expected: Enri
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"join": "inner", "window": "{tumbling: 1m}"}, "computations.c.join: takes two inputs, and there is 1"),
+        ({"join": "inner", "window": "{tumbling: 1m}"}, "computations.c.join: takes two inputs, not 1"),
         ({"join": "inner", "input": TWO}, "computations.c.window: is missing"),
         ({"join": "right", "input": TWO, "window": "{tumbling: 1m}"}, "computations.c.join"),
         (
@@ -134,8 +134,11 @@ def test_one_stream_is_enriched_by_another(check: Any, text: str, expected: Enri
             "hits has a key of 3 fields, clicks of one field",
         ),
         ({"join": "left", "input": TWO.replace("a}", "hits}"), "window": "global"}, "a stream is called 'hits'"),
-        ({"enrich": "{with: hits, as: a}", "input": TWO}, "computations.c.enrich.as: 'a' is the key"),
-        ({"enrich": "{with: hits}", "input": TWO.replace("a}", "hits}")}, "computations.c.enrich: 'hits' is the key"),
+        ({"enrich": "{with: hits, as: a}", "input": TWO}, "computations.c.enrich.as: 'a' would replace the key"),
+        (
+            {"enrich": "{with: hits}", "input": TWO.replace("a}", "hits}")},
+            "computations.c.enrich: 'hits' would replace the key",
+        ),
         ({"enrich": "{with: hits}", "input": TWO, "order_by": "timestamp"}, "leave out order_by"),
         ({"join": "left", "callback": "detectors:SpikeDetector"}, "join is for computations without one"),
     ],
@@ -156,7 +159,7 @@ computations:
 
 
 def test_what_has_only_the_key_of_its_file_is_not_joined(problems: Any, check: Any) -> None:
-    assert "hits is found by its key and has none" in "\n".join(problems(KEYLESS % "[hits, named]"))
+    assert "records of hits are matched by key" in "\n".join(problems(KEYLESS % "[hits, named]"))
     assert check(KEYLESS % "{hits: {key: name}, named: {}}").computations[0].join is JoinKind.INNER
 
 

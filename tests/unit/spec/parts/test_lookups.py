@@ -49,8 +49,8 @@ def test_without_options_there_is_no_cache_and_missing_answers_are_kept(check: A
     [
         (f"enrich: {{{REDIS}}}", "write either as: NAME"),
         (f"enrich: {{{REDIS}, as: a, fields: [b]}}", "write either as: NAME"),
-        (f"enrich: {{{REDIS}, as: user}}", "'user' is the key of the records"),
-        (f"enrich: {{{REDIS}, as: a, cache: {{size: 5}}}}", "a cache is bounded in number and in time"),
+        (f"enrich: {{{REDIS}, as: user}}", "'user' would replace the key of the records"),
+        (f"enrich: {{{REDIS}, as: a, cache: {{size: 5}}}}", "a cache needs both a size and a ttl"),
         ("enrich: {lookup: {redsi: {}}, as: a}", "redis"),
     ],
 )
@@ -60,4 +60,4 @@ def test_what_cannot_work_is_told(problems: Any, fields: str, message: str) -> N
 
 def test_a_lookup_has_neither_windows_nor_an_order(problems: Any) -> None:
     found = problems(text(f"enrich: {{{REDIS}, as: a}}", "window: {tumbling: 1m}"))
-    assert any("a lookup looks at one record at a time" in problem for problem in found)
+    assert any("a lookup handles one record at a time" in problem for problem in found)

@@ -118,4 +118,4 @@ def test_mistakes_in_a_list_of_steps_are_named(problems: Any, steps: str, expect
 
 def test_a_list_of_steps_stands_alone(problems: Any) -> None:
     (found,) = problems(computation(steps="[{filter: a}]", map="b"))
-    assert "computations.c.map: there are steps already; make it one of them: steps: [{map: …}, …]" in found
+    assert "computations.c.map: there are steps already; add this to them: steps: [{map: …}, …]" in found

@@ -74,7 +74,7 @@ def test_every_kind_of_window_can_be_written(check: Any, folder: Any, text: str,
         ("{custom: 3}", ".custom", "must be text"),
         ("{custom: nothing:here}", "", "there is no module 'nothing'"),
         ("{custom: detectors:Plain}", "", "must return an object with assign(timestamp)"),
-        ("{custom: detectors:SpikeDetector, with: {size: 3}}", "", "this cannot be made: TypeError"),
+        ("{custom: detectors:SpikeDetector, with: {size: 3}}", "", "this cannot be built: TypeError"),
     ],
 )
 def test_mistakes_in_a_window_are_named(problems: Any, text: str, path: str, expected: str) -> None:

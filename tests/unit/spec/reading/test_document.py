@@ -72,7 +72,7 @@ def test_aliases_repeat_values_at_their_own_place() -> None:
 def test_a_name_given_twice_is_a_problem_with_both_lines() -> None:
     assert (
         problem_of("a:\n  b: 1\n  c: 2\n  b: 3")
-        == "f.yaml:4: a.b: this name was given in line 2 already; remove or rename one"
+        == "f.yaml:4: a.b: this name is already in line 2; remove or rename one"
     )
 
 
@@ -122,7 +122,7 @@ def test_aliases_cannot_grow_a_file_without_bounds() -> None:
 def test_a_file_too_large_or_in_another_encoding_is_refused_with_its_name(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_bytes(b"#" * (MAX_BYTES + 1))
-    with pytest.raises(PipelineError, match=r"p\.yaml: the file is larger than 256 kB"):
+    with pytest.raises(PipelineError, match=r"p\.yaml: the file is too large; the limit is 256 kB"):
         read_text(str(file))
     file.write_bytes("a: 1\nb: 2\nc: é".encode("latin-1"))
     with pytest.raises(PipelineError, match=r"p\.yaml:3: byte 0xe9 is no UTF-8"):

@@ -35,7 +35,7 @@ def test_too_many_are_counted() -> None:
 
 
 def test_a_line_of_another_file_is_told_with_that_file() -> None:
-    assert Problems("p.py").place(ForeignLine(4, "other.py")) == "other.py:4"
+    assert Problems("p.py").at(ForeignLine(4, "other.py")) == "other.py:4"
 
 
 def test_a_name_that_is_nearly_known_is_guessed_and_others_are_not() -> None:

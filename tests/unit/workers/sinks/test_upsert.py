@@ -1,4 +1,4 @@
-"""Sinks of the rows that stand, through the real runtime: chains that retract, crashes at any place, bounded state."""
+"""Sinks of the current rows, through the real runtime: chains that retract, crashes at any place, bounded state."""
 
 from __future__ import annotations
 
