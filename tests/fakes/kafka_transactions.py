@@ -30,6 +30,19 @@ class Failure:
         return self.abortable
 
 
+class KafkaError(Failure):
+    """As the library's, with words of our own."""
+
+    _TIMED_OUT = "_TIMED_OUT"
+
+    def __init__(self, code: str, words: str) -> None:
+        super().__init__(code)
+        object.__setattr__(self, "words", words)
+
+    def str(self) -> str:
+        return str(vars(self)["words"])
+
+
 @dataclass(frozen=True)
 class Row:
     """A message that is visible to readers of committed ones."""
@@ -62,7 +75,10 @@ class FakeBrokers:
     owners: dict[str, FakeProducer] = field(default_factory=dict)
     unsent: int = 0
     refused: Failure | None = None
+    too_large: bytes | None = None
+    """A value that is refused, together with all others that are flushed with it."""
     KafkaException: type[Exception] = KafkaException
+    KafkaError: type = KafkaError
     TopicPartition: type = TopicPartition
 
     def Producer(self, settings: dict[str, Any]) -> FakeProducer:
@@ -89,6 +105,7 @@ class FakeProducer:
         self.settings = settings
         self._id = settings.get("transactional.id", "")
         self._open: list[Row] | None = None
+        self._reports: list[tuple[Any, Row]] = []
 
     def init_transactions(self, timeout: float) -> None:
         self._brokers.called("init_transactions")
@@ -105,6 +122,7 @@ class FakeProducer:
         if self._id:
             assert self._open is not None, "no transaction is open"
             self._open.append(row)
+            self._reports.append((on_delivery, row))
             return
         if self._brokers.refused is None:
             self._brokers.rows.append(row)
@@ -117,6 +135,8 @@ class FakeProducer:
             raise KafkaException(Failure("_FENCED"))
         self._brokers.called("commit_transaction")
         assert self._open is not None
+        if self._refuses(self._open):
+            raise KafkaException(Failure("MSG_SIZE_TOO_LARGE", True))
         self._commit()
         self._brokers.called("commit_transaction answered")
 
@@ -134,7 +154,16 @@ class FakeProducer:
 
     def flush(self, timeout: float) -> int:
         self._brokers.called("flush")
+        reports, self._reports = self._reports, []
+        refused = Failure("MSG_SIZE_TOO_LARGE") if self._refuses([row for _, row in reports]) else None
+        for told, row in reports:
+            if told is not None:
+                told(refused, row)
         return self._brokers.unsent
+
+    def _refuses(self, rows: list[Row]) -> bool:
+        too_large = self._brokers.too_large
+        return too_large is not None and any(row.given["value"] == too_large for row in rows)
 
 
 class FakeMarksConsumer:
@@ -152,6 +181,8 @@ class FakeMarksConsumer:
         [self._at] = partitions
 
     def unassign(self) -> None: ...
+
+    def poll(self, timeout: float) -> None: ...
 
     def consume(self, most: int, timeout: float) -> list[Row]:
         at, found = self._at, [row for row in self._brokers.rows if row.topic == self._at.topic]

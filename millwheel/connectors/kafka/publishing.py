@@ -273,7 +273,7 @@ def _reports(producer: Any, options: KafkaSinkOptions, messages: Sequence[Messag
         except kafka.KafkaException as ex:
             failed[place] = ex.args[0]
     if producer.flush(_FLUSH_S):
-        raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT, f"no answer in {_FLUSH_S:.0f} s"))
+        raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT, f"no answer within {_FLUSH_S:.0f} s"))
     return failed
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from millwheel.connectors.external.absence import Absence
+from millwheel.connectors.external.target import RowsRefusedError
 from millwheel.connectors.kafka.client import Complaints
 from millwheel.connectors.kafka.publishing import AtLeastOnce, Transactions
 from millwheel.connectors.kafka.rows import Committable, Message
@@ -26,7 +28,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
 
 
 def owner(token: int) -> Transactions:
-    return Transactions(OPTIONS, "p-1.sink.out-0", token, Complaints("b:1"))
+    return Transactions(OPTIONS, "p-1.sink.out-0", token, Complaints("b:1"), Absence("Kafka at b:1"))
 
 
 def committable(number: int, rows: int = 2) -> Committable:
@@ -129,21 +131,46 @@ def test_a_full_queue_is_waited_for_also_by_the_mark(brokers: FakeBrokers, messa
     assert brokers.calls.count("poll") == 1
 
 
+def test_a_row_that_is_refused_together_with_others_is_found_and_nothing_is_written(brokers: FakeBrokers) -> None:
+    publisher = owner(1)
+    publisher.publish(committable(0))
+    brokers.too_large = b"1.1"
+    with pytest.raises(UnavailableError):
+        publisher.publish(committable(1, 3))
+    with pytest.raises(RowsRefusedError, match="topic 'out': the broker said MSG_SIZE_TOO_LARGE") as raised:
+        publisher.publish(committable(1, 3))
+    assert list(raised.value.reasons) == [1]
+    assert values(brokers) == ["0.0", "0.1"], "nothing is visible before the letter is committed"
+    publisher.publish(Committable(1, [row for row in committable(1, 3).messages if row.value != b"1.1"]))
+    assert values(brokers) == ["0.0", "0.1", "1.0", "1.2"]
+
+
 # --- at least once ------------------------------------------------------------------------------------------------
 
 
 def test_without_transactions_rows_are_written_again_after_a_failure(brokers: FakeBrokers) -> None:
-    publisher = AtLeastOnce(OPTIONS, Complaints("b:1"))
-    brokers.refused = Failure("MSG_SIZE_TOO_LARGE")
-    with pytest.raises(UnavailableError, match="did not take rows for out: the broker said MSG_SIZE_TOO_LARGE"):
+    publisher = AtLeastOnce(OPTIONS, Complaints("b:1"), Absence("Kafka at b:1"))
+    brokers.refused = Failure("_MSG_TIMED_OUT")
+    with pytest.raises(UnavailableError, match="did not take rows for out: the broker said _MSG_TIMED_OUT"):
         publisher.publish(committable(0))
     brokers.refused = None
     publisher.publish(committable(0))
     assert values(brokers) == ["0.0", "0.1"]
 
 
+def test_without_transactions_refused_rows_are_told_and_the_others_not_written_again(brokers: FakeBrokers) -> None:
+    publisher = AtLeastOnce(OPTIONS, Complaints("b:1"), Absence("Kafka at b:1"))
+    brokers.refused = Failure("MSG_SIZE_TOO_LARGE")
+    with pytest.raises(RowsRefusedError, match="Kafka refuses it for topic 'out': the broker said MSG_SIZE"):
+        publisher.publish(committable(0))
+    brokers.refused = None
+    publisher.publish(Committable(0, []))
+    publisher.publish(committable(1))
+    assert values(brokers) == ["1.0", "1.1"]
+
+
 def test_without_transactions_rows_count_only_when_all_are_answered(brokers: FakeBrokers) -> None:
-    publisher = AtLeastOnce(OPTIONS, Complaints("b:1"))
+    publisher = AtLeastOnce(OPTIONS, Complaints("b:1"), Absence("Kafka at b:1"))
     brokers.unsent = 1
     with pytest.raises(UnavailableError, match="no answer within 60 s"):
         publisher.publish(committable(0))
