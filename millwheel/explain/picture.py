@@ -11,7 +11,7 @@ from typing import Any
 
 from millwheel.core.model.times import duration_text
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
-from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
+from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SinkSpec, SlicesSpec, StreamSpec
 from millwheel.explain import words
 
 
@@ -144,6 +144,8 @@ def _computation(computation: ComputationSpec, graph: Graph) -> Box:
     kind, lines = BoxKind.CALLBACK, _callback(computation)
     if computation.window is not None:
         kind, lines = BoxKind.WINDOW, list(_window(computation, _delay_us(computation.name, graph)))
+    elif computation.slices is not None:
+        kind, lines = BoxKind.WINDOW, list(_slices(computation, computation.slices))
     elif not computation.callback:
         kind, lines = BoxKind.STEPS, list(words.sort_texts(computation))
     if computation.ordered:
@@ -156,6 +158,16 @@ def _callback(computation: ComputationSpec) -> list[str]:
     options = ", ".join(f"{name}={value}" for name, value in computation.options.items())
     code = words.code_text(computation.callback)
     return [f"{code}({options})" if options else code]
+
+
+def _slices(computation: ComputationSpec, slices: SlicesSpec) -> Iterator[str]:
+    yield words.slices_text(slices)
+    if computation.condition:
+        yield f"where {computation.condition}"
+    yield from (words.aggregate_text(aggregate) for aggregate in computation.aggregates)
+    yield "answers queries"
+    if late := words.late_text(computation):
+        yield late
 
 
 def _window(computation: ComputationSpec, delay_us: int) -> Iterator[str]:

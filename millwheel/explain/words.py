@@ -15,6 +15,7 @@ from millwheel.core.pipeline.spec import (
     KeyKind,
     KeySpec,
     LookupSpec,
+    SlicesSpec,
     StepSpec,
     StreamSpec,
     WindowSpec,
@@ -34,6 +35,17 @@ def code_text(name: str) -> str:
 def key_text(key: KeySpec) -> str:
     """``by path``; "" for the key that the producer gave."""
     return "" if key.kind is KeyKind.RECORD else f"by {', '.join(code_text(name) for name in key.names)}"
+
+
+def slices_text(slices: SlicesSpec) -> str:
+    """How time is cut, and how long slices are kept."""
+    levels = ", ".join(map(duration_text, slices.levels_us))
+    words = [f"slices of {levels}", f"kept {duration_text(slices.keep_us)}"]
+    if slices.time_zone:
+        words.append(f"days of {slices.time_zone}")
+    if slices.ttl_us is not None:
+        words.append(f"idle keys {duration_text(slices.ttl_us)}")
+    return ", ".join(words)
 
 
 def window_text(window: WindowSpec) -> str:
@@ -105,6 +117,8 @@ def late_text(computation: ComputationSpec) -> str:
     after = f"to {side}" if side else {"drop": "dropped", "refire": "fired on their own"}[computation.late]
     if lateness:
         return f"late records taken for {duration_text(lateness)}, then {after}"
+    if computation.slices is not None:
+        return f"records older than that {after}"
     return f"late records {after}" if computation.takes_late else ""
 
 

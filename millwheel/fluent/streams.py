@@ -19,10 +19,11 @@ from typing import Any, Literal, overload
 
 from millwheel.api import Computation
 from millwheel.core.windows.windows import WindowFunction
+from millwheel.fluent.agg import Aggregate
 from millwheel.fluent.draft import Dials, Draft, Input, OnError
 from millwheel.fluent.ends import DeclaredSink, Duration, kind_of
 from millwheel.fluent.places import here
-from millwheel.fluent.windowed import Accumulation, Late, Opened, WindowedStream
+from millwheel.fluent.windowed import Accumulation, Late, Opened, WindowedStream, aggregates_tree
 from millwheel.fluent.windowing import window_tree
 
 Delivery = Literal["exactly_once", "at_least_once"]
@@ -334,6 +335,40 @@ class Flow:
         place = here()
         self._draft.idle_windows.add(place)
         return WindowedStream(Opened(self._draft, self._inputs, window, place, self._stream, fields))
+
+    def slices(
+        self,
+        aggregates: Mapping[str, Aggregate | str],
+        *,
+        every: Duration,
+        keep: Duration,
+        levels: Sequence[Duration] = (),
+        time_zone: str = "",
+        ttl: Duration | None = None,
+        where: str = "",
+        late: Late = "drop",
+        name: str,
+        delivery: Delivery | None = None,
+        on_error: OnError | None = None,
+        shards: int | None = None,
+        standby: int | None = None,
+    ) -> None:
+        """Keep aggregates for each key and slice of time, to be asked for any window while the pipeline runs: see
+        docs/queries.md. Nothing is emitted.
+
+        ``levels`` are lengths of slices, each a multiple of the one before; the first is ``every``. Slices go ``keep``
+        behind the watermark, and all of a key without a record for ``ttl``.
+        """
+        given = {"levels": [*levels], "time_zone": time_zone, "ttl": ttl}
+        slices = {"every": every, "keep": keep, **{name: value for name, value in given.items() if value}}
+        fields = {
+            "slices": slices,
+            "aggregate": aggregates_tree(self._draft, name, aggregates),
+            **({"where": where} if where else {}),
+            **({} if late == "drop" else {"late": late}),
+        }
+        dials = Dials(delivery, None, None, shards, standby, on_error)
+        self._draft.add_computation(name, self._inputs, {**fields, **dials.fields()})
 
     def _step(self, kind: str, function: Any, name: str, output: str, dials: Dials) -> Stream:
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_{kind}")

@@ -74,7 +74,7 @@ class WindowedStream:
         found = parts.draft.name_for(name, output, f"{parts.inputs[0].stream}_windows")
         fields = self._windowing(found)
         if aggregates:
-            fields["aggregate"] = {field: self._aggregate(found, field, each) for field, each in aggregates.items()}
+            fields["aggregate"] = aggregates_tree(parts.draft, found, aggregates)
         if where:
             fields["where"] = where
         fields["output"] = output or found
@@ -174,21 +174,28 @@ class WindowedStream:
             return "default"
         return trigger_tree(trigger, lambda thing, what: self._parts.draft.keep(thing, name, what))
 
-    def _aggregate(self, name: str, field: str, given: Aggregate | str) -> Any:
-        if isinstance(given, str):
-            return given
-        if not isinstance(given, Aggregate):
-            path = f"computations.{name}.aggregate.{field}"
-            self._parts.draft.note(path, f"must be such as agg.count() or agg.sum('size'), not {given!r:.60}")
-            return "count"
-        function = given.function
-        if not isinstance(function, str):
-            return self._own(name, field, given)
-        options = {**given.options, **({"where": given.where} if given.where else {})}
-        return {function: given.of or None, **options} if given.of or options else function
 
-    def _own(self, name: str, field: str, given: Aggregate) -> Any:
-        """An aggregator of the user's own."""
-        code = self._parts.draft.keep(given.function, name, field)
-        options = {**given.options, **({"where": given.where} if given.where else {})}
-        return CodeKey(code, {"of": given.of or None, **options})
+def aggregates_tree(draft: Draft, name: str, aggregates: Mapping[str, Aggregate | str]) -> dict[str, Any]:
+    """The aggregates of the computation ``name``, as YAML has them."""
+    return {field: _aggregate(draft, name, field, each) for field, each in aggregates.items()}
+
+
+def _aggregate(draft: Draft, name: str, field: str, given: Aggregate | str) -> Any:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, Aggregate):
+        path = f"computations.{name}.aggregate.{field}"
+        draft.note(path, f"must be such as agg.count() or agg.sum('size'), not {given!r:.60}")
+        return "count"
+    function = given.function
+    if not isinstance(function, str):
+        return _own(draft, name, field, given)
+    options = {**given.options, **({"where": given.where} if given.where else {})}
+    return {function: given.of or None, **options} if given.of or options else function
+
+
+def _own(draft: Draft, name: str, field: str, given: Aggregate) -> Any:
+    """An aggregator of the user's own."""
+    code = draft.keep(given.function, name, field)
+    options = {**given.options, **({"where": given.where} if given.where else {})}
+    return CodeKey(code, {"of": given.of or None, **options})

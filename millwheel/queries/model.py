@@ -53,6 +53,25 @@ class Query:
     mode: Mode = Mode.COVERING
     consistency: Consistency = Consistency.DURABLE
 
+    @property
+    def computation(self) -> str:
+        """The computation that is asked."""
+        return self.indicator.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """The one value of it that is asked for; "" for all."""
+        return self.indicator.partition(".")[2]
+
+    def chosen(self, values: Mapping[str, object]) -> Mapping[str, object]:
+        """Of all values, those that are asked for. QueryError when there is none of the name."""
+        if not self.name:
+            return values
+        if self.name not in values:
+            there = ", ".join(sorted(values)) or "nothing"
+            raise QueryError("unknown_indicator", f"{self.computation} has no {self.name!r}; it has {there}")
+        return {self.name: values[self.name]}
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

@@ -100,6 +100,9 @@ def _computation(spec: ComputationSpec, pipeline: PipelineSpec) -> NodeBlueprint
             }
         )
         facets["columns"] = {given.stream: _columns(given, pipeline) for given in spec.inputs}
+    if spec.slices is not None:
+        facets["slices"] = msgspec.to_builtins([spec.slices, spec.condition, spec.late])
+        facets["aggregates"] = {each.name: msgspec.to_builtins(each) for each in spec.aggregates}
     if spec.deduplicate is not None or spec.enrich is not None or spec.join is not None or spec.ordered:
         facets["pairing"] = msgspec.to_builtins([spec.deduplicate, spec.enrich, spec.join, spec.ordered])
     return NodeBlueprint(_form(spec), facets)
@@ -110,6 +113,8 @@ def _form(spec: ComputationSpec) -> str:
         return "join"
     if spec.window is not None:
         return "callback with a window" if spec.callback else "aggregation"
+    if spec.slices is not None:
+        return "slices"
     if spec.callback:
         return "callback"
     if spec.enrich is not None:

@@ -29,12 +29,14 @@ from millwheel.errors import MillwheelError
 from millwheel.letters.letters import replayable
 from millwheel.letters.replays import Binding
 from millwheel.ports import StateStore
+from millwheel.queries.model import Answer
 from millwheel.sources import build_source
 from millwheel.sources.base import Source
 from millwheel.spec.loading import load_object
 from millwheel.spec.reading.problems import unknown
 from millwheel.testing import pushed
 from millwheel.testing.arguments import check_partition, check_time, stamped
+from millwheel.testing.asking import Question, ask
 from millwheel.testing.inspection import callback_state, remembered, timers_of, window_state
 from millwheel.testing.lookups import Answers, fake_lookup
 from millwheel.testing.memory.cluster import ClusterOptions, ManualClock, MemoryCluster
@@ -214,6 +216,18 @@ class PipelineHarness:
             kind, now = load_object(spec.callback, self.spec.folder), self.watermark(computation)
             return callback_state(kind, store, check_key(key), now)
         return window_state(store, check_key(key))
+
+    def ask(
+        self,
+        indicator: str,
+        key: Key,
+        window: str | int | None = None,
+        until: int | None = None,
+        mode: str = "covering",
+    ) -> Answer:
+        """What a running pipeline would answer: of a computation, or of one value of it ("clicks.n"). ``window`` is
+        its length ("3h", or µs), ``until`` where it ends (default: now). Raises QueryError."""
+        return ask(self._open(), Question(indicator, check_key(key), window, until, mode))
 
     def open_windows(self, computation: str, key: Key) -> list[Window]:
         """The windows of a key that hold state and still take records, ordered by end."""

@@ -103,7 +103,8 @@ def test_every_page_that_the_code_names_exists() -> None:
 def test_the_tour_stays_short_and_leads_to_every_page_of_the_design() -> None:
     tour = (REPO / "ARCHITECTURE.md").read_text(encoding="utf-8")
     index = (REPO / "docs" / "design" / "README.md").read_text(encoding="utf-8")
-    assert len(tour.splitlines()) <= 300
+    before, rest = tour.split("<!-- map of files -->")  # the map grows with the code
+    assert len((before + rest.split("<!-- end of the map -->")[1]).splitlines()) <= 220
     for page in (REPO / "docs" / "design").glob("*.md"):
         assert f"(docs/design/{page.name})" in tour or f"(docs/design/{page.name}#" in tour, page.name
         assert f"({page.name})" in index or page.name == "README.md", page.name

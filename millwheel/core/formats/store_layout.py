@@ -18,6 +18,11 @@ split is a range of every family.
     h <hash> <key> e <tag>              where its windows hold the watermark
     q <hash> <key> e <tag>              timers of its windows that obey a percentile watermark
     x <shard> <number>                  windows in columns: a columnar segment of many keys, under its writer
+    a <level> <start> <hash> <key>      slices: an accumulator, and the time of its newest record
+    k                                   slices: up to which time they have expired
+    ki                                  slices: up to which watermark idle keys have gone
+    l <hash> <key>                      slices with a ttl: the newest time of a key, and since when its records are kept
+    i <time> <hash> <key>               the same keys by the time of a record of each, for those that go idle
 """
 
 from __future__ import annotations
@@ -29,13 +34,14 @@ from millwheel.core.model.keys import Key, key_bytes
 from millwheel.core.model.records import Domain
 
 META = b"m"
-HASHED = b"sthquw"
+HASHED = b"sthquwl"
 """The families whose entries begin with the hash of their key."""
 CUTS = b"n"
 ENDED = b"e"
 WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER = b"w", b"h", b"x", b"u", b"q"
 CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, RECEIPT = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
 DECIDED = b"g"
+SLICE, EXPIRED, CLEARED, SLICE_KEY, SLICE_IDLE = b"a", b"k", b"ki", b"l", b"i"
 
 _DOMAIN_BYTE = {Domain.EVENT: b"e", Domain.PROCESSING: b"p"}
 _DOMAIN_OF = {b"e"[0]: Domain.EVENT, b"p"[0]: Domain.PROCESSING}
@@ -87,6 +93,11 @@ def number_from8(data: bytes) -> int:
 def key_prefix(family: bytes, key: Key, hashed: int) -> bytes:
     """The common start of everything stored for one key in one family."""
     return family + hashed.to_bytes(8, "big") + key_bytes(key)
+
+
+def slice_prefix(level: int, start_us: int) -> bytes:
+    """The common start of a slice of all keys. Time comes first, so that slices of one age are one range."""
+    return SLICE + bytes([level]) + number8(start_us)
 
 
 def timer_key(key: Key, hashed: int, domain: Domain, tag: str) -> bytes:

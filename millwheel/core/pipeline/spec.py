@@ -132,6 +132,17 @@ class WindowSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class SlicesSpec:
+    """Aggregates per key and slice of time, kept to be asked. ``levels_us`` are the sizes of slices, finest first.
+    Slices that end ``keep_us`` behind the watermark go, and so do those of a key without a record for ``ttl_us``."""
+
+    levels_us: tuple[int, ...]
+    keep_us: int
+    time_zone: str = ""
+    ttl_us: int | None = None
+
+
 class StepKind(Enum):
     """The kind of a step."""
 
@@ -241,6 +252,7 @@ class ComputationSpec:
     enrich: EnrichSpec | None = None
     lookup: LookupSpec | None = None
     window: WindowSpec | None = None
+    slices: SlicesSpec | None = None
     aggregates: tuple[AggregateSpec, ...] = ()
     condition: str = ""
     trigger: Mapping[str, Any] | None = None
@@ -264,7 +276,7 @@ class ComputationSpec:
     @property
     def takes_late(self) -> bool:
         """True when records that are late at the source may still change what it does."""
-        return self.allowed_lateness_us > 0 or self.late != "drop"
+        return self.allowed_lateness_us > 0 or self.late != "drop" or self.slices is not None
 
     @property
     def identified(self) -> bool:

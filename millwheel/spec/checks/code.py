@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from millwheel.api import Computation, sets_timers
+from millwheel.core.aggregates.functions import make_aggregator
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.pipeline.graph import retracting_streams, takes_retractions
@@ -139,6 +140,8 @@ class CodeChecks:
                 f"file); write {{{stream}: {{key: FIELD}}}}"
             )
             self._bad(text, *path, "input")
+        if computation.slices is not None:
+            self._slices(computation)
         if computation.window is not None and not self._reader.problems.concerns(".".join(path)):
             self._machine(computation)
 
@@ -175,6 +178,23 @@ class CodeChecks:
                 "the retracting window, or make the window accumulating",
                 *("computations", computation.name, found),
             )
+
+    def _slices(self, computation: ComputationSpec) -> None:
+        """Aggregators can be made. Slices keep no records: each must be able to take out again what is taken back."""
+        back = takes_retractions(computation, self._spec)
+        for each in computation.aggregates:
+            path = ("computations", computation.name, "aggregate", each.name)
+            try:
+                made = make_aggregator(each.function, each.options, lambda name: load_object(name, self._spec.folder))
+            except Exception as ex:  # the constructor of one of the user's own may raise anything
+                self._bad(f"this cannot be made: {type(ex).__name__}: {ex}", *path)
+                continue
+            if back and not made.subtracts:
+                self._bad(
+                    f"its input takes records back, and {each.function} cannot take a record out of a slice again; "
+                    "use aggregates that can (count, sum, …), or a window",
+                    *path,
+                )
 
     def has_timer(self, name: str) -> bool:
         """True if the computation's class defines ``process_timer``, or could not be loaded (already a problem)."""

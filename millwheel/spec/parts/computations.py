@@ -23,6 +23,7 @@ from millwheel.spec.parts.joins import FIELDS as JOIN_FIELDS
 from millwheel.spec.parts.joins import read_enrich, read_join
 from millwheel.spec.parts.lookups import read_lookup
 from millwheel.spec.parts.on_error import read_on_error
+from millwheel.spec.parts.slices import ANSWER_FIELDS, check_slices, read_slices
 from millwheel.spec.parts.steps import FIELDS as STEP_FIELDS
 from millwheel.spec.parts.steps import read_steps
 from millwheel.spec.parts.windows import read_late, read_trigger, read_window
@@ -32,7 +33,7 @@ from millwheel.spec.reading.reader import NodeReader
 _WINDOW_FIELDS = ("window", "aggregate", "where", "trigger", "accumulation", "allowed_lateness", "output_time", "late")
 _CALLBACK_FIELDS = ("callback", "options")
 _DIALS = ("delivery", "productions", "max_attempts", "on_error", "shards", "standby")
-_OTHER_FORMS = (*STEP_FIELDS, *SORT_FIELDS, *JOIN_FIELDS)
+_OTHER_FORMS = (*STEP_FIELDS, *SORT_FIELDS, *JOIN_FIELDS, "slices")
 FIELDS = ("input", "output", *_CALLBACK_FIELDS, *_OTHER_FORMS, "order_by", *_WINDOW_FIELDS, *_DIALS)
 _EXAMPLE = "{input: {hits: {key: path}}, callback: callbacks:Detector, output: alerts}"
 _INPUT = "{hits: {key: path}}"
@@ -63,7 +64,8 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
         enrich=read_enrich(reader, fields, inputs),
         lookup=read_lookup(reader, fields, inputs),
         window=read_window(reader, fields["window"]) if "window" in fields else None,
-        aggregates=read_aggregates(reader, fields.get("aggregate"), (*key_names(inputs), *WINDOW_FIELDS)),
+        slices=read_slices(reader, node, fields),
+        aggregates=read_aggregates(reader, fields.get("aggregate"), _taken(fields, inputs)),
         condition=reader.expression(fields.get("where"), "type == 'click'"),
         trigger=read_trigger(reader, fields.get("trigger"), load),
         accumulation=reader.choice(fields.get("accumulation"), [kind.value for kind in Accumulation], "discarding"),
@@ -82,6 +84,11 @@ def read_computation(reader: NodeReader, name: str, node: YamlNode, load: Callab
     )
 
 
+def _taken(fields: Mapping[str, YamlNode], inputs: tuple[InputSpec, ...]) -> tuple[str, ...]:
+    """The names that an aggregate cannot have: the results have them already."""
+    return ANSWER_FIELDS if "slices" in fields else (*key_names(inputs), *WINDOW_FIELDS)
+
+
 def _check_form(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNode]) -> None:
     """A computation is a callback (with or without a window), steps, or a window, and has no fields of the other
     forms."""
@@ -94,7 +101,9 @@ def _check_form(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNod
         )
     steps = [name for name in fields if name in (*STEP_FIELDS, *SORT_FIELDS)]
     joins = [name for name in fields if name in JOIN_FIELDS]
-    if joins:
+    if "slices" in fields:
+        check_slices(reader, fields, [*joins, *steps])
+    elif joins:
         for name in [*joins[1:], *steps]:
             reader.bad(fields[name], f"a computation does one of {joins[0]} and {name}; {_TWO_COMPUTATIONS}")
         if "output" not in fields:
@@ -108,7 +117,7 @@ def _check_form(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNod
             reader.bad(
                 node,
                 "does nothing; write callback: module:Class, or window: {tumbling: 1m} and aggregate: {hits: count}, "
-                "or map, flat_map, filter, deduplicate, branch, join or enrich",
+                "or map, flat_map, filter, deduplicate, branch, join, enrich or slices",
             )
 
 

@@ -72,6 +72,7 @@ from millwheel.workers.shard.shard import Shard
 from millwheel.workers.shard.verdicts import Policies
 from millwheel.workers.sinks.sink import SinkOperator, SinkShard
 from millwheel.workers.sinks.upsert import Table, UpsertOperator
+from millwheel.workers.slices.sliced import SlicesOperator
 from millwheel.workers.sources.injection import InjectionOperator
 from millwheel.workers.sources.source import SourceOperator
 from millwheel.workers.sources.source_parts import SourceParts
@@ -177,7 +178,7 @@ class Assembly:
         return any(map(self._waits_for_time, self.spec.computations))
 
     def _waits_for_time(self, spec: ComputationSpec) -> bool:
-        if spec.window is not None or spec.ordered:
+        if spec.window is not None or spec.slices is not None or spec.ordered:
             return True
         if spec.callback:
             kind = self._outside.load(spec.callback, self.spec.folder)
@@ -271,6 +272,8 @@ class Assembly:
             return windows
         if spec.lookup is not None:
             return self._lookup(spec, spec.lookup, place)
+        if spec.slices is not None:
+            return SlicesOperator(spec, self.spec, place.store, overlay, self._decode, _CACHE_ENTRIES)
         if spec.window is None:
             instance = self._instance(spec) if spec.callback else self._built_in(spec)
             return CallbackOperator(

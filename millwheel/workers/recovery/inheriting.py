@@ -4,7 +4,8 @@ A shard comes from its parents by a split or a merge. Its store is made of their
 They look at nothing but those snapshots and the ranges, so that every owner makes the same store until the shard has
 a snapshot of its own.
 
-    keys                state, timers, windows, rows, ids: by the hash of the key
+    keys                state, timers, windows, rows, slices, ids: by the hash of the key
+    expired slices      up to the highest of the parents' times: what one has dropped, nobody asks for
     columns             each segment, cut down to the keys of the range
     high-water marks    copied to both children of a split; of a merge one for each sub-range (``high_water_marks.py``)
     productions         those of a parent that are on their way go to the one child that has the parent's lowest key.
@@ -23,11 +24,15 @@ from itertools import chain, islice
 
 from millwheel.core.formats.store_layout import (
     CHANNEL,
+    CLEARED,
     COLUMNS,
+    EXPIRED,
     HASHED,
     META,
     PENDING,
     SEEN,
+    SLICE,
+    SLICE_IDLE,
     Meta,
     decode_meta,
     encode_meta,
@@ -48,6 +53,7 @@ from millwheel.workers.operators.columns import segment_entry, segments_within
 _AT_ONCE = 10_000  # entries of a parent that are written together
 _HASH = slice(1, 9)
 _SEEN_HASH = slice(9, 17)
+_SLICE_HASH = slice(10, 18)
 Entry = tuple[bytes, bytes]
 
 
@@ -80,6 +86,7 @@ def inherit(entry: ShardEntry, estates: Sequence[Estate], store: StateStore) -> 
     entries = chain(
         *(_keyed(estate) for estate in estates),
         _marks(estates),
+        _expired(estates),
         _segments(entry.shard, estates),
         pending,
         [(META, encode_meta(_meta(estates, undivided)))],
@@ -92,7 +99,9 @@ def _keyed(estate: Estate) -> Iterator[Entry]:
     """What is stored by key."""
     for family in HASHED:
         yield from _within(estate, bytes([family]), _HASH)
-    yield from _within(estate, SEEN, _SEEN_HASH)
+    for family in (SEEN, SLICE_IDLE):
+        yield from _within(estate, family, _SEEN_HASH)
+    yield from _within(estate, SLICE, _SLICE_HASH)
 
 
 def _within(estate: Estate, family: bytes, where: slice) -> Iterator[Entry]:
@@ -108,6 +117,13 @@ def _marks(estates: Sequence[Estate]) -> Iterator[Entry]:
     for place in sorted({place for marks in known for place in marks}):
         parts = [(estate.share, marks.get(place, 0)) for estate, marks in zip(estates, known, strict=True)]
         yield place, encode_high_water_marks(joined_high_water_marks(parts))
+
+
+def _expired(estates: Sequence[Estate]) -> Iterator[Entry]:
+    for place in (EXPIRED, CLEARED):
+        known = [data for estate in estates if (data := estate.store.get(place)) is not None]
+        if known:
+            yield place, max(known)  # byte order is the order of times
 
 
 def _segments(shard: ShardName, estates: Sequence[Estate]) -> Iterator[Entry]:

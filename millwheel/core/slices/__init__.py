@@ -1,0 +1,1 @@
+"""Slices: how time is cut, at several levels."""

@@ -1,0 +1,148 @@
+"""Answers from slices: the accumulators of a span, read with one call where nothing lies beyond it, and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.formats.store_layout import CLEARED, EXPIRED, SLICE_KEY, number_from8, slice_prefix
+from millwheel.core.model.damage import checked
+from millwheel.core.model.keys import Key, placed_key
+from millwheel.core.model.times import MAX_TIME, MIN_TIME
+from millwheel.core.pipeline.spec import SlicesSpec
+from millwheel.core.slices.levels import SliceLevel, slice_levels
+from millwheel.ports import StoreView
+from millwheel.queries.model import Finding, Query, QueryError
+from millwheel.queries.span import SlicePiece, SliceSpan, pieces, span_of
+
+MOST_PIECES = 100_000
+"""An answer reads so many accumulators at most. A span that needs more is refused: with more levels it needs fewer."""
+
+
+class StoredSlice(msgspec.Struct, array_like=True):
+    """The accumulator of one key and slice. ``newest_us`` is the highest time of its records."""
+
+    newest_us: int
+    acc: Any
+
+
+class StoredKey(msgspec.Struct, array_like=True):
+    """What is known of a key where keys go idle: the highest time of its records, and since when all are kept."""
+
+    newest_us: int
+    since_us: int
+
+
+encode_slice = msgspec.msgpack.Encoder().encode
+decode_slice = checked(msgspec.msgpack.Decoder(StoredSlice).decode, "a slice")
+decode_key = checked(msgspec.msgpack.Decoder(StoredKey).decode, "a key of slices")
+
+
+def expired_before(spec: SlicesSpec, watermark_us: int, stored: bytes | None) -> int:
+    """Slices that end at or before this have expired. The end of bounded input expires nothing more: what was kept
+    until then stays to be asked."""
+    before = MIN_TIME if stored is None else number_from8(stored)
+    return before if watermark_us == MAX_TIME else max(before, watermark_us - spec.keep_us, MIN_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceAnswers:
+    """Answers for one computation."""
+
+    spec: SlicesSpec
+    levels: Sequence[SliceLevel]
+    aggregation: Aggregation
+    placed: Callable[[Key], bytes] = placed_key
+    """Where a key lies in the store: its hash and its bytes."""
+
+    @staticmethod
+    def of(spec: SlicesSpec, aggregation: Aggregation) -> SliceAnswers:
+        return SliceAnswers(spec, slice_levels(spec.levels_us, spec.time_zone), aggregation)
+
+    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        """The aggregates of the span that the query's window names. Raises QueryError."""
+        until_us = query.until_us if query.until_us is not None else max(watermark_us, 0)
+        if query.window_us is not None and query.window_us > self.spec.keep_us:
+            raise QueryError("beyond_keep", f"{query.computation} keeps slices for a shorter time than this window")
+        span = span_of(self.levels, query.window_us, until_us, query.mode)
+        self._check_kept(span, expired_before(self.spec, watermark_us, state.get(EXPIRED)), query.computation)
+        whole = span
+        kept = self._kept_since(query.key, state, watermark_us)
+        if kept > span.start_us:
+            span = SliceSpan(min(kept, span.end_us), span.end_us)
+        acc, newest_us = self._merged(query.key, span, state)
+        end_us = span.end_us
+        if newest_us < until_us < end_us:  # the slice that runs has nothing at or behind the end that was asked for
+            end_us = until_us
+        complete = watermark_us >= end_us and span == whole
+        return Finding(query.chosen(self._result(acc)), span.start_us, max(end_us, span.start_us), complete)
+
+    def _result(self, acc: Any) -> Mapping[str, object]:
+        found: Mapping[str, object] = self.aggregation.result(acc)
+        return found
+
+    def _check_kept(self, span: SliceSpan, expired_us: int, name: str) -> None:
+        first_end = self.levels[0].bounds(span.start_us)[1]
+        if first_end <= expired_us and span.start_us < span.end_us:
+            raise QueryError(
+                "beyond_keep",
+                f"the window begins at {span.start_us}, and slices of {name} that end at {expired_us} or before are "
+                "not kept any more (keep)",
+            )
+
+    def _kept_since(self, key: Key, state: StoreView, watermark_us: int) -> int:
+        """From where on nothing of a key has been forgotten because it was idle; the edge of a slice."""
+        ttl_us = self.spec.ttl_us
+        if ttl_us is None:
+            return MIN_TIME
+        stored = state.get(SLICE_KEY + self.placed(key))
+        known = None if stored is None else decode_key(stored)
+        if known is not None and not is_idle(known.newest_us, watermark_us, ttl_us):
+            return known.since_us
+        return since_idle(self.levels[0], watermark_us, state.get(CLEARED), ttl_us)
+
+    def _merged(self, key: Key, span: SliceSpan, state: StoreView) -> tuple[Any, int]:
+        """The accumulator of a span, and the time of its newest record."""
+        placed = self.placed(key)
+        found = self._read(self._pieces(span, True), placed, state)
+        if found and found[-1] is not None and found[-1].newest_us >= span.end_us:
+            # The last slice reaches over the end and has records there.
+            found = self._read(self._pieces(span, False), placed, state)
+        acc, newest_us = self.aggregation.create(), MIN_TIME
+        for stored in found:
+            if stored is not None:
+                acc = self.aggregation.merge(acc, stored.acc)
+                newest_us = max(newest_us, stored.newest_us)
+        return acc, newest_us
+
+    def _pieces(self, span: SliceSpan, beyond: bool) -> list[SlicePiece]:
+        found = []
+        for piece in pieces(self.levels, span, beyond):
+            found.append(piece)
+            if len(found) > MOST_PIECES:
+                raise QueryError(
+                    "too_much", f"the window has more than {MOST_PIECES} slices; give the computation longer levels"
+                )
+        return found
+
+    def _read(self, wanted: Sequence[SlicePiece], placed: bytes, state: StoreView) -> list[StoredSlice | None]:
+        places = [slice_prefix(piece.level, piece.start_us) + placed for piece in wanted]
+        return [None if data is None else decode_slice(data) for data in state.get_many(places)]
+
+
+def since_idle(finest: SliceLevel, watermark_us: int, cleared: bytes | None, ttl_us: int) -> int:
+    """Since when everything is kept of a key that is not known: had it had a record behind that, it would be."""
+    known_us = MIN_TIME if cleared is None else number_from8(cleared)
+    if watermark_us != MAX_TIME:
+        known_us = max(known_us, watermark_us)
+    return MIN_TIME if known_us <= MIN_TIME + ttl_us else finest.bounds(known_us - ttl_us)[1]
+
+
+def is_idle(newest_us: int, watermark_us: int, ttl_us: int) -> bool:
+    """Whether the watermark says that a key has had no record for its time to live. The end of bounded input makes
+    nothing idle."""
+    return watermark_us != MAX_TIME and newest_us + ttl_us <= watermark_us

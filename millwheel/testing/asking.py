@@ -1,0 +1,49 @@
+"""Questions to a pipeline in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.times import duration_us
+from millwheel.queries.model import Answer, Mode, Query, QueryError
+from millwheel.testing.memory.cluster import MemoryCluster
+from millwheel.workers.shard.shard import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a test asks. ``window`` is a duration, ``until`` a time in µs."""
+
+    indicator: str
+    key: Key
+    window: str | int | None = None
+    until: int | None = None
+    mode: str = "covering"
+
+
+def ask(cluster: MemoryCluster, question: Question) -> Answer:
+    """The answer of the shard that has the key."""
+    until_us = cluster.clock.now if question.until is None else question.until
+    window_us = None if question.window is None else duration_us(question.window)
+    query = Query(question.indicator, question.key, window_us, until_us, Mode(question.mode))
+    shard = _shard(cluster, query)
+    watermark_us = max(shard.meta.watermark, shard.watermark.input)
+    found = shard.operator.answer(query, shard.store, watermark_us)
+    return Answer(
+        found.values,
+        found.covered_start_us,
+        found.covered_end_us,
+        watermark_us,
+        found.complete,
+        shard.identity.shard,
+        shard.identity.token,
+        shard.meta.number,
+    )
+
+
+def _shard(cluster: MemoryCluster, query: Query) -> Shard:
+    node = cluster.graph.nodes.get(query.computation)
+    if node is None or node.computation is None:
+        raise QueryError("unknown_indicator", f"no computation is called {query.computation!r}")
+    return cluster.shard_of(query.computation, key_hash(query.key))

@@ -1,0 +1,96 @@
+"""The accumulators of slices: a cache over the store, and the records that are added to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from millwheel.core.aggregates.aggregation import Aggregation
+from millwheel.core.formats.store_layout import slice_prefix
+from millwheel.core.model.keys import Key
+from millwheel.core.model.limits import over
+from millwheel.core.model.times import MIN_TIME
+from millwheel.queries.slices import SliceAnswers, StoredSlice, decode_slice, encode_slice
+from millwheel.workers.state.overlay import Overlay
+
+
+class ReadyRecord:
+    """A record whose arguments have been read, with the finest slice that it lies in."""
+
+    __slots__ = ("back", "key", "prepared", "start_end", "stream", "timestamp", "value")
+
+    def __init__(
+        self, key: Key, value: Any, timestamp: int, stream: str, prepared: Any, start_end: tuple[int, int], back: bool
+    ) -> None:
+        self.key = key
+        self.value = value
+        self.timestamp = timestamp
+        self.stream = stream
+        self.prepared = prepared
+        self.start_end = start_end
+        self.back = back
+
+
+class SliceCells:
+    """The accumulators of slices: a cache over the store, written through with each change."""
+
+    def __init__(self, overlay: Overlay, answers: SliceAnswers, limit: int, most: int) -> None:
+        self._overlay = overlay
+        self._answers = answers
+        self._limit = limit
+        self._most = most
+        self._cells: dict[bytes, StoredSlice] = {}
+
+    def add(self, key: Key, records: Sequence[ReadyRecord]) -> None:
+        """Add records of one finest slice to it and to the slices above. Changes nothing if it raises."""
+        at_us = records[0].start_end[0]
+        placed = self._answers.placed(key)
+        places = [slice_prefix(level.number, level.bounds(at_us)[0]) + placed for level in self._answers.levels]
+        newest_us = max(record.timestamp for record in records)
+        changed = []
+        try:
+            for place, cell in zip(places, self._load(places), strict=True):
+                acc = self._added(cell.acc, records)
+                cell = StoredSlice(max(cell.newest_us, newest_us), acc)
+                data = encode_slice(cell)
+                if len(data) > self._most:
+                    raise ValueError(over("state", "a value", len(data), self._most))
+                changed.append((place, cell, data))
+        except BaseException:
+            # An accumulator may be half changed: the store has it as it was before.
+            self.forget(places)
+            raise
+        for place, cell, data in changed:
+            self._cells[place] = cell
+            self._overlay.put(place, data)
+
+    def _added(self, acc: Any, records: Sequence[ReadyRecord]) -> Any:
+        aggregation: Aggregation = self._answers.aggregation
+        if not any(record.back for record in records):
+            return aggregation.add_many(
+                acc, [record.prepared for record in records], [record.timestamp for record in records]
+            )
+        for record in records:
+            if record.back:
+                acc = aggregation.subtract(acc, record.prepared, record.timestamp)
+            else:
+                acc = aggregation.add_many(acc, [record.prepared], [record.timestamp])
+        return acc
+
+    def _load(self, places: Sequence[bytes]) -> list[StoredSlice]:
+        missing = [place for place in places if place not in self._cells]
+        if missing:
+            for place, data in zip(missing, self._overlay.get_many(missing), strict=True):
+                fresh = StoredSlice(MIN_TIME, self._answers.aggregation.create())
+                self._cells[place] = fresh if data is None else decode_slice(data)
+        return [self._cells[place] for place in places]
+
+    def forget(self, places: Iterable[bytes]) -> None:
+        for place in places:
+            self._cells.pop(place, None)
+
+    def trim(self) -> None:
+        """Keep the cache within its limit."""
+        if len(self._cells) > self._limit:
+            for place in list(self._cells)[: len(self._cells) - self._limit // 2]:
+                del self._cells[place]

@@ -1,0 +1,154 @@
+"""Runs a computation that keeps slices: one accumulator for each key, level and slice, changed by commits of bundles.
+
+Nothing is emitted and nothing holds the watermark. A record changes the slice of its own time at every level, however
+late it comes, until that slice has expired. Expired slices leave the store as ranges of it. That is no part of a
+commit: nobody sees what has expired, so whether it lies there shows nowhere, neither here nor in a store that a next
+owner makes from a snapshot and the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millwheel.core.aggregates.aggregation import FILTERED, Aggregation
+from millwheel.core.aggregates.specs import compile_aggregation
+from millwheel.core.expressions.language import compile_expression
+from millwheel.core.model.keys import Key
+from millwheel.core.model.records import DeadLetter
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.graph import takes_retractions
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec
+from millwheel.core.windows.panes import as_retraction
+from millwheel.errors import CorruptionError, FencedError, InvariantError, RecordError
+from millwheel.ports import StateStore, StoreView
+from millwheel.queries.model import Finding, Query
+from millwheel.queries.slices import SliceAnswers
+from millwheel.spec.loading import load_object
+from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.bundle.operator import Operator
+from millwheel.workers.operators.callbacks import Decode
+from millwheel.workers.slices.cells import ReadyRecord, SliceCells
+from millwheel.workers.slices.expiry import Expiry
+from millwheel.workers.slices.keys import SliceKeys
+from millwheel.workers.state.overlay import Overlay
+
+_FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
+
+
+class SlicesOperator(Operator):
+    """The operator of a computation with ``slices``."""
+
+    def __init__(
+        self,
+        spec: ComputationSpec,
+        pipeline: PipelineSpec,
+        store: StateStore,
+        overlay: Overlay,
+        decode: Decode,
+        cache_entries: int,
+    ) -> None:
+        assert spec.slices is not None
+        self._spec = spec
+        self._pipeline = pipeline.name
+        self._decode = decode
+        self._answers = SliceAnswers.of(spec.slices, aggregation_of(spec, pipeline.folder))
+        self._levels = self._answers.levels
+        self._takes_back = takes_retractions(spec, pipeline)
+        self._cells = SliceCells(overlay, self._answers, cache_entries, pipeline.limits.state)
+        self._keys = SliceKeys.of(self._answers, overlay) if spec.slices.ttl_us is not None else None
+        self._expiry = Expiry(spec.slices, self._levels, store, overlay)
+
+    def due_at(self) -> int:
+        at_us = self._expiry.due_at()
+        return at_us if self._keys is None or at_us == MAX_TIME else min(at_us, self._keys.due_at())
+
+    def run(self, bundle: Bundle) -> None:
+        self._expiry.drop()
+        self._expiry.note(bundle.watermark)
+        if self._keys is not None:
+            self._cells.forget(self._keys.clear(bundle.watermark))
+        self._take(bundle)
+        self._cells.trim()
+
+    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        return self._answers.answer(query, state, watermark_us)
+
+    # --- records -----------------------------------------------------------------------------------------
+
+    def _take(self, bundle: Bundle) -> None:
+        """Sort what has come by key, drop what is too late, and add the rest slice by slice."""
+        expired_us = self._expiry.before(bundle.watermark)
+        by_key: dict[Key, list[ReadyRecord]] = {}
+        for arrival in bundle.arrivals:
+            batch = arrival.batch.rows()
+            values = self._decode(batch.stream, batch.values)
+            for key, value, timestamp in zip(batch.keys, values, batch.timestamps, strict=True):
+                ready = self._prepared(key, value, timestamp, batch.stream, bundle)
+                if ready is None:
+                    continue
+                if ready.start_end[1] <= expired_us:
+                    self._late(ready, bundle)
+                else:
+                    by_key.setdefault(key, []).append(ready)
+        if by_key:
+            self._expiry.wake()
+        for key, records in by_key.items():
+            self._add(key, records, bundle)
+
+    def _prepared(self, key: Key, value: Any, timestamp: int, stream: str, bundle: Bundle) -> ReadyRecord | None:
+        back = as_retraction(value) if self._takes_back else None
+        try:
+            prepared = self._answers.aggregation.prepare(value if back is None else back.value)
+            bounds = self._levels[0].bounds(timestamp)
+        except RecordError as ex:
+            who = f" (aggregate {ex.aggregate!r} of stream {stream!r})" if ex.aggregate else ""
+            self._letter(bundle, ReadyRecord(key, value, timestamp, stream, None, (0, 0), False), str(ex) + who)
+            return None
+        if prepared is FILTERED:
+            return None
+        return ReadyRecord(key, value, timestamp, stream, prepared, bounds, back is not None)
+
+    def _add(self, key: Key, records: list[ReadyRecord], bundle: Bundle) -> None:
+        if self._keys is not None:
+            kept = self._keys.admit(key, [record.timestamp for record in records], bundle.watermark)
+            self._cells.forget(kept.gone)
+            for place in kept.late:
+                self._late(records[place], bundle)
+            records = [records[place] for place in kept.places]
+        slices: dict[int, list[ReadyRecord]] = {}
+        for record in records:
+            slices.setdefault(record.start_end[0], []).append(record)
+        for some in slices.values():
+            try:
+                self._cells.add(key, some)
+            except _FATAL:
+                raise
+            except Exception:  # the user's aggregator, on one of them: find it
+                self._add_one_by_one(key, some, bundle)
+
+    def _add_one_by_one(self, key: Key, records: Sequence[ReadyRecord], bundle: Bundle) -> None:
+        for record in records:
+            try:
+                self._cells.add(key, [record])
+            except _FATAL:
+                raise
+            except Exception as ex:
+                self._letter(bundle, record, f"aggregation failed: {type(ex).__name__}: {ex}")
+
+    def _late(self, record: ReadyRecord, bundle: Bundle) -> None:
+        bundle.count("late")
+        if side := self._spec.late_side:
+            bundle.outputs.produce(side, record.key, record.value, max(record.timestamp, bundle.passed))
+
+    def _letter(self, bundle: Bundle, record: ReadyRecord, reason: str) -> None:
+        letter = DeadLetter(
+            self._pipeline, self._spec.name, record.stream, reason, record.key, record.value, record.timestamp
+        )
+        bundle.dead_letter(letter, max(record.timestamp, bundle.floor))
+
+
+def aggregation_of(spec: ComputationSpec, folder: str) -> Aggregation:
+    """The aggregation that each slice holds."""
+    load: Callable[[str], Any] = lambda name: load_object(name, folder)  # noqa: E731
+    return compile_aggregation(spec.aggregates, compile_expression, load, spec.condition)

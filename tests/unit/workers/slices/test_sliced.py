@@ -1,0 +1,105 @@
+"""Slices through the real runtime: every answer is what DuckDB says of the raw records of the span it covers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millwheel.core.model.times import duration_us
+from millwheel.queries.model import Answer, QueryError
+from millwheel.testing import PipelineHarness
+
+S = 1_000_000
+SLICES = "{every: 10s, keep: 10m, levels: [10s, 1m, 5m]}"
+AGGREGATES = "{n: count, spend: {sum: cost}, dear: {max: cost}, users: {count_distinct: user}}"
+
+
+def pipeline(folder: Path, slices: str = SLICES, aggregate: str = AGGREGATES, fields: str = "") -> str:
+    path = folder / "slices.yaml"
+    path.write_text(
+        f"""
+pipeline: asked
+streams:
+  events: {{source: {{injection: {{}}}}, timestamp: at{fields}}}
+computations:
+  clicks:
+    input: {{events: {{key: ad}}}}
+    slices: {slices}
+    aggregate: {aggregate}
+"""
+    )
+    return str(path)
+
+
+def duck(records: Sequence[dict[str, Any]], ad: int, start: int, end: int) -> dict[str, Any]:
+    """What DuckDB says of the raw records of a span."""
+    events = pl.DataFrame(records, dict.fromkeys(("at", "ad", "cost", "user"), pl.Int64))
+    row = duckdb.execute(
+        'select count(*), coalesce(sum(cost), 0), max(cost), count(distinct "user") from events '
+        'where ad = ? and "at" >= ? and "at" < ?',
+        [ad, start, end],
+    ).fetchone()
+    assert len(events) == len(records)
+    assert row is not None
+    return {"n": row[0], "spend": int(row[1]), "dear": row[2], "users": row[3]}
+
+
+def asked(harness: PipelineHarness, *question: Any) -> Answer | None:
+    """The answer; None where the window has expired."""
+    try:
+        return harness.ask("clicks", *question)
+    except QueryError as ex:
+        if ex.code == "beyond_keep":
+            return None
+        raise
+
+
+RECORD = st.fixed_dictionaries(
+    {
+        "at": st.integers(0, 400).map(lambda s: s * S // 2),
+        "ad": st.integers(1, 3),
+        "cost": st.integers(-5, 50),
+        "user": st.integers(1, 5),
+    }
+)
+ASKED = st.tuples(
+    st.sampled_from(["7s", "10s", "1m", "3m20s", "10m"]),
+    st.integers(1, 500).map(lambda s: s * S // 2),
+    st.sampled_from(["covering", "inside"]),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    parts=st.lists(st.tuples(st.lists(RECORD, max_size=12), st.integers(0, 900), ASKED), min_size=1, max_size=4),
+    crash_every=st.sampled_from([None, 11, 23]),
+)
+def test_every_answer_is_what_duckdb_says_of_the_raw_records_of_its_span(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[Any], crash_every: int | None
+) -> None:
+    path = pipeline(tmp_path_factory.mktemp("p"))
+    seen: list[dict[str, Any]] = []
+    with PipelineHarness(path, shards=2, workers=1, crash_every=crash_every) as harness:
+        for records, watermark, (window, until, mode) in parts:
+            expired = max(harness.watermark("clicks") - 600 * S, 0)
+            for record in records:
+                harness.push("events", record)
+            seen += [r for r in records if r["at"] - r["at"] % (10 * S) + 10 * S > expired]
+            harness.advance_watermark(max(watermark * S, harness.watermark("clicks")))
+            for ad in (1, 2, 3):
+                answer = asked(harness, ad, window, until, mode)
+                if answer is None:
+                    continue
+                start, end = answer.covered_start_us, answer.covered_end_us
+                assert answer.values == duck(seen, ad, start, end)
+                if mode == "covering":
+                    assert start <= until - duration_us(window) < start + 10 * S
+                    assert until <= end < until + 10 * S
+                    assert end == until or any(until <= r["at"] < end for r in seen if r["ad"] == ad)
