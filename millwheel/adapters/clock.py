@@ -18,7 +18,7 @@ class SystemClock:
 
 
 class SteadyClock:
-    """A clock whose wall time never goes back and never stands still, for a loop that waits for times of its own.
+    """A clock whose wall time never goes back and never stands still, for a loop that waits for its own times.
 
     When the wall clock is set forward it follows at once. When that is set back, it goes on at half speed until it has
     been caught up with: a process must not sleep for the hour that was taken away.

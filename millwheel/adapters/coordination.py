@@ -20,14 +20,14 @@ def open_coordination(
 ) -> LocalCoordination | ZooKeeperCoordination:
     """A session for ``pipeline``. ``address`` is ``local:PATH`` or ``host:port,host:port/chroot``.
 
-    ``security`` is the folder that says as whom we come to ZooKeeper ("": as nobody). The times are those of
+    ``security`` is the folder with our ZooKeeper user ("": none). The times are those of
     :class:`ZooKeeperCoordination`.
 
-    Raises SetupError when nobody answers there.
+    Raises SetupError if nothing answers there.
     """
     if address.startswith(LOCAL):
         return LocalCoordination(address, session_timeout_s, lost_after_s, connect_timeout_s)
-    # The client library is loaded by those who need it: it takes a tenth of a second.
+    # Imported only where it is used, because the client library takes a tenth of a second to load.
     from millwheel.adapters.zookeeper.coordination import ZooKeeperCoordination
     from millwheel.adapters.zookeeper.guard import load_guard
 

@@ -61,7 +61,7 @@ _RETRY_PAUSE_S = 0.02  # between tries to reach the coordinator again
 
 
 class LocalCoordination:
-    """See :class:`millwheel.ports.Coordination`. Raises SetupError when nobody serves at ``address``."""
+    """See :class:`millwheel.ports.Coordination`. Raises SetupError if there is no coordinator at ``address``."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class LocalCoordination:
     # --- the port
 
     def join(self, role: str, name: str, data: bytes) -> None:
-        """See the port. Raises ConflictError when a member of that name is there already."""
+        """See the port. Raises ConflictError if a member of that name exists."""
         self._ask(Join(next(self._numbers), role, name, data))
 
     def leave(self, role: str, name: str) -> None:
@@ -171,7 +171,7 @@ class LocalCoordination:
         return got.value
 
     def _send(self, message: msgspec.Struct) -> None:
-        with self._lock, contextlib.suppress(OSError):  # a broken connection is noticed by who reads it
+        with self._lock, contextlib.suppress(OSError):  # the reading thread notices a broken connection
             self._line.send(encode(message))
             if not self._line.waits_to_write:
                 return
@@ -270,7 +270,7 @@ class LocalCoordination:
 
 
 class _MembersWatch:
-    """Tells of changes only: a session that watches a role twice is sent all members twice."""
+    """Reports changes only: a session that watches a role twice receives all members twice."""
 
     def __init__(self, changed: Callable[[Mapping[str, bytes]], None]) -> None:
         self._changed = changed
@@ -283,7 +283,7 @@ class _MembersWatch:
 
 
 class _TablesWatch:
-    """Tells each version once, in order."""
+    """Reports each version once, in order."""
 
     def __init__(self, changed: Callable[[RangeTable], None]) -> None:
         self._changed = changed

@@ -32,6 +32,6 @@ def open_journals(root: str) -> FileJournals:
 
 
 def open_snapshots(root: str, scratch: str = "") -> FileSnapshots:
-    """The snapshots of a root, wherever it is. What must be copied is kept beside ``scratch`` for all workers there."""
+    """The snapshots of a root, wherever it is. Copied files are cached beside ``scratch`` for all workers there."""
     cache = cache_beside(scratch) if scratch else None
     return FileSnapshots(root, space=open_space(root), pace=RestorePace(_COPIES, cache))

@@ -49,7 +49,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What a thread that opens connections has to say: a socket, or what went wrong."""
+    """The result of a thread that opens a connection: a socket, or an error."""
 
     end: End
     connected: socket.socket | None
@@ -100,7 +100,7 @@ class Exchange:
             self._close_frame(end)
 
     def answer(self, end: End) -> pb.Frame:
-        """What the next :meth:`flush` sends to whoever called, to be added to."""
+        """The frame that the next :meth:`flush` sends to that caller; messages are appended to it."""
         self._unflushed[end] = None
         return end.building
 
@@ -125,7 +125,7 @@ class Exchange:
     # --- receiving
 
     def wait(self, timeout_s: float) -> None:
-        """Read what has come, write what waits; sleeps until there is something, the mailbox's bell included."""
+        """Read arrived data and write queued data. Sleeps until a socket or the mailbox's bell is ready."""
         for key, ready in self._ready(0 if self._opened else timeout_s):
             end: End | None = key.data
             if end is None:
@@ -150,7 +150,7 @@ class Exchange:
             self._on_frame(pb.Frame.FromString(data), end)
 
     def _guarded(self, end: End, do: Callable[[Line], None]) -> None:
-        """Use a line; one that breaks, or says what cannot be read, is closed."""
+        """Use a line. It is closed if it breaks or a frame cannot be decoded."""
         if end.line is None:
             return
         try:
@@ -207,7 +207,7 @@ class Exchange:
                 self._guarded(end, lambda line, frame=frame: line.send(frame))  # type: ignore[misc]
 
     def close(self) -> None:
-        """End all connections, and let nobody in."""
+        """End all connections, and accept no more."""
         self._handshakes.close()
         for key in list(self._selector.get_map().values()):
             if key.data is not None:

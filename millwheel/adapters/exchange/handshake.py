@@ -33,11 +33,11 @@ _KEEP_ALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3), ("
 
 
 class RefusedError(ConnectionError):
-    """The other side is there and does not let us in."""
+    """The other side answered and refuses the connection."""
 
 
 class _Wrapped(ssl.SSLSocket):
-    """Closes itself when nobody has it: so is one that was lost half made, because the caller hung up meanwhile."""
+    """Closes itself when it is garbage-collected, even if it was half made because the caller hung up meanwhile."""
 
     def __del__(self) -> None:
         with suppress(OSError):
@@ -48,7 +48,7 @@ class Handshakes:
     """Lets workers in. ``on_open`` gets each connected socket, on a thread of its own."""
 
     def __init__(self, listen: str, on_open: Callable[[socket.socket], None], security: Security | None = None) -> None:
-        """``listen`` is host:port. Raises SetupError when it cannot be had, or would be open to everybody."""
+        """``listen`` is host:port. Raises SetupError if it is not available, or would be open to everybody."""
         check_listen(listen, security)
         self._on_open = on_open
         self._token = security.token.encode() if security else b""
@@ -63,7 +63,7 @@ class Handshakes:
         threading.Thread(target=self._accept, name="exchange-handshake", daemon=True).start()
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more connections."""
         _hang_up(self._socket)  # wakes the thread that accepts
         self._socket.close()
 
@@ -84,7 +84,7 @@ class Handshakes:
     def _hello(self, caller: socket.socket, place: str) -> None:
         try:
             _prepare(caller)
-            caller.getpeername()  # who has hung up already is not wrapped: the wrapper would be lost half made
+            caller.getpeername()  # fails if the caller has hung up: a TLS wrapper would then be lost half made
             if self._tls is not None:
                 caller = self._tls.wrap_socket(caller, server_side=True, do_handshake_on_connect=False)
             problem = self._problem(caller)
@@ -102,7 +102,7 @@ class Handshakes:
             self._hellos.release()
 
     def _problem(self, caller: socket.socket) -> str:
-        """What is wrong with who calls, "" when nothing is; raises OSError when that takes too long."""
+        """Why the caller is refused, "" if it is not. Raises OSError if the handshake takes too long."""
         hurry = threading.Timer(_HELLO_TIMEOUT_S, _hang_up, (caller,))
         hurry.start()
         try:
@@ -139,7 +139,7 @@ def dial(address: str, security: Security | None = None) -> socket.socket:
 
 
 def _heard(caller: socket.socket, token: bytes) -> str:
-    """What is wrong with a hello, "" when nothing is."""
+    """Why a hello is refused, "" if it is not."""
     if _exactly(caller, len(_GREETING)) != _GREETING:
         return "it does not speak as a worker of this version does"
     size = int.from_bytes(_exactly(caller, 2), "little")

@@ -40,7 +40,7 @@ class Line:
         self.write()
 
     def write(self) -> None:
-        """Go on with what the kernel did not take earlier."""
+        """Write the bytes that the kernel did not take earlier."""
         out = self._out
         try:
             while out:
@@ -87,6 +87,6 @@ class Line:
         return frames
 
     def close(self) -> None:
-        """Idempotent. What was not written yet is lost."""
+        """Idempotent. Unwritten bytes are lost."""
         self._out.clear()
         self._socket.close()

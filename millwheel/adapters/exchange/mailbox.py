@@ -32,11 +32,11 @@ class Mailbox:
         """Wake the loop, if it sleeps."""
         if self._asleep:
             self._asleep = False
-            with suppress(OSError):  # so many bells are unheard that one more says nothing, or the loop has ended
+            with suppress(OSError):  # unread bells fill the buffer, or the loop has ended
                 self._rope.send(b"\0")
 
     def fileno(self) -> int:
-        """What to sleep on."""
+        """The descriptor to wait for."""
         return self._bell.fileno()
 
     def sleep(self) -> bool:
@@ -59,7 +59,7 @@ class Mailbox:
         return [events.popleft() for _ in range(min(most, len(events)))]
 
     def close(self) -> None:
-        """Nobody reads any more; what is put from now on is lost."""
+        """Reading has ended; later items are lost."""
         self._asleep = False
         self._bell.close()
         self._rope.close()

@@ -19,7 +19,7 @@ from millwheel.core.model.names import WorkerName
 from millwheel.pb import worker_pb2 as pb
 from millwheel.pb.worker_pb2_grpc import WorkerStub
 
-_PROBE_TIMEOUT_S = 1.0  # to connect to a worker's port, which says at once whether it lives
+_PROBE_TIMEOUT_S = 1.0  # to connect to a worker's port; the attempt shows at once whether the worker lives
 _BACK_OFF_S = (0.005, 0.5)  # first and longest pause before a worker is attached again
 
 OnReport = Callable[[WorkerName, pb.WorkerReport], None]
@@ -116,14 +116,14 @@ class _Line:
                 heard = True
                 self._on_report(report)
         except (grpc.RpcError, ValueError):
-            pass  # the line broke, or the channel was closed under us; the probe says what that means
+            pass  # the line broke, or the channel was closed meanwhile; the probe decides which
         finally:
             channel.close()
         return heard
 
 
 def _is_refused(address: str) -> bool:
-    """Whether the machine answers that nobody listens there."""
+    """Whether the machine answers that the port is closed."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE_TIMEOUT_S).close()

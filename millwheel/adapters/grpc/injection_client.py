@@ -13,7 +13,7 @@ from millwheel.errors import UnavailableError
 from millwheel.pb import worker_pb2 as pb
 from millwheel.pb.worker_pb2_grpc import WorkerStub
 
-_TIMEOUT_S = 35.0  # longer than the worker's own, whose answer says more
+_TIMEOUT_S = 35.0  # longer than the worker's own timeout, whose answer is more precise
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class OutsideRecord:
 
 @dataclass(frozen=True, slots=True)
 class InjectionResult:
-    """What became of a batch, durably. ``moved``: nothing was taken, the shard lives elsewhere."""
+    """The durable result of a batch. ``moved``: no record was taken, because the shard is elsewhere."""
 
     moved: bool = False
     accepted: int = 0

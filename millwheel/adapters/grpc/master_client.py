@@ -13,20 +13,20 @@ from millwheel.errors import SetupError, UnavailableError
 from millwheel.pb import master_pb2 as pb
 from millwheel.pb.master_pb2_grpc import MasterStub
 
-_GRACE_S = 2.0  # more than the master's own time-out, whose answer says more
+_GRACE_S = 2.0  # beyond the master's own timeout, whose answer is more precise
 _Reply = TypeVar("_Reply", pb.DescribeReply, pb.MoveReply)
 
 
 class MasterClient:
     """Asks the master at ``address``. Every method raises SetupError, with the master's own words, when it refuses,
-    and UnavailableError when it does not answer: it may have done what it was asked all the same."""
+    and UnavailableError if it does not answer; it may have carried out the request all the same."""
 
     def __init__(self, address: str, security: Security | None) -> None:
         self._address = address
         self._security = security
 
     def describe(self) -> pb.DescribeReply:
-        """Workers, tables, and what shards do."""
+        """Workers, tables, and the state of shards."""
         return self._ask(lambda stub: stub.Describe(pb.DescribeRequest(), timeout=CALL_TIMEOUT_S))
 
     def move(self, node: str, shard: str, worker: str) -> None:

@@ -66,7 +66,7 @@ class NodeReports:
         self._free: list[int] = []
         self._shards: list[_Shard | None] = []
         self._watermarks = np.empty(0, np.int64)
-        self._fresh: dict[int, None] = {}  # to be spelled out; the service knows the numbers of all others
+        self._fresh: dict[int, None] = {}  # to be spelled out; the service knows all other numbers
         self._changed = np.empty(0, np.bool_)  # of the others, those whose watermark is to be sent
         self._any_changed = False
 
@@ -118,7 +118,7 @@ class NodeReports:
             self._free.append(number)
 
     def begin(self) -> None:
-        """A new session, which knows no number yet: everything is to be spelled out."""
+        """Begin a new session. It knows no numbers, so all reports are spelled out."""
         self._fresh = dict.fromkeys(self._numbers.values())
         self._changed[:] = False
         for shard in self._shards:
@@ -130,7 +130,7 @@ class NodeReports:
         return bool(self._fresh) or self._any_changed
 
     def take(self) -> Iterator[pb.Reports]:
-        """What was not sent yet, to be sent in this order."""
+        """The unsent reports, in the order in which to send them."""
         fresh, self._fresh = list(self._fresh), {}
         for first in range(0, len(fresh), _MAX_SPELLED_OUT):
             yield self._spelled_out(fresh[first : first + _MAX_SPELLED_OUT])

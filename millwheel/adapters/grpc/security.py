@@ -51,7 +51,7 @@ class Security:
 
 
 def load_security(folder: str, role: str = "process") -> Security | None:
-    """What lies in a security folder for ``role``; None for "", which means neither TLS nor token.
+    """The files of a security folder for ``role``; None for "", which means neither TLS nor token.
 
     Raises SetupError when a file is missing, empty, or, being private, readable by others.
     """
@@ -71,7 +71,8 @@ def load_security(folder: str, role: str = "process") -> Security | None:
 
 
 def check_listen(listen: str, security: Security | None) -> None:
-    """Raises SetupError when ``listen`` (host:port) is reached from other machines and nothing says who may."""
+    """Raises SetupError if ``listen`` (host:port) can be reached from other machines and there is no security
+    folder."""
     if security is None and not is_loopback(listen.rpartition(":")[0]):
         raise SetupError(
             f"refusing to listen on {listen} without authentication: other machines could read and write the pipeline. "

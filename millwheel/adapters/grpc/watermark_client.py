@@ -91,7 +91,7 @@ class _Desk:
             self._changed.notify_all()
 
     def frames(self, session: int) -> Iterator[pb.ReportFrame]:
-        """What to send in ``session``, while it lasts. The pause lets the next frame carry more."""
+        """The frames to send in ``session``, while it lasts. A pause between frames lets the next one carry more."""
         while (frames := self._next(session)) is not None:
             yield from frames
             with self._changed:
@@ -104,7 +104,7 @@ class _Desk:
 
 
 def read_tallies(message: pb.Broadcast) -> dict[str, dict[CallKind, Tally]]:
-    """How calls of nodes went, as a message says it."""
+    """Tallies of calls by node, from a message."""
     found: dict[str, dict[CallKind, Tally]] = {}
     for each in message.tallies:
         found.setdefault(each.node, {})[CallKind(each.judged, each.what)] = Tally(each.tried, each.failed)
@@ -153,7 +153,7 @@ class InjectorClient:
         self._desk.forget(shard)
 
     def leader_changed(self) -> None:
-        """Look the leader up now: ends a pause between attempts, and a connection to somebody who leads no more."""
+        """Look the leader up now. Ends a pause between attempts, and a connection to a former leader."""
         self._wake.set()
         with self._lock:
             call, address = self._call, self._address
@@ -200,7 +200,7 @@ class InjectorClient:
                         served = True
                         self._hear(message)
                 except grpc.RpcError:
-                    pass  # whatever broke, the answer is the same: look the leader up and connect again
+                    pass  # any failure is handled alike: look the leader up and connect again
             self._hold(None, None)
             self._desk.end()
         return served

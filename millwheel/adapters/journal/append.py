@@ -44,7 +44,7 @@ class AppendForm:
         return AppendWriter(self._on_files(folder), self._segment_bytes)
 
     def seal(self, folder: JournalFolder) -> int:
-        """Seal, then measure, then publish; whoever publishes first decides for everybody."""
+        """Seal, then measure, then publish. The first sealer to publish decides for all."""
         folder = self._on_files(folder)
         if (end := _published_end(folder)) is None:
             # The seal first, its name durable, and only then the length. Measured before, a group could be written,
@@ -109,7 +109,7 @@ def _measured_end(folder: SegmentFolder) -> JournalEnd:
     last = segments[-1]
     fd = folder.files.open_read(folder.segment_path(last))
     try:
-        # What we count must survive a power cut, also when its writer died between write and fdatasync.
+        # A counted group must survive a power cut, even if its writer died between write and fdatasync.
         folder.files.sync(fd)
         found = load_segment(folder, last, fd)
         return JournalEnd(last, valid_part(folder, found, fd).end)
@@ -170,7 +170,7 @@ class AppendWriter:
     def _append(self, group: bytes) -> None:
         try:
             write_all(self._files, self._fd, group, self._offset)
-            self._files.sync_data(self._fd)  # before anybody is told (mutation group_not_synced)
+            self._files.sync_data(self._fd)  # before anything is acked (mutation group_not_synced)
         except OSError as ex:
             raise self._failed(ex, self._offset + len(group)) from ex
         self._offset += len(group)

@@ -1,8 +1,8 @@
 """The create form: group commit *n* is the object *n*, created if absent; the seal is the number behind the newest.
 
-The writer has one create on its way at a time, so the numbers have no holes, and the number that the sealer takes
+The writer has one create in flight at a time, so the numbers have no holes, and the number that the sealer takes
 is the one the writer would take next: one of the two creates fails. Nothing is ever written in place. How a sealer
-gets that number is told in :mod:`millwheel.adapters.journal.numbers`.
+gets that number is described in :mod:`millwheel.adapters.journal.numbers`.
 """
 
 from __future__ import annotations

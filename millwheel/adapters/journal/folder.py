@@ -3,7 +3,7 @@
     <incarnation>/00000001.log ...     segments (append form) or group commits (create form)
     <incarnation>/SEAL                 append form: no commit may be acked once it exists
     <incarnation>/SEALED_END           append form: where the journal ends; the first one to publish it decides
-    <incarnation>/COLLECTED            the segments are being deleted, or were; says so when there was nothing in them
+    <incarnation>/COLLECTED            the segments are being deleted, or were; records whether they were empty
     <incarnation>/.tmp-...             being written
 
 A folder is claimed by making it, once and for ever: by its writer or by whoever seals a journal that was never
@@ -108,7 +108,7 @@ class JournalFolder:
         )
 
     def refuse_gap(self, missing: int) -> NoReturn:
-        """Segment ``missing`` is not there: say whether that is our being late or somebody's loss."""
+        """The error for an absent segment: it was collected, or it is lost."""
         if self.exists(COLLECTED):
             raise FencedError(
                 f"the journal of {self.incarnation} was collected: whoever still needs it works from an old range "

@@ -1,7 +1,7 @@
 """Reads an append-form journal from a position in the middle: as it grows, or the rest of a sealed one.
 
-What a reader of a growing journal may believe: a group counts once another group or segment stands behind it.
-A writer goes on only after it has made a group durable and has then found no seal, so a sealer that comes later counts
+A reader of a growing journal may trust a group once another group or segment follows it.
+A writer continues only after it has made a group durable and has then found no seal, so a later sealer counts
 that group. The newest group may have been written behind a sealed end, or be lost with the power: it is not shown.
 """
 
@@ -31,7 +31,7 @@ from millwheel.ports import Followed
 def certain_groups(folder: SegmentFolder, since: JournalPlace | None) -> Followed:
     """The certain groups of one segment behind ``since`` (None: from the oldest segment there is).
 
-    Raises FencedError or CorruptionError when what lies there was deleted.
+    Raises FencedError or CorruptionError if the segments there were deleted.
     """
     numbers = folder.segments()
     if since is None:

@@ -2,10 +2,11 @@
 
     append   few large segments; a commit is one write and one fdatasync. For local disks and for shared file
              systems on which all hosts see a write at once.
-    create   every commit is an object of its own, created if absent. For object stores, NFS and whatever is unknown.
+    create   every commit is an object of its own, created if absent. For object stores, NFS and unknown file systems.
 
-The form is a property of the root: the first to open it decides (by what the root is on, unless told),
-and the file ``journal/FORM`` tells everybody else. A seal of one form would not fence a writer of the other.
+The form is a property of the root. The first process to open the root chooses it (by the type of the storage, unless it
+is given), and writes it to the file ``journal/FORM`` for all others. A seal of one form would not fence a writer of the
+other.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class JournalForm(str, Enum):
 
 
 class _Form(Protocol):
-    """What differs between the forms."""
+    """The operations that differ between the forms."""
 
     def create(self, folder: JournalFolder) -> JournalWriter: ...
 
@@ -94,7 +95,7 @@ class FileJournals:
         )
 
     def _settle(self, asked: JournalForm) -> JournalForm:
-        """The form of this root: what its file says, else ours, published for everybody."""
+        """The form of this root: that of its file, else ours, which is then published."""
         path = f"{self._path}/{_FORM}"
         if not self._space.exists(path):
             chosen = self._suited() if asked is JournalForm.AUTO else asked
@@ -126,7 +127,7 @@ class FileJournals:
         with explaining(f"seal the journal {folder.path}"):
             folder.ensure()
             end = self._form.seal(folder)
-            # A seal that was found may be of a master who died before it was durable.
+            # The seal may come from a master that died before it was durable.
             self._space.settle(folder.path)
             return end
 
@@ -155,7 +156,7 @@ class FileJournals:
                 yield from self._form.read(folder, upto, since)
 
     def incarnations(self) -> Sequence[WorkerName]:
-        """Whoever has a journal, except those that are sealed, collected and gone."""
+        """All incarnations with a journal, except those whose journals are sealed, collected and deleted."""
         with explaining(f"list {self._path}"):
             return [WorkerName(name) for name in sorted(self._space.names(self._path)) if self._is_kept(name)]
 

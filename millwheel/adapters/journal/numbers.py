@@ -32,7 +32,7 @@ from millwheel.core.formats.journal_segment import (
 from millwheel.errors import CorruptionError, UnavailableError
 
 KEPT_GROUPS = 8
-"""The newest groups stay even when nobody needs them. One would do, if a listing were one moment."""
+"""The newest groups are kept even if they are not needed. One would be enough if a listing were atomic."""
 _FURTHER = 4  # how many times further ahead a sealer tries when the writer was quicker
 _TRIES = 100  # attempts to seal: the last ones are far ahead of any writer
 
@@ -62,17 +62,19 @@ def top_of(folder: JournalFolder) -> Top:
             seals.append(number)
         else:
             return _judged(folder, 0, seals[::-1], numbers)
-    raise UnavailableError(f"what {folder.path} lists is gone when it is read, time and again; look at the store")
+    raise UnavailableError(
+        f"objects that {folder.path} lists are repeatedly gone when they are read; look at the store"
+    )
 
 
 def _judged(folder: JournalFolder, newest: int, seals: Sequence[int], numbers: Sequence[int]) -> Top:
-    """Once groups are being deleted, where they end cannot be told from them, but it was noted before."""
+    """Once groups are being deleted, their end cannot be derived from them; it was noted before."""
     end = (folder.collected_end() or (seals[0] if seals[0] == newest + 1 else 0)) if seals else 0
     return Top(newest, seals, numbers, end)
 
 
 def take_end(folder: JournalFolder) -> int:
-    """Seal the journal; where it ends, which is the same for everybody. What else we have put there is removed."""
+    """Seal the journal, and return its end, which is the same for all sealers. Our other seals are removed."""
     made: list[int] = []
     ahead = 1
     while not (top := top_of(folder)).end:
@@ -111,7 +113,7 @@ def first_group(folder: JournalFolder, top: Top, end: int) -> int:
 
 
 def _kind(folder: JournalFolder, number: int) -> SegmentKind | None:
-    """What has a number. None when it is gone: that was a group, which its writer has deleted since."""
+    """The object with a number. None if it is gone: it was a group, which its writer has deleted."""
     found = look(folder, number)
     return None if found is None else found[1].header.kind
 

@@ -47,7 +47,7 @@ def load_segment(folder: SegmentFolder, number: int, fd: int) -> LoadedSegment:
 
 
 def valid_part(folder: SegmentFolder, segment: LoadedSegment, fd: int) -> Prefix:
-    """The valid groups of the last segment, behind which a torn one may stand, but no whole one.
+    """The valid groups of the last segment. A torn group may follow them, but no whole one.
 
     A read is not atomic against a writer that is still alive: it may catch the start of a group before it was
     written, and its end and the next one after. A second look settles that.
@@ -82,14 +82,14 @@ def open_segments(folder: SegmentFolder) -> dict[int, int]:
 
 
 def close_all(folder: SegmentFolder, fds: Iterable[int]) -> None:
-    """Close what :func:`open_segments` opened."""
+    """Close the files that :func:`open_segments` opened."""
     for fd in list(fds):
         with suppress(OSError):
             folder.files.close(fd)
 
 
 def check_chain(folder: SegmentFolder, numbers: Sequence[int]) -> None:
-    """Older segments may be gone, but none between those that are there."""
+    """Check that no segment is missing between existing ones. Older ones may be gone."""
     for number, following in pairwise(numbers):
         if following != number + 1:
             folder.refuse_gap(number + 1)

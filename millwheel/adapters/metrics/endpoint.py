@@ -1,7 +1,7 @@
-"""The HTTP server of one process for ``/metrics``: a socket, and a thread that sleeps until somebody asks.
+"""The HTTP server of one process for ``/metrics``: a socket, and a thread that sleeps until a request comes.
 
-It answers one question after the other. On the loopback it is open, like the rest of a run there; elsewhere it speaks
-TLS and wants the pipeline's token (``Authorization: Bearer``), as gRPC does.
+It answers one request at a time. On the loopback it is open, like the rest of a run there; elsewhere it uses
+TLS and requires the pipeline's token (``Authorization: Bearer``), as gRPC does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from millwheel.errors import SetupError
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
 
-_TIMEOUT_S = 5.0  # for a client to say what it wants, and to take the answer: others wait meanwhile
+_TIMEOUT_S = 5.0  # for a client to send its request and to take the answer; others wait meanwhile
 _BACKLOG = 16  # connections that wait
 _log = logging.getLogger("millwheel.metrics")
 
@@ -32,7 +32,7 @@ class Endpoint:
     """Serves ``pages`` by their paths, from :meth:`start` on until the process ends."""
 
     def __init__(self, listen: str, security: Security | None, pages: Mapping[str, Page]) -> None:
-        """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError when that cannot be had."""
+        """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError if the port is not available."""
         check_listen(listen, security)
         host, _, port = listen.rpartition(":")
         self._security = None if is_loopback(host) else security
@@ -92,7 +92,7 @@ class Endpoint:
 
 
 def _handler(pages: Mapping[str, Page], token: str) -> Callable[..., BaseHTTPRequestHandler]:
-    from http.server import BaseHTTPRequestHandler  # not before somebody asks
+    from http.server import BaseHTTPRequestHandler  # not before the first request
 
     class Handler(BaseHTTPRequestHandler):
         """Answers one question and hangs up."""
@@ -113,6 +113,6 @@ def _handler(pages: Mapping[str, Page], token: str) -> Callable[..., BaseHTTPReq
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nobody wants a line for each question."""
+            """Requests are not logged."""
 
     return Handler

@@ -36,7 +36,7 @@ def _fetch(address: str, path: str, security: Security | None) -> str | None:
         connection.request("GET", path, headers=headers)
         reply = connection.getresponse()
         text = reply.read().decode()
-    except (OSError, HTTPException, ValueError):  # it is gone, or is not what we took it for
+    except (OSError, HTTPException, ValueError):  # the process is gone, or its port now belongs to another one
         return None
     finally:
         if connection is not None:

@@ -17,13 +17,13 @@ _OF_THE_PROCESS = "process_"
 
 def text_of(figures: Iterable[Figure], added: Mapping[str, str]) -> bytes:
     """The figures, and figures of this process itself, each with the labels ``added``."""
-    from prometheus_client import generate_latest  # not before somebody asks: it takes 50 ms
+    from prometheus_client import generate_latest  # not before the first request: it takes 50 ms
 
     return generate_latest(_Collected([*_families(figures), *_of_the_process()], added))
 
 
 class _Collected:
-    """What the library calls a registry: it has one method that is used."""
+    """A registry of the library, which uses just one method of it."""
 
     def __init__(self, families: Iterable[Family], added: Mapping[str, str]) -> None:
         self._families = families

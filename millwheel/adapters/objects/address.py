@@ -20,13 +20,13 @@ EXTRAS: Mapping[str, str] = {
     "http": "http",
     "https": "http",
 }
-"""Scheme to the extra whose connector speaks with such a system."""
+"""Scheme to the extra with its connector."""
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectAddress:
-    """``key`` is what follows the bucket, without a slash at either end: a prefix, or a pattern."""
+    """``key`` is the path after the bucket, without a slash at either end: a prefix, or a pattern."""
 
     scheme: str
     bucket: str

@@ -1,6 +1,6 @@
-"""A bucket for data: listing, reads of ranges, and writes that happen only if nobody else has been there.
+"""A bucket for data: listing, reads of ranges, and writes that fail if another process has written first.
 
-All stores answer strongly consistent: what a write has returned from is what every later read and listing shows.
+All stores are strongly consistent: every read and listing after a completed write shows it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from millwheel.adapters.objects.address import ObjectAddress
 from millwheel.errors import MillwheelError, SetupError, UnavailableError
 
 _NUMBER = "millwheel"
-"""The attribute of an object that says which batch it holds. One word of letters: Azure takes no other."""
+"""The attribute of an object with the number of its batch. One word of letters, because Azure accepts no other."""
 _REASON_LETTERS = 400  # characters of an error of the store that are shown
 _PAGE = 1_000  # objects of one answer to a listing
 _CONNECT_S, _REQUEST_S, _RETRY_S, _RETRIES = 5.0, 120.0, 15.0, 5
@@ -36,7 +36,7 @@ class Found:
 
 
 class ObjectChangedError(MillwheelError):
-    """The object is no longer the one that was asked for."""
+    """The object no longer has the requested version."""
 
 
 class ObjectStore:
@@ -64,7 +64,7 @@ class ObjectStore:
                 yield from (each for each in found if each.key.startswith(prefix) and each.key > after)
 
     def head(self, key: str) -> Found | None:
-        """What is there now; None when there is nothing."""
+        """The current object; None if there is none."""
         with self._explained("read", key):
             try:
                 got = library().get(self._store(), key, options={"head": True})
@@ -117,12 +117,12 @@ class ObjectStore:
             return True
 
     def stage(self, key: str, data: bytes) -> None:
-        """Write an object whose name nobody else uses."""
+        """Write an object under a name that no other writer uses."""
         with self._explained("write", key):
             library().put(self._store(), key, data)
 
     def delete(self, key: str) -> None:
-        """Nothing is there afterwards."""
+        """Delete the object, if it exists."""
         with self._explained("delete", key):
             try:
                 library().delete(self._store(), key)

@@ -44,7 +44,7 @@ class BlobCache:
         return self._folder / f"{digest}-{size}.sst"
 
     def _trim(self) -> None:
-        """A link, to it or from it, is what touches a file's change time."""
+        """Linking a file, in either direction, updates its change time."""
         found = [(entry.stat(), entry.path) for entry in os.scandir(self._folder)]
         room = self._limit_bytes - sum(status.st_size for status, _ in found)
         for status, path in sorted(found, key=lambda pair: pair[0].st_ctime_ns):

@@ -30,13 +30,13 @@ class Digests:
         return known
 
     def remember(self, identity: FileIdentity, digest: str) -> None:
-        """Take somebody's word for the checksum of an immutable file."""
+        """Record the known checksum of an immutable file."""
         self._known[identity] = digest
         if len(self._known) > _REMEMBERED:
             self._known.pop(next(iter(self._known)), None)
 
     def read(self, path: str) -> str:
-        """The checksum of what is in a file now."""
+        """The checksum of a file's current content."""
         digest = xxh3_128()
         for part in chunks(self._files, path):
             digest.update(part)

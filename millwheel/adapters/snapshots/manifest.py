@@ -4,7 +4,7 @@
     <token>-<commit>.<attempt>-<name>             a blob: the file ``name`` of the checkpoint that was published, or not
                                                   yet, under ``token`` after ``commit``; ``attempt`` is random
 
-A blob's name tells whose it is and how old, so that collecting never touches what a newer owner is uploading.
+A blob's name contains its owner's token and its age, so that collecting never touches the uploads of a newer owner.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Rank:
-    """What makes one snapshot newer than another: the token, then the commit."""
+    """The order of snapshots: by token, then by commit."""
 
     token: int
     last_commit: int
@@ -44,7 +44,7 @@ _decode_manifest = msgspec.json.Decoder(Manifest).decode
 
 
 def rank(manifest: Manifest) -> Rank:
-    """What decides which of two manifests is newer."""
+    """The key by which manifests are ordered by age."""
     return Rank(manifest.token, manifest.last_commit)
 
 
@@ -60,7 +60,7 @@ def manifest_number(name: str) -> int:
 
 
 def blob_prefix(of: Rank) -> str:
-    """What the names of all blobs of one attempt to publish begin with."""
+    """The prefix of the names of all blobs of one attempt to publish."""
     return f"{of.token}-{of.last_commit}.{os.urandom(4).hex()}-"
 
 

@@ -27,7 +27,7 @@ Blob = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class RestorePace:
-    """``copies`` files are copied at once; ``cache`` holds what was copied before."""
+    """``copies`` files are copied at once; ``cache`` has the files that were copied before."""
 
     copies: int = 1
     cache: BlobCache | None = None
@@ -50,7 +50,7 @@ class Restoring:
         self._copy_all(folder, left)
 
     def _shared(self, key: str, target: str, blob: Blob) -> bool:
-        """Only what RocksDB never writes to can be shared."""
+        """Only files to which RocksDB never writes can be shared."""
         _, size, digest = blob
         if not target.endswith(IMMUTABLE):
             return False
@@ -90,7 +90,7 @@ class Restoring:
             self._pace.cache.add(blob[2], blob[1], path)
 
     def unverified(self) -> Iterator[None]:
-        """Read what was shared and not read, a piece at a time. Raises CorruptionError naming the file."""
+        """Read and check the shared files, a piece at a time. Raises CorruptionError with the file's name."""
         while self._unread:
             key, blob = self._unread.popleft()
             if blob[2] not in self._verified:
@@ -100,7 +100,7 @@ class Restoring:
     def _verify(self, key: str, blob: Blob) -> Iterator[None]:
         digest, size = xxh3_128(), 0
         try:
-            for part in chunks(self._files, key):  # what is shared is on our files
+            for part in chunks(self._files, key):  # shared files are on our file system
                 digest.update(part)
                 size += len(part)
                 yield

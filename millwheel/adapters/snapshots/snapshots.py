@@ -32,13 +32,13 @@ from millwheel.core.model.names import ShardName, Token
 from millwheel.errors import ConflictError, CorruptionError, InvariantError, SetupError, UnavailableError
 from millwheel.ports import Manifest
 
-KEPT_MANIFESTS = 2  # the newest, and one that somebody may be restoring
+KEPT_MANIFESTS = 2  # the newest, and one that may be being restored
 _TRIES = 20  # attempts while others publish or collect the same shard
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 class FileSnapshots:
-    """The snapshots port on what all workers share: a directory, or ``space``. For any thread.
+    """The snapshots port on shared storage: a directory, or ``space``. For any thread.
 
     ``files`` is where checkpoints are.
     """
@@ -70,7 +70,7 @@ class FileSnapshots:
             return found
 
     def _make_last(self, folder: str, manifest: Manifest) -> None:
-        """Whoever published it may have died before its name was durable, and journals are deleted because of it."""
+        """Make its name durable: its publisher may have died before, and journals are deleted because of it."""
         if manifest.number > self._durable.get(folder, 0):
             self._space.settle(folder)
             self._durable[folder] = manifest.number
@@ -102,7 +102,7 @@ class FileSnapshots:
     def publish(
         self, shard: ShardName, token: Token, last_commit: int, checkpoint: str, guard: Callable[[], None]
     ) -> Manifest:
-        """See :class:`millwheel.ports.Snapshots`. Publishing the same commit again returns what was published."""
+        """See :class:`millwheel.ports.Snapshots`. Publishing the same commit again returns the existing snapshot."""
         folder = self._folder(shard)
         mine = Rank(token, last_commit)
         prefix = blob_prefix(mine)
@@ -164,7 +164,7 @@ class FileSnapshots:
     # --- restoring
 
     def restore(self, manifest: Manifest, path: str) -> None:
-        """See :class:`millwheel.ports.Snapshots`. What an interrupted restore left at ``path`` is removed first."""
+        """See :class:`millwheel.ports.Snapshots`. Remains of an interrupted restore at ``path`` are removed first."""
         folder = self._folder(manifest.shard)
         with explaining(f"restore a snapshot of {manifest.shard} to {path}"):
             remove_tree(self._files, path)
@@ -180,7 +180,7 @@ class FileSnapshots:
                 ) from ex
 
     def _refuse_collected(self, folder: str, manifest: Manifest) -> None:
-        """Manifests are deleted before their blobs, so a manifest that stands should have them all."""
+        """Manifests are deleted before their blobs, so an existing manifest should have all its blobs."""
         if not self._space.exists(f"{folder}/{manifest_name(manifest.number)}"):
             raise UnavailableError(
                 f"snapshot {manifest.number} of {manifest.shard} was collected while it was restored; take the "
@@ -189,7 +189,7 @@ class FileSnapshots:
 
     def unverified(self) -> Iterator[None]:
         """See :class:`millwheel.ports.Snapshots`."""
-        with explaining("verify what was restored"):
+        with explaining("verify the restored files"):
             yield from self._restoring.unverified()
 
     # --- collecting
@@ -221,7 +221,7 @@ class FileSnapshots:
             return self._delete(folder, self._names(folder))
 
     def _delete(self, folder: str, names: Sequence[str]) -> int:
-        """Manifests go first: one that stands always finds its blobs."""
+        """Manifests are deleted first, so an existing one always finds its blobs."""
         for name in sorted(names, key=lambda name: not manifest_number(name)):
             self._space.delete(f"{folder}/{name}")
         return len(names)
@@ -236,7 +236,7 @@ def _published_already(parent: Manifest, mine: Rank) -> Manifest:
     """The outcome when the newest snapshot is not older than ours."""
     if rank(parent) == mine:
         return parent
-    # A zombie must not hear that its snapshot stands: it would drop the segments from which its heirs are replayed.
+    # A zombie must not learn that its snapshot counts: it would delete the segments that its heirs replay.
     if Lease(parent.token).admits(mine.token):
         raise InvariantError(
             f"shard {parent.shard}: its owner publishes commit {mine.last_commit} after commit {parent.last_commit}"

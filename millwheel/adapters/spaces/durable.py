@@ -31,7 +31,7 @@ def create_if_absent(files: Files, folder: str, name: str, data: bytes, staged: 
     finally:
         with contextlib.suppress(OSError):  # left-overs are swept with the folder
             files.unlink(temporary)
-    # Also when another one was first: we act on what it says, so it must not vanish with the power.
+    # Also if another process was first: we act on its content, so it must survive a power cut.
     files.sync_dir(folder)
     return ours
 
@@ -123,7 +123,7 @@ def make_dirs(files: Files, path: str) -> None:
 
 
 def remove_tree(files: Files, path: str) -> None:
-    """Remove a folder with what is directly in it; nothing happens when it is not there."""
+    """Remove a folder and the files directly in it. An absent folder is ignored."""
     if not files.exists(path):
         return
     for name in files.list_dir(path):

@@ -23,7 +23,7 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """What tells whether an immutable file is the one seen before, without reading it."""
+    """Identifies an immutable file without reading it."""
 
     device: int
     inode: int
@@ -45,7 +45,7 @@ class Files(Protocol):
         """Make the names in a directory durable."""
 
     def exists(self, path: str) -> bool:
-        """Raises OSError when that cannot be told: an error is never taken for "no"."""
+        """Raises OSError if the answer is unknown: an error is never taken for "no"."""
 
     def identity(self, path: str) -> FileIdentity: ...
 
@@ -67,7 +67,7 @@ class Files(Protocol):
     def open_read(self, path: str) -> int: ...
 
     def write_at(self, fd: int, data: bytes | memoryview, offset: int) -> int:
-        """How many bytes were written: perhaps fewer than asked for."""
+        """The number of bytes written, perhaps fewer than requested."""
 
     def read_at(self, fd: int, size: int, offset: int) -> bytes: ...
 
@@ -85,7 +85,7 @@ class Files(Protocol):
     def free_bytes(self, path: str) -> int: ...
 
     def kind(self, path: str) -> str:
-        """The type of the file system ("ext4", "nfs4", ...), "" when it cannot be told."""
+        """The type of the file system ("ext4", "nfs4", ...), "" if it is unknown."""
 
 
 class PosixFiles:
@@ -191,7 +191,7 @@ def mounted_kind(path: str, mountinfo: str) -> str:
 
 
 def explained(ex: OSError, doing: str) -> MillwheelError:
-    """An OSError as the error to raise: what failed, why, and what to do about it."""
+    """The error to raise for an OSError: the failed operation, the reason and the remedy."""
     reason = ex.strerror or str(ex)
     if ex.errno in _FORBIDDEN:
         return SetupError(f"cannot {doing}: {reason}. Make the root writable for every worker and the master")

@@ -33,7 +33,7 @@ class HangNotes:
         return {name: data for name, data in found.items() if data is not None}
 
     def _content(self, key: str) -> bytes | None:
-        """None when somebody has removed it meanwhile."""
+        """None if the note was removed meanwhile."""
         try:
             return self._space.get(key)
         except FileNotFoundError:
@@ -46,7 +46,7 @@ class HangNotes:
             self._space.delete(f"{folder}/{name}")
 
     def clear(self, nodes: Iterable[str]) -> None:
-        """Remove what is written down about these computations: nothing is left to be processed that it could meet."""
+        """Remove the notes about these computations. No work is left to which they could apply."""
         for node in nodes:
             for name in self.read(node):
                 self.remove(node, name)

@@ -13,30 +13,30 @@ from typing import Protocol
 
 
 class ObjectSpace(Protocol):
-    """Whole objects under names. For any thread. What a method has returned from is durable."""
+    """Whole objects under names. For any thread. Changes are durable when a method returns."""
 
     root: str
 
     def kind(self) -> str:
-        """What the root is on: the type of a file system ("ext4", "nfs4"), or "s3"."""
+        """The root's storage: the type of a file system ("ext4", "nfs4"), or "s3"."""
 
     def prepare(self, folder: str) -> None:
-        """Whatever it takes before something can be put into ``folder``."""
+        """Prepare ``folder`` so that objects can be put into it."""
 
     def claim(self, folder: str) -> bool:
         """Take the name of a folder, once and for ever; False when it was taken before, by whomever. Both durably."""
 
     def claimed(self, folder: str) -> bool:
-        """Whether somebody has taken the name of a folder."""
+        """Whether the name of a folder is taken."""
 
     def names(self, folder: str) -> list[str]:
-        """What is directly in a folder, objects and folders; empty when there is no such folder.
+        """The objects and folders directly in a folder; empty if there is no such folder.
 
-        Whatever stood during the whole call is in it.
+        Everything that existed during the whole call is included.
         """
 
     def settle(self, folder: str) -> None:
-        """Make durable what :meth:`names` has shown: who made it may have died before it was."""
+        """Make the result of :meth:`names` durable: a creator may have died before its object was."""
 
     def create(self, key: str, data: bytes, staged: str = "") -> bool:
         """Put an object there unless the name is taken; True when it is ours. Durable in either case. A name that was
@@ -84,7 +84,7 @@ class ReplacingSpace(ObjectSpace, Protocol):
     """An object space that can also replace an object only as it was read."""
 
     def version(self, key: str) -> ObjectVersion | None:
-        """What is there now; None when there is nothing."""
+        """The current object; None if there is none."""
 
     def replace(self, key: str, data: bytes, tag: str) -> str | None:
         """Replace the version with this tag: the new tag, or None when another version is there, or none.

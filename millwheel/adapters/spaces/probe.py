@@ -37,7 +37,7 @@ def probe(root: str, files: Files | None = None, need_bytes: int = NEED_BYTES) -
 
 
 def _check_create_if_absent(files: Files, folder: str, first: str, second: str) -> None:
-    """Two claims to one name: the second must fail and must not change what the first put there."""
+    """Two claims to one name: the second must fail, and must not change the content of the first."""
     write_new(files, first, b"first")
     write_new(files, second, b"second")
     with _temporary(files, folder) as name:
@@ -94,7 +94,9 @@ def probe_objects(space: ReplacingSpace) -> None:
 def _check_conditions(space: ReplacingSpace, key: str) -> None:
     """Stores have been seen that accept the condition of a write and ignore it."""
     if not space.create(key, b"first") or key.rpartition("/")[2] not in space.names(space.root):
-        raise SetupError(f"the store of {space.root} does not show what was just written: choose one that does")
+        raise SetupError(
+            f"the store of {space.root} does not show an object that was just written: choose a consistent store"
+        )
     if space.create(key, b"second") or space.get(key) != b"first":
         raise _ignores(space, "If-None-Match")
     tag = (space.version(key) or ObjectVersion(b"", "")).tag

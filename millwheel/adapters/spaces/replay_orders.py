@@ -22,16 +22,16 @@ class ReplayOrders:
         return self._create(number, _REQUEST, encode(request))
 
     def requests(self) -> dict[int, Request]:
-        """All that was ever asked for."""
+        """All requests so far."""
         return {number: decode(self._get(number, _REQUEST), Request) for number in self._numbers(_REQUEST)}
 
     def unbound(self) -> dict[int, Request]:
-        """What was asked for and has not become an order."""
+        """The requests that have not become orders."""
         bound = self._numbers(_ORDER)
         return {n: decode(self._get(n, _REQUEST), Request) for n in self._numbers(_REQUEST) if n not in bound}
 
     def bind(self, number: int, order: ReplayOrder) -> None:
-        """A request has become an order. The first one stands."""
+        """Store the order for a request. The first one counts."""
         self._create(number, _ORDER, encode(order))
 
     def undone(self, known: frozenset[int] = frozenset()) -> dict[int, ReplayOrder]:
@@ -49,7 +49,7 @@ class ReplayOrders:
         self._create(number, _DONE, b"done")
 
     def pending(self) -> bool:
-        """Whether anything that was asked for is not done."""
+        """Whether a request is not yet done."""
         return bool(set(self._numbers(_REQUEST)) - set(self._numbers(_DONE)))
 
     def _numbers(self, kind: str) -> list[int]:

@@ -61,7 +61,7 @@ class S3Space:
         return [name for name in names if name != _CLAIM]
 
     def settle(self, folder: str) -> None:
-        """What can be listed is durable."""
+        """Listed objects are durable."""
 
     def create(self, key: str, data: bytes, staged: str = "") -> bool:
         for _ in range(_TRIES):
@@ -79,7 +79,7 @@ class S3Space:
                         return found == data
             else:
                 return True
-        raise UnavailableError(f"{error}. Whether it is there is not known") from error
+        raise UnavailableError(f"{error}. It is not known whether the object exists") from error
 
     def replace(self, key: str, data: bytes, tag: str) -> str | None:
         """Replace the version with this tag: the new tag, or None when another version is there (or none).
@@ -102,7 +102,7 @@ class S3Space:
         return found.tag if found is not None and found.data == data else None
 
     def version(self, key: str) -> ObjectVersion | None:
-        """What is there now; None when there is nothing."""
+        """The current object; None if there is none."""
 
         def read() -> ObjectVersion:
             got = obstore.get(self._store, self._path(key))
@@ -127,7 +127,7 @@ class S3Space:
         self._if_there(key, lambda: obstore.delete(self._store, self._path(key)), "delete")
 
     def put_file(self, source: str, key: str, *, immutable: bool) -> str:
-        """The store checks what arrives against a checksum that goes with each part."""
+        """The store checks each part against the checksum that is sent with it."""
         with self._explained(f"upload {source} as", key):
             obstore.put(self._store, self._path(key), Path(source), chunk_size=_CHUNK_BYTES, max_concurrency=4)
         return source
@@ -156,7 +156,7 @@ class S3Space:
         return key[self._skip :]
 
     def _if_there(self, key: str, call: Callable[[], _T], doing: str = "read") -> _T | None:
-        """What ``call`` returns, or None when there is no such object. That there is no bucket is an error."""
+        """The result of ``call``, or None if there is no such object. A missing bucket is an error."""
         try:
             with self._explained(doing, key):
                 return call()

@@ -22,7 +22,7 @@ _OPTIONS = ("endpoint", "region")
 
 @dataclass(frozen=True, slots=True)
 class S3Address:
-    """``endpoint`` and ``region`` are "" when the environment says them, or AWS' own are meant."""
+    """``endpoint`` and ``region`` are "" if they come from the environment or are those of AWS."""
 
     bucket: str
     prefix: str
@@ -31,7 +31,7 @@ class S3Address:
 
     @property
     def root(self) -> str:
-        """What all keys begin with, as a person writes it."""
+        """The common prefix of all keys, as a user writes it."""
         return f"{SCHEME}://{self.bucket}/{self.prefix}"
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ def is_s3(place: str) -> bool:
 
 
 def parse_s3(place: str) -> S3Address:
-    """The address that ``place`` is. Raises SetupError with what is wrong with it."""
+    """The parsed address. Raises SetupError, with a sentence, if it is malformed."""
     found = urlsplit(place)
     prefix = found.path.strip("/")
     options = dict(parse_qsl(found.query, keep_blank_values=True))

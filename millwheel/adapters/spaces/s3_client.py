@@ -61,12 +61,12 @@ def connect(address: S3Address, limits: S3Limits) -> S3Store:
 
 
 def no_bucket(ex: Exception) -> bool:
-    """Whether there is no bucket, which a store says with the same number as that there is no object."""
+    """Whether the bucket is missing. Stores use the same status for a missing object."""
     return "NoSuchBucket" in str(ex)
 
 
 def translated(ex: Exception, doing: str, address: S3Address) -> MillwheelError:
-    """A client's error as the one to raise: what failed, why, and what to do about it."""
+    """The error to raise for a client's error: the failed operation, the reason and the remedy."""
     reason = " ".join(str(ex).partition("\n\nDebug source")[0].split())[:_REASON_LETTERS]
     what = f"cannot {doing}: {reason}"
     if no_bucket(ex):

@@ -10,7 +10,7 @@ from millwheel.adapters.stores.small import Entry, SmallStore, opened
 from millwheel.ports import StateStore, StateStores
 
 SMALL_BYTES = 256 << 10
-"""A store with more moves into a database. What it holds in memory takes about four times as much there."""
+"""A larger store moves into a database. In memory its content takes about four times this size."""
 
 
 class GrowingStore:

@@ -136,7 +136,7 @@ class RocksStore:
             raise _translated(ex, f"{self._path} (checkpoint to {path})") from ex
 
     def size_bytes(self) -> int:
-        """RocksDB's own estimate, and what it has not written yet."""
+        """RocksDB's own estimate plus its unwritten data."""
         sizes = (self._db.property_int_value(name) for name in _SIZES)
         return sum(size or 0 for size in sizes)
 
@@ -195,7 +195,7 @@ class _Scan:
 
 
 def _without_identity(entries: list[Entry]) -> list[Entry]:
-    """Only the empty key can stand before it."""
+    """Only the empty key sorts before it."""
     return [entry for entry in entries if entry[0] != _IDENTITY] if entries and entries[0][0] <= _IDENTITY else entries
 
 

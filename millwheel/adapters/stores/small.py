@@ -30,7 +30,7 @@ _decode = msgspec.msgpack.Decoder(list[Entry]).decode
 
 
 class SmallStore:
-    """A :class:`millwheel.ports.StateStore` in memory. ``name`` says in errors whose it is."""
+    """A :class:`millwheel.ports.StateStore` in memory. Errors contain ``name``."""
 
     __slots__ = ("_bytes", "_closed", "_data", "_files", "_name", "get")
 
@@ -94,7 +94,7 @@ class SmallStore:
             raise explained(ex, f"write a checkpoint of {self._name} to {path}") from ex
 
     def size_bytes(self) -> int:
-        """What the first entries take, times how many there are."""
+        """Estimated from the average size of the first entries."""
         some = [*islice(self._data.items(), _SAMPLE)]
         return _size(some) * len(self._data) // max(1, len(some))
 

@@ -2,7 +2,7 @@
 
 workers/<incarnation>, masters/<name>, …   members: ephemeral, JSON data
 masters-leader/<name>                      the elected member of a role
-elections/<role>/<mark>-<number>           who waits in line
+elections/<role>/<mark>-<number>           the candidates, in order
 tables/<node>                              range tables, JSON
 values/<name>                              small values that are written once
 """
@@ -23,7 +23,7 @@ from millwheel.errors import ConflictError, SetupError, invariant
 _HOSTS = re.compile(r"([^\s/,]+:\d+)(,[^\s/,]+:\d+)*")
 _CHROOT = re.compile(r"(/[A-Za-z0-9_.-]+)*/?")
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
-_CONNECT_TIMEOUT_S = 10.0  # to the first connection; then we are told that there is no ZooKeeper
+_CONNECT_TIMEOUT_S = 10.0  # to the first connection; after that the error is that there is no ZooKeeper
 
 
 class ZooKeeperCoordination:
@@ -31,8 +31,8 @@ class ZooKeeperCoordination:
 
     ``hosts`` is ``host:port,host:port/chroot``. A process that is silent for ``session_timeout_s`` (the server
     may bound it) loses its membership. ``lost_after_s`` is when we give the session up on our own clock if no
-    server answers (default: the session time-out); a longer one rides out a longer outage of ZooKeeper. ``guard`` says
-    as whom we come, and who may read and write what we create.
+    server answers (default: the session time-out); a longer one rides out a longer outage of ZooKeeper. ``guard`` has
+    our user, and the permissions of the nodes that we create.
     Raises SetupError when ``hosts`` is malformed or nobody answers there within ``connect_timeout_s``.
     """
 
@@ -56,7 +56,7 @@ class ZooKeeperCoordination:
         self._lock = threading.Lock()
 
     def join(self, role: str, name: str, data: bytes) -> None:
-        """See the port. Raises ConflictError when a member of that name is there already."""
+        """See the port. Raises ConflictError if a member of that name exists."""
         if not self._session.create(f"{self._folder(role)}/{_checked(name)}", data, ephemeral=True):
             raise ConflictError(f"There is a member {name} in {role} already; names of members are never used twice")
 

@@ -32,7 +32,7 @@ class ZooKeeperGuard:
     key: str = ""
 
     def client_options(self) -> Mapping[str, Any]:
-        """What kazoo is told."""
+        """The arguments of kazoo's client."""
         options: dict[str, Any] = {}
         if self.user:
             options["auth_data"] = [("digest", f"{self.user}:{self.password}")]
@@ -48,7 +48,7 @@ OPEN = ZooKeeperGuard()
 
 
 def load_guard(folder: str) -> ZooKeeperGuard:
-    """What a security folder says about ZooKeeper; :data:`OPEN` for "".
+    """The guard of a security folder; :data:`OPEN` for "".
 
     Raises SetupError when a private file is readable by others, or the user is not written as ``user:password``.
     """

@@ -34,7 +34,7 @@ from millwheel.adapters.zookeeper.guard import OPEN, ZooKeeperGuard
 from millwheel.errors import ConflictError, SetupError, UnavailableError
 
 log = logging.getLogger("millwheel.zookeeper")
-# Its warnings are an inner monologue; what users need to know is said here, in sentences.
+# kazoo's warnings do not help users; this module reports what they need to know, in sentences.
 _kazoo_log = logging.getLogger("millwheel.zookeeper.kazoo")
 _kazoo_log.setLevel(logging.CRITICAL)
 
@@ -49,7 +49,7 @@ Watch = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """What a read returned. ``owner`` is the session an ephemeral node belongs to, 0 for a lasting one."""
+    """The result of a read. ``owner`` is the session of an ephemeral node, 0 for a persistent one."""
 
     data: bytes
     version: int
@@ -144,17 +144,17 @@ class ZooKeeperSession:
         return Znode(data, stat.version, stat.ephemeralOwner)
 
     def catch_up(self, path: str) -> None:
-        """Make the server we talk to know everything that was written anywhere before this call."""
+        """Bring our server up to date with all writes before this call."""
         self._settle(lambda: self._client.sync_async(path))
 
-    # --- writes: an unsettled one is repeated, and then what stands there decides
+    # --- writes: one with an unknown outcome is repeated; then the current node decides
 
     def ensure(self, path: str) -> None:
         """Create ``path`` and its parents unless they exist."""
         self._settle(lambda: self._client.ensure_path_async(path))
 
     def create(self, path: str, data: bytes, ephemeral: bool = False) -> bool:
-        """Create a node; False when somebody else's stands there. True also when an earlier try of ours made it."""
+        """Create a node; False if another process created it. True if an earlier try of ours did."""
         repeated = False
         while True:
             try:
@@ -183,7 +183,7 @@ class ZooKeeperSession:
                 repeated = True
 
     def replace(self, path: str, data: bytes, version: int) -> int:
-        """Compare-and-set; the new version. Raises ConflictError when another version stands there."""
+        """Compare-and-set; returns the new version. Raises ConflictError if the node has another version."""
         repeated = False
         while True:
             try:
@@ -193,7 +193,7 @@ class ZooKeeperSession:
                 repeated = True
             except (BadVersionError, NoNodeError) as error:
                 found = self.read(path)
-                # Our own try whose answer was lost: nobody else writes these bytes as this version.
+                # Our own try whose answer was lost: no other process writes these bytes as this version.
                 if repeated and found is not None and found.version == version + 1 and found.data == data:
                     return found.version
                 stands = "is gone" if found is None else f"has version {found.version}"
@@ -327,7 +327,7 @@ class ZooKeeperSession:
         log.error("The session with ZooKeeper at %s is lost: %s.", self._hosts, why)
         for lost in callbacks:
             lost()
-        self._connected.set()  # wake those who wait: they see that it is over
+        self._connected.set()  # wake the waiting threads, which see that the session is lost
         self._stop_client()
 
     def _stop_client(self) -> None:

@@ -1,8 +1,8 @@
 """Watches over one ZooKeeper session: a thread of their own reads each change, arms the watch again and reports it.
 
 A watch of ZooKeeper fires once and says only that something changed. A subscription is therefore a
-``refresh`` that reads everything it is about, arms the watch with the same read, and calls back if what it
-read differs from what it told last. Refreshing too often is harmless, so a reconnect refreshes everything.
+``refresh`` that reads all its data, arms the watch with the same read, and calls back if the data
+differs from the last call. Refreshing too often is harmless, so a reconnect refreshes everything.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class _Table:
 
 
 class Candidate:
-    """Stands for election: ephemeral nodes in sequence, each watching the one before it."""
+    """A candidate in an election: ephemeral nodes in sequence, each watching the one before it."""
 
     def __init__(
         self,
