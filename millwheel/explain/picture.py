@@ -11,8 +11,17 @@ from typing import Any
 
 from millwheel.core.model.times import duration_text
 from millwheel.core.pipeline.graph import Graph, Node, NodeKind, build_graph
-from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec, SinkSpec, SlicesSpec, StreamSpec
+from millwheel.core.pipeline.spec import (
+    DEAD_LETTERS,
+    ComputationSpec,
+    PipelineSpec,
+    QuerySpec,
+    SinkSpec,
+    SlicesSpec,
+    StreamSpec,
+)
 from millwheel.explain import words
+from millwheel.queries.formulas import formula_of
 
 
 class BoxKind(Enum):
@@ -24,6 +33,7 @@ class BoxKind(Enum):
     STEPS = "steps"
     SINK = "sink"
     DEAD_LETTERS = "dead letters"
+    QUERY = "query"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,9 @@ def picture_of(spec: PipelineSpec) -> Picture:
     arrows = list(_arrows(graph))
     if any(arrow.source == DEAD_LETTERS for arrow in arrows):
         boxes.append(Box(DEAD_LETTERS, BoxKind.DEAD_LETTERS, "all nodes", ("records that could not be used",)))
+    for query in spec.queries:
+        boxes.append(_query(query))
+        arrows += [Arrow(name, boxes[-1].name, "asked") for name in formula_of(query).computations]
     return Picture(spec.name, tuple(boxes), tuple(arrows))
 
 
@@ -111,6 +124,11 @@ def _source(name: str, stream: StreamSpec, spec: PipelineSpec) -> Box:
 
 def _sink(name: str, sink: SinkSpec, spec: PipelineSpec) -> Box:
     return Box(name, BoxKind.SINK, sink.stream, (_end(sink.kind, sink.options, spec.folder),), where=_where(sink.where))
+
+
+def _query(query: QuerySpec) -> Box:
+    window = "" if query.window_us is None else f", of {duration_text(query.window_us)}"
+    return Box(f"query.{query.name}", BoxKind.QUERY, query.name, (query.formula + window,), where=_where(query.where))
 
 
 def _end(kind: str, options: Mapping[str, Any], folder: str) -> str:

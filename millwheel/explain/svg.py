@@ -33,6 +33,7 @@ _COLOURS = {
     BoxKind.STEPS: "#0e7c86",
     BoxKind.SINK: "#b35900",
     BoxKind.DEAD_LETTERS: "#c0303b",
+    BoxKind.QUERY: "#57606a",
 }
 
 

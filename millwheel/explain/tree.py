@@ -17,6 +17,7 @@ _STYLES = {
     BoxKind.STEPS: "cyan",
     BoxKind.SINK: "yellow",
     BoxKind.DEAD_LETTERS: "red",
+    BoxKind.QUERY: "white",
 }
 
 

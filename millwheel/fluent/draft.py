@@ -70,6 +70,7 @@ class Draft:
     code: CodeShelf = field(default_factory=CodeShelf)
     problems: list[tuple[CodeLine, str, str]] = field(default_factory=list)
     limits: Mapping[str, int | str] = field(default_factory=dict)
+    queries: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     ship: Sequence[str] = ()
 
     # --- records of calls --------------------------------------------------------------------------------
@@ -150,6 +151,8 @@ class Draft:
         else:
             text = "the pipeline reads nothing; write for example read('hits', FileSource('hits.jsonl', 'jsonl'), …)"
             problems.add(self.place.seen_from(file), "streams", text)
+        if self.queries:
+            parts["queries"] = self.queries
         computations = fused(self.computations, self.unnamed, {*self.sinks, *self.streams})
         top: YamlNode = writer.node({**parts, "computations": computations, "sinks": self.sinks}, self.place)
         return Document(top, problems)

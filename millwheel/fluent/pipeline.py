@@ -53,6 +53,21 @@ class Pipeline:
         """The pipeline's functions and objects, under the names by which workers find them."""
         return self._draft.code
 
+    def query(
+        self,
+        name: str,
+        formula: str,
+        *,
+        window: Duration | None = None,
+        key: Sequence[str] = (),
+        keys: Mapping[str, str | Sequence[str]] | None = None,
+    ) -> None:
+        """A named query: a formula such as ``"clicks.spend / clicks.n"`` over what computations keep, asked for
+        ``window`` unless another is given. ``key`` and ``keys`` are for computations with different keys: see
+        docs/queries.md."""
+        given = {"window": window, "key": [*key], "keys": dict(keys or {})}
+        self._draft.queries[name] = {"formula": formula, **{each: value for each, value in given.items() if value}}
+
     # --- streams -----------------------------------------------------------------------------------------
 
     def read(

@@ -13,11 +13,13 @@ from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec
 from millwheel.core.triggers.triggers import Default
 from millwheel.spec.checks.code import CodeChecks
 from millwheel.spec.checks.field_types import check_field_types
+from millwheel.spec.checks.queries import check_queries
 from millwheel.spec.checks.topology import check_cycles, check_streams, uncertain_names
 from millwheel.spec.loading import load_object
 from millwheel.spec.parameters import Parameters
 from millwheel.spec.parts.computations import read_computation
 from millwheel.spec.parts.limits import read_limits
+from millwheel.spec.parts.queries import read_queries
 from millwheel.spec.parts.sinks import read_sink
 from millwheel.spec.parts.streams import read_stream
 from millwheel.spec.python_files import Document, PipelineFile, load_document
@@ -29,7 +31,7 @@ from millwheel.spec.reading.reader import NodeReader
 from millwheel.spec.ship import check_ship, read_ship
 
 _log = logging.getLogger(__name__)
-FIELDS = ("pipeline", "streams", "computations", "sinks", "limits", "ship")
+FIELDS = ("pipeline", "streams", "computations", "sinks", "queries", "limits", "ship")
 _EXAMPLE = "pipeline: NAME, streams: …, computations: …, sinks: …"
 
 
@@ -133,6 +135,7 @@ def _read(reader: NodeReader, top: YamlNode, folder: str, origin: str, check_cod
         file=reader.problems.file,
         limits=read_limits(reader, fields.get("limits")),
         ship=read_ship(reader, fields.get("ship")),
+        queries=read_queries(reader, fields.get("queries")),
     )
     return _Parts(
         spec,
@@ -174,6 +177,7 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
     spec = parts.spec
     check_streams(reader, spec, top, uncertain_names(reader, top))
     check_field_types(reader, spec, top)
+    check_queries(reader, spec, top)
     if not check_code:
         return
     checks = CodeChecks(reader, spec, top)

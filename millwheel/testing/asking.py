@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millwheel.core.model.keys import Key, key_hash
 from millwheel.core.model.times import duration_us
+from millwheel.core.pipeline.spec import QuerySpec
+from millwheel.queries.formulas import formula_of
 from millwheel.queries.model import Answer, Mode, Query, QueryError
 from millwheel.testing.memory.cluster import MemoryCluster
 from millwheel.workers.shard.shard import Shard
@@ -22,11 +25,19 @@ class Question:
     mode: str = "covering"
 
 
-def ask(cluster: MemoryCluster, question: Question) -> Answer:
-    """The answer of the shard that has the key."""
+def ask(cluster: MemoryCluster, question: Question, queries: Sequence[QuerySpec] = ()) -> Answer:
+    """The answer of the shard that has the key, or of one of the named ``queries``."""
     until_us = cluster.clock.now if question.until is None else question.until
     window_us = None if question.window is None else duration_us(question.window)
     query = Query(question.indicator, question.key, window_us, until_us, Mode(question.mode))
+    named = next((each for each in queries if each.name == question.indicator), None)
+    if named is None:
+        return _answer(cluster, query)
+    formula = formula_of(named)
+    return formula.result([_answer(cluster, each) for each in formula.questions(query)])
+
+
+def _answer(cluster: MemoryCluster, query: Query) -> Answer:
     shard = _shard(cluster, query)
     watermark_us = max(shard.meta.watermark, shard.watermark.input)
     found = shard.operator.answer(query, shard.store, watermark_us)

@@ -227,7 +227,7 @@ class PipelineHarness:
     ) -> Answer:
         """What a running pipeline would answer: of a computation, or of one value of it ("clicks.n"). ``window`` is
         its length ("3h", or µs), ``until`` where it ends (default: now). Raises QueryError."""
-        return ask(self._open(), Question(indicator, check_key(key), window, until, mode))
+        return ask(self._open(), Question(indicator, check_key(key), window, until, mode), self.spec.queries)
 
     def open_windows(self, computation: str, key: Key) -> list[Window]:
         """The windows of a key that hold state and still take records, ordered by end."""

@@ -304,6 +304,20 @@ class SinkSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class QuerySpec:
+    """A named query: ``formula`` over ``COMPUTATION.VALUE`` of several computations, asked for the window ``window_us``
+    unless another is given. ``key`` names the parts of its key, and ``keys`` says which of them are the key of a
+    computation; one without an entry there has the whole key."""
+
+    name: str
+    formula: str
+    window_us: int | None = None
+    key: tuple[str, ...] = ()
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineSpec:
     """The whole pipeline. ``folder`` is where callbacks are looked for first (absolute path); ``ship`` are the files
     in it, or globs of them, that workers get beside the Python that is imported."""
@@ -316,6 +330,7 @@ class PipelineSpec:
     file: str = ""
     limits: Limits = DEFAULTS
     ship: tuple[str, ...] = ()
+    queries: tuple[QuerySpec, ...] = ()
 
     def stream(self, name: str) -> StreamSpec:
         """The stream's own spec, or a bare one for a stream that a computation produces."""

@@ -1,0 +1,113 @@
+"""Named queries: a formula over the values of several computations.
+
+A formula is an expression whose fields are computations: ``clicks.spend / clicks.n``. A computation with one aggregate
+can stand for it: ``clicks / impressions``. Null rules: what divides by zero is null; what cannot be computed because
+one of its values is null is null; a comparison with null, as in expressions, is false.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from millwheel.core.expressions.language import Expression, compile_expression
+from millwheel.core.pipeline.spec import QuerySpec
+from millwheel.errors import RecordError
+from millwheel.queries.model import Answer, Query, QueryError
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A compiled formula. ``used`` are the values that it reads: (computation, "" for its only one)."""
+
+    spec: QuerySpec
+    expression: Expression
+    used: tuple[tuple[str, str], ...]
+
+    @property
+    def computations(self) -> tuple[str, ...]:
+        """The computations that are asked, each once."""
+        return tuple(dict.fromkeys(computation for computation, _ in self.used))
+
+    def questions(self, query: Query) -> list[Query]:
+        """The questions whose answers the formula needs, one per computation. Raises QueryError."""
+        window_us = self.spec.window_us if query.window_us is None else query.window_us
+        return [
+            replace(query, indicator=name, key=self._key(name, query.key), window_us=window_us)
+            for name in self.computations
+        ]
+
+    def result(self, answers: Sequence[Answer]) -> Answer:
+        """The answer of the formula, from those of :attr:`computations` in their order. It covers what any of them
+        covers, and is complete when all are and cover the same. It names the shard and commit of the first."""
+        values = {name: answer.values for name, answer in zip(self.computations, answers, strict=True)}
+        starts = {answer.covered_start_us for answer in answers}
+        ends = {answer.covered_end_us for answer in answers}
+        return replace(
+            answers[0],
+            values={self.spec.name: self.value(values)},
+            covered_start_us=min((start for start in starts if start is not None), default=None),
+            covered_end_us=max((end for end in ends if end is not None), default=None),
+            watermark_us=min(answer.watermark_us for answer in answers),
+            complete=len(starts) == len(ends) == 1 and all(answer.complete for answer in answers),
+        )
+
+    def value(self, values: Mapping[str, Mapping[str, object]]) -> Any:
+        """What the formula says of the values of each computation, by name; None by the null rules."""
+        record: dict[str, Any] = {name: dict(values[name]) for name in self.computations}
+        read = [_read(record, computation, value) for computation, value in self.used]
+        for computation, value in self.used:
+            if not value:
+                record[computation] = next(iter(values[computation].values()))
+        try:
+            return self.expression.evaluate(record)
+        except RecordError as ex:
+            if None in read or str(ex).endswith("by zero"):
+                return None
+            raise QueryError("bad_value", f"the query {self.spec.name} has no value: {ex}") from None
+
+    def _key(self, computation: str, key: Any) -> Any:
+        """The key of a computation, of the parts that the question's key has."""
+        wanted = self.spec.keys.get(computation)
+        if wanted is None:
+            return key
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) != len(self.spec.key):
+            names = ", ".join(self.spec.key)
+            raise QueryError("wrong_key", f"the key of {self.spec.name} has {len(self.spec.key)} parts ({names})")
+        found = tuple(parts[self.spec.key.index(name)] for name in wanted)
+        return found if len(found) > 1 else found[0]
+
+
+def _read(record: Mapping[str, Any], computation: str, value: str) -> Any:
+    values = record[computation]
+    if value:
+        if value not in values:
+            raise QueryError("unknown_indicator", f"{computation} has no {value!r}; it has {', '.join(sorted(values))}")
+        return values[value]
+    if len(values) != 1:
+        raise QueryError("unknown_indicator", f"{computation} has {len(values)} values; name one: {computation}.NAME")
+    return next(iter(values.values()))
+
+
+def formula_of(spec: QuerySpec) -> Formula:
+    """The formula of a query. ValueError for what is no expression over computations."""
+    return Formula(spec, compile_expression(spec.formula), _used(spec.formula))
+
+
+@lru_cache(maxsize=1_000)
+def _used(text: str) -> tuple[tuple[str, str], ...]:
+    expression = compile_expression(text)
+    inner = {id(node.value): node.attr for node in ast.walk(expression.tree) if isinstance(node, ast.Attribute)}
+    names = [node for node in ast.walk(expression.tree) if isinstance(node, ast.Name) and node.id in expression.fields]
+    names.sort(key=lambda node: (node.lineno, node.col_offset))
+    found = tuple(dict.fromkeys((node.id, inner.get(id(node), "")) for node in names))
+    if not found:
+        raise ValueError("the formula asks nothing; write for example clicks.spend / clicks.n")
+    mixed = {name for name, value in found if not value} & {name for name, value in found if value}
+    if mixed:
+        raise ValueError(f"{min(mixed)} stands with and without the name of a value; write it as {min(mixed)}.NAME")
+    return found
