@@ -10,28 +10,22 @@ import typer
 from rich.console import Console
 
 from millwheel.cli.durations import seconds
+from millwheel.cli.look.arguments import AsJson, Pipeline, RootArgument, RunningRoot, Sets
+from millwheel.cli.look.commands import looking
 from millwheel.errors import SetupError
 from millwheel.launch.early import children_for
 from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
 from millwheel.processes.address import LOOPBACK
+from millwheel.processes.logs import LogFormat
 
 app = typer.Typer(
     name="millwheel",
     help="Millisecond, exactly-once, per-key stream processing in plain Python, on Spark.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 
-Pipeline = Annotated[
-    str,
-    typer.Argument(
-        metavar="PIPELINE", help="the pipeline's YAML or Python file; FILE.py:NAME if that defines several pipelines"
-    ),
-]
-Sets = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="value of ${NAME} in the pipeline; repeatable")
-]
 Workers = Annotated[int, typer.Option(min=1, help="worker processes; each costs about 150 MB")]
 Spares = Annotated[int, typer.Option(min=0, help="extra workers that take over at once when others die")]
 Balance = Annotated[
@@ -47,12 +41,6 @@ UntilCaughtUp = Annotated[
 ]
 RootFolder = Annotated[
     str, typer.Option(metavar="FOLDER", help="state and journals, shared by all workers; default .millwheel/NAME")
-]
-RunningRoot = Annotated[
-    str, typer.Option(metavar="FOLDER", help="root of the run; default: the only one in .millwheel")
-]
-RootArgument = Annotated[
-    str, typer.Argument(metavar="[ROOT]", help="root of the run; default: the only one in .millwheel")
 ]
 ZooKeeper = Annotated[
     str,
@@ -112,7 +100,9 @@ def millwheel(
     """Millisecond, exactly-once, per-key stream processing in plain Python, on Spark."""
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="as JSON, on standard output (docs/commands.md has its shape)")]
+AnyLogFormat = Annotated[
+    LogFormat, typer.Option(help="logs of all processes as text for people, or as JSON lines for other programs")
+]
 MetricsPort = Annotated[
     int,
     typer.Option(
@@ -146,6 +136,7 @@ def run(
     balance: Balance = False,
     until_caught_up: UntilCaughtUp = False,
     metrics_port: MetricsPort = 0,
+    log_format: AnyLogFormat = LogFormat.TEXT,
 ) -> None:
     """Run a pipeline until its input ends, or until Ctrl-C. The same command on the same root continues it.
 
@@ -168,6 +159,7 @@ def run(
         balance=balance,
         until_caught_up=until_caught_up,
         metrics_port=metrics_port,
+        log_format=log_format,
     )
     with children_for(settings) as children:
         from millwheel.launch.driver import Driver  # meanwhile others load what they need
@@ -205,26 +197,7 @@ def certs(folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or
     typer.echo(f"Made {make_set(folder)}. Start with: millwheel run PIPELINE --security {folder}")
 
 
-@app.command()
-def status(
-    folder: RootArgument = "",
-    root: RunningRoot = "",
-    as_json: AsJson = False,
-    watch: Annotated[bool, typer.Option("--watch", help="again every second, until the run is over")] = False,
-) -> None:
-    """Show how far each node is, what stands still, and why. `millwheel ranges show` has the owners of ranges."""
-    from millwheel.cli.look.status import status as show
-
-    show(root or folder, Console(width=None if sys.stdout.isatty() else 200), as_json, watch)
-
-
-@app.command()
-def metrics(root: RootArgument = "") -> None:
-    """Print the metrics of all processes of a run, in Prometheus' format."""
-    from millwheel.cli.look.metrics import metrics as printed
-
-    printed(root)
-
+app.add_typer(looking)
 
 ranges = typer.Typer(help="Show, split, merge and move the key ranges of a running pipeline.", no_args_is_help=True)
 app.add_typer(ranges, name="ranges")

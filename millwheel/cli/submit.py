@@ -8,15 +8,14 @@ import typer
 from rich.console import Console
 
 from millwheel.cli.app import (
+    AnyLogFormat,
     Balance,
     FromSavepoint,
     Listen,
     MetricsPort,
-    Pipeline,
     RootFolder,
     SecretsFolder,
     SecurityFolder,
-    Sets,
     Spares,
     SummaryFile,
     UntilCaughtUp,
@@ -24,8 +23,10 @@ from millwheel.cli.app import (
     ZooKeeper,
 )
 from millwheel.cli.errors import sentences
+from millwheel.cli.look.arguments import Pipeline, Sets
 from millwheel.launch.settings import RunSettings, parse_sets
 from millwheel.processes.address import LOOPBACK
+from millwheel.processes.logs import LogFormat
 
 
 def _run(
@@ -43,6 +44,7 @@ def _run(
     balance: Balance = False,
     until_caught_up: UntilCaughtUp = False,
     metrics_port: MetricsPort = 0,
+    log_format: AnyLogFormat = LogFormat.TEXT,
 ) -> None:
     """Run a pipeline in the executors of this Spark application, one long task per worker."""
     from millwheel.launch.driver import Driver
@@ -64,6 +66,7 @@ def _run(
         balance=balance,
         until_caught_up=until_caught_up,
         metrics_port=metrics_port,
+        log_format=log_format,
     )
     with children_for(settings) as children:
         raise typer.Exit(Driver(settings, Console(stderr=True), children).run())

@@ -22,6 +22,7 @@ from millwheel.injector.server import InjectorServer
 from millwheel.ports import Coordination
 from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
+from millwheel.processes.logs import LogFormat, set_up
 
 _SESSION_TIMEOUT_S = 2.5
 """How long the leadership of a dead leader lasts. A restarted ZooKeeper should be back before that."""
@@ -79,9 +80,11 @@ def main(
     root: Annotated[str, typer.Option(help="root of the pipeline; the injector keeps nothing there")] = "",
     listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
     security: Annotated[str, typer.Option(help='folder with certificates and token; "": none')] = "",
+    log_format: Annotated[LogFormat, typer.Option(help="how logs are written")] = LogFormat.TEXT,
 ) -> None:
     """Aggregate watermark reports of a pipeline and broadcast them."""
     die_with_parent()
+    set_up(log_format, pipeline, "injector")
     ending = Shutdown()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.end(Exit.STOPPED))

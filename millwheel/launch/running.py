@@ -172,7 +172,12 @@ class Running:
 
     def _start_services(self, zookeeper: str, stack: ExitStack) -> None:
         template = ServiceTemplate(
-            self._root.address, zookeeper, self._spec.name, self._settings.listen, self._settings.security
+            self._root.address,
+            zookeeper,
+            self._spec.name,
+            self._settings.listen,
+            self._settings.security,
+            self._settings.log_format,
         )
         counts = ("--workers", str(self._settings.workers), "--spares", str(self._settings.spares))
         balance = ("--balance",) if self._settings.balance else ()
@@ -252,6 +257,7 @@ class Running:
             listen=settings.listen,
             security=settings.security,
             secrets=settings.secrets,
+            log_format=settings.log_format,
         )
         if self._children is not None:
             return ProcessLauncher(template, self._children.start)

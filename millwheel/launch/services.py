@@ -9,6 +9,7 @@ from pathlib import Path
 from millwheel.launch.launchers.warm_children import Birth
 from millwheel.processes.address import LOOPBACK, listen_on
 from millwheel.processes.child import Living, stop_all
+from millwheel.processes.logs import LogFormat
 from millwheel.processes.supervisor import ProcessEnded
 
 
@@ -21,6 +22,7 @@ class ServiceTemplate:
     pipeline: str
     listen: str = LOOPBACK
     security: str = ""
+    log_format: LogFormat = LogFormat.TEXT
 
     def arguments(self, *more: str) -> list[str]:
         """What follows the module."""
@@ -28,6 +30,7 @@ class ServiceTemplate:
             *("--root", self.root, "--zookeeper", self.zookeeper),
             *("--pipeline", self.pipeline, "--listen", listen_on(self.listen, self.zookeeper)),
             *(("--security", self.security) if self.security else ()),
+            *(("--log-format", self.log_format.value) if self.log_format is not LogFormat.TEXT else ()),
             *more,
         ]
 

@@ -9,6 +9,7 @@ from enum import Enum
 from millwheel.errors import SetupError
 from millwheel.launch.launchers.base import WORKER_MODULE
 from millwheel.processes.address import LOOPBACK
+from millwheel.processes.logs import LogFormat
 from millwheel.roots.root import DEFAULT_FOLDER
 
 
@@ -28,6 +29,7 @@ class RunSettings:
     the one with the values of ``${secret:NAME}`` ("": the environment has them). With ``balance`` shards are
     moved, split and merged by their measured load. With ``until_caught_up`` the run ends once it has processed what
     there was when it began. ``metrics_port`` is where the driver serves the metrics of all processes (0: a free port).
+    ``log_format`` is how master, injector and workers write their logs.
     ``from_savepoint`` is the folder of the savepoint that a new root begins with.
     """
 
@@ -49,6 +51,7 @@ class RunSettings:
     balance: bool = False
     until_caught_up: bool = False
     metrics_port: int = 0
+    log_format: LogFormat = LogFormat.TEXT
 
     @property
     def slots(self) -> range:

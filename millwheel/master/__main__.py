@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import signal
-import sys
 from typing import Annotated
 
 import typer
@@ -24,6 +22,7 @@ from millwheel.master.tables.planner import NodeDemand, why_fixed
 from millwheel.ports import Coordination
 from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
+from millwheel.processes.logs import LogFormat, set_up
 from millwheel.roots.shipment import shared_folder
 from millwheel.roots.shipped import load_shipped
 
@@ -42,10 +41,11 @@ def main(
     listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
     security: Annotated[str, typer.Option(help='folder with certificates and token; "": none')] = "",
     balance: Annotated[bool, typer.Option(help="move, split and merge shards by their measured load")] = False,
+    log_format: Annotated[LogFormat, typer.Option(help="how logs are written")] = LogFormat.TEXT,
 ) -> None:
     """Assign key ranges to workers, and the ranges of dead workers to others."""
     die_with_parent()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    set_up(log_format, pipeline, "master")
     code: int = Exit.STOPPED
     try:
         nodes, secured = demands(root), load_security(security, "master")

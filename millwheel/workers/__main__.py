@@ -24,6 +24,7 @@ from millwheel.adapters.stores.rocksdb import RocksStores
 from millwheel.errors import CorruptionError, FencedError, MillwheelError, PipelineError, SetupError
 from millwheel.processes.exits import Exit
 from millwheel.processes.lifeline import die_with_parent
+from millwheel.processes.logs import LogFormat, set_up
 from millwheel.roots.root import identity_of
 from millwheel.roots.shipment import fetched
 from millwheel.roots.shipped import load_shipped
@@ -51,13 +52,14 @@ def main(
     listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
     security: Annotated[str, typer.Option(help='folder with certificates and token; "": none')] = "",
     secrets: Annotated[str, typer.Option(help='folder with a file for each secret; "": the environment has them')] = "",
+    log_format: Annotated[LogFormat, typer.Option(help="how logs are written")] = LogFormat.TEXT,
 ) -> None:
     """Serve the shards that the master assigns, until stopped, fenced or killed."""
     die_with_parent()
     if secrets:
         os.environ[FOLDER_VARIABLE] = secrets
     sys.stderr = masking(sys.stderr)  # logs lie in the root
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    set_up(log_format, pipeline, f"worker-{slot}")
     os._exit(
         _run(root, zookeeper, pipeline, security, WorkerSettings(slot, clean_scratch(scratch), listen, on_hang=_hung))
     )

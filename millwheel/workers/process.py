@@ -19,6 +19,7 @@ from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.grpc.watermark_client import InjectorClient
 from millwheel.core.model.names import ShardName, Token, WorkerName
 from millwheel.ports import Coordination, Journals, Snapshots, StateStores
+from millwheel.processes.logs import follow
 from millwheel.savepoints.orders import ORDERS
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Hangs, Notes
@@ -147,6 +148,7 @@ class WorkerProcess:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
+        follow(self._observed.current)
         server, address = serve(self._service, self._settings.listen, self._settings.security)
         self._coordination.on_lost(lambda: self._events.put(ev.SessionLost()))
         self._coordination.watch_members("injector-leader", self._injector_moved)

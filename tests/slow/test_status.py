@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from millwheel.core.model.keys import key_hash
 from tests.slow.runs import Run
 
 pytestmark = pytest.mark.slow
@@ -30,11 +31,12 @@ PIPELINE = """
       called: {files: {path: out/called, format: jsonl}}
 """
 CODE = """
-    import os, time
+    import logging, os, time
     from millwheel import Computation
 
     class Slow(Computation):
         def process_record(self, ctx, record):
+            logging.getLogger("mine").warning("called")
             while record.value["page"] == "slow" and not os.path.exists(record.value["until"]):
                 time.sleep(0.05)
             ctx.produce("called", record.value)
@@ -61,7 +63,7 @@ def test_a_slow_callback_and_a_silent_partition_are_named(tmp_path: Path) -> Non
     go = tmp_path / "go"
     (tmp_path / "in" / "a.jsonl").write_text(json.dumps({"page": "slow", "at": 1_000, "until": str(go)}) + "\n")
     (tmp_path / "in" / "b.jsonl").write_text("")
-    run = Run(tmp_path / "p.yaml", tmp_path).start()
+    run = Run(tmp_path / "p.yaml", tmp_path, more=("--log-format", "json")).start()
     try:
         [trouble] = [
             each
@@ -80,3 +82,8 @@ def test_a_slow_callback_and_a_silent_partition_are_named(tmp_path: Path) -> Non
     finally:
         run.end()
         run.wait()
+    command = [sys.executable, "-m", "millwheel", "logs", str(run.root), "--computation", "calls", "--json"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    [said] = [line for line in map(json.loads, lines) if line["message"] == "called"]
+    assert (said["node"], said["key_hash"]) == ("calls", f"{key_hash('slow'):016x}")
+    assert any("is restored" in line for line in lines)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from millwheel.processes.address import LOOPBACK, listen_on
+from millwheel.processes.logs import LogFormat
 
 WORKER_MODULE = "millwheel.workers"
 
@@ -28,6 +29,7 @@ class WorkerTemplate:
     listen: str = LOOPBACK
     security: str = ""
     secrets: str = ""
+    log_format: LogFormat = LogFormat.TEXT
 
     def command(self, slot: int, scratch: str, python: str = sys.executable) -> list[str]:
         """The argv of one worker, made on the machine where it will run."""
@@ -41,6 +43,7 @@ class WorkerTemplate:
             *("--listen", listen_on(self.listen, self.zookeeper)),
             *(("--security", self.security) if self.security else ()),
             *(("--secrets", self.secrets) if self.secrets else ()),
+            *(("--log-format", self.log_format.value) if self.log_format is not LogFormat.TEXT else ()),
         ]
 
 

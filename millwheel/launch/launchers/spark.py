@@ -211,3 +211,27 @@ def spark_home(folder: Path) -> str:
 def _first_line(error: Any) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
+
+
+def ask_executors(master: str) -> list[tuple[str, str, str]]:
+    """(machine, version of Python, modules of ours that cannot be imported) for each slot of the executors of a Spark.
+    It has no need of this package there."""
+    from pyspark.sql import SparkSession
+
+    def look(_: int) -> tuple[str, str, str]:
+        import importlib.util
+        import platform
+        import socket
+
+        lacks = [name for name in ("grpc", "msgspec", "rocksdict", "polars") if importlib.util.find_spec(name) is None]
+        return socket.gethostname(), platform.python_version(), ", ".join(lacks)
+
+    os.environ.update(java_environment(find_java()))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # as a run does
+    session = SparkSession.builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
+    try:
+        slots = session.sparkContext.defaultParallelism
+        answers: list[tuple[str, str, str]] = session.sparkContext.parallelize(range(slots), slots).map(look).collect()
+        return answers
+    finally:
+        session.stop()

@@ -21,6 +21,7 @@ from millwheel.adapters.metrics.fetching import METRICS, STANDING
 from millwheel.adapters.metrics.text import text_of
 from millwheel.core.metrics.catalogue import JOURNAL_BYTES, JOURNAL_WRITE, STEP_SECONDS
 from millwheel.core.metrics.figures import Figure
+from millwheel.core.model.keys import key_hash
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Hangs
 from millwheel.workers.host.background import JournalFigures
@@ -95,6 +96,13 @@ class Observed:
             Figure(STEP_SECONDS, self.step_s()),
         ]
         return text_of([*mine, *self._last], self._labels)
+
+    def current(self) -> Mapping[str, str]:
+        """Which call is running, for the lines of a log."""
+        for place, watched in self._hangs.watched():
+            if watched.busy() and (doing := watched.doing()) is not None:
+                return {"node": place.node, "shard": place.shard, "key_hash": f"{key_hash(doing.key):016x}"}
+        return {}
 
     def standing(self) -> bytes:
         """A :class:`StepStanding` as JSON."""

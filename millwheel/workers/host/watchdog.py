@@ -146,6 +146,7 @@ class Watchdog:
             "computation %s has not returned for %s from a %s of key %s (shard %s), at %s: this worker ends, and is "
             "started again. limits.callback_timeout allows more",
             *(hang.node, hang.timeout, hang.what, hang.key, hang.shard, hang.where),
+            extra={"node": hang.node, "shard": hang.shard},
         )
         writer = threading.Thread(target=self._write, args=(hang,), daemon=True)
         writer.start()

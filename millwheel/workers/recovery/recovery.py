@@ -105,7 +105,9 @@ def _recover_from(
     except BaseException:
         store.close()
         raise
-    log.info("Shard %s is restored to commit %d; %d commits are replayed.", entry.shard, restored, have - restored)
+    about = {"shard": entry.shard}
+    words = "Shard %s is restored to commit %d; %d commits are replayed."
+    log.info(words, entry.shard, restored, have - restored, extra=about)
     return store
 
 

@@ -11,6 +11,7 @@ import pytest
 from millwheel.cli import submit
 from millwheel.cli.app import run as run_command
 from millwheel.launch.settings import LauncherKind, RunSettings
+from millwheel.processes.logs import LogFormat
 from tests.unit.cli.test_app import Asked, asked  # noqa: F401  (a fixture)
 
 SPARK_DECIDES = {"launcher", "spark_master"}
@@ -33,7 +34,8 @@ def test_it_has_every_option_of_run_but_those_that_spark_submit_decides() -> Non
 
 def test_every_option_reaches_the_driver(asked: type[Asked], monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     words = "p.yaml --set a=1 --workers 3 --spares 1 --root /r --zookeeper h:1/c --summary s.json --listen auto"
-    more = "--security certs --secrets words --from-savepoint /s --balance --until-caught-up --metrics-port 9464"
+    more = "--security certs --secrets words --from-savepoint /s --balance --until-caught-up"
+    more += " --metrics-port 9464 --log-format json"
     assert submitted(monkeypatch, *words.split(), *more.split()) == 0
     assert asked.settings == [
         RunSettings(
@@ -53,6 +55,7 @@ def test_every_option_reaches_the_driver(asked: type[Asked], monkeypatch: pytest
             balance=True,
             until_caught_up=True,
             metrics_port=9464,
+            log_format=LogFormat.JSON,
         )
     ]
 

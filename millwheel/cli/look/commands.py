@@ -1,0 +1,66 @@
+"""The commands that look at a run or a machine. Their code is imported when they are called."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from millwheel.cli.look.arguments import AsJson, RootArgument, RunningRoot
+
+looking = typer.Typer()
+
+
+@looking.command()
+def status(
+    folder: RootArgument = "",
+    root: RunningRoot = "",
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="again every second, until the run is over")] = False,
+) -> None:
+    """Show how far each node is, what stands still, and why. `millwheel ranges show` has the owners of ranges."""
+    from millwheel.cli.look.status import status as show
+
+    show(root or folder, Console(width=None if sys.stdout.isatty() else 200), as_json, watch)
+
+
+@looking.command()
+def metrics(root: RootArgument = "") -> None:
+    """Print the metrics of all processes of a run, in Prometheus' format."""
+    from millwheel.cli.look.metrics import metrics as printed
+
+    printed(root)
+
+
+@looking.command()
+def logs(
+    root: RootArgument = "",
+    computation: Annotated[str, typer.Option(metavar="NAME", help="only entries about this computation")] = "",
+    level: Annotated[str, typer.Option(help="only entries of this level, or graver")] = "info",
+    as_json: AsJson = False,
+) -> None:
+    """Print the logs of all processes of a run in the order of time. The run may be over."""
+    from millwheel.cli.look.logs import logs as printed
+
+    printed(root, computation, level, as_json)
+
+
+@looking.command()
+def doctor(
+    root: Annotated[str, typer.Option(metavar="FOLDER", help="where the root is to be; its disk is measured")] = "",
+    spark_master: Annotated[
+        str, typer.Option(metavar="URL", help="also ask the Python of this Spark's executors; takes ten seconds")
+    ] = "",
+    zookeeper: Annotated[str, typer.Option(metavar="HOST:PORT", help="also try to reach this ZooKeeper")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Check whether this machine can run pipelines: Python, Java, ports, clock, disk, permissions.
+
+    Exits with 1 if it cannot.
+    """
+    from millwheel.cli.look.doctor import doctor as examine
+
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    raise typer.Exit(examine(root, spark_master, zookeeper, as_json, console))
