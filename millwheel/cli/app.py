@@ -13,7 +13,7 @@ from millwheel.cli.durations import seconds
 from millwheel.cli.look.arguments import AsJson, Pipeline, RootArgument, RunningRoot, Sets
 from millwheel.cli.look.commands import looking
 from millwheel.errors import SetupError
-from millwheel.launch.early import children_for
+from millwheel.launch.early import children_for, loading
 from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
 from millwheel.processes.address import LOOPBACK
 from millwheel.processes.logs import LogFormat
@@ -162,7 +162,8 @@ def run(
         log_format=log_format,
     )
     with children_for(settings) as children:
-        from millwheel.launch.driver import Driver  # meanwhile others load what they need
+        with loading():
+            from millwheel.launch.driver import Driver  # meanwhile others load what they need
 
         raise typer.Exit(Driver(settings, Console(stderr=True), children).run())
 

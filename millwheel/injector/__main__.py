@@ -20,7 +20,7 @@ from millwheel.errors import MillwheelError, SetupError
 from millwheel.injector.figures import figures_of
 from millwheel.injector.server import InjectorServer
 from millwheel.ports import Coordination
-from millwheel.processes.exits import Exit
+from millwheel.processes.exits import Exit, leave
 from millwheel.processes.lifeline import die_with_parent
 from millwheel.processes.logs import LogFormat, set_up
 
@@ -105,7 +105,7 @@ def main(
     except MillwheelError as ex:
         typer.echo(f"injector: {ex}", err=True)
         code = Exit.BAD_CONFIG if isinstance(ex, SetupError) else 1
-    raise typer.Exit(code)
+    leave(code)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from millwheel.launch.launchers.warm_children import Children
 from millwheel.launch.settings import LauncherKind, RunSettings
@@ -16,3 +18,14 @@ def children_for(settings: RunSettings) -> AbstractContextManager[Children | Non
     if settings.secrets:
         os.environ[FOLDER_VARIABLE] = settings.secrets  # children have our environment as it is now
     return Children() if settings.launcher is LauncherKind.PROCESSES else nullcontext()
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """While modules are loaded: what they make stays, so nobody looks for garbage among it, now or later."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -20,7 +20,7 @@ from millwheel.master.server import MasterOutside, MasterProcess
 from millwheel.master.state import MasterConfig
 from millwheel.master.tables.planner import NodeDemand, why_fixed
 from millwheel.ports import Coordination
-from millwheel.processes.exits import Exit
+from millwheel.processes.exits import Exit, leave
 from millwheel.processes.lifeline import die_with_parent
 from millwheel.processes.logs import LogFormat, set_up
 from millwheel.roots.shipment import shared_folder
@@ -59,7 +59,7 @@ def main(
     except MillwheelError as error:
         typer.echo(f"master: {error}", err=True)
         code = _exit_code(error)
-    raise typer.Exit(code)
+    leave(code)
 
 
 def _exit_code(error: MillwheelError) -> int:

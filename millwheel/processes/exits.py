@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
+from contextlib import suppress
 from enum import IntEnum
+from typing import NoReturn
 
 
 class Exit(IntEnum):
@@ -16,3 +21,13 @@ class Exit(IntEnum):
     """User code did not return in time; a note says which, and a fresh incarnation may start at once (EX_SOFTWARE)."""
     FENCED = 75
     """A newer owner took over; a fresh incarnation may start at once (EX_TEMPFAIL)."""
+
+
+def leave(code: int) -> NoReturn:
+    """End this process now. What it wrote is written; the interpreter does not take itself apart first, which takes a
+    tenth of a second for nothing. Threads end where they stand, as when the process is killed."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads it any more
+            stream.flush()
+    os._exit(code)

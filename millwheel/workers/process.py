@@ -166,10 +166,12 @@ class WorkerProcess:
 
     def _loop(self) -> None:
         events: list[ev.Event] = []
-        while not self._runtime.finished():
+        while True:
             self._observed.begins()
             wake_at = self._runtime.step(events)
             self._observed.ended()
+            if self._runtime.finished():  # asked before we sleep: nothing wakes a worker that is done
+                return
             events = self._transport.take(wake_at - self._clock.now_us(), _MAX_EVENTS)
 
     def _facts(self, address: str) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -20,6 +21,9 @@ from millwheel.pb import injector_pb2
 from millwheel.ports import Coordination
 
 _INTERVAL_S = 0.2  # between questions about progress
+_YOUNG_INTERVAL_S = 0.02  # the same when the run begins
+_INTERVAL_PER_AGE = 0.1
+"""A young run is asked more often: nobody waits for the end of a short one for a large part of its time."""
 LEADER_ROLE = "injector-leader"
 MASTER_ROLE = "masters-leader"
 LEAVING_ROLE = "leaving"
@@ -49,6 +53,7 @@ class StatusWatcher:
         self._lost = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True, name="status")
+        self._began_s = time.monotonic()
         self.latest: ClusterView | None = None
         self.members: Mapping[str, JoinedWorker] = {}
         self.services: dict[str, str] = {}
@@ -59,6 +64,7 @@ class StatusWatcher:
 
     def start(self) -> None:
         """Begin to ask."""
+        self._began_s = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
@@ -105,13 +111,16 @@ class StatusWatcher:
         leaving: frozenset[str] = frozenset()
         seats: frozenset[str] = frozenset()
         try:
-            while not self._stop.wait(_INTERVAL_S) and not self._lost.is_set():
+            while not self._stop.wait(self._pause_s()) and not self._lost.is_set():
                 leaving = _tell(session, LEAVING_ROLE, self._draining, leaving)
                 seats = _tell(session, SEATS_ROLE, self._seats, seats)
                 self._ask()
         finally:
             self._hang_up()
             session.close()
+
+    def _pause_s(self) -> float:
+        return pause_s(time.monotonic() - self._began_s)
 
     def _leader_changed(self, members: Mapping[str, bytes]) -> None:
         self._address = next(iter(addresses(members).values()), "")
@@ -153,6 +162,11 @@ def _tell(session: Coordination, role: str, wanted: frozenset[str], told: frozen
     for name in told - wanted:
         session.leave(role, name)
     return wanted
+
+
+def pause_s(age_s: float) -> float:
+    """How long to wait before the next question about a run that is so old."""
+    return min(_INTERVAL_S, max(_YOUNG_INTERVAL_S, age_s * _INTERVAL_PER_AGE))
 
 
 def addresses(members: Mapping[str, bytes]) -> dict[str, str]:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 
 import pytest
 
-from millwheel.launch.early import children_for
+from millwheel.launch.early import children_for, loading
 from millwheel.launch.settings import LauncherKind, RunSettings
 from millwheel.secret_values import FOLDER_VARIABLE
 
@@ -25,3 +26,10 @@ def test_it_loads_next_to_nothing_itself() -> None:
     code = "import sys, millwheel.launch.early; "
     code += "print([name for name in ('grpc', 'numpy', 'polars', 'kazoo') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_nobody_looks_for_garbage_while_modules_are_loaded_and_everybody_does_afterwards() -> None:
+    with loading():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.unfreeze()

@@ -4,7 +4,7 @@ import pytest
 
 from millwheel.errors import UnavailableError
 from millwheel.launch.progress import polling as watching
-from millwheel.launch.progress.polling import StatusWatcher, addresses, cluster_view
+from millwheel.launch.progress.polling import StatusWatcher, addresses, cluster_view, pause_s
 from millwheel.pb import injector_pb2
 from tests.fakes.coordination import FakeCoordination, FakeZooKeeper
 from tests.unit.launch.helpers import eventually
@@ -122,3 +122,7 @@ def test_one_line_serves_until_the_injector_answers_no_more_or_another_leads(mon
     finally:
         watcher.stop()
     assert all(line.closed for line in injectors.lines)
+
+
+def test_a_young_run_is_asked_more_often_so_that_its_end_is_seen_soon() -> None:
+    assert [pause_s(age_s) for age_s in (0.0, 0.1, 1.0, 2.0, 3600.0)] == [0.02, 0.02, 0.1, 0.2, 0.2]
