@@ -38,9 +38,9 @@ _SESSION_TIMEOUT_S = 2.25
 """A worker that was silent for so long, while ZooKeeper was there, counts as dead: it is replaced within three seconds,
 and a false alarm costs a restart."""
 _LOST_AFTER_S = 20.0
-"""How long ZooKeeper may be away before a worker gives up: what it acks is protected by its journal's seal."""
+"""How long ZooKeeper may be down before a worker ends. The seal of its journal protects its acks meanwhile."""
 _CONNECT_S = 60.0
-"""The driver has seen that ZooKeeper is there; it may have died since, and take its time to come back."""
+"""The driver found ZooKeeper running. It may have died since, and take some time to come back."""
 
 
 def main(

@@ -1,5 +1,5 @@
-"""What a worker's loop wants done outside, as data: one :class:`Ready` for each stretch of a step, in the manner of
-etcd's raft. What must be durable before what is sent can be read here.
+"""The effects of a worker's loop, as data: one :class:`Ready` for each stretch of a step, in the manner of etcd's raft.
+Its fields show what must be durable before anything is sent.
 
 - ``sends`` and ``acks`` may leave now: each names the commit that it rests on, and that commit is durable. (0: it rests
   on none. Reads can be read again, and weak productions are sent before their commit.)
@@ -119,7 +119,7 @@ class DeleteSegment:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the watermark service where shards stand."""
+    """Report the watermarks of shards to the watermark service."""
 
     by_node: Mapping[NodeName, Sequence[ShardReport]]
 
@@ -142,7 +142,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class ReportLoad:
-    """Tell the master what every shard has done."""
+    """Report the load of every shard to the master."""
 
     loads: Sequence[ShardWork]
 
@@ -186,7 +186,7 @@ Effect = (
 
 
 class Ready(NamedTuple):
-    """All that a stretch of a step wants done, in this order."""
+    """All effects of a stretch of a step, in the order in which to perform them."""
 
     sends: Sequence[Outgoing] = ()
     acks: Sequence[Ack] = ()
@@ -196,7 +196,7 @@ class Ready(NamedTuple):
 
 
 class Gathering:
-    """Where the parts of the loop put their effects until somebody performs them."""
+    """Collects the effects of the parts of the loop until they are performed."""
 
     def __init__(self) -> None:
         self.sends: list[Outgoing] = []
@@ -205,7 +205,7 @@ class Gathering:
         self.others: list[Effect] = []
 
     def take(self, group: CommitGroup | None = None) -> Ready | None:
-        """What was gathered since the last call; None when it is nothing."""
+        """The effects gathered since the last call; None if there are none."""
         if not (group or self.sends or self.acks or self.refusals or self.others):
             return None
         ready = Ready(self.sends, self.acks, self.refusals, self.others, group)

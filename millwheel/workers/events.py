@@ -1,4 +1,4 @@
-"""What reaches a worker's loop. Ports and servers only enqueue these; the loop does everything else."""
+"""The events of a worker's loop. Ports and servers only enqueue them; the loop does everything else."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AckCame:
 
 @dataclass(frozen=True, slots=True)
 class RefusalCame:
-    """A consumer wants a lane restarted; ``moved`` says that the table must be looked at first."""
+    """A consumer asks to restart a lane. With ``moved`` the range table must be looked up first."""
 
     channel: ChannelName
     target: ShardName
@@ -51,7 +51,7 @@ class RefusalCame:
 
 @dataclass(frozen=True, slots=True)
 class PeerLost:
-    """The connection to a peer broke: what was sent over it may not have arrived."""
+    """The connection to a peer broke: messages sent over it may not have arrived."""
 
     address: str
 
@@ -94,7 +94,7 @@ class ReplayOrdered:
 
 @dataclass(frozen=True, slots=True)
 class ReplayDone:
-    """All of an order has been applied, by whoever owned the shards."""
+    """All records of an order have been applied by the owners of the shards."""
 
     id: str
 
@@ -143,7 +143,7 @@ class RecoveryFailed:
 
 @dataclass(frozen=True, slots=True)
 class DamageFound:
-    """What a shard was restored from, and serves from, is not what was published."""
+    """The files from which a shard was restored, and from which it serves, differ from the published snapshot."""
 
     error: Exception
 
@@ -190,7 +190,7 @@ class Injected:
 
 @dataclass(frozen=True, slots=True)
 class MasterAttached:
-    """A master has opened its line; it must hear of releases that were told to an earlier one."""
+    """A master has connected. It must learn of releases that were reported to an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +200,14 @@ class SessionLost:
 
 @dataclass(frozen=True, slots=True)
 class OrdersChanged:
-    """The orders that stand, by name, as they were written (see :mod:`millwheel.savepoints.orders`)."""
+    """The current orders by name, in encoded form (see :mod:`millwheel.savepoints.orders`)."""
 
     members: Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class ShardSaved:
-    """The copy of a shard stands in a savepoint, or ``problem`` says why not."""
+    """The copy of a shard is in a savepoint, or ``problem`` is the reason why not."""
 
     order: SavepointOrder
     shard: ShardName

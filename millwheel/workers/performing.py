@@ -1,4 +1,4 @@
-"""Performs what the loop wants done: the one place that calls the worker's ports, and the check of the order of
+"""Performs the effects of the loop: the only module that calls the worker's ports. It also checks the order of
 durability."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Performing:
                 raise self._too_early(ack.target, ack.rests_on, "acks")
             transport.ack(ack.reply_to, ack.channel, ack.target, ack.epoch, ack.up_to)
         for out in ready.sends:
-            # Earlier, other workers would apply what a crash may unmake (mutation productions_sent_before_commit).
+            # Earlier, other workers would apply records that a crash undoes (mutation productions_sent_before_commit).
             if out.send.rests_on > self._durable.get(out.sender, 0):
                 raise self._too_early(out.sender, out.send.rests_on, "sends")
             transport.send(out.address, out.token, out.send)
@@ -41,7 +41,7 @@ class Performing:
         return None if ready.group is None else self._write(ready.group)
 
     def opened(self, shard: ShardName, number: int) -> None:
-        """What a recovery found is durable."""
+        """The commits that a recovery found are durable."""
         self._durable[shard] = number
 
     def written(self) -> None:

@@ -1,4 +1,4 @@
-"""What a worker's loop calls and never waits for: each answers with an event, or not at all."""
+"""The ports of a worker's loop. It never waits for them: each answers with an event, or not at all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Errand(Protocol):
         """Errands of one lane are carried out one after the other."""
 
     def carried_out(self) -> ev.WorkDone:
-        """Do it. What went wrong is in the answer."""
+        """Do the work. An error is part of the answer."""
 
 
 class Transport(Protocol):
@@ -68,7 +68,7 @@ class ShardRecoveries(Protocol):
 
 
 class Followers(Protocol):
-    """Stores that follow shards of other workers, in the background; a recovery takes what was followed."""
+    """Stores that follow shards of other workers, in the background. A recovery takes such a store over."""
 
     def follow(self, entry: ShardEntry) -> None:
         """Follow a shard under this owner. Called again for each new entry of it."""
@@ -97,7 +97,7 @@ class Reports(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShardWork:
-    """What a shard has done since it was opened here: records, µs spent, and the hashes of some of its recent keys."""
+    """The load of a shard since it was opened here: records, µs spent, and the hashes of some of its recent keys."""
 
     shard: ShardName
     token: Token
@@ -113,11 +113,11 @@ class MasterLine(Protocol):
         """A planned move: our last commit of the shard is durable."""
 
     def load(self, loads: Sequence[ShardWork]) -> None:
-        """What every shard has done here."""
+        """The load of every shard here."""
 
 
 class Savepoints(Protocol):
-    """Copies of shards outside the root, and the line to whoever ordered them."""
+    """Copies of shards outside the root, and the answers to the process that ordered them."""
 
     def answer(self, answer: OrderAnswer) -> None:
         """Say how far we are with an order."""

@@ -144,7 +144,8 @@ class WorkerProcess:
         self._events.put(ev.StopAsked())
 
     def run(self) -> None:
-        """Join and work until stopped. Raises what ends a worker: FencedError, CorruptionError, SetupError."""
+        """Join and work until stopped. Raises the error that ends the worker: FencedError, CorruptionError,
+        SetupError."""
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
@@ -175,7 +176,7 @@ class WorkerProcess:
             events = self._transport.take(wake_at - self._clock.now_us(), _MAX_EVENTS)
 
     def _facts(self, address: str) -> dict[str, object]:
-        """What others must know of this worker: ``address`` takes calls, ``exchange`` deliveries,
+        """The published data of this worker: ``address`` takes calls, ``exchange`` deliveries,
         ``metrics`` questions by HTTP."""
         return {
             "address": address,

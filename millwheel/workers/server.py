@@ -17,7 +17,7 @@ from millwheel.workers import events as ev
 from millwheel.workers.ports import ShardWork
 
 _MAX_THREADS = 256  # injecting clients at once
-_INJECT_TIMEOUT_S = 30.0  # for what was injected to be durable
+_INJECT_TIMEOUT_S = 30.0  # for injected records to become durable
 
 Post = Callable[[ev.Event], None]
 

@@ -18,7 +18,7 @@ from millwheel.workers.bundle.hangs import Avoided, Hang
 from millwheel.workers.state.keyed_state import KeyedState
 
 FATAL = (CorruptionError, FencedError, InvariantError, MemoryError)
-"""What concerns the whole shard, and no single record."""
+"""Errors that concern the whole shard, not a single record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Attempts:
         self._state = state
         self.avoided = Avoided()
         self.current: tuple[Callable[[], bytes], Callable[[], Subject]] | None = None
-        """What a call is about that is running now: its mark, and the rest."""
+        """The subject of the running call: its mark, and the rest."""
         self.calls = 0
 
     def run(
@@ -82,7 +82,7 @@ class Attempts:
                     self._give_up(bundle, subject(), ex)
 
     def _refuse(self, bundle: Bundle, subject: Subject, hang: Hang) -> None:
-        """A dead letter for what did not return."""
+        """A dead letter for a call that did not return."""
         self._state.point(subject.key, subject.timestamp)
         letter = DeadLetter(
             pipeline=self._pipeline,

@@ -1,4 +1,4 @@
-"""One bundle of a shard: what it works on, and what comes out of it, all committed together."""
+"""One bundle of a shard: its input and its output, all committed together."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _MOST_TIMERS = 100_000
 """So many event-time timers fire before the records of a bundle at most, even if each sets the next."""
 _WORDS = 300  # characters of a failure that the log shows
 RECORD, TIMER, WINDOW, LINE = "record", "timer", "window", "line"
-"""What calls are about."""
+"""The subjects of calls."""
 
 
 def keys_of(stream: str) -> str:
-    """What is tried when records of a stream get keys."""
+    """The subject of computing the key of a stream's record."""
     return f"key of {stream}"
 
 
@@ -73,7 +73,7 @@ class Outputs:
         return {**lengths, _COUNTED: len(self.counted)}
 
     def cut_to(self, mark: dict[str, int]) -> None:
-        """Take back what was produced and counted since the mark."""
+        """Undo the productions and counts since the mark."""
         del self.counted[mark.get(_COUNTED, 0) :]
         for stream, produced in self.streams.items():
             length = mark.get(stream, 0)
@@ -84,7 +84,7 @@ class Outputs:
 
 @dataclass(slots=True)
 class Produced:
-    """Productions of one stream as parallel columns. ``decoded`` is what key extractors look at."""
+    """Productions of one stream as parallel columns. Key extractors read ``decoded``."""
 
     raws: list[Any] = field(default_factory=list)
     decoded: list[Any] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Produced:
 
 @dataclass(slots=True)
 class Bundle:
-    """What an operator gets and fills.
+    """The input of an operator, and its output.
 
     ``number`` is what its commit will be. ``chunks`` are reads of a source, which need no checkpoint.
     ``commit_before_sending`` makes the chunks wait for this bundle's commit, when what was read was judged by
@@ -133,7 +133,7 @@ class Bundle:
 
     @property
     def passed(self) -> int:
-        """What the input watermark has passed, as a timestamp: at least the floor, and not the end of time."""
+        """The time that the input watermark has passed: at least the floor, and below the end of time."""
         return max(self.floor, self.watermark) if self.watermark < MAX_TIME else self.floor
 
     def fires(self, domain: Domain) -> Iterator[Due]:
@@ -151,7 +151,8 @@ class Bundle:
             yield timer
 
     def _processing_timers(self) -> Iterator[Due]:
-        """Those that are set meanwhile wait for the next bundle, so that one that always sets itself stops nobody."""
+        """Timers that are set meanwhile wait for the next bundle, so that one that always sets itself blocks
+        nothing."""
         queue = self.timers[Domain.PROCESSING]
         due: list[Due] = []
         clock = MAX_TIME if self.watermark == MAX_TIME else self.now_us
@@ -170,7 +171,8 @@ class Bundle:
         self.counters[name] = self.counters.get(name, 0) + by
 
     def take_counts(self) -> None:
-        """It has run: what callbacks counted becomes part of the commit, and all its records and timers were tried."""
+        """The bundle has run: the callbacks' counters become part of the commit, and all records and timers were
+        tried."""
         for name, by in self.outputs.counted:
             self.count(name, by)
         self.outputs.counted.clear()
@@ -182,11 +184,11 @@ class Bundle:
         self.replayed[_likeness(key, value, timestamp)] = history
 
     def try_(self, what: str, count: int = 1) -> None:
-        """Note that so many calls about ``what`` were tried."""
+        """Count tried calls with this subject."""
         self.tried[what] = self.tried.get(what, 0) + count
 
     def fail(self, letter: DeadLetter, what: str) -> str:
-        """Note that a call about ``what`` failed; the kind of the failure."""
+        """Count a failed call with this subject; returns the kind of the failure."""
         call = CallKind(letter.computation, what)
         self.failures[call] = self.failures.get(call, 0) + 1
         kind = kind_in(letter)
@@ -207,19 +209,19 @@ class Bundle:
 
 
 def kind_in(letter: DeadLetter) -> str:
-    """What a letter is counted under."""
+    """The kind under which a letter is counted."""
     return kind_of(letter.error, letter.location, masked(letter.reason))
 
 
 def in_words(letter: DeadLetter) -> str:
-    """What a person is told of a failure."""
+    """The text about a failure for the user."""
     place = f"{letter.location}; " if letter.location else f"{letter.position}; " if letter.position else ""
     about = f"key {letter.key!r}" if letter.key is not None else f"record {letter.value!r}"
     return printable(f"{masked(letter.reason)[:_WORDS]} ({place}{masked(about)[:_WORDS]})")
 
 
 def _likeness(key: Any, value: Any, timestamp: int | None) -> bytes:
-    """What a record is known by in a letter."""
+    """The identity of a record in a letter."""
     try:
         return encode_value([key, value, timestamp])
     except (TypeError, ValueError, OverflowError):

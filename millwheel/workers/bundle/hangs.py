@@ -1,8 +1,8 @@
 """Callbacks that did not return: a note is kept of each, and its call is not repeated.
 
-The note is durable before its worker ends, so whoever gets the shard next finds it. A record is known by its number in
-its channel (or by its id), a timer by key, tag and time, a window by key and bounds. What was processed has left the
-channel's marks or the timers behind, so a note about it, from whatever incarnation, meets nothing any more.
+The note is durable before its worker ends, so the next owner of the shard finds it. A record is identified by its
+number in its channel (or by its id), a timer by key, tag and time, a window by key and bounds. What was processed has
+left the channel's marks or the timers behind, so a note about it, from whatever incarnation, meets nothing any more.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Notes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """What a call of user code is about."""
+    """The subject of a call of user code."""
 
     what: str
     key: Any
@@ -95,14 +95,14 @@ class Watched(Protocol):
         """Changes with every call."""
 
     def doing(self) -> Doing | None:
-        """What the call is about that is running now. Any thread, as long as the call does not return."""
+        """The subject of the running call. Any thread, as long as the call does not return."""
 
     def avoid(self, avoided: Avoided) -> None:
-        """Do not call what is in there again."""
+        """Do not repeat the calls in these notes."""
 
 
 def record_mark(batch: Batch, channel: ChannelName, index: int) -> bytes:
-    """What a record is known by; b"" for one without a number and an id."""
+    """The identity of a record; b"" if it has neither number nor id."""
     if batch.seqs:
         return encode_value(("r", channel, batch.seqs[index]))
     given = None if batch.ids is None else batch.ids[index]
@@ -110,13 +110,13 @@ def record_mark(batch: Batch, channel: ChannelName, index: int) -> bytes:
 
 
 def timer_mark(due: Due) -> bytes:
-    """What a timer is known by."""
+    """The identity of a timer."""
     return encode_value(("t", due.domain.value, due.key, due.tag, due.at))
 
 
 @dataclass(slots=True)
 class Avoided:
-    """What one shard must not call again. ``settled`` gets the marks whose dead letters are durable."""
+    """The calls that one shard must not repeat. ``settled`` gets the marks whose dead letters are durable."""
 
     hangs: dict[bytes, Hang] = field(default_factory=dict)
     settled: queue.SimpleQueue[tuple[NodeName, bytes]] = field(default_factory=queue.SimpleQueue)
@@ -143,7 +143,7 @@ class Avoided:
         )
 
     def meet(self, mark: bytes, number: int) -> Hang | None:
-        """The note about what is to be called now, in the bundle of commit ``number``: it is a dead letter of it."""
+        """The note about the next call, which becomes a dead letter of the bundle of commit ``number``."""
         hang = self.hangs.pop(mark, None)
         if hang is not None:
             self._waiting.append((number, hang))
@@ -151,7 +151,7 @@ class Avoided:
         return hang
 
     def durable(self, number: int) -> None:
-        """The commit is durable: notes about what is dead in it have served."""
+        """The commit is durable: notes about its dead letters are no longer needed."""
         while self._waiting and self._waiting[0][0] <= number:
             _, hang = self._waiting.pop(0)
             self.settled.put((hang.node, hang.mark))
@@ -178,7 +178,7 @@ class Hangs:
         self._watched: WeakValueDictionary[LeasedShard, Any] = WeakValueDictionary()
 
     def learn(self, node: NodeName, entry: ShardEntry) -> None:
-        """Read what earlier owners wrote down, before the shard is opened (any thread)."""
+        """Read the notes of earlier owners, before the shard is opened (any thread)."""
         marks: dict[bytes, list[Hang]] = {}
         for _, hang in self._read(node):
             marks.setdefault(hang.mark, []).append(hang)
@@ -186,7 +186,7 @@ class Hangs:
         self._found[entry.shard, entry.token] = found
 
     def watch(self, watched: Watched | None, node: NodeName, entry: ShardEntry) -> None:
-        """Watch a shard that opens, if its operator calls user code, and tell it what to avoid."""
+        """Watch an opening shard if its operator calls user code, and give it the calls to avoid."""
         found = self._found.pop((entry.shard, entry.token), {})
         if watched is not None:
             watched.avoid(Avoided(found, self._settled))
@@ -209,7 +209,7 @@ class Hangs:
                     self._notes.remove(node, name)
 
     def _read(self, node: NodeName) -> Iterator[tuple[str, Hang]]:
-        """What is written down about a computation. What cannot be read is told and left: no shard waits for it."""
+        """The notes about a computation. Unreadable notes are logged and ignored, so that no shard waits for them."""
         for name, data in self._notes.read(node).items():
             try:
                 hang = decode_hang(data)

@@ -5,7 +5,7 @@ For each operator the shard calls, in this order:
 
 1. the questions :meth:`Operator.appetite`, :meth:`Operator.wakes_at`, :meth:`Operator.due_at` and
    :meth:`Operator.hold`: several times per step, with no effect. They must be cheap, and must not change anything;
-2. :meth:`Operator.run`: once per bundle. Whatever it changes goes into one commit;
+2. :meth:`Operator.run`: once per bundle. All its changes go into one commit;
 3. :meth:`Operator.durable`: once that commit is durable. Up to four bundles may run before it is called;
 4. :meth:`Operator.close`, also after a failed ``run``.
 
@@ -30,7 +30,7 @@ from millwheel.workers.bundle.hangs import Watched
 
 
 class Operator(ABC):
-    """What runs in a shard: user code, a window aggregation, a source, a sink.
+    """The code of a shard: user code, a window aggregation, a source, a sink.
 
     Only :meth:`run` must be written. Every other capability has the default of an operator that takes all records at
     once, waits for nothing and holds nothing.
@@ -71,7 +71,7 @@ class Operator(ABC):
         return MAX_TIME
 
     def hold(self, now_us: int) -> Hold:
-        """What, besides inbox, timers and productions, keeps the output watermark.
+        """The holds on the output watermark besides those of inbox, timers and productions.
 
         A hold may rise between commits only as far as every later owner would let it rise, too. One that is too high
         lets consumers close windows whose records are still to come: they become late and are dropped."""
@@ -131,16 +131,16 @@ class Operator(ABC):
         return []
 
     def figures(self) -> Sequence[Figure]:
-        """What it counts for ``/metrics`` besides the counters of its bundles, without the labels of the shard."""
+        """Its figures for ``/metrics`` besides the counters of its bundles, without the labels of the shard."""
         return ()
 
     def sources_ended(self) -> None:
-        """Nothing but what is on its way will come: do not wait for more to fill a batch. May be called repeatedly."""
+        """Only records in flight will still come: do not wait to fill a batch. May be called repeatedly."""
         return
 
     def rest(self, wanted: bool, now_us: int) -> None:
-        """While ``wanted``, begin nothing new and finish what has begun, so that a savepoint finds nothing on its way.
-        Called with every order, and when a shard opens: often with the value that it has already."""
+        """While ``wanted``, begin nothing new and finish the work in progress, so that a savepoint finds nothing in
+        flight. Called with every order, and when a shard opens: often with the value that it has already."""
         return
 
     def catch_up(self, wanted: bool) -> None:

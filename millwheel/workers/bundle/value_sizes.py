@@ -1,4 +1,4 @@
-"""Whether values can travel between processes, and how many bytes they take on their way."""
+"""Whether values can be sent to other processes, and their sizes in bytes when they are sent."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from millwheel.core.model.limits import over
 
 
 def carried(values: list[Any], most: int) -> tuple[int, dict[int, str]]:
-    """How many bytes the values take on their way between processes, and {index: reason} of those that cannot travel:
-    integers beyond 64 bits, mostly, and what is larger than ``most`` bytes."""
+    """The encoded sizes of the values in bytes, and {index: reason} of those that cannot be sent: mostly integers
+    beyond 64 bits, and values larger than ``most`` bytes."""
     size = 0
     try:
         size = len(encode_value(values))

@@ -1,8 +1,8 @@
 """The high-water marks of a channel: up to which number its records have been applied, perhaps not everywhere alike.
 
-A shard has one high-water mark per channel. Two shards that become one have two: what was applied of the lower half of
-the keys says nothing about the upper half. A lane sends in the order of numbers, over all keys of its target. So
-whatever is applied next raises every mark to its number, and the first record beyond the highest mark makes them one
+A shard has one high-water mark per channel. Two shards that become one have two, because the lower half of the keys
+may have applied more or less than the upper half. A lane sends in the order of numbers, over all keys of its target. So
+the next applied record raises every mark to its number, and the first record beyond the highest mark makes them one
 again.
 """
 
@@ -68,7 +68,7 @@ class HighWaterMarks:
 
 
 def joined_high_water_marks(parts: Sequence[tuple[KeyRange, HighWaterMarks | int]]) -> HighWaterMarks | int:
-    """The high-water marks of a shard whose range consists of these, each with what was applied there."""
+    """The high-water marks of a shard whose range consists of these ranges, each with its own marks."""
     pieces: list[tuple[KeyRange, int]] = []
     for piece, known in parts:
         if isinstance(known, int):
@@ -84,7 +84,7 @@ def joined_high_water_marks(parts: Sequence[tuple[KeyRange, HighWaterMarks | int
 
 
 def encode_high_water_marks(known: HighWaterMarks | int) -> bytes:
-    """What is stored for a channel: a number, or a list of (first hash, last hash, number)."""
+    """The stored form for a channel: a number, or a list of (first hash, last hash, number)."""
     if isinstance(known, int):
         return pack(known)
     return pack([(piece.lo, piece.hi - 1, mark) for piece, mark in known.pieces])
@@ -117,7 +117,7 @@ class AppliedHighWaterMarks:
         self._uneven = {channel: known for channel, known in marks.items() if isinstance(known, HighWaterMarks)}
 
     def after(self, channel: ChannelName, last: int) -> bytes:
-        """What is stored for a channel of which everything up to ``last`` has been applied."""
+        """The stored form for a channel that has been applied up to ``last``."""
         known = self._uneven.pop(channel, None)
         raised = last if known is None else known.raised(last)
         if isinstance(raised, HighWaterMarks):

@@ -24,7 +24,7 @@ from millwheel.workers.delivery.high_water_marks import HighWaterMarks
 
 
 class DeliveryOutcome(Enum):
-    """What became of a delivery."""
+    """The result of offering a delivery."""
 
     TAKEN = "taken"
     STALE = "stale"  # an older life of the channel, or taken already: nothing to answer
@@ -52,7 +52,7 @@ class _Channel:
 
 
 def taken(marks: HighWaterMarks | int, batch: AnyBatch) -> tuple[AnyBatch, HighWaterMarks | int]:
-    """What of a batch was not taken before, and the high-water marks after it."""
+    """The new records of a batch, and the high-water marks after it."""
     if isinstance(marks, int):
         batch = batch.after(marks)
         return batch, batch.last_seq or marks
@@ -70,7 +70,7 @@ class Inbox:
         self.records = 0
 
     def offer(self, channel: ChannelName, epoch: int, index: int, batch: AnyBatch, reply_to: object) -> DeliveryOutcome:
-        """Take a delivery in, cut off what was taken before, or say why not."""
+        """Accept a delivery without its already accepted records, or return the reason for refusing it."""
         known = self._channels.setdefault(channel, _Channel(accepted=0))
         if epoch < known.epoch or (epoch == known.epoch and index < known.next_index):
             return DeliveryOutcome.STALE

@@ -1,6 +1,6 @@
 """The sending side of a shard: productions until every consumer has applied them. Pure.
 
-What one commit produced is a *chunk*. A chunk is routed to the shards of every consumer as *parts*; when
+The productions of one commit are a *chunk*. A chunk is routed to the shards of every consumer as *parts*; when
 all its parts are acked, the chunk is done and its place in the store may go. Until then the chunk holds
 the shard's watermark at its earliest timestamp.
 
@@ -40,7 +40,7 @@ Route = Callable[[NodeName, AnyBatch], list[tuple[ShardName, AnyBatch]]]
 
 @dataclass(slots=True)
 class OutputChunk:
-    """What one commit (or one read of a source partition) sends, as (consumer node, its records).
+    """The records that one commit (or one read of a source partition) sends, as (consumer node, its records).
 
     ``number`` is unique within the channel and rises; for a ``stored`` (checkpointed) chunk it is its place in
     the store. ``read`` marks what a source read, which is never stored. ``stored_form`` is what a weak
@@ -120,7 +120,7 @@ class Outbox:
         self.pending_weight += chunk.weight
 
     def release(self, chunk: OutputChunk, route: Route) -> None:
-        """Route a chunk, to be sent when it is not held. One that nobody consumes is done at once."""
+        """Route a chunk, to be sent when it is not held. A chunk without consumers is done at once."""
         parts = [
             (node, target, _Part(chunk, piece))
             for node, batch in chunk.batches
@@ -263,7 +263,7 @@ class Outbox:
 
     @property
     def unfinished(self) -> int:
-        """How many chunks are on their way, or done and their end not with a commit."""
+        """The number of chunks that are in flight, or done but not yet deleted by a commit."""
         return len(self._open) + len(self._done)
 
     def busy(self) -> bool:

@@ -194,7 +194,7 @@ def _keys_one_by_one(consumer: Consumer, decoded: Sequence[Any], most: int) -> t
         except RecordError as ex:
             refused.append(Keyless(index, consumer.node, str(ex), ""))
             keys.append(None)
-        except Exception as ex:  # the extractor may be the user's: whatever it raises is about this record
+        except Exception as ex:  # the extractor may be the user's: any exception concerns this record
             refused.append(Keyless(index, consumer.node, f"the key extractor failed: {ex}", repr(ex)))
             keys.append(None)
     return keys, refused

@@ -81,7 +81,7 @@ class Timestamps:
         self._function = function
 
     def of(self, values: list[Any]) -> tuple[list[int], dict[int, str]]:
-        """(timestamps, {index: what is wrong}); a record with a problem has timestamp 0."""
+        """(timestamps, {index: problem}); a record with a problem has timestamp 0."""
         stamps, problems = self.as_array(values)
         return stamps.tolist(), problems
 
@@ -106,7 +106,7 @@ class Timestamps:
         for index, value in enumerate(values):
             try:
                 raw.append(self._function(value))
-            except Exception as ex:  # the user's function: whatever it raises is about this record
+            except Exception as ex:  # the user's function: any exception concerns this record
                 problems[index] = f"the timestamp function failed: {type(ex).__name__}: {ex}"
                 raw.append(0)
         stamps, more = self._one_by_one(raw)

@@ -207,7 +207,7 @@ class Assembly:
         self._outside = replace(self._outside, publish=publish)
 
     def watch(self, hangs: Hangs) -> None:
-        """From here on, shards are told what earlier owners did not return from, and are watched."""
+        """From now on, shards are watched, and avoid the calls that did not return for earlier owners."""
         self._hangs = hangs
 
     def stop_broken(self) -> None:
@@ -294,7 +294,7 @@ class Assembly:
 
     def _lookup(self, spec: ComputationSpec, given: LookupSpec, place: _Place) -> Operator:
         lookup, send = self._outside.lookup(spec, self.spec.folder), self._outside.publish
-        # Whoever asks on the loop must not sleep there: the loop asks again when its clock says so.
+        # The caller is the loop, which must not sleep here; it asks again at a later time.
         back_off = BackOff() if send is not None else BackOff(0.0)
         line = LookupLine(lookup, absence_of(f"{lookup.where} (lookup)", NO_ANSWER), back_off)
         new = AnswerCache(given.cache_size, given.cache_ttl_us, given.cache_absent)

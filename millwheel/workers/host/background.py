@@ -34,7 +34,7 @@ _ANSWER_TRIES = 5  # to tell the driver of a savepoint
 
 _AT_ONCE_BYTES = 64 << 10  # a larger group is written by the thread
 _SLOW_WRITE_S, _LONGEST_COUNTED_S = 0.003, 0.02
-"""While writes usually take longer, the loop does not wait for them. One that takes very long for once says little."""
+"""If writes usually take longer, the loop does not wait for them. A single very slow write is not decisive."""
 _OF_THE_LAST = 8  # writes over which the usual duration is averaged
 
 SEAL_CHECK_S = 5.0
@@ -46,7 +46,7 @@ def write_groups(writer: JournalWriter, groups: Sequence[Sequence[bytes]], post:
     """Group commit: one write for all ``groups``, and an answer for each. False when the journal is over."""
     try:
         segment = writer.commit([entry for group in groups for entry in group])
-    except Exception as ex:  # the loop decides; whoever writes must not die in silence
+    except Exception as ex:  # the loop decides; the writing thread must not die silently
         post(ev.JournalFailed(ex))
         return False
     for _ in groups:
@@ -56,7 +56,7 @@ def write_groups(writer: JournalWriter, groups: Sequence[Sequence[bytes]], post:
 
 @dataclass(slots=True)
 class JournalFigures:
-    """What was written to the journal, for ``/metrics``."""
+    """Figures of journal writes, for ``/metrics``."""
 
     seconds: Histogram = field(default_factory=lambda: Histogram(WRITE_BOUNDS_S))
     size_bytes: int = 0
@@ -103,7 +103,7 @@ class Publishing:
     guard: Callable[[], None]
 
     def publish(self, shard: ShardName, token: Token, last_commit: int, path: str, post: Post) -> None:
-        """Upload a checkpoint, collect what it makes unreachable, and say how it went."""
+        """Upload a checkpoint, collect the objects that it makes unreachable, and report the outcome."""
         try:
             self.snapshots.publish(shard, token, last_commit, path, self.guard)
             self.snapshots.collect(shard)
@@ -114,7 +114,7 @@ class Publishing:
 
 
 class JournalThread:
-    """Whatever was submitted while the last write was on its way goes out as one group commit."""
+    """Commits that were submitted during the last write go out as one group commit."""
 
     def __init__(self, writer: JournalWriter, post: Post) -> None:
         self._writer = writer
@@ -150,7 +150,7 @@ class JournalThread:
             self._writer.commit([])
 
     def stop(self) -> None:
-        """Finish what was submitted and close the journal."""
+        """Write the submitted commits and close the journal."""
         self._queue.put(None)
         self._thread.join()
         self._writer.close()
@@ -176,7 +176,7 @@ class JournalThread:
             self.written.size_bytes += size_bytes
 
     def _submitted(self) -> tuple[list[Sequence[bytes]], bool]:
-        """What waits to be written (nothing, after a while without), and whether it is the last."""
+        """The waiting commits (none after some idle time), and whether they are the last."""
         groups: list[Sequence[bytes]] = []
         try:
             while (group := self._queue.get(timeout=SEAL_CHECK_S)) is not None:
@@ -189,7 +189,7 @@ class JournalThread:
 
 
 class RecoveryThread:
-    """Opens the stores of shards, two at a time, and then reads what they opened without reading it."""
+    """Opens the stores of shards, two at a time, and then reads the files that were opened unread."""
 
     def __init__(self, recovering: Recovering, post: Post) -> None:
         self._recovering = recovering
@@ -323,7 +323,7 @@ class Desk:
     count: int = 0
 
     def say(self, answer: OrderAnswer) -> None:
-        """Become a member that says it. Gives up after a few tries: then whoever waits gives up, too."""
+        """Become a member with this answer. Gives up after a few tries; then the process that waits does, too."""
         for _ in range(_ANSWER_TRIES):
             self.count += 1
             name = f"{answer.savepoint}-{answer.number}.{self.incarnation}.{self.count}"
@@ -342,7 +342,7 @@ class Desk:
 
 @dataclass(frozen=True, slots=True)
 class Copying:
-    """Copies checkpoints to savepoints. ``guard`` raises when we are fenced: then what we hold is not the shard."""
+    """Copies checkpoints to savepoints. ``guard`` raises if we are fenced: then our state is no longer the shard's."""
 
     at: Callable[[str], Snapshots]
     guard: Callable[[], None]
@@ -352,7 +352,7 @@ class Copying:
         problem = ""
         try:
             self.at(order.folder).publish(shard, standing.token, standing.commit, path, self.guard)
-        except Exception as ex:  # whoever ordered the savepoint says so, and the pipeline goes on
+        except Exception as ex:  # the process that ordered the savepoint reports it, and the pipeline continues
             problem = f"shard {shard} cannot be copied to {order.folder}: {ex}"
         post(ev.ShardSaved(order, shard, standing, problem))
 

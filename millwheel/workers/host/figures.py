@@ -1,4 +1,4 @@
-"""What the shards of a worker stand at, as figures of metrics: read from numbers that they keep in any case."""
+"""Figures of a worker's shards for metrics, read from numbers that the shards keep in any case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millwheel.workers.loop.served import Served
 _DUPLICATES = "duplicates."
 _KNOWN = {"records_in": c.RECORDS_IN, "records_out": c.RECORDS_OUT, "late": c.LATE_RECORDS}
 _IGNORED = frozenset(("dead_letters",))
-"""The sum of what is counted by reason."""
+"""The sum of the counts by reason."""
 
 
 def figures_of(served: Iterable[Served], now_us: int) -> list[Figure]:

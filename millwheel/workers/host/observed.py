@@ -34,7 +34,7 @@ _KEY_CHARS = 120  # of a key that a call is about
 
 
 class RunningCall(msgspec.Struct, frozen=True):
-    """A call of user code that is running: what it is about."""
+    """A running call of user code, with its subject."""
 
     node: str
     shard: str
@@ -43,7 +43,7 @@ class RunningCall(msgspec.Struct, frozen=True):
 
 
 class StepStanding(msgspec.Struct, frozen=True):
-    """How the loop of a worker stands: how long its step has taken, the line of user code that runs, and the calls."""
+    """The state of a worker's loop: the duration of its step, the running line of user code, and the calls."""
 
     step_s: float = 0.0
     where: str = ""
@@ -65,7 +65,7 @@ class Observed:
         self._last: Sequence[Figure] = ()
 
     def serve(self, listen: str, security: Security | None) -> str:
-        """Answer at ``listen`` from now on; the address. Raises SetupError when the port cannot be had."""
+        """Answer at ``listen`` from now on; the address. Raises SetupError if the port is not available."""
         endpoint = Endpoint(listen, security, {METRICS: self.metrics, STANDING: self.standing})
         endpoint.start()
         return endpoint.address

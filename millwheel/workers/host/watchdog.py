@@ -133,7 +133,7 @@ class Watchdog:
         return user_line(sys._current_frames().get(self._loop))
 
     def _name_others(self, hang: Hang | None) -> None:
-        """What does not return and is no callback holds the whole worker: say where."""
+        """A call that does not return and is no callback blocks the whole worker: log its line."""
         if self._standstill.look(sys._current_frames().get(self._loop)) and hang is None:
             _log.error(
                 "a call of user code that is no callback (a key extractor, timestamp function, aggregator, trigger, "

@@ -27,15 +27,15 @@ from millwheel.workers.operators.joined import UNMATCHED, plain
 from millwheel.workers.state.overlay import Overlay
 
 HITS, MISSES = "lookup_hits", "lookup_misses"
-"""Records that needed no question of their own, and keys that the target was asked for."""
+"""Records that needed no request of their own, and requested keys."""
 NO_ANSWER = "%s does not answer%s: %s. Records wait for it, and the input with them; nothing is lost."
-"""What is said of a target that is away."""
+"""The message about a target that is down."""
 _RETRY_US = 100_000  # before a target that did not answer is asked again
 _CACHED_STATES = 1  # a lookup has no state
 
 
 class LookupLine:
-    """The way of one shard to its target. Used on one thread at a time; closed when nobody uses it."""
+    """The connection of one shard to its target. Used by one thread at a time; closed when it is unused."""
 
     def __init__(self, lookup: Lookup, absence: Absence, back_off: BackOff) -> None:
         self._lookup = lookup
@@ -77,7 +77,7 @@ class LookupLine:
 
 @dataclass(frozen=True, slots=True)
 class LookupErrand:
-    """Questions for another thread. ``told(answers, error, now)`` is for the loop again."""
+    """Requests for another thread. The loop calls ``told(answers, error, now)`` afterwards."""
 
     shard: ShardName
     token: Token
@@ -88,11 +88,11 @@ class LookupErrand:
 
     @property
     def lane(self) -> str:
-        """Errands of one lane share a thread: a target that is away holds up nobody else."""
+        """Errands of one lane share a thread, so a target that is down delays no other."""
         return f"lookup {self.shard}"
 
     def carried_out(self) -> ev.WorkDone:
-        """Ask. What went wrong is for the loop to raise or to try again."""
+        """Send the request. The loop raises an error, or tries again."""
         answers, error = self._asked()
         return ev.WorkDone(self.shard, self.token, lambda now_us: self.told(answers, error, now_us))
 
@@ -113,12 +113,12 @@ class LookedUp(Computation):
         self.answers: dict[bytes, Any] = {}
 
     def key_of(self, value: Any) -> LookupKey | None:
-        """What a record is looked up by; None where a part of it is null, which nothing is equal to."""
+        """The lookup key of a record; None if a part of it is null, because null equals nothing."""
         key = tuple(read(value) for read in self._reads)
         return None if None in key else key
 
     def process_record(self, ctx: Context, record: Record) -> None:
-        """Its answer is there already."""
+        """The answer has already arrived."""
         fields = plain(record.value)
         if type(fields) is not dict:
             raise RecordError(f"a lookup adds fields, and a {type(fields).__name__} has no fields")
@@ -161,8 +161,8 @@ class LookupShard:
 
 
 class LookupOperator(CallbackOperator):
-    """A bundle waits until the answers for all of its keys are there; then it runs as that of a callback. One request
-    is on its way at a time: meanwhile records gather, and the next bundle is larger."""
+    """A bundle waits for the answers for all of its keys, and then runs like that of a callback. One request is in
+    flight at a time. Records that arrive meanwhile make the next bundle larger."""
 
     def __init__(
         self, spec: ComputationSpec, pipeline: str, shard: LookupShard, overlay: Overlay, decode: Decode, limits: Limits
@@ -197,7 +197,7 @@ class LookupOperator(CallbackOperator):
         self._shard.line.close()
 
     def _gather(self, bundle: Bundle) -> None:
-        """What is known already, and what is to be asked."""
+        """The known answers, and the keys to request."""
         answers: dict[bytes, Any] = {}
         questions: dict[bytes, LookupKey] = {}
         records = 0

@@ -21,7 +21,7 @@ class Beginning:
     until_us: int = MAX_TIME
 
     def due(self, served: Iterable[Served], opening: bool, now_us: int) -> list[Served]:
-        """The shards that begin now. ``opening`` tells that stores are still being opened."""
+        """The shards that begin now. ``opening``: stores are still being opened."""
         every = list(served)
         ready = [one for one in every if one.life is Life.KNOWN]
         others = opening or any(one.life is Life.OPENED and not one.reads for one in every)

@@ -1,5 +1,5 @@
-"""Commits on their way to the journal: one group for all shards of a step, completed in the order of submission. Pure:
-whoever asks for a group writes it."""
+"""Commits between their bundles and the journal: one group for all shards of a step, completed in the order of
+submission. Pure: the caller writes the groups."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from millwheel.core.model.range_table import RangeTable, ShardEntry
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a table says that the one before did not: shards under another owner or token, shards that are no more
-    (``buried``: their entries, which belong to nobody), and shards that there were not."""
+    """The difference between a table and the one before: shards with another owner or token, shards that no longer
+    exist (``buried``: their entries, which have no owner), and new shards."""
 
     changed: frozenset[str]
     gone: frozenset[str]

@@ -1,4 +1,4 @@
-"""How often a worker does what it does again and again."""
+"""How often a worker repeats its periodic work."""
 
 from __future__ import annotations
 

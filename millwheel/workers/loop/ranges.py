@@ -52,7 +52,7 @@ class Ranges:
         return self._order
 
     def workers(self, event: ev.WorkersChanged) -> None:
-        """Other workers came and went. Raises FencedError when it is us who went."""
+        """Other workers joined or left. Raises FencedError if this worker is no longer a member."""
         self._known.addresses = dict(event.addresses)
         if self._incarnation in event.addresses:
             self._joined = True
@@ -122,7 +122,7 @@ class Ranges:
         self._follow(event.node, self._known[event.entry.shard], opens)
 
     def token_known(self, event: ev.TokenKnown) -> bool:
-        """Nobody believes an earlier owner of a shard any more. True when it is one of ours."""
+        """Reports of an earlier owner of a shard no longer count. True if the shard is ours."""
         served = self._served.get(event.shard)
         if served is None or not served.lease.admits(event.token):
             return False
@@ -146,6 +146,6 @@ class Ranges:
                 self._out.released(shard.identity.shard, shard.identity.token, shard.commits.made)
 
     def master_attached(self) -> None:
-        """It was told nothing."""
+        """The new master knows of no releases."""
         for served in self._served.values():
             served.change(LifeChange.NEW_MASTER)

@@ -31,7 +31,7 @@ _PIECE = 1_000  # letters that are offered to a shard at once
 
 @dataclass(slots=True)
 class Replaying:
-    """The orders that this worker knows of."""
+    """The orders that this worker knows."""
 
     reporting: Reporting
     orders: dict[str, ReplayOrder] = field(default_factory=dict)
@@ -50,16 +50,16 @@ class Replaying:
             self._offer(order, served, entries[served.shard.identity.shard].range)
 
     def done(self, name: str) -> None:
-        """All of an order has been applied: nobody needs it any more."""
+        """All records of an order have been applied: it is no longer needed."""
         self.orders.pop(name, None)
 
     def begin(self, served: Served, entry: ShardEntry) -> None:
-        """A shard was opened: it gets what is ordered, before it tells anybody how far it has come."""
+        """A shard was opened: it gets its ordered records before it reports a watermark."""
         for order in self.orders.values():
             self._offer(order, served, entry.range)
 
     def _offer(self, order: ReplayOrder, served: Served, keys: KeyRange) -> None:
-        """What has told that it is at the end takes nothing more in this run: those behind it may have ended."""
+        """A shard that has reported its end takes nothing more in this run, because its consumers may have ended."""
         if order.id not in self.at_start and served.heard_us == MAX_TIME:
             return
         numbered = enumerate(order.records, 1)

@@ -1,4 +1,4 @@
-"""What a worker tells the watermark service and the master of its shards, and when."""
+"""The reports of a worker about its shards to the watermark service and the master, and their times."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ReportPace:
 
     @classmethod
     def for_pipeline(cls, waits_for_time: bool) -> ReportPace:
-        """Where nothing is done at a certain event time, watermarks are for those who look at them."""
+        """If no node acts at an event time, watermarks only serve status commands."""
         return cls() if waits_for_time else cls(report_us=_FOR_THE_EYE_US)
 
 
 class Reporting:
-    """``changed`` says that something may have moved a watermark since the last report."""
+    """``changed``: something may have moved a watermark since the last report."""
 
     def __init__(self, reports: Reports, master: MasterLine, pace: ReportPace) -> None:
         self._pace = pace
@@ -43,12 +43,12 @@ class Reporting:
         """Nothing is believed of an earlier run, which may have ended, as long as it is not heard in this one."""
 
     def at_once(self) -> None:
-        """Let the next step report: what others wait for."""
+        """Let the next step report, because others wait for it."""
         self._report_at_us = 0
         self.changed = True
 
     def hurry(self) -> None:
-        """The sources have ended: everybody waits for the end of what is before them."""
+        """The sources have ended: every shard waits for the end of its input."""
         self._report_us = min(self._report_us, ReportPace().report_us)
         self.at_once()
 
@@ -57,7 +57,7 @@ class Reporting:
         return min(self._load_at_us, self._report_at_us) if self.changed else self._load_at_us
 
     def step(self, served: Iterable[Served], now_us: int) -> None:
-        """Tell what is due."""
+        """Send the reports that are due."""
         if now_us >= self._load_at_us:
             self._load_at_us = now_us + self._pace.load_us
             self._master.load([each.work() for each in served])

@@ -120,7 +120,7 @@ class WorkerRuntime:
         for depth, names in levels:
             self._run_shards([every[name] for name in names], now_us)
             again |= {target: None for target in send_all(names, now_us) if every[target].depth <= depth}
-            if self._out.sends:  # nor do weak productions wait for the disk, or for who comes after them
+            if self._out.sends:  # nor do weak productions wait for the disk, or for later shards
                 self._perform()
         for _ in range(_HOPS_IN_CIRCLES):
             if not again:
@@ -169,7 +169,7 @@ class WorkerRuntime:
             self._commits.durable(segment, now_us)
 
     def _complete(self, group: list[PendingCommit], now_us: int) -> None:
-        """These commits are durable: what waited for that is sent, acked and published now."""
+        """These commits are durable: send, ack and publish everything that waited for them."""
         self._reporting.changed = True
         self._traffic.answer(
             [(p.shard.identity.shard, p.number, arrival) for p in group for arrival in p.shard.durable(p, now_us)]
@@ -189,14 +189,14 @@ class WorkerRuntime:
             if served.life is LIVE and not idle:
                 if served.stirred and self._runnable(served, now_us, patient):
                     return now_us
-                if served.wakes_at_us > now_us:  # what is due but cannot run yet waits for the event that lets it
+                if served.wakes_at_us > now_us:  # one that is due but cannot run waits for an event
                     wakes_us.append(served.wakes_at_us)
         return min(wakes_us)
 
     # --- events ------------------------------------------------------------------------------------------
 
     def _apply(self, event: ev.Event, now_us: int) -> None:
-        """What comes most often is asked for first."""
+        """The most frequent events are tested first."""
         match event:
             case ev.DeliveryCame():
                 self._traffic.delivery(event)

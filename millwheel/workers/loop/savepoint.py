@@ -1,4 +1,4 @@
-"""What a worker does for a savepoint: come to rest, hold still, copy its shards, go on.
+"""A worker's part in a savepoint: come to rest, hold still, copy its shards, continue.
 
 Nothing here decides whether a savepoint is whole; whoever ordered it does (``savepoints/state.py``). A worker says
 where its shards stand, and copies a shard only if it still stands where the cut says. Since commits are numbered, a
@@ -40,7 +40,7 @@ class SavepointPart:
         self._doing: _Doing | None = None
         self._finishing = False
 
-    # --- what the loop asks ------------------------------------------------------------------------------
+    # --- questions of the loop ------------------------------------------------------------------------------
 
     @property
     def holding(self) -> bool:
@@ -48,12 +48,12 @@ class SavepointPart:
         doing = self._doing
         if doing is None or doing.order.phase not in (Phase.HOLD, Phase.SAVE):
             return False
-        # Once the cut is ordered, what a shard does after its copy was taken changes nothing of the savepoint.
+        # Once the cut is ordered, work of a shard after its copy was taken does not change the savepoint.
         return doing.order.phase is Phase.HOLD or doing.order.stay or bool(doing.order.cut.keys() - doing.copied.keys())
 
     @property
     def ordered_now(self) -> bool:
-        """True while an order stands: then what a shard may do depends on more than what happens to it."""
+        """True while there is an order: it restricts the work of shards."""
         return self._doing is not None and self._doing.order.phase is not Phase.SETTLE
 
     def runnable(self, shard: Shard, now_us: int, patient: bool = False) -> bool:
@@ -70,7 +70,7 @@ class SavepointPart:
         try:
             order = standing_order(members)
         except CorruptionError:
-            return  # whoever wrote it waits in vain, and the pipeline is as well as before
+            return  # its author waits in vain, and the pipeline continues
         before = self._doing.order if self._doing else None
         if order == before:
             return
@@ -84,14 +84,14 @@ class SavepointPart:
             self.opened(each.shard, now_us)
 
     def opened(self, shard: Shard, now_us: int) -> None:
-        """Tell a shard's operator what stands; also when it was just opened."""
+        """Pass the current order to a shard's operator, also when the shard was just opened."""
         shard.operator.rest(self._doing is not None and self._doing.order.phase in _RESTING, now_us)
         shard.operator.catch_up(self._finishing or (self._doing is not None and self._doing.order.catch_up))
         if self._finishing:
             shard.operator.finish()
 
     def saved(self, event: ev.ShardSaved) -> None:
-        """A copy stands in the savepoint, or could not be made."""
+        """A copy is in the savepoint, or could not be made."""
         doing = self._doing
         if doing is None or doing.order != event.order:
             return
@@ -103,7 +103,7 @@ class SavepointPart:
     # --- the step ----------------------------------------------------------------------------------------
 
     def step(self, served: Mapping[ShardName, Served], now_us: int) -> None:
-        """Answer for the shards that do what is asked for since the last step."""
+        """Answer for the shards that have complied since the last step."""
         doing = self._doing
         if doing is None:
             return

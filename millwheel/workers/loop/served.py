@@ -34,7 +34,7 @@ class LocalReply:
 
 @dataclass(slots=True)
 class InjectionReply:
-    """Answers a client once what it injected is durable; the operator fills in the figures."""
+    """Answers a client once its records are durable. The operator fills in the figures."""
 
     answer: Callable[[bool, int, int, int], None]
     accepted: int = 0
@@ -47,7 +47,7 @@ class InjectionReply:
 
 @dataclass(slots=True)
 class WorkMeter:
-    """What a shard has done in this worker, and where a few of its recent keys lie."""
+    """The load of a shard in this worker, and the hashes of a few of its recent keys."""
 
     records: int = 0
     busy_us: int = 0
@@ -73,14 +73,14 @@ class Life(Enum):
     """Where a shard is between its opening here and its leaving. Only a LIVE one works, sends, and takes deliveries."""
 
     OPENED = "opened"  # its store is open
-    KNOWN = "known"  # the injector knows its token: nobody believes an earlier owner any more
+    KNOWN = "known"  # the injector knows its token: reports of earlier owners no longer count
     LIVE = "live"
     LEAVING = "leaving"  # a move is planned
-    RELEASED = "released"  # the master was told that it may go
+    RELEASED = "released"  # its release was reported to the master
 
 
 class LifeChange(Enum):
-    """What happens to it."""
+    """Events in the life of a shard."""
 
     TOKEN_KNOWN = "its token is known"
     BEGINS = "it begins"
@@ -149,7 +149,7 @@ class Served:
     done: WorkMeter = field(default_factory=WorkMeter)
 
     def change(self, change: LifeChange) -> None:
-        """Something happens to its life. Raises InvariantError for what cannot happen to it now."""
+        """Change the state of its life. Raises InvariantError for an event that is impossible now."""
         after = TRANSITIONS[self.life].get(change)
         if after is None:
             raise InvariantError(f"{self.shard.identity.shard} is {self.life.value}, and {change.value}")
@@ -157,7 +157,7 @@ class Served:
 
     @property
     def lease(self) -> Lease:
-        """What fences off the shard's former owners."""
+        """The token that fences the shard's former owners."""
         return self.shard.identity.lease
 
     @property
@@ -182,7 +182,7 @@ class Served:
         return not self.roots
 
     def has_ended(self, now_us: int) -> bool:
-        """True when a source is at its end for good and nobody was told yet."""
+        """True if a source has reached its final end and has not reported it."""
         return self.reads and self.reported[0] < MAX_TIME and self.shard.watermark.hold(now_us).at == MAX_TIME
 
     def has_news(self, now_us: int) -> bool:
@@ -194,12 +194,12 @@ class Served:
         return (hold.at, hold.idle_us) != self.reported[:2]
 
     def work(self) -> ShardWork:
-        """What has been done here."""
+        """The load so far."""
         identity = self.shard.identity
         return ShardWork(identity.shard, identity.token, self.done.records, self.done.busy_us, tuple(self.done.sample))
 
     def follow(self, watermarks: Watermarks, graph: Graph) -> bool:
-        """Tell the shard of what was published; True when its input has come further."""
+        """Pass published watermarks to the shard; True if its input watermark has risen."""
         shard, feeders = self.shard, graph.feeders[self.node]
         rose = False
         self.stirred = True

@@ -49,7 +49,7 @@ class _Shard:
 
 
 class SnapshotPolicy:
-    """Decides for all shards of a worker; one checkpoint is on its way at a time."""
+    """Decides for all shards of a worker. One checkpoint is in progress at a time."""
 
     def __init__(self, queue: SnapshotQueue, journal: Segments, pace: SnapshotPace | None = None) -> None:
         self._pace = pace or SnapshotPace()
@@ -92,7 +92,7 @@ class SnapshotPolicy:
         return shard.commits.made == 0 or self._shards[shard.identity.shard].covered >= shard.commits.made
 
     def step(self, now_us: int, shards: Iterable[tuple[Shard, bool]]) -> None:
-        """Take the next checkpoint that is due (at once for a shard that is leaving), publish what is durable."""
+        """Take the next checkpoint that is due (at once for a leaving shard), and publish durable ones."""
         for shard, leaving in shards:
             name = shard.identity.shard
             state = self._shards[name]

@@ -1,4 +1,4 @@
-"""What the range tables ask of this worker as a standby. Part of the loop: it only tells the port."""
+"""This worker's duties as a standby, from the range tables. Part of the loop: it only calls the port."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Traffic:
         self._out = out
         self._retry_us = retry_us
 
-    # --- what came ---------------------------------------------------------------------------------------
+    # --- incoming ---------------------------------------------------------------------------------------
 
     def delivery(self, event: ev.DeliveryCame) -> None:
         """A peer sent records: into the inbox with them, or back to where they came from."""
@@ -55,7 +55,7 @@ class Traffic:
         served.shard.inject(batch, InjectionReply(event.answer))
 
     def acked(self, event: ev.AckCame) -> None:
-        """A consumer has applied what we sent."""
+        """A consumer has applied our records."""
         for served in self._senders(event.channel):
             served.stirred = True
             served.shard.outbox.ack(event.channel, event.target, event.epoch, event.index)
@@ -69,7 +69,7 @@ class Traffic:
                 served.shard.outbox.restart(event.channel, event.target, event.epoch)
 
     def peer_lost(self, event: ev.PeerLost, now_us: int) -> None:
-        """What was sent over this connection may not have arrived."""
+        """Messages sent over this connection may not have arrived."""
         lost = self._known.owned_at(event.address)
         for served in self._served.values():
             for lane in served.shard.outbox.lanes_to(lost):
@@ -81,10 +81,10 @@ class Traffic:
             return [direct]
         return [served for served in self._served.values() if served.shard.outbox.sends_on(channel)]
 
-    # --- what goes ---------------------------------------------------------------------------------------
+    # --- outgoing ---------------------------------------------------------------------------------------
 
     def send_all(self, senders: Iterable[ShardName], now_us: int) -> dict[ShardName, None]:
-        """Send what these shards may send; the shards of this worker that got something."""
+        """Send the deliveries that these shards may send. Returns the shards of this worker that got some."""
         reached: dict[ShardName, None] = {}
         for name in senders:
             served = self._served[name]
@@ -102,7 +102,7 @@ class Traffic:
         return reached
 
     def _may_have_early(self, target: ShardName) -> bool:
-        """A shard of this worker may work on what is not durable yet, unless it sends before it commits."""
+        """A shard of this worker may process records that are not yet durable, unless it sends before it commits."""
         served = self._served.get(target)
         return served is not None and served.works and not served.shard.identity.weak
 

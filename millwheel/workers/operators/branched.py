@@ -7,7 +7,7 @@ from millwheel.core.model.records import Record
 from millwheel.core.pipeline.branches import Choose
 
 UNMATCHED = "unmatched"
-"""What records that no branch takes are counted as."""
+"""The counter of records that no branch takes."""
 
 
 class Branched(Computation):

@@ -1,4 +1,4 @@
-"""The Context of the API: what a callback may read and do during a call, in one shard."""
+"""The Context of the API: the data and actions that a callback has during a call, in one shard."""
 
 from __future__ import annotations
 

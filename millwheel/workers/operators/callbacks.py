@@ -56,13 +56,13 @@ class _Call:
     origin: Due | tuple[Batch, ChannelName, int]
 
     def mark(self) -> bytes:
-        """What it is known by when it does not return."""
+        """Its identity if it does not return."""
         return timer_mark(self.origin) if isinstance(self.origin, Due) else record_mark(*self.origin)
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A batch of a channel on its way through the callback. ``keys`` are those of the records still to come."""
+    """A batch of a channel during its processing. ``keys`` are those of the remaining records."""
 
     batch: Batch
     channel: ChannelName
@@ -73,7 +73,7 @@ class CallbackOperator(Operator):
     """The operator of a computation with a ``callback``."""
 
     emits_at_floor = True
-    """What its processing-time timers produce is said at the shard's floor."""
+    """Its processing-time timers produce at the shard's floor."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class CallbackOperator(Operator):
             self._at = None
         except FATAL:
             raise
-        except Exception:  # whatever a callback raises concerns one record: find it
+        except Exception:  # any exception of a callback concerns one record: find it
             # All that the first try did must go: its state, its timers, its outputs, and the list of the timers that
             # fired. What is left happens twice. See
             # test_what_a_failing_record_did_to_a_timer_that_is_due_never_happened.
@@ -230,7 +230,7 @@ class CallbackOperator(Operator):
         self._context.passed = False
 
     def _settle(self, bundle: Bundle, fire: Fire) -> None:
-        """What is left to do when a call is over."""
+        """The work after a call."""
         self._state.settle()
         # Now, and not with the next bundle: records may follow in this one. See mistake
         # timers_that_timers_set_wait_for_the_next_step.

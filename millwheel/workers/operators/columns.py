@@ -59,7 +59,7 @@ class ColumnShard:
 
 
 class ColumnOperator(Operator):
-    """The operator of a computation that has a column plan. ``rows`` does what columns cannot."""
+    """The operator of a computation with a column plan. ``rows`` processes everything that columns cannot."""
 
     def __init__(
         self, spec: ComputationSpec, plan: ColumnPlan, shard: ColumnShard, rows: WindowedOperator, decode: Decode
@@ -206,7 +206,7 @@ class ColumnOperator(Operator):
 
 
 def _bundled(bundle: Bundle) -> list[AnyBatch]:
-    """What has come, all columns as one batch."""
+    """All arrived columns as one batch."""
     batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
     columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
     rows: list[AnyBatch] = [batch for batch in batches if not isinstance(batch, ColumnBatch)]

@@ -14,7 +14,7 @@ from millwheel.core.model.records import Record
 from millwheel.core.pipeline.spec import DeduplicateSpec
 
 DROPPED = "deduplicated"
-"""What dropped records are counted as."""
+"""The counter of dropped records."""
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _LONGEST = 32  # Fixed: bytes of an identity that is stored as it is; state depends on it
 

@@ -18,7 +18,7 @@ from millwheel.core.windows.windows import Window
 from millwheel.errors import RecordError
 
 UNMATCHED = "unmatched"
-"""What records that nothing enriches are counted as, where they are dropped."""
+"""The counter of records that are dropped because nothing enriches them."""
 
 
 class Joined(Computation):
@@ -43,7 +43,7 @@ class Joined(Computation):
 
 
 class Enriched(Computation):
-    """Adds to a record what another stream last said of its key."""
+    """Adds to a record the latest value of another stream for its key."""
 
     version: ValueState[Version] = ValueState(Version)
 

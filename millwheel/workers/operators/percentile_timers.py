@@ -26,7 +26,7 @@ class ShareTimers:
             key, _, tag = parse_timer(place)
             self._queue(share_of(tag) or 1.0).set(key_from_bytes(key), tag, number_from8(data))
         for queue in self._queues.values():
-            queue.take_changes()  # what was read is no change, and is not written again
+            queue.take_changes()  # entries that were read are no changes, and are not written again
 
     def set(self, timer: TimerEffect) -> None:
         """Set or cancel a timer with a share. Its tag names the share."""
@@ -47,7 +47,7 @@ class ShareTimers:
                 yield timer
 
     def write(self) -> None:
-        """What changed goes into the commit."""
+        """Write the changes into the commit."""
         for queue in self._queues.values():
             # In the store, because the window's own timer comes only with the low watermark: without this entry a
             # new owner emits no early pane. See test_a_crash_loses_no_timer_and_doubles_no_pane.

@@ -8,7 +8,7 @@ from millwheel.core.pipeline.steps import Apply
 
 
 class Stepped(Computation):
-    """Sends what the steps make of a record to each output, with the record's key and timestamp. Stateless."""
+    """Sends the results of the steps to each output, with the record's key and timestamp. Stateless."""
 
     def __init__(self, apply: Apply, outputs: tuple[str, ...]) -> None:
         self._apply = apply

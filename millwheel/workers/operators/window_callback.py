@@ -108,7 +108,7 @@ class WindowCallbackOperator(WindowedOperator):
         about = subject()
         return Doing(about.what, about.key, mark())
 
-    # --- records on their way into the windows -----------------------------------------------------------
+    # --- records into the windows -----------------------------------------------------------
 
     def _numbered(self, stream: str, values: list[Any]) -> list[Any]:
         number = self._numbers[stream]
@@ -123,7 +123,7 @@ class WindowCallbackOperator(WindowedOperator):
             self._fire(bundle.fires(Domain.EVENT), times, bundle)
 
     def _perform(self, effects: Effects, cause: Cause, bundle: Bundle) -> None:
-        """What the windows do not take leaves as it came."""
+        """Records that the windows do not take leave unchanged."""
         effects.late = [msgspec.structs.replace(each, value=_as_it_came(each.value)) for each in effects.late]
         effects.rejected = [msgspec.structs.replace(each, value=_as_it_came(each.value)) for each in effects.rejected]
         super()._perform(effects, cause, bundle)
@@ -147,7 +147,7 @@ class WindowCallbackOperator(WindowedOperator):
         self._attempts.run(bundle, call, lambda: _subject(pane, cause), lambda: encode_value(bounds))
 
     def _records(self, pane: Pane) -> list[Record]:
-        """The records of a pane. They are copies: what a callback does to them must not reach the windows' state."""
+        """The records of a pane. They are copies, so that changes by a callback do not reach the windows' state."""
         # Without the copy a callback that changes its records changes those of later panes, but only as long as no
         # crash reads them back. See test_a_pane_has_what_is_new_or_all_whatever_the_callback_did_to_its_records.
         stored: Any = unpack(pack(pane.result))

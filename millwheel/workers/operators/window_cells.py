@@ -24,7 +24,8 @@ class WindowCells:
         self._dirty: dict[tuple[Key, Any], None] = {}
         self._prefixes: dict[Key, bytes] = {}
         self.unstorable: list[tuple[Key, Any, str]] = []
-        """(key, slot, why) of what could not be written; it is again what it was before the last flush."""
+        """(key, slot, reason) of cells that could not be written. They are reset to their state before the last
+        flush."""
 
     def of(self, key: Key) -> KeyCells:
         """The slots of one key, as a window machine uses them."""
@@ -43,7 +44,7 @@ class WindowCells:
         self._dirty[key, slot] = None
 
     def flush(self) -> None:
-        """Write what changed into the overlay; trims the cache."""
+        """Write the changes into the overlay, and trim the cache."""
         for key, slot in self._dirty:
             value = self._cells[key, slot]
             if value is None:
@@ -71,7 +72,7 @@ class WindowCells:
             self.unstorable.append((key, slot, str(ex)))
 
     def drop(self, key: Key) -> None:
-        """Forget what is cached of a key since the last flush: it may be half changed."""
+        """Drop a key's cached changes since the last flush: they may be incomplete."""
         for place in [place for place in self._cells if place[0] == key]:
             del self._cells[place]
             self._dirty.pop(place, None)

@@ -71,7 +71,7 @@ class WindowedOperator(Operator):
         for place, data in overlay.scan(HOLD):
             key, _, tag = parse_timer(place)
             self._holds.set(key_from_bytes(key), tag, number_from8(data))
-        self._holds.take_changes()  # what was read is no change, and is not written again
+        self._holds.take_changes()  # entries that were read are no changes, and are not written again
 
     def wakes_at(self, now_us: int) -> int:
         return now_us if self.share_timers.due() else MAX_TIME
@@ -154,7 +154,7 @@ class WindowedOperator(Operator):
             except _FATAL:
                 raise
             except Exception:  # some record of this key: find it
-                # The cells may hold half of what the failed call did: it is read again from the store.
+                # The cells may have half of the failed call's changes: the state is read again from the store.
                 self._cells.drop(key)
                 self._take_one_by_one(key, gathered, times, bundle)
                 continue
@@ -169,7 +169,7 @@ class WindowedOperator(Operator):
         self._flush(None, bundle)
 
     def _try(self, key: Key, gathered: _KeyRecords, times: Times) -> list[tuple[Effects, Cause]]:
-        """What follows from the records of a key, and from which of them.
+        """The results of a key's records, and the records that caused them.
 
         Productions with ids are named by the record that caused them. So the windows take records one by one then, and
         bundles, which a crash cuts anew, do not show in what they produce."""
@@ -207,7 +207,8 @@ class WindowedOperator(Operator):
     # --- effects -----------------------------------------------------------------------------------------
 
     def _perform(self, effects: Effects, cause: Cause, bundle: Bundle) -> None:
-        """Do what a call of the machine asked for. ``cause`` is what it was called for, where productions have ids."""
+        """Perform the requests of a call of the machine. ``cause`` is the subject of the call, if productions have
+        ids."""
         for timer in effects.timers:
             if timer.share is not None:
                 self.share_timers.set(timer)
@@ -230,7 +231,7 @@ class WindowedOperator(Operator):
             self.refuse(bad, aside_cause(cause, "bad", number), bundle)
 
     def _flush(self, cause: Cause, bundle: Bundle) -> None:
-        """Write what the windows remember. What cannot be written is told, and forgotten."""
+        """Write the state of the windows. State that cannot be written is reported and dropped."""
         self._cells.flush()
         for number, (key, slot, why) in enumerate(self._cells.unstorable):
             reason = (

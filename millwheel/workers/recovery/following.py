@@ -30,14 +30,14 @@ from millwheel.workers.recovery.write_behind import WriteBehindStore
 
 log = logging.getLogger("millwheel.workers")
 
-_MUCH_BYTES = 1 << 20  # read at once: the standby is behind and goes on without a pause
+_MUCH_BYTES = 1 << 20  # read at once: the standby is behind and continues without a pause
 _REST_ROUNDS = 50
-"""What cannot be made is tried again after so many rounds."""
+"""A follower that cannot be made is tried again after so many rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What followers read, and where they put their stores. ``lock`` makes a mutex."""
+    """The inputs of followers, and the folder of their stores. ``lock`` makes a mutex."""
 
     stores: StateStores
     snapshots: Snapshots
@@ -75,7 +75,7 @@ class Standbys:
         self._closing: list[Follower] = []
         self._rounds = 0
 
-    # --- what is wanted
+    # --- requested followers
 
     def follow(self, entry: ShardEntry) -> None:
         """Follow a shard from now on, under this owner."""
@@ -129,7 +129,7 @@ class Standbys:
         return follower.store.written()
 
     def _rest(self, follower: Follower, ancestor: Ancestor) -> int:
-        """What the owner has committed beyond what was followed."""
+        """The owner's commits that were not yet followed."""
         if ancestor.sealed_end >= 0:
             journals, place = self._parts.journals, follower.place
             return replay(follower.entry.shard, ancestor, journals, follower.store, follower.have, place)
@@ -140,7 +140,7 @@ class Standbys:
     # --- rounds
 
     def round(self) -> bool:
-        """Make followers that are wanted, and let all follow what is certain by now; True when much was."""
+        """Make requested followers, and let all apply the commits that are certain; True if there were many."""
         self._rounds += 1
         while self._closing:
             self._close(self._closing.pop())
@@ -162,7 +162,7 @@ class Standbys:
         shard, parts = entry.shard, self._parts
         if shard in self._followers or self._rounds < self._not_before.get(shard, 0):
             return None
-        name = f"{shard}-{entry.token}-standby"  # what an earlier try left there goes
+        name = f"{shard}-{entry.token}-standby"  # replaces the remains of an earlier try
         try:
             base = inherited(entry, parts.stores, parts.snapshots, parts.journals, parts.scratch, name)
         except InvariantError:
@@ -180,7 +180,7 @@ class Standbys:
         return follower
 
     def _advance(self, owner: str, followers: list[Follower]) -> bool:
-        """Read what is certain of a journal, once for all shards of its owner."""
+        """Read the certain part of a journal, once for all shards of its owner."""
         before = self._places.get(owner)
         try:
             found = self._parts.journals.follow(owner, before)

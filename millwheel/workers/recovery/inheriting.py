@@ -76,7 +76,7 @@ class Estate:
 
     @property
     def whole(self) -> bool:
-        """Whether what cannot be divided goes to the heir, too."""
+        """Whether the heir also gets the indivisible state."""
         return self.share.lo == self.parent.range.lo
 
 
@@ -96,7 +96,7 @@ def inherit(entry: ShardEntry, estates: Sequence[Estate], store: StateStore) -> 
 
 
 def _keyed(estate: Estate) -> Iterator[Entry]:
-    """What is stored by key."""
+    """The state stored by key."""
     for family in HASHED:
         yield from _within(estate, bytes([family]), _HASH)
     for family in (SEEN, SLICE_IDLE):

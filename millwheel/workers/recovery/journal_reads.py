@@ -67,5 +67,5 @@ class ReadOnce:
         return self._journals.follow(incarnation, since)
 
     def forget(self) -> None:
-        """Keep nothing. Any thread, at any moment: those that are reading go on with what they have."""
+        """Drop everything. Any thread, at any moment: current readers keep the entries that they have."""
         self._known = None

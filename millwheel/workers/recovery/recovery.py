@@ -23,7 +23,7 @@ log = logging.getLogger("millwheel.workers")
 
 @dataclass(slots=True)
 class Effort:
-    """What a recovery had to do: bytes of commits that were replayed."""
+    """The work of a recovery: bytes of replayed commits."""
 
     replayed: int = 0
 
@@ -36,7 +36,7 @@ def recover(
     scratch: str,
     effort: Effort | None = None,
 ) -> StateStore:
-    """An open store with every commit of ``entry``'s lineage, and nothing else. ``effort`` learns what it took.
+    """An open store with every commit of ``entry``'s lineage, and nothing else. ``effort`` counts the work.
 
     Raises CorruptionError when a commit is missing or unreadable: recovery never skips. A snapshot that an earlier
     owner published at its last moment may let journal segments go before they were read: then recovery starts

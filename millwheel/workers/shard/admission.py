@@ -1,4 +1,4 @@
-"""Whether a shard runs a bundle now, and how much of what waits it takes."""
+"""Decides whether a shard runs a bundle now, and how many waiting records it takes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORTH_A_BUNDLE = 256  # records for which a commit is worth its bytes while the
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Only asks: what it looks at belongs to others. It tells the operator when records wait, and does no more."""
+    """Only reads state that belongs to others. Its one action is to notify the operator of waiting records."""
 
     identity: ShardIdentity
     limits: ShardLimits
@@ -63,7 +63,7 @@ class Admission:
         return min(self.operator.wakes_at(now_us), passed)
 
     def congested(self) -> bool:
-        """True when so much is on its way to consumers that nothing may be added."""
+        """True if so many productions are in flight that none may be added."""
         return self.outbox.pending_weight >= self.limits.pending
 
     def take(self, now_us: int, congested: bool) -> list[Arrival]:
@@ -89,7 +89,7 @@ class Admission:
         return self.operator.appetite(max(1, records), now_us, self.watermark.input) > 0
 
     def _circles(self, channel: ChannelName) -> bool:
-        """True for what follows from our own productions, which wait for it: it is taken however many wait."""
+        """True for results of our own productions, which wait for them: they are always taken."""
         # Without it, shards that send to each other fill up and wait for each other's acks for ever.
         return producer_of(channel) in self.identity.circle
 

@@ -1,4 +1,4 @@
-"""What a step has done becomes one commit: numbered, applied to the local store, and ready for the journal."""
+"""Makes one commit of a step's changes: numbered, applied to the local store, and ready for the journal."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class CommitBuilding:
                     self.overlay.put(place, timer_value(at, queue.cause_of(key, tag)))
 
     def _write_high_water_marks(self, arrivals: list[Arrival]) -> None:
-        # Of all that arrived, not of what was left after deduplication: a copy that was dropped is applied, too.
+        # Of all arrivals, not only of those left after deduplication: a dropped copy is applied, too.
         for arrival in arrivals:
             if last := arrival.batch.last_seq:
                 self.overlay.put(CHANNEL + arrival.channel.encode(), self.applied.after(arrival.channel, last))

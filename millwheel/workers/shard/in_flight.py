@@ -85,7 +85,7 @@ class InFlight:
         self.floor = max(self.floor, pending.floor)
 
     def lowest(self, hold: Hold) -> Hold:
-        """What keeps the watermark, if ``hold`` kept it otherwise: what is not durable may have to be done again."""
+        """The hold on the watermark; ``hold`` is that without undurable work, which may have to be repeated."""
         for pending in self._commits:
             if pending.hold.at < hold.at:
                 hold = pending.hold

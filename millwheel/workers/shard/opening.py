@@ -1,4 +1,4 @@
-"""What a shard reads from its store when it opens."""
+"""The state that a shard reads from its store when it opens."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class PendingCommit:
         return self.weak and self.chunk is not None and not self.chunk.finished
 
     def checkpoint_chunk(self) -> None:
-        """Weak productions on their way become part of the commit: a consumer takes too long."""
+        """Weak productions in flight become part of the commit, because a consumer takes too long."""
         chunk, commit = self.chunk, self.commit
         invariant(chunk is not None and commit is not None, "a weak commit has productions")
         assert chunk is not None

@@ -1,4 +1,4 @@
-"""What a bundle produced becomes a numbered chunk, written into the bundle's commit until every consumer has it."""
+"""Numbers the productions of a bundle as a chunk, and stores it with the commit until every consumer has it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class ShardIdentity:
 
     @property
     def lease(self) -> Lease:
-        """What fences off the shard's former owners."""
+        """The token that fences the shard's former owners."""
         return Lease(self.token)
 
 
 @dataclass(slots=True)
 class _Parts:
-    """What a chunk is made of: the consumers' batches, and what is stored."""
+    """The parts of a chunk: the consumers' batches, and the stored form."""
 
     batches: list[tuple[NodeName, AnyBatch]]
     stored: list[bytes]
@@ -62,7 +62,7 @@ class ProductionBuilding:
         self._maker: bytes = pack(identity.node)
 
     def checkpoint(self, bundle: Bundle) -> OutputChunk | None:
-        """Number what was produced and write it into the commit; None when nobody takes any of it."""
+        """Number the productions and write them into the commit; None if there are no consumers."""
         if not bundle.outputs.count:
             return None
         born_us = min((a.batch.born_us for a in bundle.arrivals if a.batch.born_us), default=bundle.now_us)
@@ -151,7 +151,7 @@ class ProductionBuilding:
         for bad in keyless:
             value, at = decoded[bad.index], batch.timestamps[bad.index]
             letter = DeadLetter(self._identity.pipeline, bad.node, batch.stream, bad.reason, None, value, at)
-            # What has no id has a letter without one: they would all be copies of each other.
+            # A record without an id gets a letter without one; else all such letters would be copies of each other.
             identity = (bad.node, ids[bad.index]) if ids[bad.index] else None
             bundle.dead_letter(letter, batch.timestamps[bad.index], identity, keys_of(batch.stream))
 

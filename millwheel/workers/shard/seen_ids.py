@@ -47,7 +47,7 @@ class BucketFilter:
 
     @property
     def size_bytes(self) -> int:
-        """What the filters take in memory."""
+        """The memory of the filters."""
         return sum(view.nbytes for _, view, _ in self._filters)
 
     def maybe(self, low: _Words, high: _Words) -> npt.NDArray[np.bool_]:
@@ -102,7 +102,7 @@ class SeenIds:
 
     @property
     def filter_bytes(self) -> int:
-        """What the filters of all buckets take in memory."""
+        """The memory of the filters of all buckets."""
         return sum(bloom.size_bytes for bloom in self._filters.values())
 
     def drop_copies(self, bundle: Bundle) -> None:

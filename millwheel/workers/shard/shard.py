@@ -48,7 +48,7 @@ OperatorFactory = Callable[["Shard"], Operator]
 
 
 class Shard:
-    """Serves one shard from an open store. ``fanout`` knows the consumers of what it produces.
+    """Serves one shard from an open store. ``fanout`` has the consumers of its productions.
 
     It has more attributes than other classes because each is an owner of something; it has no state besides."""
 
@@ -135,7 +135,7 @@ class Shard:
         return self._commit(step)
 
     def _begin(self, now_us: int) -> Step:
-        """Take what comes into the next bundle."""
+        """Take the input of the next bundle."""
         work = self.watermark.work(now_us)
         hold = self.watermark.lowest(
             work
@@ -193,7 +193,7 @@ class Shard:
         self.operator.durable(pending.number, now_us)
         return pending.arrivals
 
-    # --- what the loop asks and tells --------------------------------------------------------------------
+    # --- questions and news of the loop --------------------------------------------------------------------
 
     def unrest(self) -> int:
         """How much of what came is unfinished: arrivals, commits, productions, and what is not yet visible outside. A
@@ -210,15 +210,15 @@ class Shard:
     # --- life --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to send what recovery found; called when this owner may act (its token is known)."""
+        """Begin to send the recovered productions. Called when this owner may act (its token is known)."""
         for chunk in self._unsent:
             self.outbox.release(chunk, self._route)
         self._unsent.clear()
-        # What was forgotten is in no commit, so recovery finds it again; the watermark may not rise any more.
+        # No commit removed the old ids, so recovery found them again; perhaps no rising watermark will remove them.
         self.forget_old_ids()
 
     def checkpoint(self, path: str) -> None:
-        """Copy the store as of the last commit made, productions that are on their way included."""
+        """Copy the store as of the last commit, including productions in flight."""
         self.commits.checkpoint_stragglers()
         self.store.checkpoint(path)
 

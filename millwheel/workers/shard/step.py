@@ -1,4 +1,4 @@
-"""What a step of a shard has done, before it becomes a commit."""
+"""The result of a step of a shard, before it becomes a commit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Step:
     asks: bool = False
 
     def kept(self) -> Hold:
-        """What keeps the watermark while it is not committed: nothing that it has made is on its way yet."""
+        """The hold on the watermark while the step is not committed: none of its productions was sent yet."""
         made = [*self.bundle.chunks, *((self.chunk,) if self.chunk is not None else ())]
         at = min([self.hold.at, *(chunk.min_timestamp for chunk in made)])
         waits = "records that wait for answers of a lookup" if self.asks else _VERDICT

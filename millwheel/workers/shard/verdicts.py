@@ -17,10 +17,10 @@ from millwheel.workers.bundle.bundle import Bundle
 
 EARLY_US = SECOND
 """So long a step waits for other calls of its node where there are too few to judge by."""
-_FIRSTS = 5  # first failures that a shard tells of
+_FIRSTS = 5  # first failures that a shard reports
 
 Policies = Callable[[str], OnError]
-"""What failures of a node come to."""
+"""The decision about the failures of a node."""
 
 
 class Verdicts:
@@ -33,10 +33,10 @@ class Verdicts:
         self._firsts: dict[str, First] = {}
         self._heard: Mapping[CallKind, Tally] = {}
         self.version = 0
-        """Changes with what :meth:`counters` says."""
+        """Changes whenever :meth:`counters` changes."""
 
     def take(self, bundle: Bundle) -> None:
-        """Count what a step tried, and what of it failed."""
+        """Count the calls of a step, and those that failed."""
         if self._policies is None:
             return
         for what, count in bundle.tried.items():
@@ -65,7 +65,7 @@ class Verdicts:
         self._heard = sums
 
     def counters(self) -> dict[str, int]:
-        """What to report besides durable counters; nothing as long as no call of the node has failed."""
+        """The counts to report besides durable counters; none as long as no call of the node has failed."""
         if not self._failed and not self._heard:
             return {}
         failed = {**dict.fromkeys(self._heard, 0), **self._failed}

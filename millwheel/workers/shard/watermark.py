@@ -1,4 +1,4 @@
-"""How far one shard has come in event time, and what keeps it from being further."""
+"""The event-time progress of one shard, and the hold that keeps it back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ShardWatermark:
     # --- queries -----------------------------------------------------------------------------------------
 
     def work(self, now_us: int) -> Hold:
-        """What is to be done here, whatever may still come."""
+        """The earliest pending work, without future input."""
         at, holder = self._inbox.min_timestamp(), "records waiting in the inbox"
         if (production := self._outbox.min_timestamp()) < at:
             at, holder = production, "production"
@@ -51,14 +51,14 @@ class ShardWatermark:
         return hold if hold.at < at else Hold(held_at(at), holder)
 
     def lowest(self, work: Hold) -> Hold:
-        """What is to be done here, or may still come."""
+        """The earliest pending work, or future input."""
         lowest = work if work.at < self.input else Hold(self.input, "input")
         if lowest.at == MAX_TIME and self._timers[Domain.PROCESSING]:
             return Hold(self.floor, "processing-time timers that are still to fire")
         return lowest
 
     def hold(self, now_us: int) -> Hold:
-        """No output before this can come any more, and what keeps it from being later."""
+        """The time before which no output can come, with the hold that keeps it back."""
         hold = self._commits.lowest(self.lowest(self.work(now_us)))
         if self.floor_matters() and self._commits.floor < hold.at:
             # Beyond the durable floor, the next owner's timers would emit behind a watermark that others have seen:
@@ -96,7 +96,7 @@ class ShardWatermark:
     # --- commands ----------------------------------------------------------------------------------------
 
     def tell(self, at: int) -> None:
-        """Others are told of this watermark: nothing may be emitted before it any more."""
+        """This watermark is reported: no output may be emitted before it any more."""
         if at < IDLE_TIME:
             self.floor = max(self.floor, at)
 

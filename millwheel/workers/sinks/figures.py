@@ -1,4 +1,4 @@
-"""What a sink shard counts for ``/metrics``: per batch, never per record."""
+"""The figures of a sink shard for ``/metrics``, updated per batch, never per record."""
 
 from __future__ import annotations
 

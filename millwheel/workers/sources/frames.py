@@ -41,7 +41,7 @@ class ReadSize:
 
 @dataclass(frozen=True, slots=True)
 class SortedFrame:
-    """A read as batches for the consumers, and what it did to the partition's time."""
+    """A read as batches for the consumers, and its effect on the partition's time."""
 
     batches: list[tuple[NodeName, AnyBatch]]
     late: int

@@ -27,7 +27,7 @@ from millwheel.workers.state.overlay import Overlay
 
 @dataclass(slots=True)
 class Outstanding:
-    """A read that the consumers have not applied yet, and what it makes true once they have."""
+    """A read that the consumers have not applied yet, and its effects once they have."""
 
     chunks: list[OutputChunk]
     after: Position
@@ -77,7 +77,7 @@ class Part:
 
     @property
     def idle_in_words(self) -> str:
-        """What ``status`` shows for one that is idle."""
+        """The text of ``status`` for an idle partition."""
         return self.silence.in_words() if self.silence.idle else "read to where it ended when the run began"
 
     def watermark(self, max_delay_us: int) -> int:
@@ -90,12 +90,12 @@ class Part:
         return [(self.position, self.note), *later]
 
     def close(self) -> None:
-        """Close its reader; another one will go on where this one was."""
+        """Close its reader; another one will continue at its position."""
         if self.reader is not None:
             self.reader.close()
             self.reader = None
 
-    # --- what is stored ----------------------------------------------------------------------------------
+    # --- storage ----------------------------------------------------------------------------------
 
     def judge(self, positions: list[int], overlay: Overlay) -> None:
         """Store that the records at these positions lie too far in the future; later readers do not judge again."""

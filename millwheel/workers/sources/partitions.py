@@ -30,7 +30,7 @@ _SILENT_ABOUT_US = 60 * SECOND  # between warnings about the same trouble
 
 
 class _Stand(NamedTuple):
-    """How some partitions stand: the lowest watermark of those that are not idle, the highest of those that are."""
+    """The progress of some partitions: the lowest watermark of active ones, the highest of idle ones."""
 
     live: Hold | None = None
     idle: Hold | None = None
@@ -69,7 +69,7 @@ class Partitions:
         return self._listed_at_us + max(self._list_us, self._listed * _LIST_EACH_US)
 
     def look(self, now_us: int) -> None:
-        """See what there is."""
+        """List the partitions."""
         self._listed_at_us = now_us
         try:
             listed = {partition.name: partition for partition in self._parts.partitions()}
@@ -91,7 +91,7 @@ class Partitions:
         self.open(now_us)
 
     def open(self, now_us: int) -> None:
-        """Open what was listed, not much more at once than can be read."""
+        """Open listed partitions, not many more at once than can be read."""
         room = len(self._unopened)
         if not self._bounded:
             room = min(room, _UNSEEN - sum(part.behind for part in self.awake.values()))
@@ -197,7 +197,7 @@ class Partitions:
 
     def hold(self) -> Hold:
         """What keeps the watermark: the partitions that are not idle; if there are none, how far silence has come."""
-        if self._unknown:  # to count as idle would let event time pass what is not listed yet
+        if self._unknown:  # if it counted as idle, event time could pass unlisted partitions
             return Hold(MIN_TIME, "its partitions are not known yet")
         # What was not opened yet may hold anything. Without this hold, a folder of many old files is late before it is
         # read.

@@ -85,11 +85,11 @@ class Sorting:
 
     @property
     def letters(self) -> list[DeadLetter]:
-        """What could not be used."""
+        """The unusable records."""
         return [letter for _, letter in self._letters]
 
     def judge(self, bundle: Bundle, read: int) -> None:
-        """Tell a step what of a read of so many lines could not be used."""
+        """Report the unusable lines of a read to a step."""
         keys = keys_of(self._spec.name)
         bundle.try_(LINE, read)
         bundle.try_(keys, read)

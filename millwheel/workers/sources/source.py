@@ -98,7 +98,7 @@ class SourceOperator(Operator):
         self._end.resting = wanted
 
     def finish(self) -> None:
-        """Read nothing more, for ever: what was read so far is all there is."""
+        """Never read again: the input ends with the records read so far."""
         self._end.finishing = True
 
     def catch_up(self, wanted: bool) -> None:

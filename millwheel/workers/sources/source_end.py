@@ -1,4 +1,4 @@
-"""When a source shard reads nothing: for a while, because the pipeline is to come to rest, or for ever."""
+"""The times at which a source shard does not read: while the pipeline comes to rest, or for ever after its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SourceEnd:
 
     @property
     def reads_nothing(self) -> bool:
-        """True while it rests, and from the moment on at which it was told to finish."""
+        """True while it rests, and always after the order to finish."""
         return self.resting or self.finishing or self.ended
 
     def due(self, applied: bool) -> bool:

@@ -97,7 +97,7 @@ class Typed:
         return Cell(store_key, _STORED, data, written_at(data))
 
     def found(self, cell: Cell) -> Any:
-        """What the current call finds in a cell; ABSENT also when its time to live is over."""
+        """The value of a cell for the current call; ABSENT if its time to live is over."""
         if self.ttl_us is None:
             return cell.value
         if self.gone_by(cell.at, self._owner.timestamp):
@@ -135,13 +135,13 @@ class Typed:
         return end <= now_us and end <= LAST_TIME
 
     def look_later(self, at: int) -> None:
-        """See that what was written at ``at`` is removed when its time is over."""
+        """Schedule the removal of a value written at ``at`` at the end of its time to live."""
         assert self.ttl_us is not None
         if at + self.ttl_us <= LAST_TIME:  # else it would be looked at for ever at that instant
             self._owner.look_at(TTL_TAG + self.name, self._looked_at(at + self.ttl_us))
 
     def _looked_at(self, end: int) -> int:
-        """When to look at what is over at ``end``."""
+        """The time at which to remove values whose life ends at ``end``."""
         return end
 
     def decode(self, data: bytes) -> Any:

@@ -22,7 +22,7 @@ from millwheel.workers.state.overlay import Overlay
 
 _WORTH_READING_AHEAD = 64  # keys of a bundle from which one read of them all is faster
 Change = tuple[Typed, Cell, bytes | None]
-"""A cell of a handle, and what it is in the store now (None: gone)."""
+"""A cell of a handle, and its current stored value (None: absent)."""
 
 
 class Handed(NamedTuple):
@@ -35,7 +35,7 @@ class Handed(NamedTuple):
 
 
 class KeyedState:
-    """All handles of one computation instance in one shard, and the key they speak of.
+    """All handles of one computation instance in one shard, and their current key.
 
     ``timestamp`` is the time of the current call, by which times to live are judged. It is never before ``clock``: a
     record behind the watermark counts as of the watermark, so that what it writes lives on. ``tags`` stands before
@@ -94,7 +94,7 @@ class KeyedState:
             self.unsettled = True
 
     def settle(self) -> None:
-        """The call is over: what it has changed in place it has written."""
+        """The call is over: values that it changed in place count as written."""
         handed, self.handed, self.unsettled = self.handed, {}, False
         for owner, cell, value, before in handed.values():
             if owner.encode(value) != before:
@@ -108,7 +108,7 @@ class KeyedState:
             self._timers.set(self.key, tag, at)
 
     def read_ahead(self, keys: Sequence[Key]) -> None:
-        """A bundle with these keys comes: what is likely to be asked of the store is asked in one go."""
+        """A bundle with these keys comes: read the likely needed values from the store in one call."""
         if len(keys) < _WORTH_READING_AHEAD:
             return
         for handle in self.handles.values():

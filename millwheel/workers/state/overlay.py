@@ -76,7 +76,7 @@ class Overlay:
                 yield key, merged[key]
 
     def _like(self, prefix: bytes) -> list[bytes]:
-        """What changed, at least what begins so."""
+        """The changes, at least those under this prefix."""
         if len(prefix) < _HEAD:
             return list(self._changes)
         if self._heads is None:
