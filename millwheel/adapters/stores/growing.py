@@ -42,6 +42,8 @@ class GrowingStore:
         except BaseException:
             big.close()
             raise
+        # Only now: the small store is all there is of the shard until the big one has every entry
+        # (test_a_database_that_cannot_be_opened_leaves_the_small_store_whole).
         store.close()
         self._become(big)
 

@@ -184,6 +184,8 @@ class _Scan:
 
     def _end(self, cursor: RdictIter) -> None:
         try:
+            # Without this question a damaged table reads like a short one: a shard would go on without timers and
+            # marks that it had (test_damage_found_while_reading_is_told_as_corruption).
             cursor.status()
         except Exception as ex:
             raise _translated(ex, self._path) from ex

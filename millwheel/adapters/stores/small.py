@@ -60,6 +60,8 @@ class SmallStore:
 
     def scan(self, prefix: bytes) -> Iterator[Entry]:
         data = self._opened()
+        # A list, not a generator: whoever scans may write meanwhile, as in the store that it may become
+        # (test_a_scan_sees_the_store_as_of_the_call).
         return iter([(key, data[key]) for key in self._keys(prefix, prefix)])
 
     def first(self, prefix: bytes, since: bytes) -> bytes | None:

@@ -57,6 +57,8 @@ def outcomes(
             outcome.row, outcome.gone, outcome.backs = change, False, ()
         elif outcome.row is None:
             outcome.backs = () if outcome.gone else (*outcome.backs, change)
+        # Another row that has replaced it stays: panes of two windows may share an identity
+        # (test_a_row_that_was_replaced_is_not_taken_back).
         elif same(outcome.row.row, change.row):
             outcome.row, outcome.gone = None, True
     return found

@@ -65,7 +65,8 @@ class ExternalWriter(Writer):
     def _write(self, batch: RowBatch) -> None:
         if self._closed:
             raise FencedError(f"{self.lane} is closed here: another worker publishes its batches")
-        # Until the target has answered, it is not known what it holds: the next try asks it first.
+        # Until the target has answered, it is not known what it holds: the next try asks it first. One that goes by
+        # what it remembers writes a batch twice whose answer was lost (test_a_lost_answer_is_looked_up).
         last, self._last = self._last, None
         try:
             if last is None:
@@ -85,6 +86,8 @@ class ExternalWriter(Writer):
 
 def _without(batch: RowBatch, reasons: dict[int, str]) -> BatchRefusedError:
     records = batch.records()
+    # Under the same number: with a new one the target would miss a batch, and what it holds would count for another
+    # (test_refused_rows_are_told_with_the_batch_without_them).
     kept = [record for place, record in enumerate(records) if place not in reasons]
     refused = [Refused(records[place], reason) for place, reason in sorted(reasons.items())]
     return BatchRefusedError(refused, encode_rows(batch.number, kept))

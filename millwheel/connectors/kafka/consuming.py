@@ -72,6 +72,8 @@ class Consuming:
                 "group.id": group or config.get("group.id", "millwheel"),
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
+                # Else the library jumps over what retention has taken, and nobody learns of it
+                # (test_what_retention_has_taken_stops_reading_or_is_passed_over).
                 "auto.offset.reset": "error",
                 "isolation.level": isolation,
             }
@@ -85,6 +87,8 @@ class Consuming:
         if self._offsets is not None:
             self._offsets.send()
         at = self._assigned.get(share)
+        # A shard that goes on after a failure asks for what it has not committed, not for what we would give next
+        # (test_to_ask_for_an_older_offset_reads_the_same_again).
         if at is None or at.next_offset != offset:
             at = self._assign(share, offset)
         if len(at.messages) < most:
@@ -101,7 +105,9 @@ class Consuming:
             at.paused = False
             self._consumer.resume([self._kafka.TopicPartition(*share)])
         at_end = not at.messages and at.end >= at.next_offset
-        if at_end:  # markers of transactions and compacted messages take offsets, too
+        # Markers of transactions and compacted messages take offsets, too. A bounded source whose last offsets are such
+        # would never end (test_offsets_of_aborted_and_finished_transactions_are_passed_over).
+        if at_end:
             at.next_offset = at.end
         return Polled(messages, at.next_offset, at_end)
 

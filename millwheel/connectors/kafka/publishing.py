@@ -90,7 +90,9 @@ class Transactions:
 
     def _begin(self) -> None:
         options = self._options
-        if self._fenced:  # a zombie must not fence its successor in turn, only to find that it is one
+        # A zombie must not fence its successor in turn, only to find that it is one
+        # (test_a_zombie_that_knows_that_it_was_fenced_does_not_fence_its_heir).
+        if self._fenced:
             self._known()
         producer = self._kafka.Producer(
             {
@@ -99,6 +101,8 @@ class Transactions:
                 "transactional.id": self._name,
             }
         )
+        # Before the look: what a former owner has open could still be committed behind it, and would be written twice
+        # (test_a_zombie_between_any_two_calls_adds_nothing).
         producer.init_transactions(ANSWER_S)
         self._last = self._known()
         self._producer = producer
@@ -188,6 +192,8 @@ class Transactions:
     def _after(self, error: Any) -> Exception:
         """What an error of the library means here. The producer is given up whatever it was: a new one knows whether
         the transaction counts, because it reads the mark."""
+        # Kept, it would go by the number that it remembers, and a commit whose answer was lost would be done twice
+        # (test_a_commit_whose_answer_is_lost_is_not_done_twice).
         producer, self._producer = self._producer, None
         if error.name() not in _FENCED and producer is not None and error.txn_requires_abort():
             with suppress(self._kafka.KafkaException):

@@ -95,6 +95,8 @@ class PostgresTarget(ExternalTarget):
 
     def _locked(self, connection: Any) -> tuple[int, int]:
         """(Number, token) of our shard; nobody else changes them until the end of the transaction."""
+        # "for update": a successor's claim and our transaction wait for each other. Without the lock a zombie's rows
+        # could be committed behind the claim (test_a_zombie_between_any_two_calls_adds_nothing).
         found = connection.execute(
             f"select number, token from {self._batches} where name = %s for update", (self._owner.name,)
         ).fetchone()

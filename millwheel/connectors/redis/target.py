@@ -25,7 +25,9 @@ end
 return {token, tonumber(number)}
 """
 
-# Redis does not undo what a script has written before it fails. So all types are looked at before the first write.
+# Redis does not undo what a script has written before it fails. So all types are looked at before the first write:
+# else the rows before the refused one are written again with the rest of the batch, and messages are sent twice
+# (test_a_key_of_another_type_refuses_its_rows_with_the_words_of_the_server).
 _WRITE = """
 local mark = redis.call('HMGET', KEYS[1], 'token', 'number')
 if not mark[1] then return {'forgotten'} end

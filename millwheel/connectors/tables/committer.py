@@ -89,6 +89,8 @@ class Committer:
 
     def _commit(self, jobs: list[_Job]) -> None:
         for attempt in range(_TRIES):
+            # Anew for each try: the commit that was first may hold a batch of ours, or the claim of our successor
+            # (test_other_writers_do_not_stop_a_committer).
             version = self._table.look()
             change = _change_of(version, [job for job in jobs if job.error is None])
             if change is None:

@@ -104,6 +104,8 @@ class BucketQueue:
         total = self._aggregation.create()
         for point in reversed(self.chain(own.first, state)):
             bucket = state.get(point)
+            # A copy, since merging changes its first argument: the bucket would hold all later ones, too, when the
+            # queue is built anew (test_the_result_is_that_of_all_that_entered_and_did_not_leave).
             total = self._aggregation.merge(self._copy(bucket[0]), total)
             bucket[2] = total
             state[point] = bucket

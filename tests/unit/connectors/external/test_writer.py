@@ -38,13 +38,14 @@ def test_what_the_target_holds_is_not_written_again() -> None:
 def test_a_lost_answer_is_looked_up() -> None:
     table = Table()
     writer = MemorySink(table).open("s", 1)
+    writer.publish(prepared(writer, 0, "a"))
     table.lost_answers = True
-    committable = prepared(writer, 0, "a")
+    committable = prepared(writer, 1, "b")
     with pytest.raises(UnavailableError):
         writer.publish(committable)
     table.lost_answers = False
     writer.publish(committable)
-    assert (table.rows, table.calls) == (["a"], ["fence", "write 0", "fence"])
+    assert (table.rows, table.calls) == (["a", "b"], ["fence", "write 0", "write 1", "fence"])
 
 
 def test_a_former_owner_is_fenced() -> None:
@@ -70,6 +71,7 @@ def test_refused_rows_are_told_with_the_batch_without_them() -> None:
     assert table.rows == []
     writer.publish(caught.value.committable)
     assert table.rows == [1, 2]
+    assert table.marks == {"root/s": (0, 1)}, "the next batch is number 1"
 
 
 def test_a_value_that_is_no_plain_data_is_refused_at_once() -> None:
