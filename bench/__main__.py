@@ -7,7 +7,7 @@ python -m bench A --quick             a proof that it works, in a minute; its fi
 python -m bench A --resume            go on with a campaign that was interrupted
 python -m bench report                tables and plots of docs/performance.md from the figures
 python -m bench profile B             where a microsecond goes
-python -m bench key_windows, soak, failover, availability, nodes, ads_kafka, kafka_rates   with options of their own
+python -m bench key_windows, soak, failover, availability, nodes, ads_kafka, kafka_rates, debezium   with own options
 """
 
 from __future__ import annotations
@@ -24,7 +24,18 @@ from bench.parts import PARTS
 from bench.places import cache
 from bench.rounds import Wanted
 
-TOOLS = ("ads_kafka", "kafka_rates", "key_windows", "soak", "failover", "availability", "nodes", "profile", "report")
+TOOLS = (
+    "ads_kafka",
+    "kafka_rates",
+    "key_windows",
+    "soak",
+    "failover",
+    "availability",
+    "nodes",
+    "debezium",
+    "profile",
+    "report",
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -95,21 +95,45 @@ class Rows:
         self._topic = _evaluator(options.topic_by())
         self._partition = _evaluator(options.partition)
         self._headers = [(name, _evaluator(text)) for name, text in options.headers.items()]
+        self._alike = not (self._headers or self._topic or self._partition or options.event_time)
 
     def messages(self, records: Sequence[SinkRecord]) -> tuple[list[Message], list[Refused]]:
         """In the order of the records; those of which an expression cannot be evaluated, or that are too large for the
         brokers, are refused."""
         options = self._options
         backs = [as_retraction(record.value) for record in records]
-        values = [record.value if back is None else back.value for record, back in zip(records, backs, strict=True)]
+        values, plain = [record.value for record in records], records
+        if any(back is not None for back in backs):
+            values = [value if back is None else back.value for value, back in zip(values, backs, strict=True)]
+            plain = [SinkRecord(r.key, value, r.timestamp) for r, value in zip(records, values, strict=True)]
         if self._mode is Mode.CHANGELOG and self._events is None:
             rows = change_rows(records, options.with_key, options.with_timestamp, options.mark)
         else:
-            plain = [SinkRecord(r.key, value, r.timestamp) for r, value in zip(records, values, strict=True)]
             rows = rows_of(plain, options.with_key, options.with_timestamp)
         encoded: Sequence[bytes | RecordError | None] = self._encoded(rows, records, backs)
         if self._mode is Mode.UPSERT:
             encoded = [line if back is None else None for line, back in zip(encoded, backs, strict=True)]
+        together = self._together(values, encoded)
+        return self._each(records, values, encoded) if together is None else (together, [])
+
+    def _together(self, values: Sequence[Any], encoded: Sequence[bytes | RecordError | None]) -> list[Message] | None:
+        """All messages, where they differ in key and value only; None when one of them needs a look of its own."""
+        if not self._alike:
+            return None
+        try:
+            keys = [None] * len(values) if self._key is None else [as_bytes(self._key(value)) for value in values]
+        except RecordError:
+            return None
+        messages: list[Message] = []
+        for key, line in zip(keys, encoded, strict=True):
+            if isinstance(line, RecordError) or len(key or b"") + len(line or b"") > self._most_bytes:
+                return None
+            messages.append(Message(key, line, [], -1, 0))
+        return messages
+
+    def _each(
+        self, records: Sequence[SinkRecord], values: Sequence[Any], encoded: Sequence[bytes | RecordError | None]
+    ) -> tuple[list[Message], list[Refused]]:
         messages, refused = [], []
         for record, value, line in zip(records, values, encoded, strict=True):
             try:
