@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.slow.runs import Run
+from tests.slow.runs import REPO, Run
 from tests.slow.test_inject import CODE
 from tests.slow.test_savepoints import done, rows_of
 
@@ -75,3 +79,43 @@ def test_what_is_posted_counts_once_while_a_worker_and_the_endpoint_are_killed(t
     assert run.wait().code == 0, run.said
     found = sorted((row["page"], row["n"]) for row in rows_of(tmp_path / "out" / "counts"))
     assert found == [(page, n) for page in "ab" for n in range(1, REQUESTS + 1)]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The examples of a page of the docs."""
+    return re.findall(rf"```{language}\n(.*?)```", (REPO / "docs" / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+AFTER = """
+computations:
+  passed: {input: {clicks: {key: page}}, steps: [{filter: "ts > 0"}], output: out}
+sinks: {out: {files: {path: OUT, flush: 100ms}}}
+"""
+ASYNC = """
+import asyncio
+asyncio.run(forward([{"page": "c", "ts": 3_000_000, "event_id": "e2"}]))
+"""
+
+
+def test_the_examples_of_the_pages_work_as_they_are_written(tmp_path: Path) -> None:
+    """But for the port, which may be taken here."""
+    if shutil.which("curl") is None:
+        pytest.skip("the example needs curl")
+    port = free_port()
+    [stream], [curl] = blocks("http.md", "yaml"), [each for each in blocks("http.md", "sh") if "curl" in each]
+    assert "port: 8080" in stream
+    after = AFTER.replace("OUT", str(tmp_path / "out" / "passed"))
+    (tmp_path / "p.yaml").write_text("pipeline: pages\n" + stream.replace("8080", str(port)) + after)
+    run = Run(tmp_path / "p.yaml", tmp_path, workers=1).start()
+    post(port, b"", "none")  # it is ready
+    command, _, told = curl.replace("8080", str(port)).strip().partition("\n")
+    assert subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60).stdout.strip() == told
+    plain, waited = blocks("injection.md", "python")
+    for code, says in ((plain, "2 0 0\n"), (waited + ASYNC, "")):
+        found = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(REPO)}, capture_output=True, timeout=60
+        )
+        assert (found.stdout.decode(), found.returncode) == (says, 0), found.stderr.decode()
+    done("stop", "--drain", "--root", str(run.root))
+    assert run.wait().code == 0, run.said
+    assert sorted(row["page"] for row in rows_of(tmp_path / "out" / "passed")) == ["a", "a", "b", "c"]

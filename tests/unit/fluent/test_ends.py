@@ -10,6 +10,7 @@ from millwheel.fluent.ends import (
     FileSink,
     FileSource,
     GeneratorSource,
+    HttpSource,
     InjectionSource,
     OtherSink,
     OtherSource,
@@ -27,6 +28,7 @@ def test_only_what_was_given_is_an_option() -> None:
     assert FileSource("a", "jsonl").options() == {"path": "a", "format": "jsonl"}
     assert FileSource("a", "csv", follow=False).options()["follow"] is False
     assert InjectionSource().options() == {}
+    assert HttpSource(8080, max_requests=3).options() == {"port": 8080, "max_requests": 3}
     assert GeneratorSource(rate=0, count=5).options() == {"rate": 0, "count": 5}
 
 
