@@ -113,10 +113,12 @@ class Rows:
         encoded: Sequence[bytes | RecordError | None] = self._encoded(rows, records, backs)
         if self._mode is Mode.UPSERT:
             encoded = [line if back is None else None for line, back in zip(encoded, backs, strict=True)]
-        together = self._together(values, encoded)
+        together = self._together(records, values, encoded)
         return self._each(records, values, encoded) if together is None else (together, [])
 
-    def _together(self, values: Sequence[Any], encoded: Sequence[bytes | RecordError | None]) -> list[Message] | None:
+    def _together(
+        self, records: Sequence[SinkRecord], values: Sequence[Any], encoded: Sequence[bytes | RecordError | None]
+    ) -> list[Message] | None:
         """All messages, where they differ in key and value only; None when one of them needs a look of its own."""
         if not self._alike:
             return None
@@ -125,10 +127,10 @@ class Rows:
         except RecordError:
             return None
         messages: list[Message] = []
-        for key, line in zip(keys, encoded, strict=True):
+        for record, key, line in zip(records, keys, encoded, strict=True):
             if isinstance(line, RecordError) or len(key or b"") + len(line or b"") > self._most_bytes:
                 return None
-            messages.append(Message(key, line, [], -1, 0))
+            messages.append(Message(key, line, [], -1, 0, "", record.key, record.timestamp))
         return messages
 
     def _each(
