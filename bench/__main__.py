@@ -7,7 +7,8 @@ python -m bench A --quick             a proof that it works, in a minute; its fi
 python -m bench A --resume            go on with a campaign that was interrupted
 python -m bench report                tables and plots of docs/performance.md from the figures
 python -m bench profile B             where a microsecond goes
-python -m bench key_windows, soak, failover, availability, nodes, ads_kafka, kafka_rates, debezium   with own options
+python -m bench key_windows, soak, failover, availability, nodes, start   with options of their own
+python -m bench ads_kafka, kafka_rates, debezium                          the same, beside a real broker
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ TOOLS = (
     "debezium",
     "profile",
     "report",
+    "start",
 )
 
 
