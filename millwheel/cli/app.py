@@ -169,13 +169,11 @@ def run(
 
 
 @app.command()
-def validate(pipeline: Pipeline, sets: Sets = None) -> None:
-    """Check a pipeline without starting anything."""
-    from millwheel.spec import load_pipeline, resolve_params
+def validate(pipeline: Pipeline, sets: Sets = None, as_json: AsJson = False) -> None:
+    """Check a pipeline without starting anything. Exits with 1 if it is wrong."""
+    from millwheel.cli.validate import validate as check
 
-    spec = load_pipeline(pipeline, resolve_params(pipeline, parse_sets(sets or []), os.environ, os.getcwd()))
-    parts = ((spec.streams, "streams"), (spec.computations, "computations"), (spec.sinks, "sinks"))
-    typer.echo(f"{spec.name}: {', '.join(f'{len(part)} {word}' for part, word in parts)}; all right")
+    raise typer.Exit(check(pipeline, parse_sets(sets or []), as_json))
 
 
 @app.command()
@@ -183,11 +181,14 @@ def explain(
     pipeline: Pipeline,
     sets: Sets = None,
     svg: Annotated[str, typer.Option(metavar="FILE.svg", help="also draw it there, as an SVG")] = "",
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="as Mermaid text, for Markdown")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Draw a pipeline: its streams, keys, windows, triggers and guarantees. Sources and sinks need no parameters."""
     from millwheel.cli.explain import explain as show
 
-    show(pipeline, parse_sets(sets or []), svg, Console(width=None if sys.stdout.isatty() else 120))
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    show(pipeline, parse_sets(sets or []), svg, console, mermaid, as_json)
 
 
 @app.command()

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from millwheel.cli.look.status import write_json
 from millwheel.errors import SetupError
+from millwheel.explain.mermaid import mermaid_of
 from millwheel.explain.picture import picture_of
 from millwheel.explain.svg import svg_of
 from millwheel.explain.tree import tree_of
@@ -17,9 +19,11 @@ from millwheel.spec.parameters import stand_ins
 from millwheel.spec.pipelines import read_document
 
 
-def explain(pipeline: str, params: Mapping[str, str], svg: str, console: Console) -> None:
-    """Print the tree, and write the SVG if it has a name. Parameters of sources and sinks that have no value are
-    shown as they are written."""
+def explain(
+    pipeline: str, params: Mapping[str, str], svg: str, console: Console, mermaid: bool = False, as_json: bool = False
+) -> None:
+    """Print the tree, or the same as ``mermaid`` text or JSON, and write the SVG if it has a name. Parameters of
+    sources and sinks that have no value are shown as they are written."""
     unset = stand_ins(read_document(pipeline).top, lambda name: f"${{{name}}}")
     given = resolve_params(pipeline, params, os.environ, os.getcwd())
     picture = picture_of(load_pipeline(pipeline, {**unset, **given}))
@@ -30,4 +34,8 @@ def explain(pipeline: str, params: Mapping[str, str], svg: str, console: Console
             raise SetupError(
                 f"{svg} cannot be written: {error.strerror}; name a file in a folder that exists"
             ) from error
-    console.print(tree_of(picture))
+    if as_json:
+        return write_json(picture)
+    if mermaid:
+        return print(mermaid_of(picture), end="")
+    return console.print(tree_of(picture))

@@ -12,6 +12,7 @@ from typing import Any
 from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, SinkSpec, StreamSpec
 from millwheel.core.triggers.triggers import Default
 from millwheel.spec.checks.code import CodeChecks
+from millwheel.spec.checks.field_names import check_field_names
 from millwheel.spec.checks.field_types import check_field_types
 from millwheel.spec.checks.queries import check_queries
 from millwheel.spec.checks.topology import check_cycles, check_streams, uncertain_names
@@ -187,4 +188,5 @@ def _check(reader: NodeReader, top: YamlNode, parts: _Parts, check_code: bool) -
         checks.computation(computation)
     for sink in spec.sinks:
         checks.sink(sink, parts.sinks[sink.stream])
+    check_field_names(reader, spec, top, checks.classes)
     check_cycles(reader, spec, top, checks.has_timer)

@@ -41,6 +41,8 @@ class CodeChecks:
         self._reader = reader
         self._spec = spec
         self._top = top
+        self.classes: dict[str, list[str]] = {}
+        """The fields of the classes that streams are decoded into, by stream; filled by :meth:`stream`."""
 
     # --- streams and sinks -----------------------------------------------------------------------------------
 
@@ -108,7 +110,8 @@ class CodeChecks:
             self._bad(f"msgspec cannot decode records into {stream.schema}: {ex}; use a msgspec.Struct", *path)
             return None
         if isinstance(schema, type) and issubclass(schema, msgspec.Struct):
-            self._check_struct(stream, [field.name for field in msgspec.structs.fields(schema)])
+            self.classes[stream.name] = [field.name for field in msgspec.structs.fields(schema)]
+            self._check_struct(stream, self.classes[stream.name])
         return schema
 
     def _check_struct(self, stream: StreamSpec, known: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +35,11 @@ def test_a_wrong_pipeline_is_told_instead_of_drawn(tmp_path: Path) -> None:
 def test_a_picture_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     done = explain(str(REPO / "examples" / "ads" / "pipeline.yaml"), "--svg", str(tmp_path / "no" / "p.svg"))
     assert "cannot be written: No such file or directory; name a file in a folder that exists" in str(done.exception)
+
+
+def test_the_same_as_mermaid_text_and_as_json() -> None:
+    pipeline = str(REPO / "examples" / "ads" / "pipeline.yaml")
+    assert explain(pipeline, "--mermaid").stdout.startswith("flowchart TB\n")
+    found = json.loads(explain(pipeline, "--json").stdout)
+    assert {"title", "boxes", "arrows"} == found.keys()
+    assert {"name", "kind", "title", "lines", "note", "where"} == found["boxes"][0].keys()

@@ -15,7 +15,7 @@ from millwheel.errors import SetupError
 
 def test_a_machine_is_examined_and_left_as_it_was(tmp_path: Path) -> None:
     said = io.StringIO()
-    assert doctor(str(tmp_path / "new" / "root"), "", "", False, Console(file=said, width=200)) == 0
+    assert doctor(str(tmp_path / "new" / "root"), "", "", False, Console(file=said, width=1_000)) == 0
     lines = said.getvalue().splitlines()
     checks = ["Python", "extras", "Java", "ports", "clock", "limits", "permissions", "disk"]
     assert [line.split()[1] for line in lines] == checks
