@@ -51,9 +51,10 @@ def test_each_count_appears_once(s3: S3Server, tmp_path: Path, monkeypatch: pyte
     try:
         while not any(store.list("out/day=")) and run.process.poll() is None:
             time.sleep(0.05)
-        run.kill_at_random(("millwheel.workers",), seed=3, times=2, pause_s=(0.1, 0.3))
+        killed = run.kill_at_random(("millwheel.workers",), seed=3, times=2, pause_s=(0.0, 0.2))["millwheel.workers"]
     finally:
         run.wait(180)
+    assert killed, "it ended before it was disturbed"
     assert run.code == 0, run.said
     assert "test-secret" not in run.said
     names = [found.key for found in store.list("out/") if not found.key.startswith("out/.millwheel/")]

@@ -26,3 +26,30 @@ def test_steps_of_a_flattened_stream_read_all_of_them() -> None:
     assert both == {"hits": ("user",), "clicks": ("user",)}
     assert own == {"hits": ("a",), "clicks": ("b",), "dead_letters": ()}
     assert mixed == {"hits": (), "clicks": ("b",)}
+
+
+def test_a_lookup_is_what_yaml_has_as_one(check: Any) -> None:
+    redis = '{"redis": {"url": "redis://h", "key": "item:{item}"}}'
+    spec = check(
+        f"hits.key_by('user').look_up({redis}, field='info', missing='drop', name='one')\n"
+        f"hits.key_by('user').look_up({redis}, fields={{'cents': 'price'}}, by=['item'], "
+        "cache={'size': 5, 'ttl': '1m'}, batch=7, output='two')\n"
+        f"hits.key_by('user').look_up({redis}, field='info')\n"
+    )
+    one, two, three = spec.computations
+    assert (one.name, two.outputs, three.name) == ("one", ("two",), "hits_lookup")
+    first, second = one.lookup, two.lookup
+    assert (first.kind, first.options, first.name, first.missing.value) == (
+        "redis",
+        {"url": "redis://h", "key": "item:{item}"},
+        "info",
+        "drop",
+    )
+    assert (second.fields, second.by, second.cache_size, second.cache_ttl_us, second.batch) == (
+        {"cents": "price"},
+        ("item",),
+        5,
+        60_000_000,
+        7,
+    )
+    assert (three.lookup.missing.value, three.lookup.cache_size) == ("keep", 0)
