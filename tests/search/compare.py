@@ -71,7 +71,7 @@ def _computations(spec: PipelineSpec, promised: Promised, want: Outcome, got: Ou
         one, other = _counted(wanted), _counted(found)
         if one != other:
             yield f"counters of {name}: {one}, and {other}"
-    remembering = {c.name for c in spec.computations if c.callback and c.window is None}
+    remembering = {c.name for c in spec.computations if (c.callback and c.window is None) or c.slices is not None}
     for name in sorted(exact & remembering):
         for what, wanted_of, found_of in (("state", want.state, got.state), ("timers", want.timers, got.timers)):
             wanted, found = wanted_of.get(name, {}), found_of.get(name, {})

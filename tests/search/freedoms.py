@@ -191,6 +191,8 @@ def _of(c: ComputationSpec, found: Mapping[str, Facts], spec: PipelineSpec, stat
         return _Made(_NOTHING)
     if c.window is not None:
         return _windowed(base, c, spec, stated, free)
+    if c.slices is not None:
+        return _Made(_sliced(base, stated, free))
     if c.callback:
         return _Made(_called(base, c, spec, free))
     if c.enrich is not None:
@@ -259,6 +261,12 @@ def _called(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> 
     # Event time: "Whether a record is late that another computation produced behind its own watermark depends on which
     # of them arrives first". So it is with what a timer of the past produces at its time.
     return replace(base, paced=False, single=False, timely=base.timely and not c.options.get("past"))
+
+
+def _sliced(base: Facts, stated: bool, free: Free) -> Facts:
+    """queries.md, Slices: a record of an expired slice is late, which the watermark decides that has come by then."""
+    known = base.level is Level.ALL and base.paced and base.timely and stated and not free.deaf
+    return base if known else _NOTHING
 
 
 def _stepped(base: Facts, c: ComputationSpec) -> Facts:

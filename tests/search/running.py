@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -14,6 +15,7 @@ import polars as pl
 from millwheel.core.model.keys import check_key
 from millwheel.core.pipeline.graph import NodeKind
 from millwheel.core.pipeline.spec import DEAD_LETTERS, KeyKind, PipelineSpec, SinkSpec
+from millwheel.queries.model import QueryError
 from millwheel.sinks.base import SinkBatch
 from millwheel.sources.base import FrameChunk
 from millwheel.spec.loading import load_extractor
@@ -27,6 +29,7 @@ from millwheel.workers.host import assembly as assembly_module
 from millwheel.workers.host.assembly import Assembly, Factories
 from millwheel.workers.operators.callbacks import CallbackOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
+from tests.search.probes import answers
 from tests.search.removal import check_removed
 from tests.search.script import Action, Case, Clock, Finish, Letter, Outcome, Push, Row, Watermark
 from tests.sim.replacing import replaced
@@ -187,6 +190,7 @@ class Bench(PipelineHarness):
         }
         self._taps = self._seen = _SearchTaps(self.upserts)
         self._listed = {}
+        self._answers: dict[str, dict[Any, Any]] = {}
         self._pushes: dict[str, list[Row]] = {}
         self._closed = False
         clock = ManualClock(case.now or 0)
@@ -239,6 +243,7 @@ class Bench(PipelineHarness):
             case Clock():
                 self.advance_processing_time(max(action.t, self.now))
             case Finish():
+                self._answers = self._answers or self._asked()
                 self.finish(action.stream)
         for computation in self.spec.computations:
             for shard in self._cluster.shards_of(computation.name):
@@ -247,13 +252,16 @@ class Bench(PipelineHarness):
     def outcome(self) -> Outcome:
         """What has come of it so far."""
         letters = tuple(_letter(record.value) for record in self.records(DEAD_LETTERS))
-        streams = {
+        streams = self._visible()
+        standing = {name: tuple(self._standing(name)) for name in self.upserts}
+        return Outcome(streams, letters, standing, self._all_counters(), *self._remembered({**streams, **standing}))
+
+    def _visible(self) -> dict[str, tuple[Row, ...]]:
+        return {
             sink.stream: tuple(Row(r.key, r.timestamp, r.value) for r in self.records(sink.stream))
             for sink in self.spec.sinks
             if sink.stream != DEAD_LETTERS and sink.stream not in self.upserts
         }
-        standing = {name: tuple(self._standing(name)) for name in self.upserts}
-        return Outcome(streams, letters, standing, self._all_counters(), *self._remembered({**streams, **standing}))
 
     def _standing(self, name: str) -> Iterator[Row]:
         for (stream, _), rows in sorted(self._seen.tables.items()):
@@ -272,8 +280,27 @@ class Bench(PipelineHarness):
             keys = sorted(self._keys(computation, streams), key=repr)
             if computation.callback and computation.window is None:
                 state[name] = {key: self.state(name, key) for key in keys}
+            if computation.slices is not None:
+                state[name] = self._answers.get(name) or self._asked()[name]
             timers[name] = {key: found for key in keys if (found := tuple(self.timers(name, key)))}
         return state, timers
+
+    def _asked(self) -> dict[str, dict[Any, Any]]:
+        """What slices answer, by computation and key."""
+        found: dict[str, dict[Any, Any]] = {}
+        for computation in self.spec.computations:
+            if computation.slices is not None:
+                name, keys = computation.name, self._keys(computation, self._visible())
+                found[name] = {key: answers(partial(self._one, name, key)) for key in keys}
+        return found
+
+    def _one(self, name: str, key: Any, length: int, until: int, mode: str) -> Any:
+        try:
+            answer = self.ask(name, key, length, until, mode)
+        except QueryError as ex:
+            assert ex.code == "beyond_keep"  # noqa: PT017
+            return None
+        return answer.values, answer.covered_start_us, answer.covered_end_us
 
     def _keys(self, computation: Any, streams: Mapping[str, tuple[Row, ...]]) -> set[Any]:
         found: set[Any] = set()

@@ -16,6 +16,7 @@ from tests.search.generate.computations import draw_computation
 from tests.search.generate.draft import Draft
 from tests.search.generate.refused import spoil
 from tests.search.generate.sinks import draw_sinks
+from tests.search.generate.sliced import add_slices
 from tests.search.generate.sources import draw_stream
 from tests.search.script import Case
 
@@ -59,6 +60,7 @@ def _draw(seed: int, number: int, wanted: frozenset[str], racing: bool) -> Case:
     if "timer_limit" in wanted and "timers" in draft.features:  # only where it is asked for: most would be letters
         draft.features.add("timer_limit")
         draft.tree["limits"] = {"timers_per_key": 3}
+    add_slices(draft, seed)
     draw_sinks(draft)
     refused = not racing and spoil(draft, "refused")
     script = pushes.draw(draft, now)

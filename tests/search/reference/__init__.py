@@ -29,13 +29,14 @@ are written anew, each in a file of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from millwheel.core.pipeline.spec import PipelineSpec
 from tests.search.reference.calls import CallNode
 from tests.search.reference.engine import World, in_order
 from tests.search.reference.groupings import windowed
+from tests.search.reference.slices import SlicesNode
 from tests.search.reference.sources import SourceNode
 from tests.search.reference.tables import standing
 from tests.search.reference.transforms import built
@@ -50,6 +51,7 @@ class Reference:
     def __init__(self, spec: PipelineSpec, *, stated: bool = True, now: int | None = None) -> None:
         self.spec = spec
         self._world = world = World(spec, 0 if now is None else now)
+        self._asked: Callable[[str, Any], dict[str, Any]] | None = None
         self._sources: dict[str, SourceNode] = {}
         for stream in spec.streams:
             if stream.source is not None:
@@ -57,7 +59,7 @@ class Reference:
                 self._sources[stream.name] = world.nodes[source.name] = source
         for computation in in_order(spec.computations):
             make = built if computation.window is None else windowed
-            world.nodes[computation.name] = make(world, computation)
+            world.nodes[computation.name] = (SlicesNode if computation.slices is not None else make)(world, computation)
         world.connect()
 
     def run(self, action: Action) -> None:
@@ -73,9 +75,16 @@ class Reference:
         elif isinstance(action, Clock):
             self._world.advance_clock(action.t)
         elif isinstance(action, Finish):
+            self._ask()
             for source in self._chosen(action.stream):
                 source.ended = True
             self._world.settle()
+
+    def _ask(self) -> None:
+        """Slices are asked before the input ends: how much of them expires then, nobody says."""
+        if self._asked is None:
+            self._asked = lambda name, key: frozen[name](key)
+            frozen = {name: node.frozen() for name, node in self._world.nodes.items() if isinstance(node, SlicesNode)}
 
     @property
     def unsure(self) -> bool:
@@ -98,6 +107,8 @@ class Reference:
     def state(self, computation: str, key: Any) -> dict[str, Any]:
         """What a computation remembers of a key, defaults included."""
         node = self._world.nodes[computation]
+        if self._asked is not None and isinstance(node, SlicesNode):
+            return self._asked(computation, key)
         assert isinstance(node, CallNode)
         return node.state_of(key)
 

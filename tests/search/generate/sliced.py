@@ -1,0 +1,48 @@
+"""Adds slices to a pipeline that is drawn: with dice of their own, so that all else stays as it is without them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from tests.search.freedoms import Level
+from tests.search.generate.draft import Draft
+from tests.search.generate.inputs import take_input
+
+_SLICES: tuple[dict[str, Any], ...] = (
+    {"every": "10s", "keep": "1h", "levels": ["10s", "1m"]},
+    {"every": "5s", "keep": "1h", "levels": ["5s", "10s", "40s", "2m"]},
+    {"every": "7s", "keep": "1h"},
+    {"every": "10s", "keep": "40s", "levels": ["10s", "20s"]},
+    {"every": "10s", "keep": "20s"},
+)
+_AGGREGATES: tuple[dict[str, Any], ...] = (
+    {"n": "count"},
+    {"n": "count", "total": {"sum": "n"}},
+    {"low": {"min": "n"}, "high": {"max": "n"}, "kinds": {"count_distinct": "n"}},
+    {"n": {"count": {"where": "n > 1"}}, "mean": {"mean": "n"}},
+)
+NAME = "asked"
+
+
+def add_slices(draft: Draft, seed: int) -> None:
+    """A computation with slices beside the others, sometimes. It makes nothing, so nothing else changes."""
+    dice = random.Random(f"slices {seed}")
+    if draft.columnar or (dice.random() >= 0.2 and "slices" not in draft.wanted):
+        return
+    own = replace(draft, rng=dice, features=set())
+
+    def fits(flow: Any) -> bool:
+        plain = not flow.typed and not flow.retracts and not flow.last and "n" in flow.fields
+        return plain and flow.facts.level is Level.ALL
+
+    found = take_input(own, fits, 2)
+    if found is None:
+        return
+    tree: dict[str, Any] = {"input": found[0], "slices": dict(dice.choice(_SLICES))}
+    tree["aggregate"] = dict(dice.choice(_AGGREGATES))
+    if dice.random() < 0.2:
+        tree["where"] = "n != 5"
+    draft.tree["computations"][NAME] = tree
+    draft.features.add("slices")
