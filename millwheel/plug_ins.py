@@ -1,11 +1,37 @@
-"""Third parties' objects that have the methods of a contract without being derived from its base class.
+"""Third parties' sources, sinks and lookups: what installed packages register, and how their objects come in.
 
-Such an object is wrapped once, where it enters the system, so that the runtime never asks what an object can do.
+An object that has the methods of a contract without being derived from its base class is wrapped once, where it enters
+the system, so that the runtime never asks what an object can do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any
+
 from millwheel.errors import SetupError
+from millwheel.options import did_you_mean
+
+
+def names_in(group: str) -> set[str]:
+    """The kinds that installed packages add to a group of entry points."""
+    return {point.name for point in entry_points(group=group)}
+
+
+def made_by(group: str, what: str, kind: str, known: Callable[[], list[str]], *words: Any) -> Any:
+    """What the factory of an installed package makes of ``words``. ``what`` is a "source", "sink" or "lookup".
+
+    Raises ValueError for a ``kind`` that nobody has registered, naming a ``known`` one that is alike, and SetupError
+    for a package that cannot be loaded."""
+    for point in entry_points(group=group, name=kind):
+        try:
+            factory = point.load()
+        except Exception as ex:  # a broken package may raise anything when it is imported
+            reason = f"{type(ex).__name__}: {ex}"
+            raise SetupError(f"the {what} {kind!r} ({point.value}) cannot be loaded: {reason}") from ex
+        return factory(*words)
+    raise ValueError(f"there is no {what} {kind!r}{did_you_mean(kind, known())}")
 
 
 def require(made: object, contract: type, *more: str) -> None:

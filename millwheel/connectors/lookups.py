@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-from typing import Any
-
 from millwheel.core.pipeline.spec import ComputationSpec, LookupSpec
-from millwheel.errors import SetupError
 from millwheel.lookups.base import Lookup
-from millwheel.options import did_you_mean
-from millwheel.plug_ins import require
+from millwheel.plug_ins import made_by, names_in, require
 from millwheel.secret_values import revealed
 
 _GROUP = "millwheel.lookups"
@@ -18,7 +13,7 @@ _BUILT_IN = ("postgres", "redis")
 
 def known_lookups() -> list[str]:
     """The names that may stand below ``lookup:``, sorted."""
-    return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=_GROUP))})
+    return sorted({*_BUILT_IN, *names_in(_GROUP)})
 
 
 def lookup_of(spec: ComputationSpec, folder: str) -> Lookup:
@@ -39,17 +34,6 @@ def build_lookup(spec: LookupSpec, folder: str) -> Lookup:
         from millwheel.connectors.redis.lookup import build_redis_lookup
 
         return build_redis_lookup(options)
-    return _third_party(spec.kind, options, folder)
-
-
-def _third_party(kind: str, options: dict[str, Any], folder: str) -> Lookup:
-    for point in entry_points(group=_GROUP, name=kind):
-        try:
-            factory = point.load()
-        except Exception as ex:  # a broken package may raise anything when it is imported
-            reason = f"{type(ex).__name__}: {ex}"
-            raise SetupError(f"the lookup {kind!r} ({point.value}) cannot be loaded: {reason}") from ex
-        made: Lookup = factory(options, folder)
-        require(made, Lookup, "by", "where", "check", "close")
-        return made
-    raise ValueError(f"there is no lookup {kind!r}{did_you_mean(kind, known_lookups())}")
+    made: Lookup = made_by(_GROUP, "lookup", spec.kind, known_lookups, options, folder)
+    require(made, Lookup, "by", "where", "check", "close")
+    return made

@@ -5,12 +5,10 @@ A third party's kind is an entry point of the group ``millwheel.sinks``, called 
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Any
 
 from millwheel.core.pipeline.spec import SinkSpec
-from millwheel.errors import SetupError
-from millwheel.options import did_you_mean
+from millwheel.plug_ins import made_by, names_in
 from millwheel.secret_values import revealed
 from millwheel.sinks.adapted import as_sink
 from millwheel.sinks.base import Sink
@@ -21,7 +19,7 @@ _BUILT_IN = ("delta", "files", "iceberg", "kafka", "postgres", "redis", "stdout"
 
 def known_sinks() -> list[str]:
     """The names that may stand below a stream in ``sinks:``, sorted."""
-    return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=_GROUP))})
+    return sorted({*_BUILT_IN, *names_in(_GROUP)})
 
 
 def build_sink(spec: SinkSpec, folder: str, identity: str = "") -> Sink:
@@ -63,15 +61,4 @@ def _made(spec: SinkSpec, options: dict[str, Any], folder: str, identity: str) -
         from millwheel.sinks.stdout import build_stdout
 
         return build_stdout(options)
-    return _third_party(spec.kind, options, folder)
-
-
-def _third_party(kind: str, options: dict[str, Any], folder: str) -> Sink:
-    for point in entry_points(group=_GROUP, name=kind):
-        try:
-            factory = point.load()
-        except Exception as ex:  # a broken package may raise anything when it is imported
-            reason = f"{type(ex).__name__}: {ex}"
-            raise SetupError(f"the sink {kind!r} ({point.value}) cannot be loaded: {reason}") from ex
-        return as_sink(factory(options, folder))
-    raise ValueError(f"there is no sink {kind!r}{did_you_mean(kind, known_sinks())}")
+    return as_sink(made_by(_GROUP, "sink", spec.kind, known_sinks, options, folder))

@@ -6,12 +6,9 @@ A third party's kind is an entry point of the group ``millwheel.sources``, calle
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
-from typing import Any
 
 from millwheel.core.pipeline.spec import SourceSpec
-from millwheel.errors import SetupError
-from millwheel.options import did_you_mean
+from millwheel.plug_ins import made_by, names_in
 from millwheel.secret_values import revealed
 from millwheel.sources.adapted import as_source
 from millwheel.sources.base import Source
@@ -22,7 +19,7 @@ _BUILT_IN = ("files", "generator", "http", "injection", "kafka", "postgres")
 
 def known_sources() -> list[str]:
     """The names that may stand below ``source:``, sorted."""
-    return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=_GROUP))})
+    return sorted({*_BUILT_IN, *names_in(_GROUP)})
 
 
 def build_source(
@@ -53,15 +50,4 @@ def build_source(
         return build_postgres_source(options, schema, fields)
     if spec.kind == "injection":
         raise ValueError("the source 'injection' has no partitions to read: records are sent to the workers")
-    return _third_party(spec.kind, options, folder)
-
-
-def _third_party(kind: str, options: dict[str, Any], folder: str) -> Source:
-    for point in entry_points(group=_GROUP, name=kind):
-        try:
-            factory = point.load()
-        except Exception as ex:  # a broken package may raise anything when it is imported
-            why = f"{type(ex).__name__}: {ex}"
-            raise SetupError(f"the source {kind!r} ({point.value}) cannot be loaded: {why}") from ex
-        return as_source(factory(options, folder))
-    raise ValueError(f"there is no source {kind!r}{did_you_mean(kind, known_sources())}")
+    return as_source(made_by(_GROUP, "source", spec.kind, known_sources, options, folder))

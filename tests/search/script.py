@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from millwheel import sinks, sources
+from millwheel import plug_ins
 from millwheel.core.model.records import Domain
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.spec import pipelines
@@ -128,15 +128,14 @@ def _node(value: Any, path: str) -> YamlNode:
     return made
 
 
-_installed = cache(sources.entry_points)
+_installed = cache(plug_ins.entry_points)
 
 
 @contextmanager
 def _quickly() -> Iterator[None]:
     """Thousands of pipelines are loaded, with the same packages installed, and none is shipped."""
     with ExitStack() as stack:
-        for owner in (sources, sinks):
-            stack.enter_context(replaced(owner, "entry_points", _installed))
+        stack.enter_context(replaced(plug_ins, "entry_points", _installed))
         if hasattr(pipelines, "check_ship"):
             stack.enter_context(replaced(pipelines, "check_ship", lambda *_: None))
         yield

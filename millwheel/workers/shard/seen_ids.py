@@ -1,10 +1,9 @@
 """Which external ids a shard has applied: a Bloom filter in front of an exact set.
 
 Ids are kept in buckets of event time, about ten of them, and an id is looked for in all of them: copies may have
-different timestamps. The filter of a bucket (sized by pybloom-live, probed for a whole batch at once) answers
-"certainly new"; every "maybe" is looked up in the store, so a false positive costs a read and never a record.
-A bucket found in the store after a restart has no filter: every id is looked up in it. A bucket is dropped
-once the watermark has left it more than the horizon behind.
+different timestamps. The filter of a bucket (``bloom_filter.py``) answers "certainly new"; every "maybe" is looked up
+in the store, so a false positive costs a read and never a record. A bucket found in the store after a restart has no
+filter: every id is looked up in it. A bucket is dropped once the watermark has left it more than the horizon behind.
 
 An id is stored as the 128-bit xxh3 of stream, key and id: streams number their records each for itself.
 """
@@ -16,9 +15,7 @@ from dataclasses import replace
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import xxhash
-from pybloom_live import BloomFilter
 
 from millwheel.core.formats.store_layout import SEEN, number8, number_from8
 from millwheel.core.model.keys import key_hash
@@ -26,59 +23,14 @@ from millwheel.core.model.records import Batch
 from millwheel.core.model.times import SECOND
 from millwheel.ports import StateStore
 from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.shard.bloom_filter import BucketFilter, Words
 from millwheel.workers.state.overlay import Overlay
 
 MIN_SPAN_US = 60 * SECOND  # of a bucket: shorter horizons need no more of them
 _BUCKETS_PER_HORIZON = 8  # ids are forgotten in steps of an eighth
-_CAPACITY = 100_000  # ids of the first filter; each next one takes twice as many
-_ERROR_RATE = 0.001  # of ids that are looked up in the store for nothing
 _BEHIND_ALL = b"\xff" * 25
 """Behind every mark of a bucket: they have 24 bytes."""
 _encode = msgspec.msgpack.Encoder().encode
-_Words = npt.NDArray[np.uint64]
-
-
-class BucketFilter:
-    """The filters of one bucket: pybloom-live filters, each probed and filled with whole batches."""
-
-    def __init__(self) -> None:
-        self._filters: list[tuple[BloomFilter, npt.NDArray[np.uint8], int]] = []
-        self._room = 0
-
-    @property
-    def size_bytes(self) -> int:
-        """The memory of the filters."""
-        return sum(view.nbytes for _, view, _ in self._filters)
-
-    def maybe(self, low: _Words, high: _Words) -> npt.NDArray[np.bool_]:
-        """True where an id may have been added before."""
-        found = np.zeros(len(low), dtype=np.bool_)
-        for bloom, view, _ in self._filters:
-            places = self._places(bloom, low, high)
-            found |= ((view[places >> 3] >> (places & 7).astype(np.uint8)) & 1).all(axis=0)
-        return found
-
-    def add(self, low: _Words, high: _Words) -> None:
-        """Remember ids; a new filter of twice the size follows when the last one is full."""
-        if self._room < len(low):
-            capacity = max(_CAPACITY << len(self._filters), 2 * len(low))
-            bloom = BloomFilter(capacity, _ERROR_RATE)
-            bloom.bitarray = type(bloom.bitarray)(len(bloom.bitarray), "little")
-            bloom.bitarray.setall(False)
-            view = np.frombuffer(bloom.bitarray, dtype=np.uint8)
-            self._filters.append((bloom, view, capacity))
-            self._room = capacity
-        bloom, view, _ = self._filters[-1]
-        places = self._places(bloom, low, high).ravel()
-        np.bitwise_or.at(view, places >> 3, np.left_shift(np.uint8(1), (places & 7).astype(np.uint8)))
-        self._room -= len(low)
-
-    @staticmethod
-    def _places(bloom: BloomFilter, low: _Words, high: _Words) -> npt.NDArray[np.int64]:
-        slices = np.arange(bloom.num_slices, dtype=np.uint64)[:, None]
-        width = np.uint64(bloom.bits_per_slice)
-        places: npt.NDArray[np.uint64] = (low + slices * (high | np.uint64(1))) % width + slices * width
-        return places.astype(np.int64)
 
 
 class SeenIds:
@@ -186,7 +138,7 @@ class SeenIds:
             self._store.delete_range(SEEN + number8(start), SEEN + number8(start + 1))
 
 
-def _words(digests: list[bytes]) -> tuple[_Words, _Words]:
+def _words(digests: list[bytes]) -> tuple[Words, Words]:
     words = np.frombuffer(b"".join(digests), dtype=np.uint64)
     return words[0::2], words[1::2]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import millwheel.sinks
+import millwheel.plug_ins
 from millwheel.core.pipeline.spec import SinkSpec
 from millwheel.errors import SetupError
 from millwheel.sinks import build_sink, known_sinks
@@ -54,7 +54,7 @@ def test_a_third_partys_sink_may_have_the_methods_only(monkeypatch: pytest.Monke
         def open(self, shard: str, token: int) -> None: ...
 
     point = EntryPoint("queue", "somewhere:Old", "millwheel.sinks")
-    monkeypatch.setattr(millwheel.sinks, "entry_points", lambda group, name="queue": [point])
+    monkeypatch.setattr(millwheel.plug_ins, "entry_points", lambda group, name="queue": [point])
     monkeypatch.setattr(EntryPoint, "load", lambda self: lambda options, folder: Old())
     assert isinstance(build_sink(SinkSpec("alerts", "queue", {}), "/"), Sink)
     monkeypatch.setattr(EntryPoint, "load", lambda self: lambda options, folder: None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import millwheel.sources
+import millwheel.plug_ins
 from millwheel.core.pipeline.spec import SourceSpec
 from millwheel.errors import SetupError
 from millwheel.sources import build_source, known_sources
@@ -17,7 +17,7 @@ from millwheel.sources.base import Partition, Source
 def install(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     point = EntryPoint("queue", value, "millwheel.sources")
     monkeypatch.setattr(
-        millwheel.sources, "entry_points", lambda group, name="queue": [point] if name == "queue" else []
+        millwheel.plug_ins, "entry_points", lambda group, name="queue": [point] if name == "queue" else []
     )
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from millwheel.core.formats.store_layout import SEEN
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
-from millwheel.workers.shard.seen_ids import MIN_SPAN_US, BucketFilter, SeenIds
+from millwheel.workers.shard.bloom_filter import BucketFilter
+from millwheel.workers.shard.seen_ids import MIN_SPAN_US, SeenIds
 from millwheel.workers.state.overlay import Overlay
 from tests.fakes.plain_storage import SimStore
 
@@ -161,15 +162,3 @@ def test_buckets_found_after_a_restart_are_dropped_too(bench: Bench) -> None:
     bench.reopen()
     bench.seen.forget_before(MAX_TIME - 1)
     assert not [key for key in bench.store.data if key.startswith(SEEN)]
-
-
-def test_a_filter_grows_and_never_forgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millwheel.workers.shard.seen_ids._CAPACITY", 50)
-    one = BucketFilter()
-    rng = np.random.default_rng(1)
-    words = rng.integers(0, 2**64, size=(40, 2, 30), dtype=np.uint64)
-    for low, high in words:
-        one.add(low, high)
-    assert all(one.maybe(low, high).all() for low, high in words)
-    others = rng.integers(0, 2**64, size=(2, 10_000), dtype=np.uint64)
-    assert one.maybe(*others).mean() < 0.05
