@@ -29,8 +29,8 @@ from millwheel.savepoints.record import RECORD_FILE, SavedShard, SavepointRecord
 from millwheel.savepoints.upgrading import kept_blueprint
 from millwheel.sinks.files.latest import Replacement
 from millwheel.sinks.files.latest import _unpack as unpack_replacement
-from millwheel.sinks.files.sink import Receipt
-from millwheel.sinks.files.sink import _unpack as unpack_receipt
+from millwheel.sinks.files.sink import FileCommittable
+from millwheel.sinks.files.sink import _unpack as unpack_committable
 from millwheel.workers.delivery.high_water_marks import (
     HighWaterMarks,
     decode_high_water_marks,
@@ -52,8 +52,8 @@ SMALL: dict[str, tuple[Callable[[bytes], Any], bytes]] = {
     "mark": (decode_high_water_marks, encode_high_water_marks(300)),
     "marks of a merge": (decode_high_water_marks, encode_high_water_marks(MARKS)),
     "pending productions": (_decode_pending, pack(("hits-0", [b"one", b"two"]))),
-    "receipt of a file": (unpack_receipt, pack(Receipt("part-0.tmp", "part-0.jsonl", 1, 3, 9, b"abc"))),
-    "receipt of current rows": (unpack_replacement, pack(Replacement("a.tmp", "a.csv"))),
+    "committable of a file": (unpack_committable, pack(FileCommittable("part-0.tmp", "part-0.jsonl", 1, 3, 9, b"abc"))),
+    "committable of current rows": (unpack_replacement, pack(Replacement("a.tmp", "a.csv"))),
     "order": (lambda data: standing_order({"s1-3": data}), encode(ORDER)),
     "answer": (lambda data: answers_to(ORDER, {"w0": data}), encode(OrderAnswer("s1", 3, ORDER.cut, "full"))),
 }
@@ -95,10 +95,10 @@ def test_marks_whose_ranges_leave_a_gap_are_corrupt() -> None:
 
 
 @pytest.mark.parametrize("bad", ["../x", "/etc/passwd", "a/b", "", "a\0b"])
-def test_receipts_cannot_name_files_elsewhere(bad: str) -> None:
+def test_committables_cannot_name_files_elsewhere(bad: str) -> None:
     for temp, final in ((bad, "b"), ("a", bad)):
         with pytest.raises(CorruptionError, match="no name of a file"):
-            unpack_receipt(msgspec.msgpack.encode([temp, final, 1, 1, 1, b""]))
+            unpack_committable(msgspec.msgpack.encode([temp, final, 1, 1, 1, b""]))
         with pytest.raises(CorruptionError, match="no name of a file"):
             unpack_replacement(msgspec.msgpack.encode([temp, final]))
 

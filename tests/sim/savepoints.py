@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from millwheel.core.formats.store_layout import CUTS, META, PENDING, RECEIPT, decode_meta
+from millwheel.core.formats.store_layout import COMMITTABLE, META, NEXT_BATCH, PENDING, decode_meta
 from millwheel.core.model.range_table import RangeTable
 from millwheel.errors import CorruptionError, MillwheelError
 from millwheel.savepoints.orders import Standing
@@ -170,7 +170,7 @@ class Taken:
         number = 0 if data is None else decode_meta(data).number
         if number != standing.commit:
             raise Failure(f"copies are as the cut says: {shard} has {number}, the cut {standing}", (shard,))
-        left = [place for place in self.contents[shard] if place[:1] in (PENDING, RECEIPT)]
+        left = [place for place in self.contents[shard] if place[:1] in (PENDING, COMMITTABLE)]
         if left:
             raise Failure(f"nothing is on its way in a savepoint: {shard} has {left[:3]}", (shard,))
 
@@ -179,7 +179,7 @@ class Taken:
         for visible in sinks.visible.values():
             for name in list(visible):
                 shard, _, number = name.rpartition("/")
-                if shard and int(number) >= int.from_bytes(self.contents[shard].get(CUTS, b""), "big"):
+                if shard and int(number) >= int.from_bytes(self.contents[shard].get(NEXT_BATCH, b""), "big"):
                     del visible[name]
 
     def install(self, world: World) -> None:

@@ -11,9 +11,9 @@ split is a range of every family.
     e                                   source: it was told to read nothing more, and has ended
     g <partition> <position>            source: what was decided about the input that follows a position
     f <partition> <position>            source: input that was judged by the clock and dead-lettered
-    n                                   sink: number of the next cut
+    n                                   sink: number of the next batch
     u <hash> <key> [<window>]           sink: the current rows, by identity
-    r <cut>                             sink: committables of batches committed, perhaps not yet published
+    r <batch>                           sink: committables of batches committed, perhaps not yet published
     w <hash> <key> <slot>               windows of an aggregation
     h <hash> <key> e <tag>              where its windows hold the watermark
     q <hash> <key> e <tag>              timers of its windows that obey a percentile watermark
@@ -36,10 +36,10 @@ from millwheel.core.model.records import Domain
 META = b"m"
 HASHED = b"sthquwl"
 """The families whose entries begin with the hash of their key."""
-CUTS = b"n"
+NEXT_BATCH = b"n"
 ENDED = b"e"
 WINDOW, HOLD, COLUMNS, ROW, SHARE_TIMER = b"w", b"h", b"x", b"u", b"q"
-CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, RECEIPT = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
+CHANNEL, STATE, TIMER, SEEN, PENDING, POSITION, JUDGED, COMMITTABLE = b"c", b"s", b"t", b"d", b"p", b"o", b"f", b"r"
 DECIDED = b"g"
 SLICE, EXPIRED, CLEARED, SLICE_KEY, SLICE_IDLE = b"a", b"k", b"ki", b"l", b"i"
 

@@ -49,7 +49,7 @@ def must_be_plain(*names: str) -> None:
 
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = checked(msgspec.msgpack.Decoder(Replacement).decode, "the receipt of a cut")
+_unpack = checked(msgspec.msgpack.Decoder(Replacement).decode, "a committable")
 
 
 class LatestWriter(Writer):

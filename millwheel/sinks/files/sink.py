@@ -158,7 +158,7 @@ class FilesSinkOptions(msgspec.Struct, frozen=True):
         return form
 
 
-class Receipt(msgspec.Struct, frozen=True, array_like=True):
+class FileCommittable(msgspec.Struct, frozen=True, array_like=True):
     """What publishing a batch takes. ``checksum`` is the xxh3-64 of the ``size`` bytes of the file. ``data`` is the
     content of a small one; that of a large one lies in the hidden file ``temp``."""
 
@@ -180,7 +180,7 @@ SMALL_BYTES = 64 * 1024
 """A batch of at most so many bytes goes through the journal."""
 
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = checked(msgspec.msgpack.Decoder(Receipt).decode, "the receipt of a cut")
+_unpack = checked(msgspec.msgpack.Decoder(FileCommittable).decode, "a committable")
 
 
 def flush_us(text: str | int) -> int:
@@ -312,14 +312,14 @@ class FilesWriter(Writer):
         final = f"part-{self._shard}-{batch.number:08d}.{self._content.suffix}"
         checksum = xxhash.xxh3_64_intdigest(data)
         if len(data) <= SMALL_BYTES:
-            return _pack(Receipt(temp, final, count, len(data), checksum, data))
+            return _pack(FileCommittable(temp, final, count, len(data), checksum, data))
         try:
             self._write(f"{self._hidden}/{temp}", data)
             self._files.sync_dir(self._hidden)
         except OSError as ex:
             raise in_words(ex, f"write results to {self._folder}") from ex
         self._written.add(temp)
-        return _pack(Receipt(temp, final, count, len(data), checksum))
+        return _pack(FileCommittable(temp, final, count, len(data), checksum))
 
     def _encoded(self, batch: SinkBatch) -> tuple[bytes, int]:
         """The file's content and how many rows it holds."""
@@ -339,7 +339,7 @@ class FilesWriter(Writer):
                 told = self._unfolded(told)
                 self._show(told)
             # The visible name is durable before the hidden one goes. The other way round, a power cut leaves neither,
-            # and the receipt leads nowhere: test_a_crash_at_any_call_loses_and_doubles_nothing.
+            # and the committable leads nowhere: test_a_crash_at_any_call_loses_and_doubles_nothing.
             self._files.sync_dir(self._folder)
             self._remove(told.temp)
         except OSError as ex:
@@ -349,13 +349,13 @@ class FilesWriter(Writer):
             raise in_words(ex, f"publish {self._folder}/{told.final}") from ex
         self._written.discard(told.temp)
 
-    def _is_shown(self, told: Receipt) -> bool:
+    def _is_shown(self, told: FileCommittable) -> bool:
         """Whether a former owner has got so far; then nothing has to be written for it once more."""
         if told.data and (found := self._files.exists(f"{self._folder}/{told.final}")):
             self._expect_published(told)
         return bool(told.data) and found
 
-    def _unfolded(self, told: Receipt) -> Receipt:
+    def _unfolded(self, told: FileCommittable) -> FileCommittable:
         """The committable of a small batch whose content is now in a hidden file."""
         if not told.data:
             return told
@@ -388,7 +388,7 @@ class FilesWriter(Writer):
         with contextlib.suppress(FileNotFoundError):  # a zombie that publishes the same batch may be first
             self._files.unlink(f"{self._hidden}/{name}")
 
-    def _show(self, told: Receipt) -> None:
+    def _show(self, told: FileCommittable) -> None:
         """Make sure that the visible name is there and holds the batch."""
         try:
             self._verify(told)
@@ -396,12 +396,12 @@ class FilesWriter(Writer):
         except (FileExistsError, FileNotFoundError):
             self._expect_published(told)
 
-    def _verify(self, told: Receipt) -> None:
+    def _verify(self, told: FileCommittable) -> None:
         """A file that another process wrote is read once before it becomes visible."""
         if told.temp not in self._written:
             self._compare(f"{self._hidden}/{told.temp}", told, "the disk damaged it")
 
-    def _expect_published(self, told: Receipt) -> None:
+    def _expect_published(self, told: FileCommittable) -> None:
         try:
             self._compare(f"{self._folder}/{told.final}", told, "somebody else wrote it: move it out of the folder")
         except FileNotFoundError:
@@ -411,10 +411,10 @@ class FilesWriter(Writer):
                 "and a new folder"
             ) from None
 
-    def _compare(self, path: str, told: Receipt, blame: str) -> None:
+    def _compare(self, path: str, told: FileCommittable, blame: str) -> None:
         data = read_whole(self._files, path)
         if len(data) != told.size or xxhash.xxh3_64_intdigest(data) != told.checksum:
             raise CorruptionError(
-                f"{path} ({len(data)} bytes) is not the cut of {told.rows} rows ({told.size} bytes) that belongs "
+                f"{path} ({len(data)} bytes) is not the batch of {told.rows} rows ({told.size} bytes) that belongs "
                 f"there; {blame}"
             )

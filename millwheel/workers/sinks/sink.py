@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from millwheel.core.columns.batch import ColumnBatch
-from millwheel.core.formats.store_layout import CUTS, RECEIPT, number8, number_from8
+from millwheel.core.formats.store_layout import COMMITTABLE, NEXT_BATCH, number8, number_from8
 from millwheel.core.metrics.figures import Figure, Histogram
 from millwheel.core.model.names import ShardName, Token
 from millwheel.core.model.records import DeadLetter
@@ -150,7 +150,7 @@ class SinkOperator(Operator):
     def run(self, bundle: Bundle) -> None:
         self._waiting_since_us = MAX_TIME
         for number in self._published:
-            bundle.overlay.delete(RECEIPT + number8(number))
+            bundle.overlay.delete(COMMITTABLE + number8(number))
         self._published.clear()
         self._leave_out_refused(bundle)
         if self._retry_at_us <= bundle.now_us:
@@ -163,14 +163,14 @@ class SinkOperator(Operator):
         self._next_number += 1
         committable = self._writer.prepare(SinkBatch(number, f"{self._shard.token}-{bundle.number}", records, columns))
         count -= self._refuse(bundle, self._writer.take_refused())
-        bundle.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
+        bundle.overlay.put(NEXT_BATCH, self._next_number.to_bytes(8, "big"))
         bundle.count("records_out", count)
         earliest = min(arrival.batch.earliest for arrival in bundle.arrivals)
         born = [arrival.batch.born_us for arrival in bundle.arrivals if arrival.batch.born_us]
         pending = _Pending(bundle.number, number, committable, earliest, born)
         if self._at_once and not self._pending and self._shown(pending, bundle.now_us):
             return
-        bundle.overlay.put(RECEIPT + number8(number), committable)
+        bundle.overlay.put(COMMITTABLE + number8(number), committable)
         self._pending.append(pending)
 
     def _refuse(self, bundle: Bundle, refused: Sequence[Refused]) -> int:
@@ -189,7 +189,7 @@ class SinkOperator(Operator):
                 # In one commit: a crash before it finds the whole batch, which the target is then asked to take again,
                 # and one after it finds letters and the rest. See test_a_crash_around_a_refusal_makes_one_letter.
                 bundle.count("records_out", -self._refuse(bundle, pending.refused))
-                bundle.overlay.put(RECEIPT + number8(pending.number), pending.committable)
+                bundle.overlay.put(COMMITTABLE + number8(pending.number), pending.committable)
                 pending.commit, pending.refused = bundle.number, ()
 
     def durable(self, number: int, now_us: int) -> None:
@@ -299,17 +299,17 @@ class SinkOperator(Operator):
     def _forget_visible(self) -> None:
         # In their order, although threads answer in any: the hold is that of the first, and a number that is missing
         # before one that is gone looks like a batch that was lost. See
-        # test_answers_may_come_in_any_order_and_receipts_go_in_theirs.
+        # test_answers_may_come_in_any_order_and_committables_go_in_theirs.
         while self._pending and self._pending[0].visible:
             self._published.append(self._pending.popleft().number)
 
     def _recover(self, store: StateStore) -> int:
         """Publish every committed batch again (it is idempotent), sweep what was never committed."""
-        found = [(number_from8(place[1:]), committable) for place, committable in store.scan(RECEIPT)]
+        found = [(number_from8(place[1:]), committable) for place, committable in store.scan(COMMITTABLE)]
         self._unswept = [committable for _, committable in found]
         self._pending += [_Pending(_FORMER, number, committable, MIN_TIME, []) for number, committable in found]
         self._publish(0)
-        data = store.get(CUTS)
+        data = store.get(NEXT_BATCH)
         return 0 if data is None else int.from_bytes(data, "big")
 
     def _sweep(self) -> bool:

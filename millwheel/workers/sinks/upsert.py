@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from millwheel.core.formats.codec import decode_value, encode_value, tuple_key
-from millwheel.core.formats.store_layout import CUTS, ROW, key_prefix, pack, unpack
+from millwheel.core.formats.store_layout import NEXT_BATCH, ROW, key_prefix, pack, unpack
 from millwheel.core.metrics.figures import Figure
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.names import Token
@@ -104,7 +104,7 @@ class UpsertOperator(Operator):
         self._latencies_ms: list[float] = []
         self._figures = SinkFigures()
         self._writer.sweep([])
-        known = store.get(CUTS)
+        known = store.get(NEXT_BATCH)
         self._next_number = 0 if known is None else int.from_bytes(known, "big")
         written = known is not None or any(True for _ in store.scan(ROW))
         self._unseen = _Unseen(min(table.watermark, MAX_TIME - 1), _AT_ONCE) if written else _Unseen()
@@ -182,7 +182,7 @@ class UpsertOperator(Operator):
         self._rows = len(records)
         committable = self._writer.prepare(SinkBatch(self._next_number, f"{self._token}-{bundle.number}", records))
         self._next_number += 1
-        bundle.overlay.put(CUTS, self._next_number.to_bytes(8, "big"))
+        bundle.overlay.put(NEXT_BATCH, self._next_number.to_bytes(8, "big"))
         self._pending = _Pending(bundle.number, committable, self._unseen)
         self._unseen = _Unseen()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from millwheel.core.formats.store_layout import CUTS, RECEIPT, number8
+from millwheel.core.formats.store_layout import COMMITTABLE, NEXT_BATCH, number8
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import UnavailableError
 from millwheel.workers.sinks.sink import SinkOperator
@@ -28,7 +28,7 @@ def batches_of_the_former_owner_forgotten() -> Context:
     """What a dead owner has committed, and perhaps not published, is nobody's."""
 
     def wrong(self: SinkOperator, store: Any) -> int:
-        data = store.get(CUTS)
+        data = store.get(NEXT_BATCH)
         return 0 if data is None else int.from_bytes(data, "big")
 
     return replaced(SinkOperator, "_recover", wrong)
@@ -64,10 +64,10 @@ def batch_with_refused_rows_kept() -> Context:
     right = SinkOperator._leave_out_refused
 
     def wrong(self: SinkOperator, bundle: Any) -> None:
-        kept = {pending.number: bundle.overlay.get(RECEIPT + number8(pending.number)) for pending in self._pending}
+        kept = {pending.number: bundle.overlay.get(COMMITTABLE + number8(pending.number)) for pending in self._pending}
         right(self, bundle)
         for number, committable in kept.items():
-            bundle.overlay.put(RECEIPT + number8(number), committable)
+            bundle.overlay.put(COMMITTABLE + number8(number), committable)
 
     return replaced(SinkOperator, "_leave_out_refused", wrong)
 

@@ -106,7 +106,7 @@ def test_publishing_again_changes_nothing() -> None:
 
 
 @only_large
-def test_a_receipt_is_small() -> None:
+def test_a_committable_is_small() -> None:
     assert len(writer_on(fresh_disk(), 1).prepare(batch(0, rows=10_000))) < 200
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from millwheel.core.formats.store_layout import RECEIPT
+from millwheel.core.formats.store_layout import COMMITTABLE
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.errors import CorruptionError, UnavailableError
@@ -90,10 +90,10 @@ class Bench:
         self.operator.durable(number, now_us)
 
     def committables(self) -> int:
-        return len(list(self.store.scan(RECEIPT)))
+        return len(list(self.store.scan(COMMITTABLE)))
 
 
-def test_a_sink_that_shows_at_once_waits_for_no_commit_and_keeps_no_receipt() -> None:
+def test_a_sink_that_shows_at_once_waits_for_no_commit_and_keeps_no_committable() -> None:
     bench = Bench(aside=True, at_once=True)
     bench.bundle(1, 2)
     assert bench.writer.published == [b"0:1,2"]
@@ -159,7 +159,7 @@ def test_no_more_than_two_batches_are_on_their_way() -> None:
     assert bench.operator.appetite(5, 0, 0) > 0
 
 
-def test_answers_may_come_in_any_order_and_receipts_go_in_theirs() -> None:
+def test_answers_may_come_in_any_order_and_committables_go_in_theirs() -> None:
     bench = Bench(aside=True)
     bench.bundle(1)
     bench.bundle(2)
@@ -327,7 +327,7 @@ def test_a_record_that_the_target_refuses_becomes_a_dead_letter_and_the_rest_is_
     bench.bundle(now_us=7)
     assert bench.letters == [("too even", 2)]
     assert bench.counters["records_out"] == 1
-    assert [data for _, data in bench.store.scan(RECEIPT)] == [b"0:1"]
+    assert [data for _, data in bench.store.scan(COMMITTABLE)] == [b"0:1"]
     bench.answers()
     assert bench.writer.published == [], "not before the letter is durable"
     bench.durable(2)
