@@ -91,6 +91,10 @@ class SimEmbedded:
         for session in broken:
             session.disconnected()
 
+    def pause(self, for_us: int) -> None:
+        """The server is stopped, and goes on: its connections stay, and its next tick comes late."""
+        self._down_until = self.sim.now + for_us
+
     def expire(self, session: EmbeddedSession) -> None:
         """The server ends a session, whatever its process thinks."""
         self._perform(self._state.expire(session.number))
@@ -115,7 +119,10 @@ class SimEmbedded:
         self._step(ev.Heard(number))
 
     def closed(self, number: int) -> None:
-        """A connection ended."""
+        """A connection ended, which a server that is stopped learns when it goes on."""
+        if not self.up:
+            self.sim.later(self._down_until - self.sim.now, partial(self.closed, number))
+            return
         if self._sessions.pop(number, None) is not None:
             self._step(ev.SessionClosed(number))
 

@@ -198,6 +198,10 @@ def session(world: World, rng: Rng) -> None:
 def zookeeper(world: World, rng: Rng) -> None:
     """ZooKeeper is away for a while; for longer than processes believe in their sessions, or not."""
     for_us = rng.choice([100_000, 600_000, 2_000_000])
+    if world.shape.embedded and rng.random() < 0.5:
+        world.sim.trace(f"the embedded coordinator is stopped for {for_us // 1000} ms")
+        world.zookeeper.pause(for_us)
+        return
     world.sim.trace(f"ZooKeeper is away for {for_us // 1000} ms")
     world.zookeeper.down(for_us)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from millwheel.coordinator import effects as do
 from millwheel.coordinator import events as ev
 from millwheel.coordinator.state import CoordinatorState
-from millwheel.core.formats.coordinator_messages import Elect, Won, WriteTable
+from millwheel.core.formats.coordinator_messages import Elect, PushedTable, Won, WriteTable
 from tests.sim.mistakes import Context, mistake, replaced
 
 
@@ -43,6 +43,22 @@ def tables_are_not_stored() -> Context:
 
     def wrong(self: CoordinatorState, event: ev.Event, now_us: int) -> list[do.Effect]:
         return [each for each in right(self, event, now_us) if not _again(each)]
+
+    return replaced(CoordinatorState, "step", wrong)
+
+
+@mistake(within=10, embedded=True)
+def a_watch_of_tables_is_told_once() -> Context:
+    """Whoever watches tables hears of those that exist, and of no new version: as if the watch had been lost."""
+    right = CoordinatorState.step
+
+    def wrong(self: CoordinatorState, event: ev.Event, now_us: int) -> list[do.Effect]:
+        effects = right(self, event, now_us)
+        if isinstance(event, ev.Asked) and isinstance(event.ask, WriteTable):
+            return [
+                each for each in effects if not (isinstance(each, do.Tell) and isinstance(each.message, PushedTable))
+            ]
+        return effects
 
     return replaced(CoordinatorState, "step", wrong)
 
