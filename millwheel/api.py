@@ -111,9 +111,15 @@ class ValueState(State, Generic[T]):
     A value returned by ``get`` may be changed in place and is saved with the commit; ``set`` replaces it.
     """
 
+    @overload
     def __init__(
-        self, type: type[T] | Any = Any, default: Callable[[], T] | T | None = None, *, ttl: str | int | None = None
-    ) -> None:
+        self, type: type[T], default: Callable[[], T] | T | None = None, *, ttl: str | int | None = None
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: ValueState[Any], type: Any = Any, default: Any = None, *, ttl: str | int | None = None
+    ) -> None: ...
+    def __init__(self, type: Any = Any, default: Any = None, *, ttl: str | int | None = None) -> None:
         super().__init__(type, ttl=ttl)
         self.default = default
 
@@ -127,6 +133,13 @@ class ValueState(State, Generic[T]):
 
 class ListState(State, Generic[T]):
     """A list per key that grows at the end; appending costs one write, whatever its length."""
+
+    @overload
+    def __init__(self, type: type[T], *, ttl: str | int | None = None) -> None: ...
+    @overload
+    def __init__(self: ListState[Any], type: Any = Any, *, ttl: str | int | None = None) -> None: ...
+    def __init__(self, type: Any = Any, *, ttl: str | int | None = None) -> None:
+        super().__init__(type, ttl=ttl)
 
     @overload
     def __get__(self, instance: None, owner: type) -> ListState[T]: ...
