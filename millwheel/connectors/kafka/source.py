@@ -143,5 +143,6 @@ class KafkaSource(Source):
 
 
 def _share(partition: Partition) -> TopicShare:
+    # The name is what the root keeps of a partition. Kafka allows no slash in the name of a topic.
     topic, _, number = partition.name.rpartition("/")
     return topic, int(number)
