@@ -1,7 +1,8 @@
-"""Checks that something listens at ``--spark-master``. Without it, a JVM would be started and try for minutes."""
+"""Checks that Spark is installed, and that something listens at ``--spark-master``: a JVM would try for minutes."""
 
 from __future__ import annotations
 
+import importlib.util
 import queue
 import re
 import socket
@@ -18,6 +19,15 @@ PATIENCE_S = 6.0
 _STANDALONE = re.compile(r"spark://(.+)")
 _KUBERNETES = re.compile(r"k8s://(?:https?://)?([^/,]+:\d+)/?")
 Connect = Callable[[str, int, float], object]
+
+
+def check_installed() -> None:
+    """Raises SetupError when Spark is not installed, before anybody looks for a Java or starts something."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise SetupError(
+            "Spark is not installed: pip install 'millwheel-spark[spark]', or run on this machine with --launcher "
+            "processes, which needs neither Spark nor Java"
+        )
 
 
 def check_master(url: str, patience_s: float = PATIENCE_S, connect: Connect | None = None) -> None:

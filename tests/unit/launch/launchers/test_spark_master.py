@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from millwheel.errors import SetupError
-from millwheel.launch.launchers.spark_master import check_master
+from millwheel.launch.launchers.spark_master import check_installed, check_master
 
 
 @pytest.fixture
@@ -54,3 +55,9 @@ def test_whatever_does_not_answer_is_given_up_in_time() -> None:
         check_master("spark://a:1,b:2", patience_s=0.1, connect=lambda *_: never.wait(60))
     never.set()
     assert time.monotonic() - started_s < 30
+
+
+def test_a_plain_install_is_told_how_to_get_spark_and_how_to_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(SetupError, match=r"millwheel-spark\[spark\].*--launcher processes, which needs neither"):
+        check_installed()
