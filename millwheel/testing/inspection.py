@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from millwheel.api import Computation, ListState, ValueState
 from millwheel.core.columns.plan import END, KEY, START
 from millwheel.core.formats.store_layout import STATE, TIMER, WINDOW, key_prefix, unpack
 from millwheel.core.model.keys import Key, key_hash
@@ -16,29 +15,6 @@ from millwheel.workers.operators.columns import segments_of
 from millwheel.workers.operators.window_callback import CALLBACK_TAG
 from millwheel.workers.shard.opening import read_timers
 from millwheel.workers.state.handles import TTL_TAG
-from millwheel.workers.state.keyed_state import KeyedState
-from millwheel.workers.state.overlay import Overlay
-
-
-def callback_state(kind: type[Computation], store: StateStore, key: Key, now_us: int) -> dict[str, Any]:
-    """Every declared state of a key, as a call at ``now_us`` finds it: a value (or its default), a list or a dict."""
-    state = KeyedState(object.__new__(kind), Overlay(store), cache_entries=0)
-    state.point(key, now_us)
-    found: dict[str, Any] = {}
-    for name, handle in state.handles.items():
-        declared = _declared(kind, name)
-        if isinstance(declared, ValueState):
-            found[name] = handle.get()
-        elif isinstance(declared, ListState):
-            found[name] = list(handle)
-        else:
-            found[name] = dict(handle.items())
-    return found
-
-
-def _declared(kind: type, name: str) -> Any:
-    """The declaration of a state, wherever among the bases it stands."""
-    return next(vars(base)[name] for base in kind.__mro__ if name in vars(base))
 
 
 def window_state(store: StateStore, key: Key) -> dict[Any, Any]:

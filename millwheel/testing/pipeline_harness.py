@@ -37,7 +37,7 @@ from millwheel.spec.reading.problems import unknown
 from millwheel.testing import pushed
 from millwheel.testing.arguments import check_partition, check_time, stamped
 from millwheel.testing.asking import Question, ask
-from millwheel.testing.inspection import callback_state, remembered, timers_of, window_state
+from millwheel.testing.inspection import remembered, timers_of, window_state
 from millwheel.testing.lookups import Answers, fake_lookup
 from millwheel.testing.memory.cluster import ClusterOptions, ManualClock, MemoryCluster
 from millwheel.testing.pushed import DEFAULT_PARTITION, PushedStream
@@ -49,6 +49,7 @@ from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
 from millwheel.workers.shard.shard import Shard
 from millwheel.workers.sources.source import SourceOperator
+from millwheel.workers.state.asked import callback_state
 
 _DUPLICATES = "duplicates."
 

@@ -23,6 +23,8 @@ from millwheel.core.pipeline.production_ids import Cause, record_causes, timer_c
 from millwheel.core.pipeline.spec import ComputationSpec
 from millwheel.core.pipeline.steps import step_text
 from millwheel.core.windows.lateness import late_among
+from millwheel.ports import StoreView
+from millwheel.queries.model import Finding, Query
 from millwheel.workers.bundle.attempts import FATAL, Attempts, Subject
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.bundle.hangs import Avoided, Doing, Watched, record_mark, timer_mark
@@ -30,6 +32,7 @@ from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.operators.callback_context import CallbackContext
 from millwheel.workers.operators.ordering import ORDER_TAG, OrderBuffer
+from millwheel.workers.state.asked import callback_state
 from millwheel.workers.state.handles import TTL_TAG
 from millwheel.workers.state.keyed_state import KeyedState
 from millwheel.workers.state.overlay import Overlay
@@ -94,6 +97,13 @@ class CallbackOperator(Operator):
         self._attempts = Attempts(spec, pipeline, _code(spec), self._state)
         self._at: Due | _Running | None = None
         """Where the fast mode is: at a timer, or in a batch."""
+
+    def answer(self, query: Query, state: StoreView, watermark_us: int) -> Finding:
+        """Its declared states by name, as a call at the watermark would find them."""
+        found = callback_state(type(self._instance), state, query.key, watermark_us)
+        if not found:
+            return super().answer(query, state, watermark_us)
+        return Finding(query.chosen(found))
 
     def run(self, bundle: Bundle) -> None:
         self._context.begin(bundle)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from millwheel.ports import StateStore
+from millwheel.ports import StoreView
 
 _HEAD = 9
 """A family and the hash of a key: all entries of one key in a family have this beginning."""
@@ -19,7 +19,7 @@ class Overlay:
     From the first scan of a bundle on, what changed is also known by the beginning of its key: a bundle may scan as
     often as it changes something."""
 
-    def __init__(self, store: StateStore) -> None:
+    def __init__(self, store: StoreView) -> None:
         self._store = store
         self._changes: dict[bytes, bytes | None] = {}
         self._undo: list[tuple[bytes, bool, bytes | None]] | None = None
