@@ -316,7 +316,7 @@ def _windowed(base: Facts, c: ComputationSpec, spec: PipelineSpec, stated: bool,
     if racing or not (base.paced or base.timely) or not base.timed:
         # pipeline.md, Late records: "late for a window when the computation's watermark has passed the window's end"
         return _Made(_NOTHING)
-    level = min(base.level, _fired(base, c, free)) if _order_suffices(base, c) else Level.NOTHING
+    level = min(base.level, _fired(base, c, spec, free)) if _order_suffices(base, c) else Level.NOTHING
     retracting = c.accumulation == "retracting"
     if base.level is Level.STANDING and not (base.retracts and retracting):
         level = Level.NOTHING
@@ -366,14 +366,18 @@ def _order_suffices(base: Facts, c: ComputationSpec) -> bool:
     return not sees or (base.order is not Order.NONE and not stepwise)
 
 
-def _fired(base: Facts, c: ComputationSpec, free: Free) -> Level:
+def _fired(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> Level:
     """windows.md, Triggers, 1: "After each bundle of records of a key … the trigger of each window concerned is
     evaluated once". So triggers that count records, or fire for late ones, depend on bundles; testing.md, Crashes:
     "a crash may cut bundles differently"."""
     assert c.window is not None
     words = frozenset(_words(c.trigger)) if c.trigger is not None else frozenset({"default"})
     loose = bool(words & {"after_count", "after_bytes", "after_percentile_watermark", "custom"})
-    loose = loose or (free.racing is not None and "after_processing_time" in words)
+    # A timer of a callback may be due at the same time of the clock; whether what it produces comes before the window
+    # fires depends on how far it is from shard to shard.
+    called = {stream for each in spec.computations if each.callback for stream in each.outputs}
+    timed = free.racing is not None or any(given.stream in called for given in c.inputs)
+    loose = loose or (timed and "after_processing_time" in words)
     changes = bool(c.window.options.get("changes"))
     loose = loose or ("default" in words and c.allowed_lateness_us > 0) or c.late == "refire"
     loose = loose or (changes and c.allowed_lateness_us > 0)

@@ -78,7 +78,9 @@ def free_of(way: Way, case: Case, spec: PipelineSpec) -> Free:
     deaf = way.crashes and not way.service_lives
     uneven = _appearing(case) if deaf else frozenset()
     ended = any(isinstance(action, Finish) and action.stream is None for action in case.script)
-    forgetful = _forgetful(case, spec) if deaf or (way.crashes and not case.stated) else frozenset()
+    # Whoever opens a shard forgets at once what the one before would have kept for up to a minute.
+    reopened = way.crashes or bool(way.stop_at) or bool(way.resized)
+    forgetful = _forgetful(case, spec) if reopened else frozenset()
     racing = frozenset[str]() if way.racing_clock else None
     return Free(way.together != 1, way.crashes, racing, uneven, forgetful, ended, deaf)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -155,6 +156,9 @@ class CountDistinct(Aggregator[dict[Any, int]]):
     def add(self, acc: dict[Any, int], value: Any, timestamp: int) -> dict[Any, int]:
         acc[value] = acc.get(value, 0) + 1
         return acc
+
+    def add_many(self, acc: dict[Any, int], values: Sequence[Any], timestamps: Sequence[int]) -> dict[Any, int]:
+        return self.merge(acc, Counter(values))
 
     def merge(self, acc: dict[Any, int], other: dict[Any, int]) -> dict[Any, int]:
         for value, count in other.items():

@@ -8,6 +8,7 @@ exactly, and independent of the order of the records, which the sketches that sa
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -90,6 +91,17 @@ class Quantiles(Aggregator[list[Any]]):
 
     def add(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
         return self._change(acc, value, 1)
+
+    def add_many(self, acc: list[Any], values: Sequence[Any], timestamps: Sequence[int]) -> list[Any]:
+        least, key, found = self._mapping.min_possible, self._mapping.key, (acc[1], acc[2])
+        for value, count in Counter(values).items():
+            if -least <= value <= least:
+                acc[0] += count
+                continue
+            bins = found[value < 0]
+            place = key(abs(value))
+            bins[place] = bins.get(place, 0) + count
+        return acc
 
     def subtract(self, acc: list[Any], value: Any, timestamp: int) -> list[Any]:
         return self._change(acc, value, -1)

@@ -7,9 +7,9 @@ and from the accumulator of the row form, so that either form can go on where th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from millwheel.core.columns.arguments import Argument
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import (
     Unfit,
@@ -22,37 +22,19 @@ from millwheel.core.columns.fixed_sums import (
     to_exact,
     whole_part,
 )
+from millwheel.core.columns.gathered import gathered
 from millwheel.core.columns.lazy_polars import dtype, pl
 from millwheel.core.pipeline.spec import AggregateSpec
 
 _EXACT_INT = 2**53  # Fixed: a double holds every integer up to here
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """The input of an aggregate: a field of a kind (None: the whole record), where a condition holds."""
-
-    field: pl.Expr
-    kind: str
-    condition: pl.Expr | None
-
-    def counted(self) -> pl.Expr:
-        """1 for a record that counts."""
-        return (pl.lit(1) if self.condition is None else self.condition).cast(pl.Int64)
-
-    def or_zero(self, column: pl.Expr) -> pl.Expr:
-        """The column, 0 where the condition does not hold."""
-        return column if self.condition is None else pl.when(self.condition).then(column).otherwise(0)
-
-    def or_null(self) -> pl.Expr:
-        """The field, null where the condition does not hold."""
-        return self.field if self.condition is None else pl.when(self.condition).then(self.field).otherwise(None)
-
-
 class ColumnAggregate(Protocol):
     """One output field. ``dtypes`` are those of its columns, by name."""
 
     dtypes: dict[str, Any]
+    holds: bool
+    """Whether its columns can hold the state of a window; otherwise they bring the records of a bundle to the rows."""
 
     def prepared(self) -> list[pl.Expr]:
         """Columns of a bundle that :meth:`grouped` needs: one expression per entry of ``dtypes``, so named."""
@@ -75,6 +57,8 @@ class ColumnAggregate(Protocol):
 
 class Counted:
     """count."""
+
+    holds = True
 
     def __init__(self, place: str, argument: Argument) -> None:
         self._place = place
@@ -102,6 +86,8 @@ class Counted:
 
 class Summed:
     """sum, of whole numbers or of floats. ``<place>n`` counts, since the row form's sum of no floats is a whole 0."""
+
+    holds = True
 
     def __init__(self, place: str, argument: Argument) -> None:
         self._place = place
@@ -148,6 +134,8 @@ class Summed:
 class Averaged:
     """mean: a sum, and how many went in."""
 
+    holds = True
+
     def __init__(self, place: str, argument: Argument) -> None:
         self._place = place
         self._sum = Summed(place, argument)
@@ -178,6 +166,8 @@ class Averaged:
 
 class Extremal:
     """min or max; null when no record counted."""
+
+    holds = True
 
     def __init__(self, place: str, argument: Argument, largest: bool) -> None:
         self._place = place
@@ -224,7 +214,11 @@ def column_aggregate(
         if spec.argument and spec.argument not in fields:
             raise NoColumns
         return Counted(place, Argument(pl.lit(1), "int", condition))
-    if spec.function not in _MAKERS or spec.argument not in fields or spec.options:
+    if spec.argument not in fields:
+        raise NoColumns
+    if spec.function not in _MAKERS:
+        return gathered(spec, place, fields[spec.argument], condition)
+    if spec.options:
         raise NoColumns
     make, kinds = _MAKERS[spec.function]
     if fields[spec.argument] not in kinds:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from millwheel.core.columns.aggregates import ColumnAggregate, column_aggregate
 from millwheel.core.columns.arrays import assign_array, can_assign
@@ -34,8 +35,8 @@ class ColumnPlan:
 
     A *groups* frame has one row per (key, window): ``key``, ``start``, ``end``, ``count`` (records), and the columns of
     the ``aggregates``, named after their place: ``a0``, ``a0f``, ``a1``, … ``needs`` are the fields that must hold
-    neither nulls nor NaN nor infinities. ``fires_once``: a window fires once, as the watermark passes its end; then
-    columns can hold its state. Otherwise they bring it groups.
+    neither nulls nor NaN nor infinities. ``fires_once``: a window fires once, as the watermark passes its end, and
+    columns hold its state. Otherwise they bring it groups.
     """
 
     window: WindowFunction
@@ -82,6 +83,14 @@ class ColumnPlan:
         assigned = assign_array(self.window, kept.timestamps)
         open_rows = np.unique(assigned.rows[still_open(assigned.ends, watermark)])
         return len(kept) - len(open_rows)
+
+    def late(self, batch: ColumnBatch, watermark: int) -> npt.NDArray[np.bool_] | None:
+        """Which records are of a window that ends at or before ``watermark``. None when there is none, and where a
+        record has several windows."""
+        if batch.earliest >= watermark or isinstance(self.window, (Sliding, Cumulative)):
+            return None
+        late = np.logical_not(still_open(assign_array(self.window, batch.timestamps).ends, watermark))
+        return late if late.any() else None
 
     def merge(self, groups: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Several groups frames as one, with one row per (key, window)."""
@@ -161,7 +170,7 @@ def column_plan(
     """The plan of a computation, None when it has no column form.
 
     It has one when its one input is a stream with declared ``fields``, its key one of them, its windows depend on
-    nothing but timestamps, and nothing is asked of single records that are late or taken back.
+    nothing but timestamps, and nothing is asked of single records that are taken back.
     """
     if not _takes_groups(spec, windowing) or len(spec.inputs) != 1 or not spec.aggregates:
         return None
@@ -173,8 +182,16 @@ def column_plan(
         plan = _plan(spec, windowing.window, fields, compile_expression)
     except NoColumns:
         return None
-    once = isinstance(windowing.trigger, Default) and windowing.accumulation is not Accumulation.RETRACTING
-    return replace(plan, fires_once=once)
+    return replace(plan, fires_once=_fires_once(spec, windowing) and all(each.holds for each in plan.aggregates))
+
+
+def _fires_once(spec: ComputationSpec, windowing: Windowing) -> bool:
+    return (
+        isinstance(windowing.trigger, Default)
+        and windowing.accumulation is not Accumulation.RETRACTING
+        and windowing.allowed_lateness == 0
+        and spec.late == "drop"
+    )
 
 
 def _takes_groups(spec: ComputationSpec, windowing: Windowing) -> bool:
@@ -184,10 +201,8 @@ def _takes_groups(spec: ComputationSpec, windowing: Windowing) -> bool:
         and not isinstance(window, Cumulative)
         and not (isinstance(window, Sliding) and window.changes)
         and not windowing.trigger.needs_bytes
-        and windowing.allowed_lateness == 0
         and windowing.output_time is OutputTime.END_OF_WINDOW
         and not windowing.takes_retractions
-        and spec.late == "drop"
     )
 
 

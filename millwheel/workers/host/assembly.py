@@ -199,8 +199,9 @@ class Assembly:
             order = np.arange(frame.height)
             whole = ColumnBatch(given.stream, order, order, frame[plan.key_name], frame.select(plan.needs))
             parts = [decode_columns(encode_columns(part)) for _, part in whole.split((order % 4).astype(np.int32))]
-            groups = plan.merge([plan.group(part) for part in parts])
-            frame_from(frame_bytes(groups, "lz4"))
+            groups = [plan.group(part) for part in parts]
+            if plan.fires_once:
+                frame_from(frame_bytes(plan.merge(groups), "lz4"))
 
     def publish_aside(self, publish: Callable[[Errand], None]) -> None:
         """From here on, sinks that can do without the loop are published, and lookups asked, by ``publish``."""

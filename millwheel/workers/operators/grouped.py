@@ -6,6 +6,8 @@ retractions are the window machine's. A bundle with anything that needs a look a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millwheel.core.columns.batch import ColumnBatch, joined
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
@@ -40,27 +42,36 @@ class GroupedOperator(WindowedOperator):
         self.bundles_grouped = 0
 
     def _take(self, bundle: Bundle, times: Times) -> None:
-        groups = self._grouped(bundle)
+        batch = self._columns(bundle)
+        late = self._plan.late(batch, bundle.watermark) if batch is not None else None
+        on_time = batch.where(~late) if batch is not None and late is not None else batch
+        groups = self._grouped(on_time, bundle.watermark) if on_time is not None else None
         if groups is None:
             super()._take(bundle, times)
             return
         self.bundles_grouped += 1
         self.take_groups(groups, bundle)
+        if batch is not None and late is not None:
+            # Late records are judged one by one, by the machine. As a group they would get into a window that is over.
+            # Whatever came for one window goes one way, so that its trigger is asked once for a bundle.
+            bundle.arrivals = [replace(bundle.arrivals[0], batch=batch.where(late))]
+            super()._take(bundle, times)
 
-    def _grouped(self, bundle: Bundle) -> list[tuple[Key, Group]] | None:
-        """The groups of the bundle; None when it must be looked at record by record."""
+    def _columns(self, bundle: Bundle) -> ColumnBatch | None:
+        """The records of the bundle; None when one has to be looked at by itself."""
         batches = [arrival.batch for arrival in bundle.arrivals if len(arrival.batch)]
         columns = [batch for batch in batches if isinstance(batch, ColumnBatch)]
-        if not batches or len(columns) < len(batches):
-            return None
+        return joined(columns) if columns and len(columns) == len(batches) else None
+
+    def _grouped(self, batch: ColumnBatch, watermark: int) -> list[tuple[Key, Group]] | None:
+        """The groups of a batch; None when it must be looked at record by record."""
         try:
-            groups = self._plan.group(joined(columns))
+            groups = self._plan.group(batch)
+            if groups.height and is_complete(groups.select(pl.col(END).min()).item(), watermark):
+                return None
+            found = list(self._plan.row_groups(groups))
         except Unfit:
             return None
-        # Late records are judged one by one, by the machine. As a group they would get into a window that is over.
-        if groups.height and is_complete(groups.select(pl.col(END).min()).item(), bundle.watermark):
-            return None
-        found = list(self._plan.row_groups(groups))
         return None if any(self._closed(key, group) for key, group in found) else found
 
     def _closed(self, key: Key, group: Group) -> bool:

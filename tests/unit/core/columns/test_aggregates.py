@@ -74,7 +74,8 @@ def test_what_has_no_column_form_is_refused() -> None:
         AggregateSpec("x", "sum", "size + 1"),
         AggregateSpec("x", "sum", "kind"),
         AggregateSpec("x", "count", "other"),
-        AggregateSpec("x", "top_k", "size", options={"k": 1}),
+        AggregateSpec("x", "collect", "size"),
+        AggregateSpec("x", "stddev", "kind"),
     ):
         with pytest.raises(NoColumns):
             column_aggregate(spec, "a0", FIELDS, compile_expression)

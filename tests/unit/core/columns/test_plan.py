@@ -33,11 +33,9 @@ def test_groups_are_in_the_order_in_which_they_come_so_that_the_same_records_giv
 @pytest.mark.parametrize(
     "changes",
     [
-        {"allowed_lateness_us": 5},
-        {"late": "side:too_late"},
         {"output_time": "earliest"},
         {"trigger": {"repeat": {"after_bytes": 2}}},
-        {"aggregates": (AggregateSpec("k", "top_k", "cost", options={"k": 2}),)},
+        {"aggregates": (AggregateSpec("k", "collect", "cost"),)},
         {"aggregates": (AggregateSpec("s", "sum", "kind"),)},
         {"aggregates": (AggregateSpec("s", "sum", "cost * 2"),)},
         {"aggregates": (AggregateSpec("s", "count", condition="size > 0.5"),)},
@@ -50,8 +48,19 @@ def test_what_has_no_column_form_stays_in_rows(changes: dict[str, Any]) -> None:
     assert plan_of(**changes) is None
 
 
-@pytest.mark.parametrize("changes", [{"accumulation": "retracting"}, {"trigger": {"repeat": {"after_count": 2}}}])
-def test_windows_that_speak_again_take_groups(changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"accumulation": "retracting"},
+        {"trigger": {"repeat": {"after_count": 2}}},
+        {"allowed_lateness_us": 5},
+        {"late": "side:too_late"},
+        {"late": "refire"},
+        {"aggregates": (AggregateSpec("k", "top_k", "cost", options={"k": 2}),)},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_windows_that_fire_again_or_keep_more_than_columns_hold_take_groups(changes: dict[str, Any]) -> None:
     plan = plan_of(**changes)
     assert plan is not None
     assert not plan.fires_once

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.plan import ColumnPlan
+from millwheel.core.model.names import ChannelName
+from millwheel.core.model.records import Batch, Domain
+from millwheel.core.model.timers import TimerQueue
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, WindowSpec
 from millwheel.sources.base import FrameChunk
 from millwheel.sources.files.lines import LineReader
 from millwheel.sources.frames import frame_of
 from millwheel.testing import PipelineHarness
+from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.operators.grouped import GroupedOperator
+from millwheel.workers.operators.windowed import WindowedOperator
 from millwheel.workers.shard.bundle_sizes import ShardLimits
+from millwheel.workers.state.overlay import Overlay
+from tests.fakes.plain_storage import SimStore
+from tests.unit.core.columns.test_windows import SLIDING, TUMBLING, Row, batch_of, bundles, plan_of, spec_of
 from tests.unit.workers.operators.test_columns import events, pipeline, written
 
 WINDOWING = {
@@ -24,12 +39,20 @@ WINDOWING = {
     "once": "trigger: {once: {after_count: 5}}",
     "on time": "accumulation: retracting",
 }
+MORE = """
+      spread: {stddev: cost}
+      half: {quantile: cost, q: 0.5, where: "type == 'view'"}
+      kinds: {count_distinct: type}
+      about: {approx_count_distinct: cost}
+      best: {top_k: cost, k: 2}
+    output: minutes"""
 
 
 @pytest.mark.parametrize("windowing", WINDOWING.values(), ids=WINDOWING)
 @pytest.mark.parametrize("dirt", [[], ["{no json"]], ids=["clean", "dirty"])
-def test_windows_that_speak_again_say_what_they_say_in_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windowing: str, dirt: list[Any]
+@pytest.mark.parametrize("more", ["    output: minutes", MORE], ids=["own columns", "gathered"])
+def test_windows_that_fire_again_give_what_they_give_in_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windowing: str, dirt: list[Any], more: str
 ) -> None:
     """Both forms get the same bundles, because an early pane depends on what a bundle holds."""
     lines = 40
@@ -47,7 +70,9 @@ def test_windows_that_speak_again_say_what_they_say_in_rows(
     monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=lines))
     said = []
     for declared in (True, False):
-        with PipelineHarness(pipeline(folder, declared, windowing), run_sources=True, shards=1) as harness:
+        path = Path(pipeline(folder, declared, windowing))
+        path.write_text(path.read_text().replace("    output: minutes", more, 1))
+        with PipelineHarness(str(path), run_sources=True, shards=1) as harness:
             harness.advance_processing_time(10**9)
             [shard] = harness._cluster.shards_of("minutes")
             assert isinstance(shard.operator, GroupedOperator) == declared
@@ -58,3 +83,71 @@ def test_windows_that_speak_again_say_what_they_say_in_rows(
     assert said[0]["minutes"] == said[1]["minutes"]
     assert said[0] == said[1]
     assert len(said[0]["minutes"]) > 10
+
+
+LATENESS: dict[str, dict[str, Any]] = {
+    "dropped": {"accumulation": "retracting"},
+    "aside": {"late": "side:behind"},
+    "again": {"late": "refire"},
+    "allowed": {"allowed_lateness_us": 15},
+    "allowed, all of it": {"allowed_lateness_us": 15, "accumulation": "retracting"},
+    "early, then closed": {"trigger": {"once": {"after_count": 3}}},
+}
+
+
+@pytest.mark.parametrize("changes", LATENESS.values(), ids=LATENESS)
+@pytest.mark.parametrize("window", [TUMBLING, SLIDING], ids=["tumbling", "sliding"])
+@given(bundles=bundles)
+@settings(max_examples=25)
+def test_late_records_in_columns_go_where_they_go_in_rows(
+    window: WindowSpec, changes: dict[str, Any], bundles: list[tuple[list[Row], int]]
+) -> None:
+    spec, pipeline = spec_of(window, **changes)
+    plan = plan_of(window, **changes)
+    assert plan is not None
+    made = [
+        produced(operator(spec, pipeline, plan), bundles, form)
+        for operator, form in ((grouped, lambda batch: batch), (grouped, by_rows), (in_rows, by_rows))
+    ]
+    assert made[0] == made[1] == made[2]
+
+
+def test_one_late_record_sends_no_other_by_rows() -> None:
+    spec, pipeline = spec_of(late="side:behind")
+    plan = plan_of(late="side:behind")
+    assert plan is not None
+    operator = grouped(spec, pipeline, plan)
+    found = produced(operator, [([Row(1, "click", 1.0, 1, at) for at in (3, 25, 27)], 20)], lambda batch: batch)
+    assert operator.bundles_grouped == 1
+    assert found[0]["late"] == 1
+    assert [row["size"] for row in found[0]["behind"]] == [1]
+
+
+def grouped(spec: ComputationSpec, pipeline: PipelineSpec, plan: ColumnPlan) -> GroupedOperator:
+    return GroupedOperator(spec, pipeline, plan, Overlay(SimStore({})), lambda stream, values: values, 100)
+
+
+def in_rows(spec: ComputationSpec, pipeline: PipelineSpec, plan: ColumnPlan) -> WindowedOperator:
+    operator = WindowedOperator(spec, pipeline, Overlay(SimStore({})), lambda stream, values: values, 100)
+    operator.finish_row = plan.typed
+    return operator
+
+
+def by_rows(batch: ColumnBatch) -> Batch:
+    return batch.rows()
+
+
+def produced(
+    operator: WindowedOperator, bundles: list[tuple[list[Row], int]], form: Callable[[ColumnBatch], AnyBatch]
+) -> list[dict[str, Any]]:
+    """What each bundle makes; each comes before the watermark rises by so much."""
+    timers = {domain: TimerQueue(domain) for domain in Domain}
+    found, watermark = [], 0
+    for number, (rows, rise) in enumerate([*bundles, ([], MAX_TIME)], 1):
+        watermark = min(watermark + rise, MAX_TIME)
+        arrivals = [Arrival(ChannelName("c"), 1, 0, form(batch_of(rows)), None, 0)] if rows else []
+        bundle = Bundle(number, 0, watermark, arrivals, operator._overlay, timers)
+        operator.run(bundle)
+        streams = {name: sorted(outputs.decoded, key=repr) for name, outputs in bundle.outputs.streams.items()}
+        found.append({**streams, "late": bundle.counters.get("late", 0)})
+    return found

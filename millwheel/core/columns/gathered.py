@@ -1,0 +1,78 @@
+"""Aggregates whose accumulators no column holds: columns gather the values of each group, and the row form takes them
+together.
+
+That is less than a column form gives, but nothing is decoded, checked or looked up for each record. The state stays in
+rows. Only functions in whose results no order of the records shows (``ordered``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from millwheel.core.aggregates.base import Aggregator
+from millwheel.core.aggregates.functions import make_aggregator
+from millwheel.core.aggregates.numeric import LARGEST_SQUARED
+from millwheel.core.columns.arguments import Argument
+from millwheel.core.columns.expressions import NoColumns
+from millwheel.core.columns.fixed_sums import Unfit
+from millwheel.core.columns.lazy_polars import dtype, pl
+from millwheel.core.pipeline.spec import AggregateSpec
+from millwheel.errors import RecordError
+
+_NUMBERS = ("int", "float")
+_KINDS: dict[str, Sequence[str]] = {
+    "variance": _NUMBERS,
+    "stddev": _NUMBERS,
+    "quantile": _NUMBERS,
+    "quantiles": _NUMBERS,
+    "count_distinct": ("int", "float", "str"),
+    "approx_count_distinct": ("int", "float", "str"),
+    "top_k": ("int", "float", "str"),
+}
+"""The functions, and the kinds of fields of which they take every value that columns hold."""
+
+
+class Gathered:
+    """The values of a group as a list, in the order in which they came."""
+
+    holds = False
+
+    def __init__(self, place: str, argument: Argument, aggregator: Aggregator[Any], limit: float | None) -> None:
+        self._place = place
+        self._argument = argument
+        self._aggregator = aggregator
+        self._limit = limit
+        self.dtypes: dict[str, Any] = {place: pl.List(dtype(argument.kind))}
+
+    def prepared(self) -> list[pl.Expr]:
+        return [self._argument.or_null().alias(self._place)]
+
+    def merged(self) -> list[pl.Expr]:
+        return [pl.col(self._place).drop_nulls()]
+
+    def result(self, groups: pl.DataFrame) -> pl.Series:
+        raise Unfit
+
+    def to_acc(self, row: Mapping[str, Any]) -> Any:
+        values = row[self._place]
+        acc = self._aggregator.create()
+        try:
+            return self._aggregator.add_many(acc, values, [0] * len(values)) if values else acc
+        except RecordError:  # of all of them together: one by one it shows which
+            raise Unfit from None
+
+    def from_acc(self, acc: Any) -> list[Any]:
+        raise Unfit
+
+    def unfit(self) -> list[pl.Expr]:
+        return [(self._argument.field.abs() <= self._limit).all()] if self._limit is not None else []
+
+
+def gathered(spec: AggregateSpec, place: str, kind: str, condition: pl.Expr | None) -> Gathered:
+    """The gathered form of an aggregate over a declared field. Raises NoColumns where there is none."""
+    if kind not in _KINDS.get(spec.function, ()):
+        raise NoColumns
+    aggregator = make_aggregator(spec.function, spec.options, None)
+    limit = LARGEST_SQUARED if spec.function in ("variance", "stddev") and kind == "float" else None
+    return Gathered(place, Argument(pl.col(spec.argument), kind, condition), aggregator, limit)
