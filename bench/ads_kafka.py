@@ -47,6 +47,7 @@ def produce(
     duplicates: float = 0.01,
     keyed: bool = False,
     seen: Callable[[int, str], None] | None = None,
+    encode: Callable[[str], bytes] | None = None,
 ) -> int:
     """Write the events of examples/ads; how many, copies included. A client's events lie in one partition; ``keyed``:
     those of an ad do, and it is the key of its messages. ``seen`` is told each partition and event, in order."""
@@ -64,7 +65,7 @@ def produce(
     keys = map(str, drawn.ads.tolist()) if keyed else itertools.repeat(None)
     rows = itertools.chain.from_iterable(text.splitlines() for text in lines(drawn))
     for partition, key, row in zip(partitions, keys, rows, strict=False):  # the keys may never end
-        producer.produce(topic, row, key, partition)
+        producer.produce(topic, row if encode is None else encode(row), key, partition)
         if seen is not None:
             seen(partition, row)
         if len(producer) >= _UNSENT:
@@ -73,7 +74,7 @@ def produce(
     return len(partitions)
 
 
-def committed(broker: Broker, topic: str) -> list[dict[str, Any]]:
+def committed(broker: Broker, topic: str, decode: Callable[[bytes], Any] = json.loads) -> list[dict[str, Any]]:
     """What a reader of committed messages sees, in no order."""
     from confluent_kafka import Consumer, TopicPartition
 
@@ -92,7 +93,7 @@ def committed(broker: Broker, topic: str) -> list[dict[str, Any]]:
         for message in consumer.consume(10_000, 10):
             error = message.error()
             if error is None:
-                found.append(json.loads(message.value() or b""))
+                found.append(decode(message.value() or b""))
             else:
                 assert error.name() == "_PARTITION_EOF", error
                 ended += 1

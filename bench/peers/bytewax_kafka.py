@@ -50,7 +50,7 @@ def message(item):
 
 
 flow = Dataflow("windows")
-messages = op.input("in", flow, KafkaSource(BROKERS, ["events"], tail=False, batch_size=1000))
+messages = op.input("in", flow, KafkaSource(BROKERS, [os.environ["BENCH_INPUT"]], tail=False, batch_size=1000))
 values = op.flat_map_batch("parse", messages, lambda batch: [orjson.loads(each.value) for each in batch])
 keyed = op.key_on("key", values, lambda value: str(value["ad_id"]))
 rows = op.stateful_batch("minutes", keyed, Minutes)
