@@ -41,5 +41,6 @@ tables.execute_sql(
 tables.execute_sql(
     """insert into ctr select ad_id, max(ts - mod(ts, 60000)),
       count(*) filter (where `type` = 'impression'), count(*) filter (where `type` = 'click'), sum(cost)
-    from table(tumble(table events, descriptor(moment), interval '1' minute)) group by ad_id, window_start, window_end"""
+    from table(tumble(table events, descriptor(moment), interval '1' minute))
+    group by ad_id, window_start, window_end"""
 ).wait()
