@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from urllib.parse import unquote, urlsplit
 
 SCHEMES: Mapping[str, str] = {"s3": "s3://bucket/prefix", "gs": "gs://bucket/prefix", "az": "az://container/prefix"}
@@ -64,6 +65,8 @@ def address_of(path: str) -> ObjectAddress | None:
         )
     if not _BUCKET.fullmatch(bucket):
         raise ValueError(f"option 'path' is {path}, which names no bucket; write for example {SCHEMES[scheme]}")
+    if find_spec("obstore") is None:
+        raise ValueError(f"option 'path' is {scheme}://…, which needs obstore: pip install 'millwheel-spark[s3]'")
     return ObjectAddress(scheme, bucket, key.strip("/"))
 
 
