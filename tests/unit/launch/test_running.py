@@ -77,6 +77,7 @@ class World:
         self.latest: ClusterView | None = None
         self.workers: frozenset[Any] = frozenset()
         self.members: dict[str, Any] = {}
+        self.services: dict[str, str] = {}
         self.owners: frozenset[str] = frozenset()
         self.coordinator = Coordinator(self)
         self.drains = True
