@@ -51,7 +51,8 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
 class SavepointOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     """One order for the ``savepoint`` of that name. The shards of ``cut`` are copied to the folder ``folder``. With
     ``stay`` they stand still afterwards until the order is withdrawn. With ``catch_up`` a source comes to rest only at
-    a position beyond which no earlier owner of its shards can have read."""
+    a position beyond which no earlier owner of its shards can have read. With ``settle`` a shard that has something to
+    do is not finished, and says how far time has come."""
 
     savepoint: str
     number: int
@@ -59,6 +60,7 @@ class SavepointOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     folder: str = ""
     stay: bool = False
     catch_up: bool = False
+    settle: bool = False
     cut: dict[str, Standing] = {}
 
     @property

@@ -170,6 +170,10 @@ class Taking:
         number = self.order.number + 1 if self.order else 1
         wanted = self.wanted
         folder, cut = wanted.folder, dict(cut or {})
-        catch_up = wanted.finish or wanted.caught_up is not None
-        self.order = SavepointOrder(wanted.savepoint, number, phase, folder, wanted.stay, catch_up, cut)
+        # Not for whoever tells the sources to end: a timer that is due when nothing may begin would be due for ever.
+        # See test_sources_are_told_to_end_although_timers_are_due.
+        settle = wanted.caught_up is not None
+        self.order = SavepointOrder(
+            wanted.savepoint, number, phase, folder, wanted.stay, wanted.finish or settle, settle, cut
+        )
         return self.order

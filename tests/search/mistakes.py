@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from tests.search.generate import case
+from tests.search.generate import Unlucky, case
 from tests.search.variants import Finding, chosen, examine
 from tests.sim.replacing import replaced
 
@@ -38,7 +38,10 @@ class Mutation:
     def caught(self) -> Finding | None:
         """The first case that differs with the mistake in the code, and not without it."""
         for seed in range(self.first, self.first + self.within):
-            drawn = case(seed, self.features)
+            try:
+                drawn = case(seed, self.features)
+            except Unlucky:
+                continue
             ways = chosen(seed, len(self.variants) or 5, sorted(self.variants))
             with self.make():
                 found = examine(drawn, ways)

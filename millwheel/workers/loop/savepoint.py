@@ -155,7 +155,7 @@ class SavepointPart:
 
 def _standing(order: SavepointOrder, shard: Shard, now_us: int) -> Standing:
     identity, unrest = shard.identity, shard.unrest()
-    if not order.catch_up or order.phase is not Phase.HOLD:
+    if not order.settle or order.phase is not Phase.HOLD:
         return Standing(identity.token, shard.commits.made, unrest)
     hold = shard.watermark.hold(now_us)
     due = unrest + shard.admission.runnable(now_us)

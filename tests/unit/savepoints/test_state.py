@@ -65,7 +65,7 @@ def test_sources_end_where_all_stand_still_with_nothing_on_its_way() -> None:
     made = Taking(SavepointRequest("f1", "", ("a",), finish=True))
     rest = made.step(0, {}, [])
     assert rest is not None
-    assert rest.catch_up
+    assert (rest.catch_up, rest.settle) == (True, False)
     hold = made.step(1, tables(), said(rest, **at_rest()))
     again = made.step(2, tables(), said(hold, a_0=Standing(1, 4), a_1=Standing(1, 9, unrest=1)))
     assert again is not None
@@ -125,6 +125,7 @@ def test_a_pipeline_has_caught_up_once_all_stand_still_and_no_watermark_is_on_it
     while order is not None:
         phases.append(order.phase)
         assert order.catch_up
+        assert order.settle
         order = made.step(1, tables(), said(order, **at_rest()))
     assert phases == [Phase.SETTLE, Phase.REST, Phase.HOLD] * 2
     assert made.done

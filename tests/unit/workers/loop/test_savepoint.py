@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from millwheel.core.formats.store_layout import ENDED
+from millwheel.core.formats.store_layout import ENDED, Meta
+from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import FencedError
 from millwheel.savepoints.orders import OrderAnswer, Phase, SavepointOrder, Standing, encode
 from millwheel.workers import events as ev
-from millwheel.workers.bundle.bundle import Bundle
+from millwheel.workers.bundle.bundle import Bundle, Hold
 from millwheel.workers.bundle.operator import Operator
 from millwheel.workers.host.background import Copying
 from millwheel.workers.loop.savepoint import SavepointPart
@@ -69,6 +70,8 @@ class Shard:
     wants: bool = True
     operator: Resting = field(default_factory=Resting)
     checkpoints: list[str] = field(default_factory=list)
+    watermark: Any = None
+    meta: Any = field(default_factory=Meta)
 
     @property
     def identity(self) -> ShardIdentity:
@@ -98,6 +101,15 @@ class Shard:
 
     def checkpoint(self, path: str) -> None:
         self.checkpoints.append(path)
+
+
+class Watermark:
+    """Its input has ended."""
+
+    input = MAX_TIME
+
+    def hold(self, now_us: int) -> Hold:
+        return Hold()
 
 
 class Worker:
@@ -206,6 +218,16 @@ def test_an_order_to_finish_reaches_shards_that_are_opened_later_even_when_it_is
     later = Shard()
     worker.part.opened(later, 0)  # type: ignore[arg-type]
     assert later.operator.finished
+
+
+@pytest.mark.parametrize("settle", [False, True])
+def test_sources_are_told_to_end_although_timers_are_due(settle: bool) -> None:
+    """Nothing is begun at rest, so what is due would be due for ever; it counts only for whoever waits until nothing is
+    left to do, and lets the pipeline continue meanwhile."""
+    worker = Worker()
+    worker.shard.watermark = Watermark()
+    worker.order(SavepointOrder("f", 2, Phase.HOLD, catch_up=True, settle=settle))
+    assert worker.said()["a-0"].unrest == settle
 
 
 def test_what_is_no_order_changes_nothing() -> None:
