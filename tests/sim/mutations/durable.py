@@ -75,7 +75,7 @@ def seal_not_looked_for() -> Context:
     return replaced(AppendWriter, "commit", wrong)
 
 
-@mistake(within=60, faults="flip kill")
+@mistake(within=20, faults="flip kill", first=250)
 def damaged_tables_served() -> Context:
     """A table that was restored without reading it is believed when it is read."""
 
