@@ -13,13 +13,14 @@ this: a commit is applied to it while the shard runs, since the next bundle read
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.watermark import ShardReport
+from millwheel.queries.asked import Found
 from millwheel.savepoints.orders import OrderAnswer, SavepointOrder, Standing
 from millwheel.workers.delivery.inbox import Arrival
 from millwheel.workers.delivery.outbox import OutputChunk, Send
@@ -169,6 +170,15 @@ class SaveCopy:
     path: str
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerQueries:
+    """Answer a batch of queries. ``rests_on``: the commits, by shard, that its durable answers show."""
+
+    reply: Callable[[Sequence[Found]], None]
+    found: Sequence[Found]
+    rests_on: Mapping[ShardName, int]
+
+
 Effect = (
     Recover
     | Follow
@@ -182,6 +192,7 @@ Effect = (
     | AnswerOrder
     | WithdrawAnswers
     | SaveCopy
+    | AnswerQueries
 )
 
 

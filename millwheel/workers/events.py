@@ -12,6 +12,7 @@ from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.ports import StateStore
+from millwheel.queries.asked import Asked
 from millwheel.savepoints.orders import SavepointOrder, Standing
 
 
@@ -224,6 +225,13 @@ class FiguresAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class QueriesCame:
+    """Somebody outside asks."""
+
+    asked: Asked
+
+
+@dataclass(frozen=True, slots=True)
 class StopAsked:
     """Finish what is in flight and leave."""
 
@@ -254,5 +262,6 @@ Event = (
     | OrdersChanged
     | ShardSaved
     | FiguresAsked
+    | QueriesCame
     | StopAsked
 )

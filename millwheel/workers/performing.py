@@ -48,6 +48,13 @@ class Performing:
         """The journal has made the oldest submitted group durable."""
         self._durable.update(self._submitted.popleft().last)
 
+    def _answer(self, effect: ef.AnswerQueries) -> None:
+        for shard, number in effect.rests_on.items():
+            # Earlier, a reader would see what a crash may unmake (mutation answers_before_commit).
+            if number > self._durable.get(shard, 0):
+                raise self._too_early(shard, number, "answers")
+        effect.reply(effect.found)
+
     def _too_early(self, shard: ShardName, number: int, what: str) -> InvariantError:
         durable = self._durable.get(shard, 0)
         return InvariantError(f"{shard} {what} what rests on its commit {number}, durable is {durable}")
@@ -88,5 +95,7 @@ class Performing:
                 ports.savepoints.withdraw()
             case ef.SaveCopy():
                 ports.savepoints.save(effect.order, effect.shard, effect.standing, effect.path)
+            case ef.AnswerQueries():
+                self._answer(effect)
             case _:
                 unreachable(effect)

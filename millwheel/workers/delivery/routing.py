@@ -274,6 +274,11 @@ class TableRouter:
         """True once the tables of all ``nodes`` have been seen."""
         return all(node in self._edges for node in nodes)
 
+    def shard_of(self, node: NodeName, key: Key) -> ShardName | None:
+        """The shard of a key; None before the table of ``node`` was seen."""
+        edges = self._edges.get(node)
+        return None if edges is None else edges.shards[edges.indexes([key])[0]]
+
     def route(self, node: NodeName, batch: AnyBatch) -> list[tuple[ShardName, AnyBatch]]:
         """(shard, its records in order) for the shards of ``node`` that get any."""
         edges = self._edges[node]

@@ -37,6 +37,7 @@ from millwheel.workers.loop.served import LEAVING, LIVE, Served
 from millwheel.workers.loop.snapshots import SnapshotPolicy
 from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.performing import Performing
+from millwheel.workers.queries.answering import Answering
 from millwheel.workers.ports import WorkerPorts
 from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
@@ -76,6 +77,9 @@ class WorkerRuntime:
         self._traffic = Traffic(incarnation, self._served, self._known, out, limits.retry_lane_us)
         self._reporting = Reporting(out, out, limits.reports)
         self._replaying = Replaying(self._reporting)
+        self._answering = Answering(
+            self._served, self._ranges.router, self._known.get, incarnation, out, self._clock.monotonic_us
+        )
 
     # --- the step ----------------------------------------------------------------------------------------
 
@@ -88,6 +92,7 @@ class WorkerRuntime:
         now_us = self._clock.now_us()
         for event in events:
             self._apply(event, now_us)
+        left = self._answering.step()
         if not self._stopping:
             self._traffic.retry_lanes(now_us)
             if now_us >= self._ranges.beginning.until_us:
@@ -101,8 +106,9 @@ class WorkerRuntime:
         self._snapshots.step(now_us, [(s.shard, s.life in LEAVING) for s in self._served.values()])
         self._ranges.release_leaving()
         self._savepoints.step(self._served, now_us)
+        self._answering.release()
         self._perform()
-        return self._next_wake(now_us)
+        return now_us if left else self._next_wake(now_us)
 
     def finished(self) -> bool:
         """True once a requested stop is complete: everything made is durable and acked."""
@@ -247,6 +253,8 @@ class WorkerRuntime:
                 self._replaying.done(event.id)
             case ev.FiguresAsked():
                 event.answer(self._served.values(), now_us)
+            case ev.QueriesCame():
+                self._answering.asked(event.asked)
             case ev.StopAsked():
                 self._stopping = True
             case ev.JournalFailed() | ev.RecoveryFailed() | ev.DamageFound():

@@ -166,6 +166,11 @@ class Served:
         return self.life is LIVE
 
     @property
+    def answers(self) -> bool:
+        """True while no other worker can have changed what it holds."""
+        return self.life is not Life.RELEASED
+
+    @property
     def leaving(self) -> bool:
         """True when it is to go to another worker."""
         return self.life in LEAVING

@@ -1,0 +1,152 @@
+"""Answers from the shards of a worker, within a bounded share of each step.
+
+The loop reads the stores between two bundles, where every store is as of one commit. No other thread may: small stores
+are dicts that a bundle changes, and what is written behind is not in RocksDB yet. So an answer is consistent without a
+lock or a snapshot, and the price is counted: a step answers for at most ``most_us``, or one batch.
+
+What is read may not be durable yet. A durable answer waits until its commit is, like an ack. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from millwheel.core.model.names import NodeName, ShardName, WorkerName
+from millwheel.core.model.range_table import ShardEntry
+from millwheel.core.model.times import MIN_TIME
+from millwheel.queries.asked import Asked, Elsewhere, Found
+from millwheel.queries.model import Answer, Consistency, Query, QueryError
+from millwheel.workers.delivery.routing import TableRouter
+from millwheel.workers.effects import AnswerQueries, Gathering
+from millwheel.workers.shard.shard import Shard
+
+MOST_US = 5_000
+"""A step answers for so long (µs), then works on the stream. The loop steps again at once."""
+_AT_ONCE = 64  # queries between two looks at the clock
+
+
+class Serving(Protocol):
+    """A shard that this worker serves."""
+
+    @property
+    def shard(self) -> Shard:
+        """Its machine."""
+
+    @property
+    def answers(self) -> bool:
+        """False once another worker may have it."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Queries that came together. ``rests_on``: by shard, the commit that durable answers show."""
+
+    asked: Asked
+    found: list[Found] = field(default_factory=list)
+    rests_on: dict[ShardName, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """Batches that wait for their turn, and batches that wait for the disk."""
+
+    served: Mapping[ShardName, Serving]
+    router: TableRouter
+    entry_of: Callable[[ShardName], ShardEntry | None]
+    me: WorkerName
+    out: Gathering
+    monotonic_us: Callable[[], int]
+    most_us: int = MOST_US
+    waiting: deque[_Batch] = field(default_factory=deque)
+    resting: deque[_Batch] = field(default_factory=deque)
+
+    def asked(self, asked: Asked) -> None:
+        """A batch has come."""
+        self.waiting.append(_Batch(asked))
+
+    def step(self) -> bool:
+        """Answer what fits into the share of a step; True when something is left."""
+        if self.waiting:
+            end_us = self.monotonic_us() + self.most_us
+            while self.waiting and self._go_on(self.waiting[0], end_us):
+                self.resting.append(self.waiting.popleft())
+        return bool(self.waiting)
+
+    def _go_on(self, batch: _Batch, end_us: int) -> bool:
+        """True once a batch is answered."""
+        queries, found = batch.asked.queries, batch.found
+        while len(found) < len(queries):
+            if found and self.monotonic_us() > end_us:
+                return False
+            for query in queries[len(found) : len(found) + _AT_ONCE]:
+                found.append(self._found(query, batch))
+        return True
+
+    def release(self) -> None:
+        """What rests on durable commits leaves. A batch behind another one does not wait for it."""
+        still = [batch for batch in self.resting if not self._is_durable(batch)]
+        for batch in self.resting:
+            if batch not in still:
+                self.out.others.append(AnswerQueries(batch.asked.reply, batch.found, batch.rests_on))
+        self.resting.clear()
+        self.resting.extend(still)
+
+    def _is_durable(self, batch: _Batch) -> bool:
+        for name, number in batch.rests_on.items():
+            serving = self.served.get(name)
+            if serving is None:  # it left before: whoever has it now may not have this commit
+                _forget(batch, name)
+            elif number > serving.shard.durable_number:
+                return False
+        return True
+
+    def _found(self, query: Query, batch: _Batch) -> Found:
+        name = self.router.shard_of(NodeName(query.computation), query.key)
+        if name is None:
+            return QueryError("unavailable", "this worker does not know yet who has the key; ask again")
+        serving = self.served.get(name)
+        if serving is None or not serving.answers:
+            return self._elsewhere(name, serving)
+        try:
+            return self._answer(query, serving.shard, batch)
+        except QueryError as ex:
+            return ex
+
+    def _answer(self, query: Query, shard: Shard, batch: _Batch) -> Answer:
+        identity, number = shard.identity, shard.made_number
+        watermark_us = max(shard.input_watermark, shard.meta.watermark, MIN_TIME)
+        found = shard.operator.answer(query, shard.store, watermark_us)
+        if query.consistency is not Consistency.LATEST and number > shard.durable_number:
+            batch.rests_on[identity.shard] = number
+        start_us, end_us = found.covered_start_us, found.covered_end_us
+        return Answer(
+            found.values,
+            start_us,
+            end_us,
+            watermark_us,
+            found.complete,
+            identity.shard,
+            identity.token,
+            number,
+            query.consistency if query.consistency is Consistency.LATEST else Consistency.DURABLE,
+        )
+
+    def _elsewhere(self, name: ShardName, serving: Serving | None) -> Found:
+        entry = self.entry_of(name)
+        if entry is None:
+            return QueryError("unavailable", "the key's shard is being divided; ask again")
+        if serving is not None and entry.next_owner:
+            return Elsewhere(entry.next_owner, for_now=True)
+        if not entry.owner or entry.owner == self.me:
+            return QueryError("unavailable", f"shard {name} is being opened; ask again")
+        return Elsewhere(entry.owner)
+
+
+def _forget(batch: _Batch, name: ShardName) -> None:
+    lost = QueryError("unavailable", f"shard {name} left this worker before the answer was durable; ask again")
+    found: Sequence[Found] = batch.found
+    batch.found = [lost if isinstance(each, Answer) and each.shard == name else each for each in found]
+    batch.rests_on = {shard: number for shard, number in batch.rests_on.items() if shard != name}
