@@ -11,7 +11,8 @@ import msgspec
 from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.formats.store_layout import CLEARED, EXPIRED, SLICE_KEY, number_from8, slice_prefix
 from millwheel.core.model.damage import checked
-from millwheel.core.model.keys import Key, placed_key
+from millwheel.core.model.keys import Key
+from millwheel.core.model.slots import slot_placed
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import SlicesSpec
 from millwheel.core.slices.levels import SliceLevel, slice_levels
@@ -56,8 +57,8 @@ class SliceAnswers:
     spec: SlicesSpec
     levels: Sequence[SliceLevel]
     aggregation: Aggregation
-    placed: Callable[[Key], bytes] = placed_key
-    """Where a key lies in the store: its hash and its bytes."""
+    placed: Callable[[Key], bytes] = slot_placed
+    """Where a key lies in the store: its hash, which begins with its slot, and its bytes."""
 
     @staticmethod
     def of(spec: SlicesSpec, aggregation: Aggregation) -> SliceAnswers:

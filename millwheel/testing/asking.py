@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.keys import Key
 from millwheel.core.model.times import duration_us
 from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.queries.formulas import formula_of
@@ -57,4 +57,4 @@ def _shard(cluster: MemoryCluster, query: Query) -> Shard:
     node = cluster.graph.nodes.get(query.computation)
     if node is None or node.computation is None:
         raise QueryError("unknown_indicator", f"no computation is called {query.computation!r}")
-    return cluster.shard_of(query.computation, key_hash(query.key))
+    return cluster.shard_of(query.computation, cluster.graph.hash_of(query.computation)(query.key))

@@ -17,6 +17,9 @@ from millwheel.errors import RecordError
 
 Key = Any  # str | int | bytes | tuple[Key, ...]; recursive unions slow mypy down for no gain here
 
+KeyHash = Callable[[Key], int]
+"""Where a key lies in the 64-bit space. All of a node's keys are hashed alike."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 _xxh3: Callable[[bytes], int] = xxhash.xxh3_64_intdigest

@@ -61,8 +61,3 @@ def slot_placed(key: Key) -> bytes:
 def slots_within(within: KeyRange) -> tuple[int, int]:
     """The first and the last slot whose first hash lies in a range; last < first when there is none."""
     return -(-within.lo // WIDTH), -(-within.hi // WIDTH) - 1
-
-
-def slot_edge(hashed: int) -> int:
-    """The edge of slots that is nearest to a hash."""
-    return min((hashed + WIDTH // 2) // WIDTH, SLOTS - 1) * WIDTH

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from millwheel.core.model.failures import SHARE, OnError
+from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.percentiles import Shares
+from millwheel.core.model.slots import slot_hash
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
@@ -48,6 +50,11 @@ class Graph:
     consumers: dict[str, tuple[str, ...]]
     feeders: dict[str, tuple[str, ...]]
     shares: dict[str, Shares] = field(default_factory=dict)
+
+    def hash_of(self, node: str) -> KeyHash:
+        """How the keys of a node are hashed: those of slices in order of their slots."""
+        computation = self.nodes[node].computation if node in self.nodes else None
+        return slot_hash if computation is not None and computation.slices is not None else key_hash
 
     def circle(self, node: str) -> frozenset[str]:
         """The nodes that lie on a way from ``node`` back to itself; with ``node`` when it consumes its own output."""

@@ -19,7 +19,7 @@ import numpy as np
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.formats.store_layout import pack
 from millwheel.core.model.damage import checked
-from millwheel.core.model.keys import key_hash
+from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.ranges import KeyRange
 
@@ -48,22 +48,24 @@ class HighWaterMarks:
         # would be applied twice (test_a_delivery_raises_every_mark_to_its_end_and_one_beyond_all_makes_them_one).
         return HighWaterMarks(tuple((piece, max(mark, seq)) for piece, mark in self.pieces))
 
-    def fresh(self, batch: AnyBatch) -> AnyBatch:
+    def fresh(self, batch: AnyBatch, hashed: KeyHash = key_hash) -> AnyBatch:
         """The records of a numbered ``batch`` that were not applied before."""
         batch = batch.after(self.lowest)
         if not len(batch) or batch.seqs[0] > self.highest:
             return batch
         if isinstance(batch, ColumnBatch):
-            mask = [self._is_fresh(k, s) for k, s in zip(batch.keys.to_list(), batch.seqs.tolist(), strict=True)]
+            pairs = zip(batch.keys.to_list(), batch.seqs.tolist(), strict=True)
+            mask = [self._is_fresh(k, s, hashed) for k, s in pairs]
             return batch.where(np.array(mask, np.bool_))
         # Between the lowest mark and the highest, only the key tells: both halves send under the same numbers.
-        places = [i for i, (k, s) in enumerate(zip(batch.keys, batch.seqs, strict=True)) if self._is_fresh(k, s)]
+        rows = enumerate(zip(batch.keys, batch.seqs, strict=True))
+        places = [i for i, (k, s) in rows if self._is_fresh(k, s, hashed)]
         return batch.pick(places)
 
-    def _is_fresh(self, key: Any, seq: int) -> bool:
+    def _is_fresh(self, key: Any, seq: int, hashed: KeyHash) -> bool:
         if seq > self.highest:
             return True
-        place = key_hash(key)
+        place = hashed(key)
         return seq > next((mark for piece, mark in self.pieces if place in piece), 0)
 
 

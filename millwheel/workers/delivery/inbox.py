@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from millwheel.core.columns.batch import AnyBatch
+from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.times import MAX_TIME
 from millwheel.workers.delivery.high_water_marks import HighWaterMarks
@@ -51,12 +52,14 @@ class _Channel:
     next_index: int = 0
 
 
-def taken(marks: HighWaterMarks | int, batch: AnyBatch) -> tuple[AnyBatch, HighWaterMarks | int]:
+def taken(
+    marks: HighWaterMarks | int, batch: AnyBatch, hashed: KeyHash = key_hash
+) -> tuple[AnyBatch, HighWaterMarks | int]:
     """The new records of a batch, and the high-water marks after it."""
     if isinstance(marks, int):
         batch = batch.after(marks)
         return batch, batch.last_seq or marks
-    batch = marks.fresh(batch)
+    batch = marks.fresh(batch, hashed)
     last = batch.last_seq
     return batch, marks.raised(last) if last else marks
 
@@ -64,7 +67,8 @@ def taken(marks: HighWaterMarks | int, batch: AnyBatch) -> tuple[AnyBatch, HighW
 class Inbox:
     """All channels into one shard. ``marks`` are the highest applied numbers, as recovered from the store."""
 
-    def __init__(self, marks: Mapping[str, HighWaterMarks | int]) -> None:
+    def __init__(self, marks: Mapping[str, HighWaterMarks | int], hashed: KeyHash = key_hash) -> None:
+        self._hashed = hashed
         self._channels = {name: _Channel(accepted=mark) for name, mark in marks.items()}
         self._waiting: deque[Arrival] = deque()
         self.records = 0
@@ -83,7 +87,7 @@ class Inbox:
             # (mutation gaps_accepted).
             return DeliveryOutcome.RESTART
         known.next_index += 1
-        batch, known.accepted = taken(known.accepted, batch)
+        batch, known.accepted = taken(known.accepted, batch, self._hashed)
         self._waiting.append(Arrival(channel, epoch, index, batch, reply_to, batch.earliest))
         self.records += len(batch)
         return DeliveryOutcome.TAKEN

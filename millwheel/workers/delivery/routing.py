@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch
 from millwheel.core.columns.lazy_polars import pl
-from millwheel.core.model.keys import Key, fitting_key, key_hash
+from millwheel.core.model.keys import Key, KeyHash, fitting_key, key_hash
 from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.names import NodeName, ShardName
 from millwheel.core.model.range_table import RangeTable
@@ -203,7 +203,8 @@ def _keys_one_by_one(consumer: Consumer, decoded: Sequence[Any], most: int) -> t
 class _Edges:
     """The shards of one table by their lower edges, with a memory of where keys went."""
 
-    def __init__(self, table: RangeTable) -> None:
+    def __init__(self, table: RangeTable, hashed: KeyHash) -> None:
+        self._hashed = hashed
         ordered = sorted(table.shards, key=lambda entry: entry.range.lo)
         self.shards = [entry.shard for entry in ordered]
         self._los = [entry.range.lo for entry in ordered]
@@ -246,10 +247,10 @@ class _Edges:
             pass
         if len(known) > _ROUTES_KEPT:
             known.clear()
-        los = self._los
+        los, hashed = self._los, self._hashed
         for key in keys:
             if key not in known:
-                known[key] = bisect_right(los, key_hash(key)) - 1
+                known[key] = bisect_right(los, hashed(key)) - 1
         return list(map(known.__getitem__, keys))
 
 
@@ -260,12 +261,13 @@ def _are_dense(numbers: npt.NDArray[np.int64]) -> bool:
 class TableRouter:
     """Splits a consumer's batch over its shards, by the newest table seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, hash_of: Callable[[str], KeyHash] = lambda node: key_hash) -> None:
+        self._hash_of = hash_of
         self._edges: dict[str, _Edges] = {}
 
     def update(self, table: RangeTable) -> None:
         """Follow a new version of a table."""
-        edges = _Edges(table)
+        edges = _Edges(table, self._hash_of(table.computation))
         before = self._edges.get(table.computation)
         if before is None or before.shards != edges.shards:
             self._edges[table.computation] = edges

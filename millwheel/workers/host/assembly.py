@@ -229,7 +229,8 @@ class Assembly:
         weak = (computation is not None and computation.productions is Productions.WEAK) or self._shows_at_once(node)
         exact = computation is None or computation.delivery is Delivery.EXACTLY_ONCE
         circle = self._circles[node_name]
-        identity = ShardIdentity(node_name, entry.shard, entry.token, self.spec.name, weak, exact, circle)
+        hashed = self.graph.hash_of(node_name)
+        identity = ShardIdentity(node_name, entry.shard, entry.token, self.spec.name, weak, exact, circle, hashed)
 
         def make_operator(shard: Shard) -> Operator:
             return self._operator(node, _Place(entry, store, shard))

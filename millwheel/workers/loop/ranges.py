@@ -30,6 +30,7 @@ class Ranges:
         known: KnownEntries,
         snapshots: SnapshotPolicy,
         out: Gathering,
+        router: TableRouter,
     ) -> None:
         self._incarnation = incarnation
         self._served = served
@@ -39,7 +40,7 @@ class Ranges:
         self._opening: dict[str, Lease] = {}
         self._joined = False
         self._standing_by = StandingBy(incarnation, out)
-        self.router = TableRouter()
+        self.router = router
         self.beginning = Beginning()
         self._order: tuple[list[ShardName], list[tuple[int, list[ShardName]]]] | None = None
 

@@ -14,7 +14,6 @@ from itertools import groupby
 import msgspec
 
 from millwheel.core.formats.codec import encode_value
-from millwheel.core.model.keys import key_hash
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.records import Batch
@@ -62,10 +61,8 @@ class Replaying:
         """A shard that has reported its end takes nothing more in this run, because its consumers may have ended."""
         if order.id not in self.at_start and served.heard_us == MAX_TIME:
             return
-        numbered = enumerate(order.records, 1)
-        mine = [
-            (seq, each) for seq, each in numbered if each.node == served.node and key_hash(as_key(each.key)) in keys
-        ]
+        numbered, hashed = enumerate(order.records, 1), served.shard.identity.hashed
+        mine = [(seq, each) for seq, each in numbered if each.node == served.node and hashed(as_key(each.key)) in keys]
         index = 0
         for _, group in groupby(mine, lambda pair: pair[1].stream):
             rows = list(group)

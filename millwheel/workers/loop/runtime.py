@@ -37,8 +37,8 @@ from millwheel.workers.loop.served import LEAVING, LIVE, Served
 from millwheel.workers.loop.snapshots import SnapshotPolicy
 from millwheel.workers.loop.traffic import Traffic
 from millwheel.workers.performing import Performing
-from millwheel.workers.queries.answering import Answering
 from millwheel.workers.ports import WorkerPorts
+from millwheel.workers.queries.answering import Answering
 from millwheel.workers.shard.pending_commit import PendingCommit
 from millwheel.workers.shard.shard import Shard
 
@@ -73,7 +73,7 @@ class WorkerRuntime:
         )
         self._savepoints = SavepointPart(GatheredCopies(out, ports.savepoints))
         self._commits = CommitGroups(self._snapshots, self._complete, limits.longest_work_us)
-        self._ranges = Ranges(incarnation, self._served, self._known, self._snapshots, out)
+        self._ranges = Ranges(incarnation, self._served, self._known, self._snapshots, out, TableRouter(graph.hash_of))
         self._traffic = Traffic(incarnation, self._served, self._known, out, limits.retry_lane_us)
         self._reporting = Reporting(out, out, limits.reports)
         self._replaying = Replaying(self._reporting)
@@ -152,7 +152,7 @@ class WorkerRuntime:
             if pending is not None or served.has_news(now_us):
                 self._reporting.changed = True
             if pending is not None:
-                served.done.count(pending.arrivals)
+                served.done.count(pending.arrivals, served.shard.identity.hashed)
 
     def _runnable(self, served: Served, now_us: int, patient: bool) -> bool:
         """Whether a shard runs a bundle. One that does not is not asked again before something happens to it, or its

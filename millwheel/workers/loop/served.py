@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import groupby
 
-from millwheel.core.model.keys import key_hash
+from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.names import ChannelName, NodeName, ShardName
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
@@ -53,7 +53,7 @@ class WorkMeter:
     busy_us: int = 0
     sample: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLE))
 
-    def count(self, arrivals: Sequence[Arrival]) -> None:
+    def count(self, arrivals: Sequence[Arrival], hashed: KeyHash = key_hash) -> None:
         """Records were processed: count them, and remember where a few of their keys lie."""
         records = sum(len(arrival.batch) for arrival in arrivals)
         self.records += records
@@ -64,7 +64,7 @@ class WorkMeter:
         for arrival in arrivals:
             keys = arrival.batch.keys
             while place < len(keys):
-                self.sample.append(key_hash(keys[place]))
+                self.sample.append(hashed(keys[place]))
                 place += every
             place -= len(keys)
 

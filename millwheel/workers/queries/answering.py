@@ -99,7 +99,7 @@ class Answering:
             serving = self.served.get(name)
             if serving is None:  # it left before: whoever has it now may not have this commit
                 _forget(batch, name)
-            elif number > serving.shard.durable_number:
+            elif number > serving.shard.commits.durable:
                 return False
         return True
 
@@ -116,10 +116,10 @@ class Answering:
             return ex
 
     def _answer(self, query: Query, shard: Shard, batch: _Batch) -> Answer:
-        identity, number = shard.identity, shard.made_number
-        watermark_us = max(shard.input_watermark, shard.meta.watermark, MIN_TIME)
+        identity, number = shard.identity, shard.commits.made
+        watermark_us = max(shard.time.input, shard.meta.watermark, MIN_TIME)
         found = shard.operator.answer(query, shard.store, watermark_us)
-        if query.consistency is not Consistency.LATEST and number > shard.durable_number:
+        if query.consistency is not Consistency.LATEST and number > shard.commits.durable:
             batch.rests_on[identity.shard] = number
         start_us, end_us = found.covered_start_us, found.covered_end_us
         return Answer(

@@ -11,6 +11,7 @@ import numpy as np
 from millwheel.core.columns.batch import AnyBatch, ColumnBatch, encode_columns
 from millwheel.core.formats.codec import encode_batch
 from millwheel.core.formats.store_layout import PENDING, Meta, number8, pack
+from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.lease import Lease
 from millwheel.core.model.limits import Limits, over
 from millwheel.core.model.names import NodeName, ShardName, Token, shard_channel
@@ -35,6 +36,7 @@ class ShardIdentity:
     weak: bool = False
     with_ids: bool = True
     circle: frozenset[str] = frozenset()
+    hashed: KeyHash = key_hash
 
     @property
     def lease(self) -> Lease:

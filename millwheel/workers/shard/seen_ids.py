@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 
 from millwheel.core.formats.store_layout import SEEN, number8, number_from8
-from millwheel.core.model.keys import key_hash
+from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import SECOND
 from millwheel.ports import StateStore
@@ -40,7 +40,8 @@ class SeenIds:
     ``checked`` exact look-ups (one per such id and bucket), ``confirmed`` those that found a duplicate.
     """
 
-    def __init__(self, store: StateStore, overlay: Overlay, horizon_us: int) -> None:
+    def __init__(self, store: StateStore, overlay: Overlay, horizon_us: int, hashed: KeyHash = key_hash) -> None:
+        self._hashed = hashed
         self._store = store
         self._overlay = overlay
         self._horizon_us = horizon_us
@@ -78,7 +79,7 @@ class SeenIds:
             return list(range(len(ids)))
         digests = [xxhash.xxh3_128_digest(_encode((batch.stream, batch.keys[place], ids[place]))) for place in places]
         marks = [
-            key_hash(batch.keys[place]).to_bytes(8, "big") + digest
+            self._hashed(batch.keys[place]).to_bytes(8, "big") + digest
             for place, digest in zip(places, digests, strict=True)
         ]
         seen = self._seen_before(marks, digests)

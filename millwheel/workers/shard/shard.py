@@ -67,9 +67,9 @@ class Shard:
         self.overlay, self.meta = Overlay(store), read_meta(store)
         self.input_shares: dict[float, int] = {}
         self._timers, marks = read_timers(store), read_high_water_marks(store)
-        self.seen_ids = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us)
+        self.seen_ids = None if id_horizon_us is None else SeenIds(store, self.overlay, id_horizon_us, identity.hashed)
         self._productions = ProductionBuilding(identity, self.meta, self.overlay, fanout, limits.given)
-        self._inbox, self.outbox = Inbox(marks), Outbox(identity.token, limits.window)
+        self._inbox, self.outbox = Inbox(marks, identity.hashed), Outbox(identity.token, limits.window)
         self.commits = InFlight(identity.shard, self.meta, limits.straggler_us)
         self.verdicts = Verdicts(policies)
         self._unsent = read_productions(store, fanout)

@@ -9,7 +9,7 @@ import pytest
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import EXPIRED, number8, slice_prefix
-from millwheel.core.model.keys import placed_key
+from millwheel.core.model.slots import slot_placed
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import AggregateSpec, SlicesSpec
 from millwheel.queries.model import Mode, Query, QueryError
@@ -25,7 +25,7 @@ class Plain:
 
     def __init__(self, *slices: tuple[int, int, int, int]) -> None:
         self.data = {
-            slice_prefix(level, start * S) + placed_key("k"): encode_slice(StoredSlice(newest * S, [n]))
+            slice_prefix(level, start * S) + slot_placed("k"): encode_slice(StoredSlice(newest * S, [n]))
             for level, start, newest, n in slices
         }
         self.reads: list[int] = []

@@ -9,6 +9,7 @@ import pytest
 from millwheel.core.model.names import NodeName
 from millwheel.errors import FencedError
 from millwheel.workers import events as ev
+from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.effects import ForgetReports, Gathering, Recover, Release
 from millwheel.workers.loop.known import KnownEntries
 from millwheel.workers.loop.ranges import Ranges
@@ -36,7 +37,9 @@ class Stand:
         self.out = Gathering()
         self.served = {name.replace("_", "-"): each for name, each in served.items()}
         self.snapshots = Snapshots()
-        self.ranges = Ranges(cast("Any", ME), self.served, KnownEntries(), cast("Any", self.snapshots), self.out)
+        self.ranges = Ranges(
+            cast("Any", ME), self.served, KnownEntries(), cast("Any", self.snapshots), self.out, TableRouter()
+        )
 
     def table(self, *owners: tuple[str, int], version: int, opens: bool = True, **more: Any) -> None:
         self.ranges.table(ev.TableChanged(table("work", *owners, version=version, **more)), opens)
