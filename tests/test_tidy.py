@@ -25,8 +25,8 @@ MAX_LINES = 450
 # What a pure module may take from outside: values, data structures and arithmetic, nothing that does or waits.
 PURE_LIBRARIES = frozenset(
     """
-    __future__ abc array ast bisect calendar collections contextlib copy dataclasses datetime decimal difflib enum
-    fractions functools hashlib heapq io itertools json math numbers operator re statistics string struct types typing
+    __future__ abc array ast binascii bisect calendar collections contextlib copy dataclasses datetime decimal difflib
+    enum fractions functools hashlib heapq io itertools json math numbers operator re statistics string struct types typing
     unicodedata warnings weakref zlib zoneinfo
     bitarray datasketches ddsketch msgspec numpy polars pyarrow pybloom_live simpleeval typing_extensions xxhash
     """.split()  # noqa: SIM905
@@ -203,6 +203,8 @@ LARGE_CLASSES = {
     "CoordinatorServer": "sockets, sessions and the machine behind them, on one thread",
     "DeadLetter": "a value: what is known of one failed call",
     "FollowedInput": "the file protocol of one input that grows, is rotated and is truncated",
+    "QueryServer": "sockets, batches and the look at the seal, on one thread",
+    "WorkerProcess": "the ports of one worker, made in one place",
     "InjectorClient": "one connection: both directions and its reconnecting",
     "KeyedState": "caches of the hottest path, each looked at per record",
     "LocalCoordination": "the whole port of coordination, and the thread that keeps the connection",

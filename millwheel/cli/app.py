@@ -103,6 +103,14 @@ def millwheel(
 AnyLogFormat = Annotated[
     LogFormat, typer.Option(help="logs of all processes as text for people, or as JSON lines for other programs")
 ]
+QueryPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="port of the first worker for queries by the Redis protocol; the others take free ones (docs/queries.md)",
+    ),
+]
 MetricsPort = Annotated[
     int,
     typer.Option(
@@ -137,6 +145,7 @@ def run(
     until_caught_up: UntilCaughtUp = False,
     metrics_port: MetricsPort = 0,
     log_format: AnyLogFormat = LogFormat.TEXT,
+    query_port: QueryPort = None,
 ) -> None:
     """Run a pipeline until its input ends, or until Ctrl-C. The same command on the same root continues it.
 
@@ -160,6 +169,7 @@ def run(
         until_caught_up=until_caught_up,
         metrics_port=metrics_port,
         log_format=log_format,
+        query_port=query_port,
     )
     with children_for(settings) as children:
         with loading():

@@ -13,6 +13,7 @@ from millwheel.cli.app import (
     FromSavepoint,
     Listen,
     MetricsPort,
+    QueryPort,
     RootFolder,
     SecretsFolder,
     SecurityFolder,
@@ -45,6 +46,7 @@ def _run(
     until_caught_up: UntilCaughtUp = False,
     metrics_port: MetricsPort = 0,
     log_format: AnyLogFormat = LogFormat.TEXT,
+    query_port: QueryPort = None,
 ) -> None:
     """Run a pipeline in the executors of this Spark application, one long task per worker."""
     from millwheel.launch.driver import Driver
@@ -67,6 +69,7 @@ def _run(
         until_caught_up=until_caught_up,
         metrics_port=metrics_port,
         log_format=log_format,
+        query_port=query_port,
     )
     with children_for(settings) as children:
         raise typer.Exit(Driver(settings, Console(stderr=True), children).run())

@@ -258,6 +258,7 @@ class Running:
             security=settings.security,
             secrets=settings.secrets,
             log_format=settings.log_format,
+            query_port=settings.query_port,
         )
         if self._children is not None:
             return ProcessLauncher(template, self._children.start)

@@ -22,7 +22,7 @@ Found = Answer | QueryError | Elsewhere
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedQueries:
     """Queries that came together. ``reply`` gets what became of each, in order, once all that is durable is; any
     thread may call it."""
 

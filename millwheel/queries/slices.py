@@ -12,10 +12,10 @@ from millwheel.core.aggregates.aggregation import Aggregation
 from millwheel.core.formats.store_layout import CLEARED, EXPIRED, SLICE_KEY, number_from8, slice_prefix
 from millwheel.core.model.damage import checked
 from millwheel.core.model.keys import Key
-from millwheel.core.model.slots import slot_placed
 from millwheel.core.model.times import MAX_TIME, MIN_TIME
 from millwheel.core.pipeline.spec import SlicesSpec
 from millwheel.core.slices.levels import SliceLevel, slice_levels
+from millwheel.core.slices.slots import slot_placed
 from millwheel.ports import StoreView
 from millwheel.queries.model import Finding, Query, QueryError
 from millwheel.queries.span import SlicePiece, SliceSpan, pieces, span_of

@@ -51,6 +51,7 @@ def main(
     scratch: Annotated[str, typer.Option(help="folder for local stores; may vanish at any time")],
     listen: Annotated[str, typer.Option(help="host:port to serve on; port 0 takes a free one")] = "127.0.0.1:0",
     security: Annotated[str, typer.Option(help='folder with certificates and token; "": none')] = "",
+    queries: Annotated[str, typer.Option(help='host:port to answer queries on; "": none')] = "",
     secrets: Annotated[str, typer.Option(help='folder with a file for each secret; "": the environment has them')] = "",
     log_format: Annotated[LogFormat, typer.Option(help="how logs are written")] = LogFormat.TEXT,
 ) -> None:
@@ -60,9 +61,8 @@ def main(
         os.environ[FOLDER_VARIABLE] = secrets
     sys.stderr = masking(sys.stderr)  # logs lie in the root
     set_up(log_format, pipeline, f"worker-{slot}")
-    os._exit(
-        _run(root, zookeeper, pipeline, security, WorkerSettings(slot, clean_scratch(scratch), listen, on_hang=_hung))
-    )
+    settings = WorkerSettings(slot, clean_scratch(scratch), listen, queries=queries, on_hang=_hung)
+    os._exit(_run(root, zookeeper, pipeline, security, settings))
 
 
 def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: WorkerSettings) -> int:

@@ -12,7 +12,7 @@ from millwheel.core.model.names import ChannelName, NodeName, ShardName, Token
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.pipeline.replays import ReplayOrder
 from millwheel.ports import StateStore
-from millwheel.queries.asked import Asked
+from millwheel.queries.asked import AskedQueries
 from millwheel.savepoints.orders import SavepointOrder, Standing
 
 
@@ -228,7 +228,7 @@ class FiguresAsked:
 class QueriesCame:
     """Somebody outside asks."""
 
-    asked: Asked
+    asked: AskedQueries
 
 
 @dataclass(frozen=True, slots=True)

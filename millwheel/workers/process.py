@@ -18,6 +18,7 @@ from millwheel.adapters.exchange.mailbox import Mailbox
 from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.grpc.watermark_client import InjectorClient
 from millwheel.core.model.names import ShardName, Token, WorkerName
+from millwheel.core.model.range_table import RangeTable
 from millwheel.ports import Coordination, Journals, Snapshots, StateStores
 from millwheel.processes.logs import follow
 from millwheel.savepoints.orders import ORDERS
@@ -38,6 +39,7 @@ from millwheel.workers.host.background import (
     StandbyThread,
 )
 from millwheel.workers.host.observed import Observed
+from millwheel.workers.host.queried import Queried
 from millwheel.workers.host.transport import ExchangeTransport
 from millwheel.workers.host.watchdog import Watchdog
 from millwheel.workers.loop.pace import RuntimeLimits
@@ -67,6 +69,8 @@ class WorkerSettings:
     scratch: str
     listen: str
     security: Security | None = None
+    queries: str = ""
+    """Where queries are answered (host:port); "": nowhere."""
     on_hang: Callable[[], None] = sys.exit
     """Ends the process when a callback does not return; called on another thread."""
 
@@ -136,6 +140,9 @@ class WorkerProcess:
         for order in storage.replays.undone().values():
             self._events.put(ev.ReplayOrdered(order, at_start=True))
         ReplayThread(storage.replays, _REPLAYS_S[writer.quick], post)
+        self._check_seal = journal.check
+        where = settings.queries
+        self._queried = Queried(where, self.incarnation, assembly.spec, settings.security) if where else None
         limits = RuntimeLimits(reports=ReportPace.for_pipeline(assembly.waits_for_time()))
         self._runtime = WorkerRuntime(self.incarnation, assembly.graph, assembly.make_shard, ports, limits)
 
@@ -154,7 +161,7 @@ class WorkerProcess:
         self._coordination.on_lost(lambda: self._events.put(ev.SessionLost()))
         self._coordination.watch_members("injector-leader", self._injector_moved)
         self._coordination.watch_members("workers", self._workers_changed)
-        self._coordination.watch_tables(lambda table: self._events.put(ev.TableChanged(table)))
+        self._coordination.watch_tables(self._table_changed)
         self._coordination.watch_members(ORDERS, lambda members: self._events.put(ev.OrdersChanged(members)))
         self._coordination.join("workers", self.incarnation, json.dumps(self._facts(address)).encode())
         if self._watchdog is not None:
@@ -177,11 +184,12 @@ class WorkerProcess:
 
     def _facts(self, address: str) -> dict[str, object]:
         """The published data of this worker: ``address`` takes calls, ``exchange`` deliveries,
-        ``metrics`` questions by HTTP."""
+        ``metrics`` questions by HTTP, ``queries`` those for results by the Redis protocol ("": none)."""
         return {
             "address": address,
             "exchange": self._transport.address,
             "metrics": self._observed.serve(self._settings.listen, self._settings.security),
+            "queries": self._answers_at(),
             "host": socket.gethostname(),
             "slot": self._settings.slot,
             "pid": os.getpid(),
@@ -191,7 +199,20 @@ class WorkerProcess:
         self._injector_address = next((json.loads(data)["address"] for data in members.values()), None)
         self._injector.leader_changed()
 
+    def _answers_at(self) -> str:
+        if self._queried is None:
+            return ""
+        post = self._events.put
+        return self._queried.begin(lambda asked: post(ev.QueriesCame(asked)), self._check_seal, self._clock.now_us)
+
+    def _table_changed(self, table: RangeTable) -> None:
+        if self._queried is not None:
+            self._queried.table(table)
+        self._events.put(ev.TableChanged(table))
+
     def _workers_changed(self, members: Mapping[str, bytes]) -> None:
+        if self._queried is not None:
+            self._queried.workers(members)
         self._events.put(ev.WorkersChanged({name: json.loads(data)["exchange"] for name, data in members.items()}))
 
 

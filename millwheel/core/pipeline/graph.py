@@ -8,7 +8,6 @@ from enum import Enum
 from millwheel.core.model.failures import SHARE, OnError
 from millwheel.core.model.keys import KeyHash, key_hash
 from millwheel.core.model.percentiles import Shares
-from millwheel.core.model.slots import slot_hash
 from millwheel.core.pipeline.spec import (
     DEAD_LETTERS,
     ComputationSpec,
@@ -17,6 +16,7 @@ from millwheel.core.pipeline.spec import (
     SinkSpec,
     StreamSpec,
 )
+from millwheel.core.slices.slots import slot_hash
 from millwheel.core.windows.panes import Accumulation
 
 

@@ -17,7 +17,8 @@ class WorkerTemplate:
     """The command of every worker of a run, but for slot and scratch directory.
 
     ``scratch`` is the folder below which each life of a worker gets a directory of its own; "" lets the launcher
-    choose one on the machine where the worker runs. ``logs`` receives ``worker-<slot>.log`` and ``.out``.
+    choose one on the machine where the worker runs. Queries are answered at ``query_port`` by the first slot and at
+    free ports by the others (None: nowhere). ``logs`` receives ``worker-<slot>.log`` and ``.out``.
     """
 
     root: str
@@ -30,6 +31,7 @@ class WorkerTemplate:
     security: str = ""
     secrets: str = ""
     log_format: LogFormat = LogFormat.TEXT
+    query_port: int | None = None
 
     def command(self, slot: int, scratch: str, python: str = sys.executable) -> list[str]:
         """The argv of one worker, made on the machine where it will run."""
@@ -42,9 +44,16 @@ class WorkerTemplate:
             *("--pipeline", self.pipeline, "--slot", str(slot), "--scratch", scratch),
             *("--listen", listen_on(self.listen, self.zookeeper)),
             *(("--security", self.security) if self.security else ()),
+            *self._queries(slot),
             *(("--secrets", self.secrets) if self.secrets else ()),
             *(("--log-format", self.log_format.value) if self.log_format is not LogFormat.TEXT else ()),
         ]
+
+    def _queries(self, slot: int) -> list[str]:
+        if self.query_port is None:
+            return []
+        host = listen_on(self.listen, self.zookeeper).rpartition(":")[0]
+        return ["--queries", f"{host}:{self.query_port if slot == 0 else 0}"]
 
 
 @dataclass(frozen=True, slots=True)

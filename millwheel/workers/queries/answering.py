@@ -2,7 +2,8 @@
 
 The loop reads the stores between two bundles, where every store is as of one commit. No other thread may: small stores
 are dicts that a bundle changes, and what is written behind is not in RocksDB yet. So an answer is consistent without a
-lock or a snapshot, and the price is counted: a step answers for at most ``most_us``, or one batch.
+lock or a snapshot, and the price is counted: a step answers for at most ``most_us``, or one query, which
+reads up to 100,000 accumulators.
 
 What is read may not be durable yet. A durable answer waits until its commit is, like an ack. Pure.
 """
@@ -17,7 +18,7 @@ from typing import Protocol
 from millwheel.core.model.names import NodeName, ShardName, WorkerName
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.times import MIN_TIME
-from millwheel.queries.asked import Asked, Elsewhere, Found
+from millwheel.queries.asked import AskedQueries, Elsewhere, Found
 from millwheel.queries.model import Answer, Consistency, Query, QueryError
 from millwheel.workers.delivery.routing import TableRouter
 from millwheel.workers.effects import AnswerQueries, Gathering
@@ -25,7 +26,6 @@ from millwheel.workers.shard.shard import Shard
 
 MOST_US = 5_000
 """A step answers for so long (µs), then works on the stream. The loop steps again at once."""
-_AT_ONCE = 64  # queries between two looks at the clock
 
 
 class Serving(Protocol):
@@ -44,7 +44,7 @@ class Serving(Protocol):
 class _Batch:
     """Queries that came together. ``rests_on``: by shard, the commit that durable answers show."""
 
-    asked: Asked
+    asked: AskedQueries
     found: list[Found] = field(default_factory=list)
     rests_on: dict[ShardName, int] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class Answering:
     waiting: deque[_Batch] = field(default_factory=deque)
     resting: deque[_Batch] = field(default_factory=deque)
 
-    def asked(self, asked: Asked) -> None:
+    def asked(self, asked: AskedQueries) -> None:
         """A batch has come."""
         self.waiting.append(_Batch(asked))
 
@@ -81,8 +81,7 @@ class Answering:
         while len(found) < len(queries):
             if found and self.monotonic_us() > end_us:
                 return False
-            for query in queries[len(found) : len(found) + _AT_ONCE]:
-                found.append(self._found(query, batch))
+            found.append(self._found(queries[len(found)], batch))
         return True
 
     def release(self) -> None:
@@ -114,18 +113,19 @@ class Answering:
             return self._answer(query, serving.shard, batch)
         except QueryError as ex:
             return ex
+        except Exception as ex:  # a question must not end the worker, whatever it finds
+            return QueryError("unavailable", f"{name} could not answer: {type(ex).__name__}: {ex}")
 
     def _answer(self, query: Query, shard: Shard, batch: _Batch) -> Answer:
         identity, number = shard.identity, shard.commits.made
-        watermark_us = max(shard.time.input, shard.meta.watermark, MIN_TIME)
+        watermark_us = max(shard.watermark.input, shard.meta.watermark, MIN_TIME)
         found = shard.operator.answer(query, shard.store, watermark_us)
         if query.consistency is not Consistency.LATEST and number > shard.commits.durable:
             batch.rests_on[identity.shard] = number
-        start_us, end_us = found.covered_start_us, found.covered_end_us
         return Answer(
             found.values,
-            start_us,
-            end_us,
+            found.covered_start_us,
+            found.covered_end_us,
             watermark_us,
             found.complete,
             identity.shard,

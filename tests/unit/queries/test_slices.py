@@ -9,9 +9,9 @@ import pytest
 from millwheel.core.aggregates.specs import compile_aggregation
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import EXPIRED, number8, slice_prefix
-from millwheel.core.model.slots import slot_placed
 from millwheel.core.model.times import MAX_TIME
 from millwheel.core.pipeline.spec import AggregateSpec, SlicesSpec
+from millwheel.core.slices.slots import slot_placed
 from millwheel.queries.model import Mode, Query, QueryError
 from millwheel.queries.slices import SliceAnswers, StoredSlice, encode_slice
 

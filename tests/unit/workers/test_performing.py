@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
+from millwheel.core.model.names import ShardName
 from millwheel.core.model.range_table import ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
@@ -97,6 +98,7 @@ def test_messages_leave_before_the_loop_waits_for_the_disk(performing: Performin
 
 
 ENTRY, ORDER, HERE = ShardEntry("n-0", tile(1)[0], "w0", 1), SavepointOrder("s", 1, Phase.SAVE), Standing(1, 4)
+REPLIES: list[Any] = []
 EFFECTS: list[tuple[ef.Effect, str]] = [
     (ef.Recover("n", ENTRY), "recover"),
     (ef.Follow(ENTRY), "follow"),
@@ -110,10 +112,18 @@ EFFECTS: list[tuple[ef.Effect, str]] = [
     (ef.AnswerOrder(OrderAnswer("s", 1, {})), "answer"),
     (ef.WithdrawAnswers(), "withdraw"),
     (ef.SaveCopy(ORDER, "n-0", HERE, "path"), "save"),
+    (ef.AnswerQueries(REPLIES.append, (), {}), ""),
 ]
 
 
 def test_every_effect_reaches_its_port(performing: Performing, outside: Recorder) -> None:
     performing.perform(ef.Ready(others=[effect for effect, _ in EFFECTS]))
-    assert outside.calls == [*(port for _, port in EFFECTS), "flush"]
+    assert outside.calls == [*(port for _, port in EFFECTS if port), "flush"]
+    assert REPLIES.pop() == ()  # a query has its own way back
     assert {type(effect) for effect, _ in EFFECTS} == set(get_args(ef.Effect))
+
+
+def test_an_answer_that_rests_on_a_commit_that_is_not_durable_ends_the_worker(performing: Performing) -> None:
+    with pytest.raises(InvariantError, match="answers what rests on its commit 7"):
+        performing.perform(ef.Ready(others=[ef.AnswerQueries(REPLIES.append, (), {ShardName("n-0"): 7})]))
+    assert not REPLIES

@@ -26,3 +26,11 @@ def test_folders_of_security_and_secrets_are_named_where_there_are_any() -> None
     argv = made.command(0, "/s/0", python="py")
     assert argv[:3] == ["py", "-m", "other"]
     assert argv[-4:] == ["--security", "/sec", "--secrets", "/keys"]
+
+
+def test_queries_are_answered_at_the_port_by_the_first_slot_and_at_free_ones_by_the_others() -> None:
+    made = WorkerTemplate("/r", "z:1", "p", "/l", "/s", query_port=6380)
+    for slot, port in ((0, "6380"), (1, "0")):
+        words = made.arguments(slot, "/s")
+        assert words[words.index("--queries") + 1] == f"127.0.0.1:{port}"
+    assert "--queries" not in TEMPLATE.arguments(0, "/s")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.model.keys import key_hash
 from millwheel.core.model.ranges import KeyRange, tile
-from millwheel.core.model.slots import (
+from millwheel.core.slices.slots import (
     SLOTS,
     WIDTH,
     key_text,

@@ -1,0 +1,115 @@
+"""Which worker has which slots, in the words of Redis Cluster. Pure.
+
+The slots are those of one computation: the first one with slices, or else the first. Others may lie elsewhere; a
+question for them is sent on by MOVED. Slots that nobody has are told as somebody's, who says TRYAGAIN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha1
+
+from millwheel.core.model.range_table import RangeTable
+from millwheel.core.slices.slots import SLOTS, slots_within
+from millwheel.queries.resp import array, bulk, mapping, number
+
+
+@dataclass(frozen=True, slots=True)
+class SlotNode:
+    """A worker that answers, and its slots, both ends included."""
+
+    id: str
+    host: str
+    port: int
+    slots: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(slots=True)
+class ClusterMap:
+    """What is known of the run: the ``addresses`` (host:port) where workers answer, by incarnation, and the table of
+    the ``computation`` whose ranges are told."""
+
+    me: str
+    computation: str
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    table: RangeTable | None = None
+
+    def follow(self, table: RangeTable) -> None:
+        """A table has changed."""
+        if table.computation == self.computation:
+            self.table = table
+
+    def nodes(self) -> list[SlotNode]:
+        """Every worker that answers, this one first."""
+        slots: dict[str, list[tuple[int, int]]] = {}
+        somebody = min(self.addresses, default=self.me)  # for what nobody has now: clients want every slot to be told
+        for entry in () if self.table is None else sorted(self.table.shards, key=lambda entry: entry.range.lo):
+            first, last = slots_within(entry.range)
+            if first <= last:
+                mine = slots.setdefault(entry.owner if entry.owner in self.addresses else somebody, [])
+                if mine and mine[-1][1] + 1 == first:
+                    first = mine.pop()[0]
+                mine.append((first, last))
+        names = sorted(self.addresses, key=lambda name: (name != self.me, name))
+        return [_node(name, self.addresses[name], tuple(slots.get(name, ()))) for name in names]
+
+    def slots_reply(self) -> bytes:
+        """CLUSTER SLOTS."""
+        rows = [
+            array([number(first), number(last), _where(node)]) for node in self.nodes() for first, last in node.slots
+        ]
+        return array(rows)
+
+    def shards_reply(self, protocol: int) -> bytes:
+        """CLUSTER SHARDS."""
+        return array([_shard(node, protocol) for node in self.nodes()])
+
+    def nodes_reply(self) -> bytes:
+        """CLUSTER NODES."""
+        lines = []
+        for place, node in enumerate(self.nodes()):
+            slots = "".join(f" {first}-{last}" if first < last else f" {first}" for first, last in node.slots)
+            flags = "myself,master" if place == 0 and self.me in self.addresses else "master"
+            lines.append(f"{node.id} {node.host}:{node.port}@{node.port} {flags} - 0 0 1 connected{slots}\n")
+        return bulk("".join(lines).encode())
+
+    def info_reply(self) -> bytes:
+        """CLUSTER INFO."""
+        nodes = self.nodes()
+        held = sum(last - first + 1 for node in nodes for first, last in node.slots)
+        state = "ok" if held == SLOTS else "fail"
+        size = sum(1 for node in nodes if node.slots)
+        lines = (
+            f"cluster_enabled:1\r\ncluster_state:{state}\r\ncluster_slots_assigned:{held}\r\ncluster_slots_ok:{held}\r\n"
+            f"cluster_known_nodes:{len(nodes)}\r\ncluster_size:{size}\r\n"
+        )
+        return bulk(lines.encode())
+
+
+def _node(name: str, address: str, slots: Sequence[tuple[int, int]]) -> SlotNode:
+    host, _, port = address.rpartition(":")
+    return SlotNode(node_id(name), host.strip("[]"), int(port), tuple(slots))
+
+
+def node_id(incarnation: str) -> str:
+    """40 hexadecimal digits, as Redis Cluster's nodes have."""
+    return sha1(incarnation.encode(), usedforsecurity=False).hexdigest()
+
+
+def _where(node: SlotNode) -> bytes:
+    return array([bulk(node.host.encode()), number(node.port), bulk(node.id.encode())])
+
+
+def _shard(node: SlotNode, protocol: int) -> bytes:
+    about = {
+        "id": bulk(node.id.encode()),
+        "port": number(node.port),
+        "ip": bulk(node.host.encode()),
+        "endpoint": bulk(node.host.encode()),
+        "role": bulk(b"master"),
+        "replication-offset": number(0),
+        "health": bulk(b"online"),
+    }
+    edges = [number(edge) for pair in node.slots for edge in pair]
+    return mapping({"slots": array(edges), "nodes": array([mapping(about, protocol)])}, protocol)

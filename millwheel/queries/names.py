@@ -1,0 +1,155 @@
+"""Names of the Redis protocol and the queries that they are: ``clicks:42:3h``, ``clicks.n:{a:b}:3h@1700000000000000``.
+
+    INDICATOR ":" KEY [":" WINDOW ["@" MICROS]]
+
+The indicator ends at the first colon. What follows the last colon is the window if it is a duration; else the key goes
+on to the end. Braces around the whole key are none of it: with them, clients of Redis Cluster compute the slot of the
+key, whatever window is asked for, and a key may end like a window. In double quotes, a key is text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import TypeVar
+
+import msgspec
+
+from millwheel.core.model.keys import Key, check_key
+from millwheel.core.model.times import duration_us
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.errors import MillwheelError
+from millwheel.queries.model import Consistency, Mode, Query, QueryError
+
+MAX_NAME_BYTES = 4_096
+"""A name is so long at most: names come from outside, and a key is 1 KiB by default."""
+_NAMES_KEPT = 50_000  # parsed names that are remembered: a dashboard asks for the same ones again
+_WINDOW = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?[a-z]*)(?:@(-?[0-9]{1,19}))?")
+_Kind = TypeVar("_Kind", bound=Enum)
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The parts of a name. ``window_us`` and ``until_us`` as in :class:`Query`."""
+
+    indicator: str
+    key: str
+    window_us: int | None
+    until_us: int | None
+
+
+@lru_cache(_NAMES_KEPT)
+def parse_name(name: bytes) -> Name:
+    """The parts of a name. QueryError when it is none."""
+    if len(name) > MAX_NAME_BYTES:
+        raise QueryError("too_much", f"a name has {MAX_NAME_BYTES} bytes at most, this one has {len(name)}")
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        raise QueryError("wrong_key", f"{name[:60]!r} is no UTF-8 text") from None
+    indicator, colon, rest = text.partition(":")
+    if not colon or not rest or not indicator:
+        raise QueryError("unknown_indicator", f"{text[:60]!r} is no name; write INDICATOR:KEY:WINDOW: clicks:42:3h")
+    key, colon, last = rest.rpartition(":")
+    match = _WINDOW.fullmatch(last) if colon and key else None
+    if match is None:
+        return Name(indicator, _bare(rest), None, None)
+    until = match[2]
+    return Name(indicator, _bare(key), window_of(match[1]), None if until is None else int(until))
+
+
+def window_of(text: str) -> int:
+    """A duration in µs. QueryError when it is none."""
+    try:
+        return duration_us(text)
+    except (MillwheelError, ValueError, OverflowError):
+        raise QueryError("bad_window", f"{text[:40]!r} is no window; write 90s, 10m, 3h or 7d") from None
+
+
+def _bare(key: str) -> str:
+    within = key[1:-1]
+    return within if key[0] == "{" and key[-1] == "}" and within and not set(within) & {"{", "}"} else key
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What can be asked: the types of the keys of each computation; None where it does not declare one."""
+
+    keys: Mapping[str, str | None]
+    windowed: frozenset[str]
+
+    @staticmethod
+    def of(spec: PipelineSpec) -> Catalog:
+        """Of a pipeline."""
+        keys = {each.name: _key_type(each, spec) for each in spec.computations}
+        return Catalog(keys, frozenset(each.name for each in spec.computations if each.slices is not None))
+
+    def query(self, name: bytes) -> Query:
+        """The query that a name is. ``until_us`` may be None: now. Raises QueryError."""
+        parts = parse_name(name)
+        return Query(parts.indicator, self.key(parts.indicator, parts.key), parts.window_us, parts.until_us)
+
+    def asked(self, indicator: str, key: str, options: Mapping[str, str]) -> Query:
+        """The query of a command with options: window, until, mode, consistency."""
+        window, until = options.get("window"), options.get("until")
+        if until is not None and not re.fullmatch(r"-?[0-9]{1,19}", until):
+            raise QueryError("bad_window", f"until is a time in µs UTC, not {until[:40]!r}")
+        return Query(
+            indicator,
+            self.key(indicator, key),
+            None if window is None else window_of(window),
+            None if until is None else int(until),
+            _choice(Mode, "mode", options.get("mode", "covering")),
+            _choice(Consistency, "consistency", options.get("consistency", "durable")),
+        )
+
+    def key(self, indicator: str, text: str) -> Key:
+        """The key that a text is for an indicator. Without a declared type, digits are a number."""
+        computation = indicator.partition(".")[0]
+        if computation not in self.keys:
+            there = ", ".join(sorted(self.keys)) or "none"
+            raise QueryError("unknown_indicator", f"there is no indicator {computation[:60]!r}; there are: {there}")
+        kind = self.keys[computation]
+        if kind == "str":
+            return text
+        if kind == "int" and not _NUMBER.fullmatch(text):
+            raise QueryError("wrong_key", f"keys of {computation} are whole numbers, {text[:60]!r} is none")
+        try:
+            return check_key(_guessed(text))
+        except MillwheelError as ex:
+            raise QueryError("wrong_key", str(ex)) from None
+
+
+def _guessed(text: str) -> object:
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    if text[0] in '["':
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError:
+            return text
+    return text
+
+
+def _choice(kind: type[_Kind], what: str, text: str) -> _Kind:
+    try:
+        return kind(text)
+    except ValueError:
+        raise QueryError("bad_window", f"there is no {what} {text[:40]!r}; there are {_list(kind)}") from None
+
+
+def _list(kind: type[_Kind]) -> str:
+    return ", ".join(each.value for each in kind)
+
+
+def _key_type(spec: ComputationSpec, pipeline: PipelineSpec) -> str | None:
+    types = set()
+    for given in spec.inputs:
+        stream = pipeline.stream(given.stream)
+        known = given.key.kind is KeyKind.FIELD and stream.fields.get(given.key.names[0])
+        types.add(known if known in ("int", "str") else None)
+    return types.pop() if len(types) == 1 else None

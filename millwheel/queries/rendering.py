@@ -1,0 +1,76 @@
+"""Answers as replies of the Redis protocol, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from millwheel.queries.model import Answer
+from millwheel.queries.resp import bulk, mapping, null
+
+_json = msgspec.json.Encoder(enc_hook=repr).encode
+
+
+def value_text(value: object) -> bytes | None:
+    """A value as text: numbers in decimals, text as it is, None as None, anything else as JSON."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return b"1" if value else b"0"
+        case int():
+            return b"%d" % value
+        case float():
+            return repr(value).encode()
+        case str():
+            return value.encode()
+        case bytes():
+            return value
+        case _:
+            return _json(value)
+
+
+def value_reply(value: object, protocol: int) -> bytes:
+    """A value as a string, or no value."""
+    text = value_text(value)
+    return null(protocol) if text is None else bulk(text)
+
+
+def get_reply(answer: Answer, protocol: int) -> bytes:
+    """GET: the value; of several, a JSON object."""
+    if len(answer.values) == 1:
+        return value_reply(next(iter(answer.values.values())), protocol)
+    return bulk(_json(dict(answer.values)))
+
+
+def hash_reply(answer: Answer, protocol: int) -> bytes:
+    """HGETALL: the values, and ``covered_start``, ``covered_end``, ``watermark`` (µs) and ``complete`` (0 or 1)."""
+    parts = {name: value_reply(value, protocol) for name, value in answer.values.items()}
+    for name, time_us in (("covered_start", answer.covered_start_us), ("covered_end", answer.covered_end_us)):
+        if time_us is not None:
+            parts[name] = bulk(b"%d" % time_us)
+    parts["watermark"] = bulk(b"%d" % answer.watermark_us)
+    parts["complete"] = bulk(b"1" if answer.complete else b"0")
+    return mapping(parts, protocol)
+
+
+def document(answer: Answer) -> Mapping[str, Any]:
+    """Everything about an answer."""
+    return {
+        "values": dict(answer.values),
+        "covered_start": answer.covered_start_us,
+        "covered_end": answer.covered_end_us,
+        "watermark": answer.watermark_us,
+        "complete": answer.complete,
+        "shard": answer.shard,
+        "token": answer.token,
+        "commit": answer.commit,
+        "consistency": answer.consistency.value,
+    }
+
+
+def json_reply(answer: Answer) -> bytes:
+    """MW.QUERY: :func:`document` as JSON."""
+    return bulk(_json(document(answer)))

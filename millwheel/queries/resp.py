@@ -1,0 +1,177 @@
+"""The Redis protocol: bytes to commands, values to replies. Pure.
+
+hiredis parses, but for what it would make memory of before it is there: the header of a huge array. Malformed input is
+one error reply; what came with it is dropped, and the connection goes on with what comes next.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from millwheel.errors import SetupError
+
+MAX_COMMAND_BYTES = 1 << 20
+"""A command may take so much: 10,000 names of 100 bytes."""
+MAX_WORDS = 99_999
+"""Words of a command."""
+_HUGE = re.compile(rb"[*%~>|][+-]?[0-9]{6,}")  # an array of 100,000 or more, for which hiredis makes room at once
+_HEADER_BYTES = 32  # of the length of a string or array: more is none
+_ARRAY, _BULK = b"*$"
+
+
+class ProtocolError(Exception):
+    """What came is no command; the sentence says why."""
+
+
+def hiredis_reader() -> Any:
+    """A parser. SetupError when the package is missing."""
+    try:
+        import hiredis
+    except ImportError as ex:
+        raise SetupError("The Redis protocol needs hiredis: pip install 'millwheel-spark[redis]'") from ex
+    return hiredis.Reader(encoding=None, notEnoughData=_NOTHING)
+
+
+_NOTHING = object()
+
+
+class CommandReader:
+    """The commands of one connection. hiredis parses reads that hold whole commands, which nearly all do; it does not
+    tell whether it stands between two of them, so an end of our own is put behind each. What is cut off in the middle
+    is kept, and parsed here."""
+
+    def __init__(self) -> None:
+        self._reader = hiredis_reader()
+        self._kept = b""
+
+    def feed(self, data: bytes) -> list[list[bytes] | ProtocolError]:
+        """The commands that are complete now, and at most one error, behind them."""
+        found: list[list[bytes] | ProtocolError] = []
+        if not self._kept and self._whole(data, found):
+            return found
+        data, self._kept = self._kept + data, b""
+        found = []
+        try:
+            at = 0
+            while at < len(data) and (parsed := _command(data, at)) is not None:
+                words, at = parsed
+                if words:
+                    found.append(words)
+            self._kept = data[at:]
+            if len(self._kept) > MAX_COMMAND_BYTES:
+                raise ProtocolError(f"a command has {MAX_COMMAND_BYTES} bytes at most")
+        except ProtocolError as ex:
+            self._kept = b""  # nobody knows where the next command begins, but with the next read
+            found.append(ex)
+        return found
+
+    def _whole(self, data: bytes, found: list[list[bytes] | ProtocolError]) -> bool:
+        """Parse a read that holds nothing but whole commands; False, and nothing is known, when it is another one."""
+        if data[:1] != b"*" or _HUGE.search(data):
+            return False
+        reader = self._reader
+        reader.feed(data + _END)
+        try:
+            while (command := reader.gets()) is not _NOTHING:
+                found.append(command)
+        except Exception:  # hiredis raises kinds of its own
+            found.clear()
+        if found and found.pop() == _END_WORDS and all(map(_is_words, found)):
+            return True
+        self._reader = hiredis_reader()
+        return False
+
+
+_END, _END_WORDS = b"*1\r\n$1\r\n\0\r\n", [b"\0"]
+
+
+def _is_words(command: Any) -> bool:
+    return type(command) is list and bool(command) and all(type(word) is bytes for word in command)
+
+
+def _command(data: bytes, at: int) -> tuple[list[bytes], int] | None:
+    """The command that begins ``at``, and where it ends; None while it is not complete."""
+    end = data.find(b"\n", at)
+    if data[at] != _ARRAY:
+        return None if end < 0 else (data[at:end].split(), end + 1)
+    if end < 0:
+        _check_header(data, at)
+        return None
+    words: list[bytes] = []
+    count, at = _count(data[at + 1 : end]), end + 1
+    for _ in range(count):
+        end = data.find(b"\n", at)
+        if end < 0:
+            _check_header(data, at)
+            return None
+        if data[at] != _BULK:
+            raise ProtocolError("a command is an array of strings")
+        begin = end + 1
+        end = begin + _count(data[at + 1 : end], MAX_COMMAND_BYTES)
+        if len(data) < end + 2:
+            return None
+        if data[end : end + 2] != b"\r\n":
+            raise ProtocolError("a string does not end where its length says")
+        words.append(data[begin:end])
+        at = end + 2
+    return words, at
+
+
+def _check_header(data: bytes, at: int) -> None:
+    if len(data) - at > _HEADER_BYTES:
+        raise ProtocolError("the length of a string or array has no end")
+
+
+def _count(text: bytes, most: int = MAX_WORDS) -> int:
+    text = text.removesuffix(b"\r")
+    if not text.isdigit() or len(text) > _HEADER_BYTES or int(text) > most:
+        raise ProtocolError(f"{text[:20]!r} is no length; a command has {MAX_WORDS} words at most")
+    return int(text)
+
+
+OK = b"+OK\r\n"
+_NULL = {2: b"$-1\r\n", 3: b"_\r\n"}
+
+
+def simple(text: str) -> bytes:
+    """A status."""
+    return b"+%s\r\n" % text.encode()
+
+
+def error(sentence: str, kind: str = "ERR") -> bytes:
+    """An error: one line, whatever the sentence holds."""
+    line = " ".join(sentence.split())
+    return f"-{kind} {line}\r\n".encode(errors="replace")
+
+
+def number(value: int) -> bytes:
+    """A whole number."""
+    return b":%d\r\n" % value
+
+
+def bulk(value: bytes) -> bytes:
+    """A string."""
+    return b"$%d\r\n%s\r\n" % (len(value), value)
+
+
+def null(protocol: int) -> bytes:
+    """No value."""
+    return _NULL[protocol]
+
+
+def array(parts: Sequence[bytes]) -> bytes:
+    """An array of replies."""
+    return b"*%d\r\n" % len(parts) + b"".join(parts)
+
+
+def mapping(parts: Mapping[str, bytes], protocol: int) -> bytes:
+    """A map of replies; in RESP2 an array of names and values."""
+    head = b"%%%d\r\n" % len(parts) if protocol == 3 else b"*%d\r\n" % (2 * len(parts))
+    return head + b"".join(bulk(name.encode()) + part for name, part in parts.items())
+
+
+def strings(words: Iterable[str]) -> bytes:
+    """An array of strings."""
+    return array([bulk(word.encode()) for word in words])

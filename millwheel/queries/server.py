@@ -1,0 +1,255 @@
+"""The server of the Redis protocol in a worker: a thread with a loop of its own, which parses, asks and replies.
+
+All that comes in one turn of this loop, over all connections, is one batch for the worker's loop: one event, one wake.
+An answer leaves only after a look at the journal's seal that began after it was made, or at most :data:`LEASE_S`
+before: a worker that was declared dead while it stood still must not answer as if it had the shard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from time import monotonic
+from typing import Any
+
+from millwheel.errors import SetupError
+from millwheel.queries import resp
+from millwheel.queries.asked import AskedQueries, Found
+from millwheel.queries.commands import Pending, QueryService, Session
+from millwheel.queries.model import Query, QueryError
+
+LEASE_S = 0.05
+"""A look at the seal counts for so long."""
+MAX_CONNECTIONS = 10_000
+"""Connections of one worker."""
+MAX_WAITING = 20_000
+"""Queries of one connection that wait for answers: nothing more is read from it meanwhile."""
+MAX_OUTPUT_BYTES = 16 << 20
+"""Replies that a client has not taken: beyond that, its connection ends."""
+_BACKLOG = 511  # as Redis has
+_log = logging.getLogger("millwheel.queries")
+_FENCED = QueryError("unavailable", "this worker was replaced: another one has its shards; ask again")
+
+
+class _Slot:
+    """The place of a reply in the order of a connection's commands."""
+
+    __slots__ = ("data", "pending")
+
+    def __init__(self, data: bytes | None, pending: Pending | None = None) -> None:
+        self.data = data
+        self.pending = pending
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, server: QueryServer) -> None:
+        self._server = server
+        self._session = Session(server.service)
+        self._reader = resp.CommandReader()
+        self._slots: deque[_Slot] = deque()
+        self._waiting = 0
+        self._transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        if not self._server.opened(self):
+            self._transport.write(resp.error("max number of clients reached"))
+            self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.closed(self)
+        self._slots.clear()
+
+    def data_received(self, data: bytes) -> None:
+        for command in self._reader.feed(data):
+            if self._session.over:
+                break
+            if isinstance(command, resp.ProtocolError):
+                self._slots.append(_Slot(resp.error(f"Protocol error: {command}")))
+            else:
+                self._execute(command)
+        self._flush()
+
+    def _execute(self, command: list[bytes]) -> None:
+        reply = self._session.execute(command)
+        if isinstance(reply, bytes):
+            self._slots.append(_Slot(reply))
+            return
+        slot = _Slot(None, reply)
+        self._slots.append(slot)
+        self._waiting += len(reply.queries)
+        if self._waiting > MAX_WAITING:
+            self._transport.pause_reading()
+        self._server.ask(self, slot, reply.queries)
+
+    def answered(self, slot: _Slot, found: Sequence[Found]) -> None:
+        """What became of the queries of a command."""
+        assert slot.pending is not None
+        try:
+            slot.data = slot.pending.reply(found)
+        except Exception:
+            _log.exception("a reply failed")
+            slot.data = resp.error("the reply failed; the worker's log says why")
+        before, self._waiting = self._waiting, self._waiting - len(found)
+        if before > MAX_WAITING >= self._waiting and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def flush(self) -> None:
+        """Write what is complete."""
+        self._flush()
+
+    def _flush(self) -> None:
+        slots, out = self._slots, []
+        while slots and slots[0].data is not None:
+            out.append(slots.popleft().data)
+        if out and not self._transport.is_closing():
+            self._transport.write(b"".join(out))  # type: ignore[arg-type]
+            if self._transport.get_write_buffer_size() > MAX_OUTPUT_BYTES:
+                _log.warning("a client does not take its replies: its connection ends")
+                self._transport.abort()
+        if self._session.over and not slots:
+            self._transport.close()
+
+
+_Job = tuple[_Connection, _Slot, int]
+
+
+class QueryServer:
+    """Serves one worker. ``post`` gives a batch to the worker's loop, ``check`` looks at the journal's seal and raises
+    when this worker was replaced."""
+
+    def __init__(
+        self,
+        listen: str,
+        service: QueryService,
+        post: Callable[[AskedQueries], None],
+        check: Callable[[], None],
+        tls: Any = None,
+    ) -> None:
+        """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError when that cannot be had."""
+        resp.hiredis_reader()
+        self.service = service
+        self._post = post
+        self._check = check
+        self._tls = tls
+        self._socket = _bound(listen)
+        self.address = f"{listen.rpartition(':')[0]}:{self._socket.getsockname()[1]}"
+        self._connections: set[_Connection] = set()
+        self._jobs: list[_Job] = []
+        self._queries: list[Query] = []
+        self._waves: list[tuple[Sequence[_Job], Sequence[Found]]] = []
+        self._checked_s = 0.0
+        self._checking = False
+        self._loop = _new_loop()
+
+    def start(self) -> None:
+        """Answer from now on, until the process ends."""
+        threading.Thread(target=self._run, name="queries", daemon=True).start()
+
+    def stop(self) -> None:
+        """Answer no more (any thread)."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        serving = self._loop.create_server(
+            lambda: _Connection(self), sock=self._socket, ssl=self._tls, backlog=_BACKLOG
+        )
+        server = self._loop.run_until_complete(serving)
+        try:
+            self._loop.run_forever()
+        finally:
+            server.close()
+            for connection in list(self._connections):
+                connection._transport.abort()
+            self._loop.run_until_complete(asyncio.sleep(0))
+            self._loop.close()
+
+    def opened(self, connection: _Connection) -> bool:
+        """A client has come; False when there are too many."""
+        self._connections.add(connection)
+        return len(self._connections) <= MAX_CONNECTIONS
+
+    def closed(self, connection: _Connection) -> None:
+        """A client has gone."""
+        self._connections.discard(connection)
+
+    def ask(self, connection: _Connection, slot: _Slot, queries: Sequence[Query]) -> None:
+        """Queries of a command join the batch of this turn of the loop."""
+        if not self._jobs:
+            self._loop.call_soon(self._send)
+        self._jobs.append((connection, slot, len(queries)))
+        self._queries.extend(queries)
+
+    def _send(self) -> None:
+        jobs, queries, self._jobs, self._queries = self._jobs, self._queries, [], []
+
+        def reply(found: Sequence[Found]) -> None:
+            try:
+                self._loop.call_soon_threadsafe(self._answered, jobs, found)
+            except RuntimeError:
+                return  # the server has ended
+
+        self._post(AskedQueries(queries, reply))
+
+    def _answered(self, jobs: Sequence[_Job], found: Sequence[Found]) -> None:
+        self._waves.append((jobs, found))
+        if monotonic() - self._checked_s < LEASE_S:
+            self._deliver()
+        elif not self._checking:
+            self._look()
+
+    def _look(self) -> None:
+        """The waves that are here now leave after this look."""
+        self._checking = True
+        began_s = monotonic()
+        looking = self._loop.run_in_executor(None, self._check)
+        looking.add_done_callback(lambda done: self._looked(began_s, done.exception()))
+
+    def _looked(self, began_s: float, problem: BaseException | None) -> None:
+        self._checking = False
+        if problem is None:
+            self._checked_s = began_s
+        else:
+            _log.warning("answers are refused: %s", problem)
+            self._waves = [(jobs, [_FENCED] * len(found)) for jobs, found in self._waves]
+        self._deliver()
+
+    def _deliver(self) -> None:
+        waves, self._waves = self._waves, []
+        told: dict[_Connection, None] = {}
+        for jobs, found in waves:
+            place = 0
+            for connection, slot, size in jobs:
+                connection.answered(slot, found[place : place + size])
+                told[connection] = None
+                place += size
+        for connection in told:
+            connection.flush()
+
+
+def _bound(listen: str) -> socket.socket:
+    host, _, port = listen.rpartition(":")
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host.strip("[]"), int(port)))
+    except OSError as ex:
+        made.close()
+        raise SetupError(f"Queries cannot be served at {listen}: {ex.strerror or ex}") from ex
+    return made
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed: it takes half of the time for a read and a write."""
+    try:
+        uvloop = import_module("uvloop")
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

@@ -1,0 +1,123 @@
+"""A running pipeline is asked by Redis clients while a worker is killed: every answer is right, or an error."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from redis.exceptions import RedisClusterException
+
+from millwheel.core.slices.slots import slot_of_key
+from tests.slow.runs import Run
+
+pytestmark = pytest.mark.slow
+
+RECORDS, KEYS, STEP_US = 60_000, 40, 10_000
+FIRST_US = 1_700_000_000_000_000
+END_US = FIRST_US + RECORDS * STEP_US
+PIPELINE = """
+pipeline: asked
+streams:
+  events:
+    source: {files: {path: "${events}", format: jsonl, follow: true}}
+    timestamp: at
+    fields: {at: int, key: int, cost: int}
+computations:
+  clicks:
+    input: {events: {key: key}}
+    slices: {every: 10s, keep: 30d, levels: [10s, 1m]}
+    aggregate: {n: count, spend: {sum: cost}}
+"""
+
+
+def record(number: int) -> dict[str, int]:
+    return {"at": FIRST_US + number * STEP_US, "key": number % KEYS, "cost": number % 7}
+
+
+def expected(key: int, start_us: int, end_us: int, upto: int) -> dict[str, int]:
+    mine = [each for each in map(record, range(key, upto, KEYS)) if start_us <= each["at"] < end_us]
+    return {"n": len(mine), "spend": sum(each["cost"] for each in mine)}
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def until(what: Any, within_s: float = 60.0) -> Any:
+    """What ``what`` returns once that is true."""
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        with suppress(redis.RedisError, RedisClusterException, OSError):
+            if found := what():
+                return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in time")
+
+
+def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong(tmp_path: Path) -> None:
+    port, events = free_port(), tmp_path / "in"
+    events.mkdir()
+    lines = [json.dumps(record(number)) + "\n" for number in range(RECORDS)]
+    (events / "a.jsonl").write_text("".join(lines))
+    pipeline = tmp_path / "pipeline.yaml"
+    pipeline.write_text(PIPELINE)
+    run = Run(pipeline, tmp_path, params={"events": f"{events}/*.jsonl"}, more=("--query-port", str(port))).start()
+    try:
+        plain = until(lambda: _connected(port))
+        until(lambda: len(plain.execute_command("CLUSTER SLOTS")) == 2)
+        client = until(lambda: redis.RedisCluster(host="127.0.0.1", port=port, decode_responses=True))
+
+        def count() -> int:
+            names = [f"clicks.n:{{{key}}}:10m@{END_US}" for key in range(KEYS)]
+            return sum(int(client.get(name)) for name in names)
+
+        until(lambda: count() == RECORDS)
+        check(client)
+        owners = {client.nodes_manager.get_node_from_slot(slot_of_key(key)).port for key in range(KEYS)}
+        assert len(owners) == 2  # both workers answer
+        victim = run.processes("--slot 1")[0]
+        victim.kill()
+        answers = 0
+        while victim.is_running() or answers < 50:
+            with suppress(redis.RedisError, RedisClusterException, OSError):  # no answer is no wrong one
+                assert int(client.get(f"clicks.n:{{{answers % KEYS}}}:10m@{END_US}")) == RECORDS // KEYS
+            answers += 1
+        until(lambda: count() == RECORDS)
+        check(client)
+    finally:
+        run.end()
+        run.wait()
+
+
+def _connected(port: int) -> Any:
+    client = redis.Redis(port=port, decode_responses=True)
+    return client if client.ping() else None
+
+
+def check(client: Any) -> None:
+    """Windows that change between two queries, by all commands, with braces and without."""
+    for key, minutes in ((3, 1), (3, 10), (17, 3), (25, 7)):
+        until_us = END_US - 5_000_000  # in the middle of a slice
+        name = f"{key}:{minutes}m@{until_us}"
+        found = client.hgetall(f"clicks:{name}")
+        span = int(found["covered_start"]), int(found["covered_end"])
+        assert 0 <= until_us - minutes * 60_000_000 - span[0] < 10_000_000
+        right = expected(key, *span, RECORDS)
+        assert {"n": int(found["n"]), "spend": int(found["spend"])} == right
+        assert client.get(f"clicks.spend:{{{key}}}:{minutes}m@{until_us}") == str(right["spend"])
+        asked = json.loads(
+            client.execute_command("MW.QUERY", "clicks", key, "WINDOW", f"{minutes}m", "UNTIL", until_us)
+        )
+        assert asked["values"] == right
+        assert asked["consistency"] == "durable"
+    with pytest.raises(redis.ResponseError, match="keys of clicks are whole numbers"):
+        client.get("clicks:abc:3h")

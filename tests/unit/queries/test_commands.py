@@ -1,0 +1,110 @@
+"""Commands and their replies, without a connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hiredis
+
+from millwheel.core.model.names import WorkerName
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.core.slices.slots import slot_of
+from millwheel.queries.asked import Elsewhere, Found
+from millwheel.queries.cluster import ClusterMap
+from millwheel.queries.commands import MAX_KEYS, Pending, QueryService, Session
+from millwheel.queries.model import Answer, QueryError
+from millwheel.queries.names import Catalog
+
+ANSWER = Answer({"n": 3, "spend": 1.5}, 10, 70, 65, True, "clicks-0", 4, 9)
+ONE = Answer({"n": 3}, 10, 70, 65, False, "clicks-0", 4, 9)
+ENTRIES = tuple(ShardEntry(f"clicks-{n}", piece, f"w{n}", 1) for n, piece in enumerate(tile(2)))
+TABLE = RangeTable("clicks", ENTRIES, 3)
+
+
+def session(password: str = "") -> Session:
+    cluster = ClusterMap("w1", "clicks", {"w0": "10.0.0.1:6380", "w1": "10.0.0.2:7000"}, TABLE)
+    catalog = Catalog({"clicks": "int"}, frozenset({"clicks"}))
+    return Session(QueryService(catalog, cluster, lambda: 1_000, password))
+
+
+def parsed(data: bytes) -> Any:
+    reader = hiredis.Reader(encoding="utf-8")
+    reader.feed(data)
+    return reader.gets()
+
+
+def told(one: Session, line: str, *found: Found) -> Any:
+    reply = one.execute([word.encode() for word in line.split()])
+    return parsed(reply.reply(found) if isinstance(reply, Pending) else reply)
+
+
+def test_get_gives_the_value_and_of_several_an_object() -> None:
+    assert told(session(), "GET clicks.n:42:3h", ONE) == "3"
+    assert told(session(), "get clicks:42:3h", ANSWER) == '{"n":3,"spend":1.5}'
+    assert told(session(), "MGET clicks.n:42:3h clicks.n:43:3h", ONE, ONE) == ["3", "3"]
+
+
+def test_hgetall_gives_the_values_and_their_span() -> None:
+    span = {"covered_start": "10", "covered_end": "70", "watermark": "65", "complete": "1"}
+    flat = told(session(), "HGETALL clicks:42:3h", ANSWER)
+    assert dict(zip(flat[::2], flat[1::2], strict=True)) == {"n": "3", "spend": "1.5", **span}
+    three = session()
+    told(three, "HELLO 3")
+    assert told(three, "HGETALL clicks:42:3h", ANSWER) == {"n": "3", "spend": "1.5", **span}
+
+
+def test_a_window_without_an_end_ends_now() -> None:
+    reply = session().execute([b"GET", b"clicks:42:3h"])
+    assert isinstance(reply, Pending)
+    assert reply.queries[0].until_us == 1_000
+
+
+def test_a_query_gives_everything_as_json() -> None:
+    text = told(session(), "MW.QUERY clicks 42 WINDOW 3h MODE inside", ANSWER)
+    assert '"shard":"clicks-0","token":4,"commit":9,"consistency":"durable"' in text
+    assert str(told(session(), "MW.QUERY clicks 42 WIDTH 3h")).startswith("ERR bad_window: write MW.QUERY")
+
+
+def test_keys_of_other_workers_are_moved_and_while_they_move_asked_for() -> None:
+    slot = slot_of(b"clicks:42:3h")
+    assert str(told(session(), "GET clicks:42:3h", Elsewhere(WorkerName("w0")))) == f"MOVED {slot} 10.0.0.1:6380"
+    asked = told(session(), "GET clicks:42:3h", Elsewhere(WorkerName("w0"), for_now=True))
+    assert str(asked) == f"ASK {slot} 10.0.0.1:6380"
+    both = told(session(), "MGET clicks:1:3h clicks:2:3h", ONE, Elsewhere(WorkerName("w0")))
+    assert str(both).startswith("CROSSSLOT ")
+    assert str(told(session(), "GET clicks:42:3h", Elsewhere(WorkerName("w9")))).startswith("TRYAGAIN ")
+
+
+def test_errors_are_sentences_and_what_passes_says_try_again() -> None:
+    assert str(told(session(), "GET clicks:42:3h", QueryError("unavailable", "soon"))) == "TRYAGAIN soon"
+    assert str(told(session(), "GET clicks:42:3h", QueryError("beyond_keep", "gone"))) == "ERR beyond_keep: gone"
+    assert "no indicator 'other'" in str(told(session(), "GET other:42:3h"))
+    assert "this server only answers" in str(told(session(), "SET a b"))
+    assert "wrong number" in str(told(session(), "GET"))
+    many = session().execute([b"MGET", *[b"clicks:1:3h"] * (MAX_KEYS + 1)])
+    assert "at most" in str(parsed(many))  # type: ignore[arg-type]
+
+
+def test_without_the_token_nothing_is_answered() -> None:
+    one = session("secret-token-of-it")
+    assert str(told(one, "GET clicks:42:3h")).startswith("NOAUTH ")
+    assert str(told(one, "HELLO 3")).startswith("NOAUTH ")
+    assert str(told(one, "AUTH wrong")).startswith("WRONGPASS ")
+    assert told(one, "AUTH default secret-token-of-it") == "OK"
+    assert told(one, "GET clicks.n:42:3h", ONE) == "3"
+    other = session("secret-token-of-it")
+    assert told(other, "HELLO 3 AUTH default secret-token-of-it")["proto"] == 3
+
+
+def test_clients_find_what_they_look_for() -> None:
+    one = session()
+    assert told(one, "PING") == "PONG"
+    assert told(one, "TYPE clicks:42:3h") == "hash"
+    assert told(one, "TYPE other:42") == "none"
+    assert told(one, "EXISTS clicks:42:3h other:42") == 1
+    assert told(one, "CLUSTER KEYSLOT foo") == 12182
+    commands = {each[0]: each for each in told(one, "COMMAND")}
+    assert commands["mw.query"][3:6] == [2, 2, 1]
+    assert told(one, "QUIT") == "OK"
+    assert one.over

@@ -1,0 +1,87 @@
+"""The server over real sockets, with a worker that answers at once, later, or never."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+
+import pytest
+
+from millwheel.errors import FencedError, SetupError
+from millwheel.queries.asked import AskedQueries
+from millwheel.queries.cluster import ClusterMap
+from millwheel.queries.commands import QueryService
+from millwheel.queries.names import Catalog
+from millwheel.queries.server import QueryServer
+from tests.unit.queries.test_commands import ONE
+
+SERVICE = QueryService(Catalog({"clicks": "int"}, frozenset()), ClusterMap("w0", "clicks"), lambda: 1)
+WAIT_S = 20.0
+
+
+def fine() -> None: ...
+
+
+def sealed() -> None:
+    raise FencedError("the journal is sealed")
+
+
+@contextmanager
+def served(check=fine) -> Iterator[tuple[socket.socket, SimpleQueue[AskedQueries]]]:  # type: ignore[no-untyped-def]
+    asked: SimpleQueue[AskedQueries] = SimpleQueue()
+    server = QueryServer("127.0.0.1:0", SERVICE, asked.put, check)
+    server.start()
+    host, port = server.address.split(":")
+    try:
+        with socket.create_connection((host, int(port)), WAIT_S) as client:
+            yield client, asked
+    finally:
+        server.stop()
+
+
+def read(client: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size and (more := client.recv(size - len(data))):
+        data += more
+    return data
+
+
+def test_replies_of_a_pipeline_come_in_order_whatever_is_answered_first() -> None:
+    with served() as (client, asked):
+        client.sendall(b"GET clicks.n:1:1h\r\nPING\r\nGET clicks.n:2:1h\r\n")
+        batch = asked.get(timeout=WAIT_S)
+        assert [query.key for query in batch.queries] == [1, 2]  # both in one batch
+        batch.reply([ONE, ONE])
+        assert read(client, 21) == b"$1\r\n3\r\n+PONG\r\n$1\r\n3\r\n"
+
+
+def test_malformed_input_is_an_error_and_the_connection_lives_on() -> None:
+    with served() as (client, _):
+        client.sendall(b"*x\r\n")
+        assert client.recv(500).startswith(b"-ERR Protocol error: ")
+        client.sendall(b"*1\r\n$4\r\nPING\r\n")
+        assert read(client, 7) == b"+PONG\r\n"
+
+
+def test_a_worker_that_was_replaced_refuses_its_answers() -> None:
+    with served(sealed) as (client, asked):
+        client.sendall(b"GET clicks.n:1:1h\r\n")
+        asked.get(timeout=WAIT_S).reply([ONE])
+        assert client.recv(500).startswith(b"-TRYAGAIN this worker was replaced")
+
+
+def test_quit_ends_the_connection_behind_the_replies_before_it() -> None:
+    with served() as (client, asked):
+        client.sendall(b"GET clicks.n:1:1h\r\nQUIT\r\nPING\r\n")
+        asked.get(timeout=WAIT_S).reply([ONE])
+        assert read(client, 100) == b"$1\r\n3\r\n+OK\r\n"
+
+
+def test_a_port_that_is_taken_is_a_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(SetupError, match="Queries cannot be served at"):
+            QueryServer(f"127.0.0.1:{taken.getsockname()[1]}", SERVICE, lambda asked: None, fine)

@@ -1,0 +1,145 @@
+"""Answers in a worker's loop: who answers, when they leave, and how much of a step they take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from millwheel.core.model.keys import key_hash
+from millwheel.core.model.names import WorkerName
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.model.ranges import tile
+from millwheel.queries.asked import AskedQueries, Elsewhere, Found
+from millwheel.queries.model import Answer, Consistency, Finding, Query, QueryError
+from millwheel.workers.delivery.routing import TableRouter
+from millwheel.workers.effects import AnswerQueries, Gathering
+from millwheel.workers.queries.answering import Answering
+
+ME, OTHER = WorkerName("me"), WorkerName("other")
+
+
+class Fails:
+    def answer(self, *_: object) -> Finding:
+        raise ZeroDivisionError("no slices")
+
+
+class Counts:
+    def answer(self, query: Query, *_: object) -> Finding:
+        return Finding({"n": query.key}, 0, 10)
+
+
+def serving(name: str, operator: Any, made: int = 5, durable: int = 5) -> Any:
+    shard = SimpleNamespace(
+        identity=SimpleNamespace(shard=name, token=1),
+        commits=SimpleNamespace(made=made, durable=durable),
+        watermark=SimpleNamespace(input=7),
+        meta=SimpleNamespace(watermark=6),
+        operator=operator,
+        store=None,
+    )
+    return SimpleNamespace(shard=shard, answers=True)
+
+
+@dataclass
+class Bench:
+    """A worker with the lower half of the keys of ``c``."""
+
+    operator: Any = field(default_factory=Counts)
+    owner: str = OTHER
+    next_owner: str = ""
+    clock_us: int = 0
+
+    def __post_init__(self) -> None:
+        low, high = tile(2)
+        entries = (
+            ShardEntry("c-0", low, ME, 1, next_owner=WorkerName(self.next_owner)),
+            ShardEntry("c-1", high, WorkerName(self.owner), 1),
+        )
+        router = TableRouter()
+        router.update(RangeTable("c", entries, 1))
+        self.served = {"c-0": serving("c-0", self.operator)}
+        self.out = Gathering()
+        known = {entry.shard: entry for entry in entries}
+        self.answering = Answering(self.served, router, known.get, ME, self.out, self._tick, most_us=3)  # type: ignore[arg-type]
+        self.replies: list[Found] = []
+
+    def _tick(self) -> int:
+        self.clock_us += 1
+        return self.clock_us
+
+    def ask(self, *keys: int, consistency: Consistency = Consistency.DURABLE) -> list[Found]:
+        queries = [Query("c", key, 1, 1, consistency=consistency) for key in keys]
+        self.answering.asked(AskedQueries(queries, self.replies.extend))
+        self.answering.step()
+        return self.told()
+
+    def told(self) -> list[Found]:
+        self.answering.release()
+        for effect in self.out.others:
+            assert isinstance(effect, AnswerQueries)
+            effect.reply(effect.found)
+        self.out.others = []
+        return self.replies
+
+
+MINE = [key for key in range(100) if key_hash(key) in tile(2)[0]]
+THEIRS = next(key for key in range(100) if key_hash(key) in tile(2)[1])
+
+
+def test_a_shard_of_this_worker_answers() -> None:
+    (found,) = Bench().ask(MINE[0])
+    assert found == Answer({"n": MINE[0]}, 0, 10, 7, True, "c-0", 1, 5)
+
+
+def test_a_durable_answer_waits_for_its_commit_and_a_latest_one_does_not() -> None:
+    bench = Bench()
+    bench.served["c-0"].shard.commits = SimpleNamespace(made=6, durable=5)
+    assert bench.ask(MINE[0]) == []
+    bench.served["c-0"].shard.commits.durable = 6
+    assert [each.commit for each in bench.told() if isinstance(each, Answer)] == [6]
+    bench.served["c-0"].shard.commits.made = 7
+    assert len(bench.ask(MINE[1], consistency=Consistency.LATEST)) == 2
+
+
+def test_a_shard_that_left_before_its_commit_was_durable_takes_its_answer_back() -> None:
+    bench = Bench()
+    bench.served["c-0"].shard.commits = SimpleNamespace(made=6, durable=5)
+    bench.ask(MINE[0])
+    del bench.served["c-0"]
+    (found,) = bench.told()
+    assert isinstance(found, QueryError)
+    assert found.code == "unavailable"
+
+
+def test_keys_of_others_are_theirs_and_a_released_shard_is_its_successors() -> None:
+    assert Bench().ask(THEIRS) == [Elsewhere(OTHER)]
+    bench = Bench(next_owner=OTHER)
+    bench.served["c-0"].answers = False
+    assert bench.ask(MINE[0]) == [Elsewhere(OTHER, for_now=True)]
+
+
+@pytest.mark.parametrize("owner", ["", ME])
+def test_what_nobody_serves_yet_is_asked_for_again(owner: str) -> None:
+    (found,) = Bench(owner=owner).ask(THEIRS)
+    assert isinstance(found, QueryError)
+    assert found.code == "unavailable"
+
+
+def test_a_step_answers_for_its_share_and_goes_on_in_the_next() -> None:
+    bench = Bench()
+    keys = MINE[:8]
+    assert bench.ask(*keys) == []
+    steps = 1
+    while bench.answering.step():
+        steps += 1
+    assert [each.values["n"] for each in bench.told() if isinstance(each, Answer)] == keys
+    assert steps > 1
+
+
+def test_an_operator_that_fails_is_an_error_of_its_question() -> None:
+    (found,) = Bench(operator=Fails()).ask(MINE[0])
+    assert isinstance(found, QueryError)
+    assert "ZeroDivisionError: no slices" in found.sentence
