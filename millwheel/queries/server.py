@@ -239,6 +239,7 @@ def _bound(listen: str) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host.strip("[]"), int(port)))
+        made.listen(_BACKLOG)  # at once: who has the address may come before the thread is there to accept
     except OSError as ex:
         made.close()
         raise SetupError(f"Queries cannot be served at {listen}: {ex.strerror or ex}") from ex

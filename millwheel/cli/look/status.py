@@ -19,7 +19,7 @@ from millwheel.adapters.grpc.security import Security, load_security
 from millwheel.adapters.grpc.watermark_client import fetch_status
 from millwheel.adapters.metrics.fetching import STANDING, fetched
 from millwheel.cli.look.standing import NodeStanding, RunStanding, WorkerStanding, failing, node_standings, troubles_of
-from millwheel.core.model.names import NodeName
+from millwheel.core.model.names import NodeName, WorkerName
 from millwheel.core.model.range_table import RangeTable
 from millwheel.core.model.ranges import KeyRange
 from millwheel.core.model.times import SECOND, duration_text
@@ -159,7 +159,7 @@ def _workers(
         step = steps.get(name, _Step())
         calls = tuple(f"{call.what} of key {call.key} in {call.shard}" for call in step.calls)
         about = (step.step_s, step.where, calls)
-        found.append(WorkerStanding(name, worker.slot, at[name], owned[name], name in steps, *about))
+        found.append(WorkerStanding(name, worker.slot, at[name], owned[WorkerName(name)], name in steps, *about))
     return tuple(found)
 
 

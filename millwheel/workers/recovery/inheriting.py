@@ -97,8 +97,8 @@ def inherit(entry: ShardEntry, estates: Sequence[Estate], store: StateStore) -> 
 
 def _keyed(estate: Estate) -> Iterator[Entry]:
     """The state stored by key."""
-    for family in HASHED:
-        yield from _within(estate, bytes([family]), _HASH)
+    for number in HASHED:
+        yield from _within(estate, bytes([number]), _HASH)
     for family in (SEEN, SLICE_IDLE):
         yield from _within(estate, family, _SEEN_HASH)
     yield from _within(estate, SLICE, _SLICE_HASH)
