@@ -80,15 +80,19 @@ def free_of(way: Way, case: Case, spec: PipelineSpec) -> Free:
     ended = any(isinstance(action, Finish) and action.stream is None for action in case.script)
     # Whoever opens a shard forgets at once what the one before would have kept for up to a minute.
     reopened = way.crashes or bool(way.stop_at) or bool(way.resized)
-    forgetful = _forgetful(case, spec) if reopened else frozenset()
+    known = case.stated and not deaf
+    forgetful = _forgetful(case, spec, known) if reopened else frozenset()
     racing = frozenset[str]() if way.racing_clock else None
     return Free(way.together != 1, way.crashes, racing, uneven, forgetful, ended, deaf)
 
 
-def _forgetful(case: Case, spec: PipelineSpec) -> frozenset[str]:
-    """Streams with a copy that is pushed when its id may have been forgotten."""
+def _forgetful(case: Case, spec: PipelineSpec, known: bool) -> frozenset[str]:
+    """Streams with a copy that is pushed when its id may have been forgotten. Where the watermark is ``known``, ids are
+    forgotten at the same moments in every run; but one that came when it should have been forgotten already is kept
+    until the watermark rises, or a shard opens."""
     found: set[str] = set()
     seen: dict[tuple[str, Any], int] = {}
+    behind: set[tuple[str, Any]] = set()
     gone_by, clock = 0, case.now or 0
     for action in case.script:
         if isinstance(action, Watermark):
@@ -102,10 +106,14 @@ def _forgetful(case: Case, spec: PipelineSpec) -> frozenset[str]:
                 at, given = value.get("at"), value.get(stream.id or "")
                 if given is None or type(at) is not int:
                     continue
+                place = stream.name, given
                 # A time in other units than µs is long ago here, which makes more of them free.
-                if seen.get((stream.name, given), gone_by) + stream.id_horizon_us < gone_by:
+                late = seen.get(place, at if known else gone_by) + stream.id_horizon_us < gone_by
+                if place in behind if known else late:
                     found.add(stream.name)
-                seen.setdefault((stream.name, given), at)
+                if late and place not in seen:
+                    behind.add(place)
+                seen.setdefault(place, at)
                 gone_by = gone_by if case.stated else max(gone_by, at)
     return frozenset(found)
 

@@ -53,7 +53,7 @@ def test_late_records_may_change_slices_so_the_source_lets_them_pass(tmp_path: P
         ("slices: {every: 5m, keep: 1d}, aggregate: {n: count}, filter: a > 1", "not for computations with slices"),
         ("slices: {every: 5m, keep: 1d}, aggregate: {n: count}, late: refire", "emit nothing again"),
         ("slices: {every: 5m, keep: 1d}, aggregate: {n: count}, productions: weak", "nothing that could be weak"),
-        ("slices: {every: 5m, keep: 1d}, aggregate: {watermark: count}", "field of every row already"),
+        ("slices: {every: 5m, keep: 1d}, aggregate: {watermark: count}", "every row already has a field"),
         ("slices: {every: 5m, keep: 1d, kepp: 2d}, aggregate: {n: count}", "unknown field 'kepp'"),
     ],
 )
