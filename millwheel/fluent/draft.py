@@ -72,6 +72,7 @@ class Draft:
     limits: Mapping[str, int | str] = field(default_factory=dict)
     queries: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     ship: Sequence[str] = ()
+    origin: str = ""
 
     # --- records of calls --------------------------------------------------------------------------------
 
@@ -155,4 +156,4 @@ class Draft:
             parts["queries"] = self.queries
         computations = fused(self.computations, self.unnamed, {*self.sinks, *self.streams})
         top: YamlNode = writer.node({**parts, "computations": computations, "sinks": self.sinks}, self.place)
-        return Document(top, problems)
+        return Document(top, problems, self.origin)

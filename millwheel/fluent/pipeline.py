@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from millwheel.core.pipeline.spec import DEAD_LETTERS, PipelineSpec
 from millwheel.fluent import live
@@ -14,6 +15,10 @@ from millwheel.fluent.places import here
 from millwheel.fluent.streams import Flow, KeyedStream, Stream, Unkeyed, merged
 from millwheel.spec.pipelines import check_document
 from millwheel.spec.python_files import Document
+
+if TYPE_CHECKING:
+    from millwheel.explain.shown import Explanation
+    from millwheel.handles.handle import RunHandle
 
 Fields = Mapping[str, type | Literal["int", "float", "str", "bool"]]
 
@@ -137,20 +142,78 @@ class Pipeline:
         keyed = any(isinstance(flow, KeyedStream) for flow in (first, *others))
         return KeyedStream(self._draft, inputs) if keyed else Unkeyed(self._draft, inputs)
 
+    # --- running it -------------------------------------------------------------------------------------
+
+    def run(self, params: Mapping[str, Any] | None = None, *, background: bool = False, **options: Any) -> Any:
+        """Run it, and return its :class:`~millwheel.handles.tables.RunResult` once all input is processed. With
+        ``background`` True return a :class:`~millwheel.handles.handle.RunHandle` at once, as :meth:`start` does; its
+        arguments are ours. Ctrl-C stops the run in order; the same call continues it.
+
+        Raises the error with its reason: PipelineError, SetupError, or BrokenError when too many calls fail.
+        """
+        from millwheel.handles.starting import in_foreground, started
+
+        if background:
+            return started(self, params, **options)
+        return in_foreground(started(self, params, shows=True, **options))
+
+    def start(
+        self,
+        params: Mapping[str, Any] | None = None,
+        *,
+        root: str | os.PathLike[str] = "",
+        workers: int = 2,
+        keep: Sequence[str] | None = None,
+        **settings: Any,
+    ) -> RunHandle:
+        """Run it in the background. ``params`` are the values of its parameters, ``root`` where it remembers (default:
+        ``.millwheel/NAME``). ``keep`` names streams without a sink whose rows are kept in the root for the result;
+        by default all that nothing consumes, if the input is bounded. ``settings`` are those of
+        :class:`~millwheel.launch.settings.RunSettings`, such as ``launcher="spark"`` or ``query_port=6380``."""
+        from millwheel.handles.starting import started
+
+        return started(self, params, root=os.fspath(root), workers=workers, keep=keep, **settings)
+
+    def explain(self, params: Mapping[str, Any] | None = None) -> Explanation:
+        """A drawing of it: a tree as text, an SVG in a notebook. Parameters of
+        sources and sinks need no value."""
+        from millwheel.explain.shown import Explanation
+        from millwheel.spec.parameters import stand_ins
+
+        document = self._draft.document(self._file(), "")
+        unset = stand_ins(document.top, lambda name: f"${{{name}}}")
+        return Explanation(self.spec({**unset, **(params or {})}))
+
+    def _repr_html_(self) -> str:
+        return self.explain()._repr_html_()
+
     # --- the specification ------------------------------------------------------------------------------
 
-    def spec(self, params: Mapping[str, str] | None = None) -> PipelineSpec:
+    def spec(self, params: Mapping[str, Any] | None = None) -> PipelineSpec:
         """The checked pipeline as a value, for tests and tools in this process; ``params`` are values of ``${name}``.
 
         Raises PipelineError with all errors.
         """
         self._live = self._live or live.hold(self)
-        file = self._draft.place.file
-        return check_document(self._draft.document(file, f"{self._live}.code", False), params)[0]
+        document = self._draft.document(self._file(), f"{self._live}.code", False)
+        return check_document(document, {name: str(value) for name, value in (params or {}).items()})[0]
 
     def millwheel_document(self, file: str, prefix: str) -> Document:
         """The document that the loader of pipelines reads."""
         return self._draft.document(file, prefix)
+
+    def millwheel_prepare(self, origin: str, collected: Mapping[str, Mapping[str, Any]], pickle: str) -> None:
+        """Turn this copy into the one that workers get: its rows of ``collected`` streams go into files, with the
+        options that are given, and it needs the file ``pickle``."""
+        self._live, self._draft.origin = "", origin
+        self._draft.ship = [*self._draft.ship, pickle]
+        for stream, options in collected.items():
+            self._draft.add_sink(stream, "files", options)
+
+    def _file(self) -> str:
+        """The file that defines it. A cell of a notebook has none: then a name in the current folder."""
+        file = self._draft.place.file
+        return file if os.path.isfile(file) else os.path.join(os.getcwd(), "notebook.py")
 
     def _stream(self, name: str) -> Stream:
         return Stream(self._draft, (Input(name, here()),))

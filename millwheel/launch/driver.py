@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 
 import msgspec
@@ -43,6 +44,14 @@ _ROOM_BYTES = 64 << 20
 """The free space that a root needs before a run begins."""
 
 
+class RunEnd(Enum):
+    """How a run ended that met no error."""
+
+    COMPLETE = "complete"
+    CAUGHT_UP = "caught up"
+    STOPPED = "stopped"
+
+
 class Driver:
     """Runs one pipeline on one root. ``console`` (standard error) gets progress and sentences. ``children``: see
     :func:`millwheel.launch.early.children_for`."""
@@ -51,6 +60,8 @@ class Driver:
         self._settings = settings
         self._console = console
         self._children = children
+        self.ended = RunEnd.STOPPED
+        self.summary: Summary | None = None
 
     def run(self) -> int:
         """Run until bounded input has drained, the run has caught up, or it is stopped; the exit code is 0 for all.
@@ -94,7 +105,7 @@ class Driver:
         elif done is not None:
             self._check_same_input(root, spec)
             self._say(_complete(root.address))
-            return report(msgspec.convert(done, Summary), self._console, self._settings.summary)
+            return self._report(RunEnd.COMPLETE, msgspec.convert(done, Summary))
         refuse_saved(root.path)
         former = self._begin(root, spec)
         self._prepare(root, spec, former)
@@ -110,11 +121,15 @@ class Driver:
             return self._say(f"Stopped. The same command continues on the root {root.address} where this one stopped.")
         if running.caught_up:
             self._say(f"Caught up. The same command continues on the root {root.address} with what has come since.")
-            return report(summary, self._console, self._settings.summary)
+            return self._report(RunEnd.CAUGHT_UP, summary)
         root.complete(summary.to_json())
         if replays.open:
             self._say(f"{replays.left():,} dead letters wait to be tried again by the next run on this root.")
-        return report(summary, self._console, self._settings.summary)
+        return self._report(RunEnd.COMPLETE, summary)
+
+    def _report(self, ended: RunEnd, summary: Summary) -> None:
+        self.ended, self.summary = ended, summary
+        report(summary, self._console, self._settings.summary)
 
     def _try_again(self, root: Root, replays: Replays, node: str, since_s: float) -> None:
         """Ask for another try of the letters of the computation that stopped this run: they have the same cause."""

@@ -37,6 +37,7 @@ from millwheel.launch.metrics import GatheredMetrics
 from millwheel.launch.progress.catching_up import CatchingUp
 from millwheel.launch.progress.failures import Failures
 from millwheel.launch.progress.line import ProgressLine
+from millwheel.launch.progress.noted import Noting
 from millwheel.launch.progress.polling import StatusWatcher
 from millwheel.launch.progress.summary import Summary, summarize
 from millwheel.launch.scaling import Scaling, forget
@@ -115,7 +116,8 @@ class Running:
                 self._open_doors()
                 self._start_workers(launcher)
                 began_s = time.monotonic()
-                check = partial(self._check, watcher, launcher)
+                noting = Noting(self._root.path, self._spec.name, self._graph, self._restarts, before_s)
+                check = partial(self._check, watcher, launcher, noting)
                 try:
                     caught_up = (lambda view: None) if self._catching_up is None else self._catching_up.view
                     view = watch.until_drained(launcher, watcher, signals.requested, check, caught_up)
@@ -271,8 +273,9 @@ class Running:
         security = self._settings.security
         return open_coordination(zookeeper, self._spec.name, lost_after_s=_OUTAGE_S, security=security)
 
-    def _check(self, watcher: StatusWatcher, launcher: Launcher) -> None:
+    def _check(self, watcher: StatusWatcher, launcher: Launcher, noting: Noting) -> None:
         self._root.check()
+        noting.step(watcher.latest, time.monotonic())
         self._look_at_replays(watcher)
         if self._metrics is not None:
             self._metrics.step()

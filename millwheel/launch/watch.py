@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from millwheel.core.pipeline.graph import Graph, NodeKind
+from millwheel.core.pipeline.graph import Graph
 from millwheel.launch.launchers.base import Launcher
 from millwheel.launch.progress.failures import Failures
-from millwheel.launch.progress.line import ProgressLine, RateMeter, progress_text
+from millwheel.launch.progress.line import ProgressLine, Speed
 from millwheel.launch.progress.polling import StatusWatcher
-from millwheel.launch.progress.summary import ClusterView, total
+from millwheel.launch.progress.summary import ClusterView
 from millwheel.launch.services import Services
 from millwheel.launch.stragglers import Stragglers
 from millwheel.processes.output import OutputPump
@@ -36,13 +36,12 @@ class Watch:
         logs: Path,
         failures: Failures,
     ) -> None:
-        self._pipeline = pipeline
         self._graph = graph
         self._supervisor = supervisor
         self._services = services
         self._line = line
         self._pump = OutputPump(logs)
-        self._rate = RateMeter()
+        self._speed = Speed(pipeline, graph)
         self._stragglers = Stragglers()
         self._show_due_s = 0.0
         self._failures = failures
@@ -74,7 +73,7 @@ class Watch:
             if now_s >= self._show_due_s:
                 self._show_due_s = now_s + _SHOW_INTERVAL_S
                 self.pass_on_output()
-                self._line.show(self._text(view, now_s), now_s)
+                self._line.show(self._speed.text(view, self._supervisor.restarts(), now_s), now_s)
         return None
 
     def pass_on_output(self) -> None:
@@ -99,8 +98,3 @@ class Watch:
                     f"The worker {member.slot} (process {member.pid}) has been declared dead, but it still runs: "
                     "it is killed."
                 )
-
-    def _text(self, view: ClusterView | None, now_s: float) -> str:
-        counters = {name: node.counters for name, node in view.nodes.items()} if view else {}
-        rate = self._rate.add(now_s, total(self._graph, counters, "records_in", NodeKind.SOURCE))
-        return progress_text(self._pipeline, self._graph, view, rate, self._supervisor.restarts())

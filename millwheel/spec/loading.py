@@ -30,6 +30,8 @@ OBJECT_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """The form ``module:name``; ``name`` may have dots (an attribute of a class)."""
 
 _lock = threading.RLock()
+_depth = [0]
+"""How many imports of the user's code are going on, one within the other. Changed with the lock held."""
 
 
 @dataclass(slots=True)
@@ -88,14 +90,22 @@ def import_file(file: str) -> ModuleType:
         if _imported.get(str(path)) != stamp:
             sys.modules.pop(path.stem, None)
             importlib.invalidate_caches()
+        _depth[0] += 1
         try:
             module = importlib.import_module(path.stem)
         except KeyboardInterrupt:
             raise
         except BaseException as ex:  # whatever the user's module raises while it is imported, SystemExit included
             raise PipelineError(_file_failure(file, path, ex)) from ex
+        finally:
+            _depth[0] -= 1
         _imported[str(path)] = stamp
     return module
+
+
+def importing() -> bool:
+    """Whether a Python file of a pipeline is being imported."""
+    return _depth[0] > 0
 
 
 def _file_failure(file: str, path: Path, ex: BaseException) -> str:

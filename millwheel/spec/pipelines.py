@@ -96,7 +96,7 @@ def check_document(
     parameters = Parameters(params or {}, os.environ if environ is None else environ, reader.problems)
     parameters.replace(top)
     folder = str(Path(document.problems.file).resolve().parent)
-    parts = _read(reader, top, folder, origin or folder, check_code)
+    parts = _read(reader, top, folder, document.origin or origin or folder, check_code)
     _check(reader, top, parts, check_code)
     if check_code and origin is None:  # not for the copies that workers read when they start
         check_ship(reader, parts.spec, top)

@@ -23,10 +23,12 @@ _PATH = re.compile(r"(?P<file>.*\.py)(?::(?P<variable>[^:/]*))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A pipeline as a tree, and the problems found so far."""
+    """A pipeline as a tree, and the problems found so far. Relative paths in it are relative to ``origin`` ("": to its
+    file)."""
 
     top: YamlNode
     problems: Problems
+    origin: str = ""
 
 
 @runtime_checkable

@@ -38,6 +38,21 @@ class RateMeter:
         return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
 
+class Speed:
+    """The line of progress of one run, with the rate since it was last asked for."""
+
+    def __init__(self, pipeline: str, graph: Graph) -> None:
+        self._pipeline = pipeline
+        self._graph = graph
+        self._rate = RateMeter()
+
+    def text(self, view: ClusterView | None, restarts: Mapping[str, int], now_s: float) -> str:
+        """The line now."""
+        counters = {name: node.counters for name, node in view.nodes.items()} if view else {}
+        rate = self._rate.add(now_s, total(self._graph, counters, "records_in", NodeKind.SOURCE))
+        return progress_text(self._pipeline, self._graph, view, rate, restarts)
+
+
 def progress_text(
     pipeline: str, graph: Graph, view: ClusterView | None, rate: float, restarts: Mapping[str, int]
 ) -> str:

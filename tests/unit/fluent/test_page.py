@@ -26,7 +26,7 @@ LIMIT = next(block for block in BLOCKS if block.startswith("class Limit"))
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0][:40])
 def test_every_block_is_a_right_pipeline(block: str, tmp_path: Path) -> None:
-    whole = block.startswith("# visits.py")
+    whole = block.startswith(("# visits.py", "# load.py"))
     more = "from millwheel import InjectionSource\n" + LIMIT.partition("\n\n\n")[0] + "\n" if "Limit," in block else ""
     (tmp_path / "visits.py").write_text(block if whole else HEAD + more + block)
     found = load_pipeline(tmp_path / "visits.py", {"input": "x.jsonl", "output": "out"} if whole else {})
@@ -41,7 +41,7 @@ def test_every_block_is_a_right_pipeline(block: str, tmp_path: Path) -> None:
         *(
             name
             for name in dir(Pipeline)
-            if not name.startswith("_") and name not in ("code", "millwheel_document", "name")
+            if not name.startswith("_") and name not in ("code", "millwheel_document", "millwheel_prepare", "name")
         ),
         *("key_by", "trigger", "aggregate", "write"),
     ],
