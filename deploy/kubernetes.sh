@@ -12,6 +12,7 @@ set -euo pipefail
 master=$1
 shift
 workers=${EXECUTORS:-2}
+light="-XX:+UseSerialGC -XX:TieredStopAtLevel=1" # the JVMs only carry Python; extraJavaOptions of yours stand above
 volume() {
   local prefix=spark.kubernetes.$1.volumes.persistentVolumeClaim.root
   printf '%s\n' --conf "$prefix.mount.path=/root-volume" --conf "$prefix.options.claimName=$CLAIM"
@@ -27,6 +28,8 @@ exec "${SPARK_SUBMIT:-spark-submit}" \
   --conf spark.executor.instances="$workers" \
   --conf spark.executor.cores=1 \
   --conf spark.executor.memory=512m \
+  --conf spark.driver.defaultJavaOptions="$light" \
+  --conf spark.executor.defaultJavaOptions="$light" \
   --conf spark.executor.memoryOverhead="${WORKER_MEMORY:-1g}" \
   --conf spark.executor.maxNumFailures=100000 \
   "${volumes[@]}" \

@@ -13,9 +13,12 @@ package=${MILLWHEEL_ZIP:-$here/../build/millwheel.zip}
 [ -f "$package" ] || { echo "There is no $package: run \`make package\` first, or set MILLWHEEL_ZIP" >&2; exit 1; }
 master=$1
 shift
+light="-XX:+UseSerialGC -XX:TieredStopAtLevel=1" # the JVMs only carry Python; extraJavaOptions of yours stand above
 exec "${SPARK_SUBMIT:-spark-submit}" \
   --master "$master" \
   --deploy-mode client \
   --conf spark.ui.showConsoleProgress=false \
+  --conf spark.driver.defaultJavaOptions="$light" \
+  --conf spark.executor.defaultJavaOptions="$light" \
   --py-files "$package" \
   "$here/spark_submit.py" "$@"

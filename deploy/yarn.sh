@@ -14,12 +14,15 @@ package=${MILLWHEEL_ZIP:-$here/../build/millwheel.zip}
 pipeline=$1 environment=$2
 shift 2
 workers=${EXECUTORS:-2}
+light="-XX:+UseSerialGC -XX:TieredStopAtLevel=1" # the JVMs only carry Python; extraJavaOptions of yours stand above
 exec "${SPARK_SUBMIT:-spark-submit}" \
   --master yarn \
   --deploy-mode "${DEPLOY_MODE:-cluster}" \
   --num-executors "$workers" \
   --executor-cores 1 \
   --executor-memory 512m \
+  --conf spark.driver.defaultJavaOptions="$light" \
+  --conf spark.executor.defaultJavaOptions="$light" \
   --conf spark.executor.memoryOverhead="${WORKER_MEMORY:-1g}" \
   --conf spark.yarn.maxAppAttempts=100 \
   --conf spark.yarn.am.attemptFailuresValidityInterval=1h \

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyspark
 
 from millwheel.launch.launchers.java import find_java, java_environment
+from millwheel.launch.launchers.spark import LIGHT_JVM
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SUBMIT = Path(__file__).parents[2] / "deploy" / "standalone.sh"
@@ -49,6 +50,7 @@ class StandaloneCluster:
             "PYSPARK_DRIVER_PYTHON": os.path.realpath(sys.executable),
             "PYTHONPATH": str(folder / "dependencies"),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_JAVA_OPTS": LIGHT_JVM,
         }
 
     def __enter__(self) -> StandaloneCluster:
