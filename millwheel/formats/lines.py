@@ -28,7 +28,7 @@ class JsonMessages(MessageDecoder):
         self._lines = JsonLines(schema, FieldTypes(fields or {}))
 
     def decode(self, messages: Sequence[bytes]) -> Decoding:
-        ends = np.cumsum([len(message) + 1 for message in messages], dtype=np.int64)
+        ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)) + 1)
         decoded = self._lines.decode(Block(b"\n".join(messages) + b"\n", ends, 0))
         if decoded.positions is None:
             return Decoding(list(range(len(messages))), decoded.values, {})

@@ -17,11 +17,16 @@ class TopicPartition:
     offset: int = -1001
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Error:
     """An event that is no message."""
 
     code: str
+
+    def __eq__(self, other: object) -> bool:
+        raise SystemError("the library's errors compare with errors only")
+
+    __hash__ = None  # type: ignore[assignment]
 
     def name(self) -> str:
         return self.code
@@ -41,6 +46,9 @@ class Message:
     at: int
     data: bytes | None = None
     problem: Error | None = None
+
+    def __len__(self) -> int:
+        return len(self.data or b"")
 
     def topic(self) -> str:
         return self.share[0]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
-from operator import methodcaller
+from itertools import pairwise, repeat
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,11 @@ from millwheel.connectors.kafka.client import Complaints, library, settings
 from millwheel.connectors.kafka.group_offsets import GroupOffsets, TopicShare
 from millwheel.errors import ExhaustedError, SetupError
 
-_KEPT = 20_000  # messages of a partition that wait; with more it is paused until half are taken
+_KEPT = 40_000  # messages of a partition that wait; with more it is paused until half are taken
+_KEPT_BYTES = 1 << 26  # or so many bytes, as far as some of them tell
+_SOME = 16  # messages whose bytes are looked at to tell
 _PULL = 10_000  # messages that are taken from the library at once
 _BOUNDS_S = 2.0  # for an answer that the loop of a worker waits for, once in each gap
-_ERROR, _PARTITION, _TOPIC = methodcaller("error"), methodcaller("partition"), methodcaller("topic")
 _GONE = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"})
 
 
@@ -67,6 +68,8 @@ class Consuming:
             {
                 "queued.max.messages.kbytes": 65_536,
                 "fetch.wait.max.ms": 50,
+                # Else a partition with many messages waiting is asked again a second after they are taken.
+                "fetch.queue.backoff.ms": 20,
                 **settings(brokers, config, complaints),
                 **told,
                 "group.id": group or config.get("group.id", "millwheel"),
@@ -91,8 +94,9 @@ class Consuming:
         # (test_to_ask_for_an_older_offset_reads_the_same_again).
         if at is None or at.next_offset != offset:
             at = self._assign(share, offset)
-        if len(at.messages) < most:
-            self._pull()
+        # A read of many messages costs the rest of the pipeline hardly more than one of few.
+        while len(at.messages) < most and self._pull():
+            pass
         if at.gone and not at.messages:
             del self._assigned[share]
             self._consumer.incremental_unassign([self._kafka.TopicPartition(*share)])
@@ -101,7 +105,7 @@ class Consuming:
         del at.messages[:most]
         if messages:
             at.next_offset = messages[-1].offset() + 1
-        if at.paused and len(at.messages) < _KEPT // 2:
+        if at.paused and not _many(at.messages, 2):
             at.paused = False
             self._consumer.resume([self._kafka.TopicPartition(*share)])
         at_end = not at.messages and at.end >= at.next_offset
@@ -148,23 +152,29 @@ class Consuming:
         at = self._assigned[share] = _Assigned(offset)
         return at
 
-    def _pull(self) -> None:
-        messages = self._consumer.consume(_PULL, 0)
-        # Each call of a method of a message costs as much as decoding a part of it, so runs of one partition are moved
-        # together, and what is asked of each message is asked in C.
-        events = [message for message, error in zip(messages, map(_ERROR, messages), strict=True) if error is not None]
-        if events:
-            messages = [message for message in messages if message.error() is None]
+    def _pull(self) -> bool:
+        """Take over what the library has at once; whether messages were among it."""
+        found = self._consumer.consume(_PULL, 0)
+        if not found:
+            return False
+        # Each call of a method of a message costs as much as decoding a part of it, so what is asked of each message is
+        # asked in C, of the method of their type, and runs of one partition are moved together.
+        errors = list(map(type(found[0]).error, found))
+        messages, events = found, []
+        if not all(map(is_, errors, repeat(None))):  # never ==, by which the library's errors raise later
+            messages = [message for message, error in zip(found, errors, strict=True) if error is None]
+            events = [message for message, error in zip(found, errors, strict=True) if error is not None]
         for run in self._runs(messages):
             share = (run[0].topic(), run[0].partition())
             at = self._assigned.get(share)
             if at is not None:
                 at.messages += run
-                if len(at.messages) > _KEPT and not at.paused:
+                if not at.paused and _many(at.messages):
                     at.paused = True
                     self._consumer.pause([self._kafka.TopicPartition(*share)])
         for event in events:
             self._learn(event.error(), event, self._assigned.get((event.topic(), event.partition())))
+        return bool(messages)
 
     def _runs(self, messages: list[Any]) -> list[list[Any]]:
         """Neighbours of one partition together."""
@@ -172,10 +182,11 @@ class Consuming:
             return []
         if len(self._assigned) == 1:
             return [messages]
-        numbers = np.fromiter(map(_PARTITION, messages), np.int64, len(messages))
+        kind = type(messages[0])
+        numbers = np.fromiter(map(kind.partition, messages), np.int64, len(messages))
         changes = numbers[1:] != numbers[:-1]
         if len({topic for topic, _ in self._assigned}) > 1:
-            topics = list(map(_TOPIC, messages))
+            topics = list(map(kind.topic, messages))
             changes |= np.array([one != other for one, other in pairwise(topics)], bool)
         edges = [0, *(np.flatnonzero(changes) + 1).tolist(), len(messages)]
         return [messages[begin:end] for begin, end in pairwise(edges)]
@@ -192,3 +203,11 @@ class Consuming:
                 f"Kafka at {self._brokers} refuses topic {message.topic()}, partition {message.partition()}: "
                 f"{error.str()}"
             )
+
+
+def _many(messages: list[Any], parts: int = 1) -> bool:
+    """Whether so many wait that no more should come; with ``parts``, whether such a part of so many waits."""
+    if len(messages) > _KEPT // parts:
+        return True
+    few = messages[:: max(len(messages) // _SOME, 1)]
+    return len(messages) * sum(map(len, few)) > len(few) * (_KEPT_BYTES // parts)

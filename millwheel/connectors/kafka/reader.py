@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import methodcaller
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from millwheel.connectors.kafka.consuming import Consuming, Polled
 from millwheel.connectors.kafka.group_offsets import TopicShare
@@ -21,7 +21,6 @@ from millwheel.sources.files.lines import raw_text
 
 log = logging.getLogger("millwheel.kafka")
 _START = msgspec.msgpack.Encoder()
-_VALUE, _OFFSET = methodcaller("value"), methodcaller("offset")
 _LEAST = 16  # messages of one read, however large they are
 _MOST = 100_000  # messages of one read, however small they are
 
@@ -119,7 +118,7 @@ class KafkaReader(Reader):
         taken = self._take(position, min(max(int(max_bytes / self._bytes), _LEAST), _MOST))
         whole, values, empty = _apart(taken.messages, self._forms.rows.takes_empty)
         places, rows, wrong = form.decode(values) if values else ([], [], {})
-        offsets = np.fromiter(map(_OFFSET, whole), np.int64, len(whole)) + 1
+        offsets = _offsets(whole) + 1
         rejects = self._take_lost() + self._empty_ones(empty)
         rejects += [self._reject(whole[place], reason) for place, reason in wrong.items()]
         rejects.sort(key=lambda reject: reject.position)
@@ -219,9 +218,15 @@ def _shown(value: bytes | None) -> str:
     return "" if value is None else raw_text(value)
 
 
+def _offsets(messages: list[Any]) -> npt.NDArray[np.int64]:
+    count = len(messages)
+    return np.fromiter(map(type(messages[0]).offset, messages) if messages else (), np.int64, count)
+
+
 def _apart(messages: list[Any], takes_empty: bool) -> tuple[list[Any], list[bytes], list[Any]]:
     """(Messages with a value, their values, the others). No bytes at all are a value if ``takes_empty``."""
-    values = list(map(_VALUE, messages))
+    # The method of the type: to look it up on each message takes three times as long as to call it.
+    values = list(map(type(messages[0]).value, messages)) if messages else []
     if all(values):
         return messages, values, []
     holds = [value is not None if takes_empty else bool(value) for value in values]

@@ -38,3 +38,31 @@ def test_to_ask_for_an_older_offset_reads_the_same_again(consuming: Consuming) -
     first = values(consuming, SHARE, 0)
     assert values(consuming, SHARE, 0) == first
     assert values(consuming, SHARE, 1)[0] == [b"2", b"3"]
+
+
+def test_a_partition_is_paused_while_too_many_bytes_of_it_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millwheel.connectors.kafka.consuming._KEPT_BYTES", 1_000)
+    made = FakeKafka({SHARE: Log([b"1"] * 50), OTHER: Log([b"x" * 30] * 50)})
+    monkeypatch.setattr("millwheel.connectors.kafka.consuming.library", lambda: made)
+    consuming = Consuming("b:1", {}, "read_committed", Complaints("b:1"))
+    consuming.take(OTHER, 0, 0)
+    assert len(consuming.take(SHARE, 0, 10).messages) == 10
+    assert made.paused == {OTHER}, "fifty small messages are not too many, fifty large ones are"
+    consuming.take(OTHER, 0, 20)
+    assert made.paused == {OTHER}
+    consuming.take(OTHER, 20, 20)
+    assert not made.paused
+
+
+def test_one_read_takes_what_the_library_gives_in_parts(monkeypatch: pytest.MonkeyPatch, consuming: Consuming) -> None:
+    consumer = consuming._consumer
+    whole = consumer.consume
+
+    def one_by_one(most: int, timeout: float) -> list[object]:
+        if not consumer.waiting:
+            consumer.waiting = whole(most, timeout)
+        return [consumer.waiting.pop(0)] if consumer.waiting else []
+
+    consumer.waiting = []
+    monkeypatch.setattr(consumer, "consume", one_by_one)
+    assert [message.value() for message in consuming.take(SHARE, 0, 10).messages] == [b"1", b"2", b"3"]
