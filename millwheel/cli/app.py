@@ -12,6 +12,7 @@ from rich.console import Console
 from millwheel.cli.durations import seconds
 from millwheel.cli.look.arguments import AsJson, Pipeline, RootArgument, RunningRoot, Sets
 from millwheel.cli.look.commands import looking
+from millwheel.cli.write.commands import writing
 from millwheel.errors import SetupError
 from millwheel.launch.early import children_for, loading
 from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
@@ -210,6 +211,7 @@ def certs(folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or
 
 
 app.add_typer(looking)
+app.add_typer(writing)
 
 ranges = typer.Typer(help="Show, split, merge and move the key ranges of a running pipeline.", no_args_is_help=True)
 app.add_typer(ranges, name="ranges")

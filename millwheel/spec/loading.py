@@ -103,6 +103,15 @@ def import_file(file: str) -> ModuleType:
     return module
 
 
+def forget_modules() -> None:
+    """Import everything of the importable folder again when it is asked for next: its files may have changed."""
+    with _lock:
+        _forget()
+        _owner.folder, _owner.listed = "", False
+        _imported.clear()
+        importlib.invalidate_caches()
+
+
 def importing() -> bool:
     """Whether a Python file of a pipeline is being imported."""
     return _depth[0] > 0

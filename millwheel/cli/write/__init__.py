@@ -1,0 +1,1 @@
+"""Commands for people who write a pipeline: ``dev``, ``schema``."""

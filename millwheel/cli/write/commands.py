@@ -1,0 +1,41 @@
+"""The commands for people who write a pipeline. Their code is imported when they are called."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from millwheel.cli.look.arguments import Pipeline, Sets
+
+writing = typer.Typer()
+
+
+@writing.command()
+def dev(
+    pipeline: Pipeline,
+    sets: Sets = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="STREAM=FILE", help="JSON lines in place of what the source has; repeatable"),
+    ] = None,
+    records: Annotated[int, typer.Option(min=1, help="how many records of each source")] = 1000,
+    rows: Annotated[int, typer.Option(min=1, help="rows that are shown of each stream")] = 5,
+    once: Annotated[bool, typer.Option("--once", help="try it once; exits with 1 if it cannot be")] = False,
+) -> None:
+    """Try a pipeline on its first records, in memory: shows the rows of each stream, again whenever a file is saved.
+
+    Nothing is written. Sources that cannot be read get records that are made up from the declared fields.
+    """
+    from millwheel.dev.trying import again_at_each_save, folder_of, shown_once
+    from millwheel.dev.trying import once as attempt
+    from millwheel.launch.settings import parse_sets
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    one = partial(attempt, pipeline, parse_sets(sets or []), parse_sets(inputs or []), records, rows)
+    if once:
+        raise typer.Exit(0 if shown_once(one, console) else 1)
+    again_at_each_save(folder_of(pipeline), one, console)

@@ -1,0 +1,91 @@
+"""One try of a pipeline: its sample goes through all stages in memory, and what each stage emits is kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millwheel.core.pipeline.graph import build_graph
+from millwheel.core.pipeline.spec import DEAD_LETTERS, ComputationSpec, PipelineSpec
+from millwheel.dev.sampling import Sample
+from millwheel.testing import PipelineHarness
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What one stream has: how many records, and the values of the first of them. ``made_by`` is a computation, or
+    where a source's records are from."""
+
+    stream: str
+    made_by: str
+    count: int
+    rows: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """All stages in the order of the graph, and sentences about what failed."""
+
+    stages: Sequence[Stage]
+    failures: Sequence[str]
+
+
+def tried(spec: PipelineSpec, samples: Sequence[Sample], rows: int) -> Trial:
+    """Push the samples, end the input, look at every stream. Lookups answer that nothing is known."""
+    lookups = {each.name: _nothing for each in spec.computations if each.lookup is not None}
+    with PipelineHarness(spec, shards=1, workers=1, lookups=lookups) as harness:
+        for sample in samples:
+            for partition, values in sample.records.items():
+                harness.push(sample.stream, values, key=partition)
+        harness.finish()
+        found = {
+            sample.stream: Stage(sample.stream, sample.origin, sample.count, _first(sample, rows)) for sample in samples
+        }
+        for computation in _in_order(spec):
+            for stream in (*computation.outputs, *([computation.late_side] if computation.late_side else [])):
+                values = harness.read(stream)
+                found[stream] = Stage(stream, computation.name, len(values), values[:rows])
+        letters = harness.read(DEAD_LETTERS)
+        counters = harness.counters
+    lookup_notes = [f"{name} asks another system; here it answers that nothing is known" for name in lookups]
+    return Trial([*found.values()], [*_rejected(samples), *_failed(letters), *_counted(counters), *lookup_notes])
+
+
+def _nothing(_: Any) -> None:
+    """Nobody is asked."""
+
+
+def _first(sample: Sample, rows: int) -> list[Any]:
+    return [value for values in sample.records.values() for value in values][:rows]
+
+
+def _in_order(spec: PipelineSpec) -> list[ComputationSpec]:
+    depths = build_graph(spec).depths()
+    return sorted(spec.computations, key=lambda each: depths[each.name])
+
+
+def _rejected(samples: Sequence[Sample]) -> list[str]:
+    """What of the input was no record."""
+    return [
+        f"{sample.stream}: {count:,} x {reason}"
+        for sample in samples
+        for reason, count in Counter(sample.rejects).most_common()
+    ]
+
+
+def _failed(letters: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Dead letters by what failed where, the most frequent first, each with one of its values."""
+    groups = Counter((each["computation"], each["reason"], each.get("location", "")) for each in letters)
+    examples = {(each["computation"], each["reason"], each.get("location", "")): each for each in reversed(letters)}
+    return [
+        f"{computation.removeprefix('source.')}: {count:,} x {reason}{f' ({location})' if location else ''}"
+        f"; for example {examples[computation, reason, location].get('value')!s:.100}"
+        for (computation, reason, location), count in groups.most_common()
+    ]
+
+
+def _counted(counters: Mapping[str, int]) -> list[str]:
+    late = counters.get("late", 0)
+    return [f"{late:,} records were late"] if late else []

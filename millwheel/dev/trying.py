@@ -1,0 +1,86 @@
+"""The loop of ``millwheel dev``: load, try, show; again when a file of the pipeline's folder has changed."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from millwheel.dev.rendering import print_trial
+from millwheel.dev.sampling import UNSET, samples_of
+from millwheel.dev.stages import Trial, tried
+from millwheel.errors import MillwheelError
+from millwheel.spec import PipelineFile, load_pipeline, resolve_params
+from millwheel.spec.imports import files_below
+from millwheel.spec.loading import forget_modules
+from millwheel.spec.parameters import stand_ins
+from millwheel.spec.pipelines import read_document
+
+_LOOK_S = 0.2  # between looks at the files
+_MOST_FILES = 5_000  # of a folder that are looked at
+_SUFFIXES = (".py", ".yaml", ".yml", ".json", ".jsonl", ".csv", ".avsc", ".proto", ".txt")
+
+Stamps = Mapping[str, tuple[int, int]]
+
+
+def once(pipeline: str, params: Mapping[str, str], inputs: Mapping[str, str], records: int, rows: int) -> Trial:
+    """Load a pipeline afresh and try it. Parameters of sources and sinks need no value. Raises MillwheelError."""
+    forget_modules()
+    given = resolve_params(pipeline, params, os.environ, os.getcwd())
+    unset = stand_ins(read_document(pipeline).top, lambda name: f"{UNSET}{name}")
+    spec = load_pipeline(pipeline, {**unset, **given})
+    return tried(spec, samples_of(spec, inputs, records), rows)
+
+
+def shown_once(attempt: Callable[[], Trial], console: Console) -> bool:
+    """Try it and print what comes of it; False when it could not be tried."""
+    began_s = time.monotonic()
+    try:
+        trial = attempt()
+    except MillwheelError as error:
+        console.print(f"{error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        return False
+    except Exception as error:  # whatever code of the user's raises outside of a callback
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"{where.filename}:{where.lineno}: {type(error).__name__}: {error}"
+        console.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+        return False
+    print_trial(trial, console)
+    console.print(f"{time.monotonic() - began_s:.1f} s", style="dim")
+    return True
+
+
+def again_at_each_save(folder: Path, attempt: Callable[[], Trial], console: Console, rounds: int | None = None) -> None:
+    """Try it now and whenever a file has changed, so many ``rounds`` (None: until Ctrl-C)."""
+    while rounds is None or rounds > 0:
+        before = stamps(folder)
+        console.clear()
+        shown_once(attempt, console)
+        rounds = None if rounds is None else rounds - 1
+        if rounds == 0:
+            return
+        console.print("Saved files are tried again; Ctrl-C ends this.", style="dim")
+        while stamps(folder) == before:
+            time.sleep(_LOOK_S)
+
+
+def stamps(folder: Path) -> Stamps:
+    """Time and size of the files that a pipeline may be made of."""
+    found: dict[str, tuple[int, int]] = {}
+    for path in files_below(folder):
+        if path.suffix in _SUFFIXES and len(found) < _MOST_FILES:
+            try:
+                stat = path.stat()
+            except OSError:
+                continue  # it has just been replaced: the next look sees the new one
+            found[str(path)] = (stat.st_mtime_ns, stat.st_size)
+    return found
+
+
+def folder_of(pipeline: str) -> Path:
+    """The folder whose files are looked at."""
+    return Path(PipelineFile.of(pipeline).file).resolve().parent
