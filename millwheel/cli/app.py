@@ -122,6 +122,15 @@ MetricsPort = Annotated[
     ),
 ]
 
+MetricsListen = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST",
+        help="the address for --metrics-port and the probes, where it is not that of --listen; off the loopback it "
+        "takes --security (docs/metrics.md)",
+    ),
+]
+
 
 @app.command()
 def run(
@@ -145,6 +154,7 @@ def run(
     balance: Balance = False,
     until_caught_up: UntilCaughtUp = False,
     metrics_port: MetricsPort = 0,
+    metrics_listen: MetricsListen = "",
     log_format: AnyLogFormat = LogFormat.TEXT,
     query_port: QueryPort = None,
 ) -> None:
@@ -169,6 +179,7 @@ def run(
         balance=balance,
         until_caught_up=until_caught_up,
         metrics_port=metrics_port,
+        metrics_listen=metrics_listen,
         log_format=log_format,
         query_port=query_port,
     )

@@ -12,6 +12,7 @@ from millwheel.cli.app import (
     Balance,
     FromSavepoint,
     Listen,
+    MetricsListen,
     MetricsPort,
     QueryPort,
     RootFolder,
@@ -45,6 +46,7 @@ def _run(
     balance: Balance = False,
     until_caught_up: UntilCaughtUp = False,
     metrics_port: MetricsPort = 0,
+    metrics_listen: MetricsListen = "",
     log_format: AnyLogFormat = LogFormat.TEXT,
     query_port: QueryPort = None,
 ) -> None:
@@ -68,6 +70,7 @@ def _run(
         balance=balance,
         until_caught_up=until_caught_up,
         metrics_port=metrics_port,
+        metrics_listen=metrics_listen,
         log_format=log_format,
         query_port=query_port,
     )

@@ -19,6 +19,8 @@ from millwheel.processes.address import AUTO, LOOPBACK
 from millwheel.roots.root import write_atomically
 
 DRIVER = "driver"
+_STILL_S = 120.0
+"""Without a step, the driver's loop hangs: a coordinator that is away is waited for half as long."""
 METRICS_FILE = "metrics.json"
 """In the root, in the format of Prometheus' ``file_sd_configs``: the driver first, then each process."""
 
@@ -51,7 +53,7 @@ class GatheredMetrics:
         self._file = root / METRICS_FILE
         self._security: Security | None = None
         self._endpoint: Endpoint | None = None
-        self._began_s = time.monotonic()
+        self._began_s = self._stepped_s = time.monotonic()
         self._written: Mapping[str, str] = {}
         self._known: dict[str, str] = {}
 
@@ -60,7 +62,8 @@ class GatheredMetrics:
         self._security = load_security(security, "client")
         secured = load_security(security, "process")
         host = LOOPBACK if listen == AUTO else listen
-        self._endpoint = Endpoint(f"{host}:{port}", secured, {METRICS: self.page})
+        pages = {METRICS: self.page}
+        self._endpoint = Endpoint(f"{host}:{port}", secured, pages, self.healthy, self.ready)
         self._endpoint.start()
         self.step()
 
@@ -74,6 +77,7 @@ class GatheredMetrics:
         """Note in the root where everybody is, when that has changed. A worker that is gone stays known until another
         has its slot: that it does not answer is to be seen."""
         assert self._endpoint is not None
+        self._stepped_s = time.monotonic()
         for worker in list(self._watcher.members.values()):
             self._known[f"worker-{worker.slot}"] = worker.metrics
         now = {DRIVER: self._endpoint.address, **self._watcher.services, **self._known}
@@ -81,6 +85,23 @@ class GatheredMetrics:
             self._written = now
             targets = [_target(self._pipeline, name, address) for name, address in now.items() if address]
             write_atomically(self._file, msgspec.json.format(msgspec.json.encode(targets), indent=1))
+
+    def healthy(self) -> str:
+        """Why the driver should be started again; "" if there is no reason to."""
+        still_s = time.monotonic() - self._stepped_s
+        return f"the driver's loop has stood still for {still_s:.0f} s" if still_s > _STILL_S else ""
+
+    def ready(self) -> str:
+        """What is missing for records to be processed; "" if nothing is."""
+        there = {f"worker-{worker.slot}" for worker in list(self._watcher.members.values())} | {*self._watcher.services}
+        missing = [name for name in self._expected if name not in there]
+        if missing:
+            return f"not there: {', '.join(missing)}"
+        view = self._watcher.latest
+        if view is None:
+            return "the injector has not answered yet"
+        silent = [name for name, node in sorted(view.nodes.items()) if not node.complete]
+        return f"shards have not reported: {', '.join(silent)}" if silent else ""
 
     def page(self) -> bytes:
         """The metrics of all processes, as text."""

@@ -217,7 +217,8 @@ class Running:
         gathered = GatheredMetrics(self._spec.name, slots, watcher, self._restarts, self._root.path)
         stack.callback(gathered.close)
         self._metrics = gathered
-        gathered.serve(self._settings.listen, self._settings.metrics_port, self._settings.security)
+        listen = self._settings.metrics_listen or self._settings.listen
+        gathered.serve(listen, self._settings.metrics_port, self._settings.security)
 
     def _open_doors(self) -> None:
         """The processes by which records are posted. A run that only catches up takes none."""

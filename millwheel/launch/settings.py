@@ -28,7 +28,8 @@ class RunSettings:
     ``security`` the folder with certificates and token ("": none, which only the loopback may have), ``secrets``
     the one with the values of ``${secret:NAME}`` ("": the environment has them). With ``balance`` shards are
     moved, split and merged by their measured load. With ``until_caught_up`` the run ends once it has processed what
-    there was when it began. ``metrics_port`` is where the driver serves the metrics of all processes (0: a free port).
+    there was when it began. ``metrics_port`` is where the driver serves the metrics of all processes (0: a free port),
+    ``metrics_listen`` the address of that port ("": that of ``listen``).
     ``log_format`` is how master, injector and workers write their logs.
     ``query_port`` is where the first worker answers queries (None: nobody does; 0: a free port).
     ``from_savepoint`` is the folder of the savepoint that a new root begins with.
@@ -52,6 +53,7 @@ class RunSettings:
     balance: bool = False
     until_caught_up: bool = False
     metrics_port: int = 0
+    metrics_listen: str = ""
     log_format: LogFormat = LogFormat.TEXT
     query_port: int | None = None
 

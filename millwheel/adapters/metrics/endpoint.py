@@ -1,7 +1,8 @@
 """The HTTP server of one process for ``/metrics``: a socket, and a thread that sleeps until a request comes.
 
 It answers one request at a time. On the loopback it is open, like the rest of a run there; elsewhere it uses
-TLS and requires the pipeline's token (``Authorization: Bearer``), as gRPC does.
+TLS and requires the pipeline's token (``Authorization: Bearer``), as gRPC does. ``/healthz`` and ``/readyz`` need no
+token: a kubelet has none, and they name processes and nodes only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from millwheel.adapters.grpc.security import Security, check_listen, is_loopback
@@ -23,20 +25,38 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 5.0  # for a client to send its request and to take the answer; others wait meanwhile
 _BACKLOG = 16  # connections that wait
+_TEXT = "text/plain; charset=utf-8"
 _log = logging.getLogger("millwheel.metrics")
 
 Page = Callable[[], bytes]
+Check = Callable[[], str]
+"""Why a process is not well, or ""."""
+HEALTHZ, READYZ = "/healthz", "/readyz"
+
+
+def well() -> str:
+    """The check of a process that is well whenever it answers."""
+    return ""
 
 
 class Endpoint:
-    """Serves ``pages`` by their paths, from :meth:`start` on until the process ends."""
+    """Serves ``pages`` by their paths, from :meth:`start` on until the process ends. ``healthy`` and ``ready`` are the
+    answers of ``/healthz`` and ``/readyz``: 200, or 503 with the reason."""
 
-    def __init__(self, listen: str, security: Security | None, pages: Mapping[str, Page]) -> None:
+    def __init__(
+        self,
+        listen: str,
+        security: Security | None,
+        pages: Mapping[str, Page],
+        healthy: Check = well,
+        ready: Check = well,
+    ) -> None:
         """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError if the port is not available."""
         check_listen(listen, security)
         host, _, port = listen.rpartition(":")
         self._security = None if is_loopback(host) else security
         self._pages = dict(pages)
+        self._checks = {HEALTHZ: healthy, READYZ: ready}
         self._context: Any = None
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
@@ -77,10 +97,10 @@ class Endpoint:
     def _answer(self, connection: socket.socket, peer: Any) -> None:
         connection.settimeout(_TIMEOUT_S)
         if self._security is None:
-            _handler(self._pages, "")(connection, peer, self)
+            _handler(self._pages, self._checks, "")(connection, peer, self)
             return
         with self._secured(connection, self._security) as secured:
-            _handler(self._pages, self._security.token)(secured, peer, self)
+            _handler(self._pages, self._checks, self._security.token)(secured, peer, self)
 
     def _secured(self, connection: socket.socket, security: Security) -> socket.socket:
         from millwheel.adapters.metrics.tls import server_context
@@ -91,7 +111,9 @@ class Endpoint:
         return wrapped
 
 
-def _handler(pages: Mapping[str, Page], token: str) -> Callable[..., BaseHTTPRequestHandler]:
+def _handler(
+    pages: Mapping[str, Page], checks: Mapping[str, Check], token: str
+) -> Callable[..., BaseHTTPRequestHandler]:
     from http.server import BaseHTTPRequestHandler  # not before the first request
 
     class Handler(BaseHTTPRequestHandler):
@@ -99,18 +121,25 @@ def _handler(pages: Mapping[str, Page], token: str) -> Callable[..., BaseHTTPReq
 
         def do_GET(self) -> None:
             shown = self.headers.get("Authorization", "")
-            page = pages.get(self.path.partition("?")[0])
-            if token and not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
+            path = self.path.partition("?")[0]
+            page = pages.get(path)
+            if path in checks:
+                reason = checks[path]()
+                self._send(HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK, _TEXT, reason or "ok")
+            elif token and not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
                 self.send_error(401, "this pipeline wants the token of its --security folder")
             elif page is None:
-                self.send_error(404, f"there are {', '.join(sorted(pages))}")
+                self.send_error(404, f"there are {', '.join(sorted((*pages, *checks)))}")
             else:
-                body = page()
-                self.send_response(200)
-                self.send_header("Content-Type", CONTENT_TYPE)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                self._send(HTTPStatus.OK, CONTENT_TYPE, page())
+
+        def _send(self, status: HTTPStatus, kind: str, body: bytes | str) -> None:
+            content = body.encode() + b"\n" if isinstance(body, str) else body
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Requests are not logged."""

@@ -35,7 +35,7 @@ def test_it_has_every_option_of_run_but_those_that_spark_submit_decides() -> Non
 def test_every_option_reaches_the_driver(asked: type[Asked], monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     words = "p.yaml --set a=1 --workers 3 --spares 1 --root /r --zookeeper h:1/c --summary s.json --listen auto"
     more = "--security certs --secrets words --from-savepoint /s --balance --until-caught-up"
-    more += " --metrics-port 9464 --log-format json"
+    more += " --metrics-port 9464 --metrics-listen 0.0.0.0 --log-format json"
     assert submitted(monkeypatch, *words.split(), *more.split()) == 0
     assert asked.settings == [
         RunSettings(
@@ -55,6 +55,7 @@ def test_every_option_reaches_the_driver(asked: type[Asked], monkeypatch: pytest
             balance=True,
             until_caught_up=True,
             metrics_port=9464,
+            metrics_listen="0.0.0.0",
             log_format=LogFormat.JSON,
         )
     ]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 from millwheel.adapters.metrics.endpoint import Endpoint
 from millwheel.adapters.metrics.fetching import fetched
 from millwheel.launch.metrics import METRICS_FILE, GatheredMetrics
+from millwheel.launch.progress.summary import ClusterView, NodeView
 from millwheel.launch.stragglers import JoinedWorker
 
 
@@ -24,7 +26,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 @pytest.fixture
 def watcher() -> Any:
-    return SimpleNamespace(members={}, services={})
+    return SimpleNamespace(members={}, services={}, latest=None)
 
 
 @pytest.fixture
@@ -68,3 +70,32 @@ def test_a_worker_that_is_gone_is_expected_until_another_has_its_slot(
     assert known() == ["127.0.0.1:7", "127.0.0.1:8"]
     watcher.members = {"w0-2": JoinedWorker(0, 2, "127.0.0.1:9")}
     assert known() == ["127.0.0.1:7", "127.0.0.1:9"]
+
+
+def test_a_run_is_ready_once_all_processes_are_there_and_all_shards_have_reported(
+    gathered: GatheredMetrics, watcher: Any
+) -> None:
+    def node(complete: bool) -> NodeView:
+        return NodeView("clicks", 0, complete, "", {})
+
+    assert gathered.ready() == "not there: master, injector, worker-0, worker-1"
+    watcher.services |= {"master": "127.0.0.1:7", "injector": "127.0.0.1:8"}
+    watcher.members = {f"w{slot}-1": JoinedWorker(slot, 1, "127.0.0.1:9") for slot in range(2)}
+    assert gathered.ready() == "the injector has not answered yet"
+    watcher.latest = ClusterView({"clicks": node(complete=False)})
+    assert gathered.ready() == "shards have not reported: clicks"
+    watcher.latest = ClusterView({"clicks": node(complete=True)})
+    assert gathered.ready() == ""
+    watcher.members = {}
+    assert gathered.ready() == "not there: worker-0, worker-1"
+
+
+def test_a_driver_whose_loop_stands_still_is_not_healthy(
+    gathered: GatheredMetrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert gathered.healthy() == ""
+    later_s = time.monotonic() + 200
+    monkeypatch.setattr("millwheel.launch.metrics.time.monotonic", lambda: later_s)
+    assert gathered.healthy() == "the driver's loop has stood still for 200 s"
+    gathered.step()
+    assert gathered.healthy() == ""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,16 @@ def test_a_page_is_served_by_its_path_and_others_are_named(endpoint: Endpoint) -
     assert asked(endpoint.address, "/metrics", "POST")[0] == 501
 
 
+def test_probes_answer_with_the_reason_when_something_is_not_well(endpoint: Endpoint) -> None:
+    assert asked(endpoint.address, "/healthz") == (200, "ok\n")
+    assert asked(endpoint.address, "/readyz") == (200, "ok\n")
+    ill = Endpoint("127.0.0.1:0", None, {}, ready=lambda: "not there: worker-1")
+    ill.start()
+    assert asked(ill.address, "/healthz")[0] == 200
+    assert asked(ill.address, "/readyz?verbose") == (503, "not there: worker-1\n")
+    ill.close()
+
+
 def test_neither_a_page_that_fails_nor_a_client_that_hangs_up_ends_it(
     endpoint: Endpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -71,4 +82,12 @@ def test_off_the_loopback_it_speaks_tls_and_wants_the_token(tmp_path: Path) -> N
     assert fetched({"w": address}, "/metrics", other) == {}
     stranger = type(security)(security.ca, security.certificate, security.key, "another-token-of-theirs")
     assert fetched({"w": address}, "/metrics", stranger) == {}
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # as a kubelet, which has no token either
+    for path, status in (("/healthz", 200), ("/readyz", 200), ("/metrics", 401)):
+        connection = http.client.HTTPSConnection(address, timeout=5, context=context)
+        connection.request("GET", path)
+        assert connection.getresponse().status == status
+        connection.close()
     made.close()
