@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millwheel.core.model.damage import DAMAGE
 from millwheel.errors import RecordError
 from millwheel.sources.fields import FieldTypes
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Decoding(NamedTuple):
@@ -36,6 +39,11 @@ class MessageDecoder(ABC):
     def decode(self, messages: Sequence[bytes]) -> Decoding:
         """Decode messages. Raises ExhaustedError while a schema cannot be had: nothing was
         decoded then, and it is tried again later."""
+
+    def frame(self, messages: Sequence[bytes]) -> pl.DataFrame | None:
+        """The declared fields of all messages at once; None where they must be decoded one by one, as they must when
+        any of them is wrong. Raises as :meth:`decode` does."""
+        return None
 
 
 class MessageEncoder(ABC):

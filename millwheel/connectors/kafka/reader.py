@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -18,6 +18,9 @@ from millwheel.errors import SetupError
 from millwheel.formats.base import MessageDecoder
 from millwheel.sources.base import Chunk, FrameChunk, Reader, Reject
 from millwheel.sources.files.lines import raw_text
+
+if TYPE_CHECKING:
+    import polars as pl
 
 log = logging.getLogger("millwheel.kafka")
 _START = msgspec.msgpack.Encoder()
@@ -113,19 +116,17 @@ class KafkaReader(Reader):
         form = self._forms.columns
         if form is None or (position == 0 and not self._decided):
             return None
-        from millwheel.sources.frames import frame_of
-
         taken = self._take(position, min(max(int(max_bytes / self._bytes), _LEAST), _MOST))
         whole, values, empty = _apart(taken.messages, self._forms.rows.takes_empty)
-        places, rows, wrong = form.decode(values) if values else ([], [], {})
+        places, frame, wrong = _frame(form, values, self._forms.fields)
         offsets = _offsets(whole) + 1
         rejects = self._take_lost() + self._empty_ones(empty)
         rejects += [self._reject(whole[place], reason) for place, reason in wrong.items()]
         rejects.sort(key=lambda reject: reject.position)
         if values:
             self._bytes = max(sum(map(len, values)) / len(values), 1.0)
-        frame = frame_of(rows, self._forms.fields)
-        return FrameChunk(offsets[places], frame, taken.next_offset, rejects, self._ended(taken))
+        positions = offsets if places is None else offsets[places]
+        return FrameChunk(positions, frame, taken.next_offset, rejects, self._ended(taken))
 
     def close(self) -> None:
         self._consuming.leave(self._share)
@@ -216,6 +217,19 @@ class KafkaReader(Reader):
 
 def _shown(value: bytes | None) -> str:
     return "" if value is None else raw_text(value)
+
+
+def _frame(
+    form: MessageDecoder, values: list[bytes], fields: Mapping[str, str]
+) -> tuple[list[int] | None, pl.DataFrame, dict[int, str]]:
+    """Which of the values are records (None: all), their declared fields, and why the others are none."""
+    from millwheel.sources.frames import frame_of
+
+    frame = form.frame(values) if values else None
+    if frame is not None:
+        return None, frame, {}
+    places, rows, wrong = form.decode(values) if values else ([], [], {})
+    return places if wrong or len(places) < len(values) else None, frame_of(rows, fields), wrong
 
 
 def _offsets(messages: list[Any]) -> npt.NDArray[np.int64]:

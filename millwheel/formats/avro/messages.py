@@ -6,15 +6,19 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millwheel.errors import RecordError
+from millwheel.formats.avro.columns import avro_columns
 from millwheel.formats.avro.reading import Convert, converter
 from millwheel.formats.avro.schema import Parsed, Schema, fastavro, parse, whole
 from millwheel.formats.avro.writing import AvroWriting
 from millwheel.formats.base import Decoding, MessageDecoder, MessageEncoder, checked
 from millwheel.formats.registry import HEADER_BYTES, Registration, Registry, header, split
 from millwheel.sources.fields import FieldTypes
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class AvroMessages(MessageDecoder):
@@ -31,19 +35,31 @@ class AvroMessages(MessageDecoder):
         self._reader = None if reader is None else parse(reader)
         self._registry = registry
         self._decimals = decimals
-        self._types = FieldTypes(fields or {})
+        self._fields = dict(fields or {})
+        self._types = FieldTypes(self._fields)
         self._known: dict[int, _Written] = {}
         if registry is None:
             if self._reader is None:
                 raise ValueError(
                     "avro needs 'schema', a file beside the pipeline, or 'registry', where messages name theirs"
                 )
-            self._only = _Written(self._reader, None, decimals)
+            self._only = _Written(self._reader, None, decimals, self._fields)
 
     def decode(self, messages: Sequence[bytes]) -> Decoding:
         if self._registry is None:
             return checked(self._only.decode(messages), self._types)
         return checked(self._by_id(messages), self._types)
+
+    def frame(self, messages: Sequence[bytes]) -> pl.DataFrame | None:
+        if self._registry is None:
+            return self._only.frame(messages)
+        headers = {message[:HEADER_BYTES] for message in messages}
+        if len(headers) != 1:
+            return None
+        try:
+            return self._written(split(headers.pop())).frame(messages, HEADER_BYTES)
+        except (RecordError, ValueError):
+            return None
 
     def _by_id(self, messages: Sequence[bytes]) -> Decoding:
         groups: dict[int, list[int]] = defaultdict(list)
@@ -71,7 +87,7 @@ class AvroMessages(MessageDecoder):
         if known is None:
             assert self._registry is not None
             writer = parse_registered(self._registry, number)
-            known = self._known[number] = _Written(writer, self._reader, self._decimals)
+            known = self._known[number] = _Written(writer, self._reader, self._decimals, self._fields)
         return known
 
 
@@ -88,14 +104,18 @@ def parse_registered(registry: Registry, number: int) -> Parsed:
 
 
 class _Written:
-    """Messages written with one schema. (To decode a bundle as one array takes no less time: almost all of it goes into
-    the values.)"""
+    """Messages written with one schema."""
 
-    def __init__(self, writer: Parsed, reader: Parsed | None, decimals: str) -> None:
+    def __init__(self, writer: Parsed, reader: Parsed | None, decimals: str, fields: Mapping[str, str]) -> None:
         self._writer = writer.bare
         self._reader = None if reader is None or reader.bare == writer.bare else reader.bare
         self._convert: Convert | None = converter((reader or writer).full, decimals)
+        self._columns = avro_columns(writer.bare, writer.full, fields) if self._reader is None else None
         self._read = read_call(writer.recursive or (reader is not None and reader.recursive))
+
+    def frame(self, messages: Sequence[bytes], skip: int = 0) -> pl.DataFrame | None:
+        """See :meth:`AvroMessages.frame`."""
+        return None if self._columns is None else self._columns.frame(messages, skip)
 
     def decode(self, messages: Sequence[bytes], skip: int = 0) -> Decoding:
         """The first ``skip`` bytes of each are passed over."""
