@@ -8,12 +8,12 @@ from millwheel.plug_ins import made_by, names_in, require
 from millwheel.secret_values import revealed
 
 _GROUP = "millwheel.lookups"
-_BUILT_IN = ("postgres", "redis")
+BUILT_IN = ("postgres", "redis")
 
 
 def known_lookups() -> list[str]:
     """The names that may stand below ``lookup:``, sorted."""
-    return sorted({*_BUILT_IN, *names_in(_GROUP)})
+    return sorted({*BUILT_IN, *names_in(_GROUP)})
 
 
 def lookup_of(spec: ComputationSpec, folder: str) -> Lookup:

@@ -14,12 +14,12 @@ from millwheel.sinks.adapted import as_sink
 from millwheel.sinks.base import Sink
 
 _GROUP = "millwheel.sinks"
-_BUILT_IN = ("delta", "files", "iceberg", "kafka", "postgres", "redis", "stdout")
+BUILT_IN = ("delta", "files", "iceberg", "kafka", "postgres", "redis", "stdout")
 
 
 def known_sinks() -> list[str]:
     """The names that may stand below a stream in ``sinks:``, sorted."""
-    return sorted({*_BUILT_IN, *names_in(_GROUP)})
+    return sorted({*BUILT_IN, *names_in(_GROUP)})
 
 
 def build_sink(spec: SinkSpec, folder: str, identity: str = "") -> Sink:

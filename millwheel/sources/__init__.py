@@ -14,12 +14,12 @@ from millwheel.sources.adapted import as_source
 from millwheel.sources.base import Source
 
 _GROUP = "millwheel.sources"
-_BUILT_IN = ("files", "generator", "http", "injection", "kafka", "postgres")
+BUILT_IN = ("files", "generator", "http", "injection", "kafka", "postgres")
 
 
 def known_sources() -> list[str]:
     """The names that may stand below ``source:``, sorted."""
-    return sorted({*_BUILT_IN, *names_in(_GROUP)})
+    return sorted({*BUILT_IN, *names_in(_GROUP)})
 
 
 def build_source(

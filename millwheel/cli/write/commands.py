@@ -39,3 +39,16 @@ def dev(
     if once:
         raise typer.Exit(0 if shown_once(one, console) else 1)
     again_at_each_save(folder_of(pipeline), one, console)
+
+
+@writing.command()
+def schema(
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="write it there; default: standard output")] = "",
+) -> None:
+    """Print the JSON Schema of pipeline files, by which editors complete and check them."""
+    from millwheel.schema.command import schema_text, write_schema
+
+    if file:
+        typer.echo(f"Begin your pipelines with: {write_schema(file)}")
+    else:
+        typer.echo(schema_text(), nl=False)

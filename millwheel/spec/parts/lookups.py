@@ -14,7 +14,7 @@ from millwheel.spec.reading.kinds import read_kind
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
 
-_FIELDS = ("lookup", "by", "as", "fields", "missing", "cache", "batch")
+FIELDS = ("lookup", "by", "as", "fields", "missing", "cache", "batch")
 _LOOKUP = '{lookup: {redis: {url: "redis://127.0.0.1:6379/0", key: "item:{item}"}}, as: info}'
 _MOST_CACHED, _MOST_AT_ONCE = 100_000_000, 1_000_000
 _MOST_AT_ONCE_DEFAULT = 10_000  # keys per request: in practice the most that a bundle has
@@ -29,7 +29,7 @@ def read_lookup(reader: NodeReader, fields: Mapping[str, YamlNode], inputs: Sequ
     for name in ("window", "order_by"):
         if name in fields:
             reader.bad(fields[name], f"a lookup handles one record at a time; write {name} in another computation")
-    parts = reader.fields(given, _FIELDS, _LOOKUP)
+    parts = reader.fields(given, FIELDS, _LOOKUP)
     kind = read_kind(reader, parts["lookup"], "lookup", known_lookups(), "")
     if kind is None:
         return None

@@ -10,7 +10,7 @@ from millwheel.queries.formulas import formula_of
 from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.reader import NodeReader
 
-_FIELDS = ("formula", "window", "key", "keys")
+FIELDS = ("formula", "window", "key", "keys")
 _EXAMPLE = "{formula: clicks.spend / clicks.n, window: 1h}"
 
 
@@ -22,7 +22,7 @@ def read_queries(reader: NodeReader, node: YamlNode | None) -> tuple[QuerySpec, 
 def _queries(reader: NodeReader, node: YamlNode | None) -> Iterator[QuerySpec]:
     for name, child in reader.entries(node, f"{{cpc: {_EXAMPLE}}}").items():
         reader.check_name(child, name, "query")
-        fields = reader.fields(child, _FIELDS, _EXAMPLE)
+        fields = reader.fields(child, FIELDS, _EXAMPLE)
         if "formula" not in fields:
             if child.is_map:
                 reader.missing(child, "formula", f"write for example {_EXAMPLE}")

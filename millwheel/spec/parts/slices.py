@@ -15,7 +15,7 @@ from millwheel.spec.reading.reader import NodeReader
 
 ANSWER_FIELDS = ("covered_start", "covered_end", "watermark", "complete")
 """The fields of every answer beside the aggregates."""
-_FIELDS = ("every", "keep", "levels", "time_zone", "ttl")
+FIELDS = ("every", "keep", "levels", "time_zone", "ttl")
 _EXAMPLE = "{every: 5m, keep: 30d}"
 _NOT_WITH = ("window", "trigger", "accumulation", "allowed_lateness", "output_time", "output", "order_by")
 _SECOND_US = 1_000_000  # Fixed: µs
@@ -28,7 +28,7 @@ def read_slices(reader: NodeReader, node: YamlNode, fields: Mapping[str, YamlNod
         return None
     if "aggregate" not in fields:
         reader.missing(node, "aggregate", "slices keep aggregates; write for example aggregate: {n: count}")
-    found = reader.fields(given, _FIELDS, _EXAMPLE)
+    found = reader.fields(given, FIELDS, _EXAMPLE)
     for name in ("every", "keep"):
         if name not in found and given.is_map:
             reader.missing(given, name, f"write for example slices: {_EXAMPLE}")

@@ -16,8 +16,8 @@ from millwheel.spec.reading.reader import NodeReader
 FIELDS = ("source", "timestamp", "id", "watermark", "schema", "fields", "on_error")
 _ONLY_WITH_SOURCE = ("timestamp", "id", "watermark", "on_error")
 _EXAMPLE = "{source: {files: {path: …}}, timestamp: ts}"
-_UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}  # Fixed: units of timestamps
-_TYPES = ("int", "float", "str", "bool")
+UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000}  # Fixed: units of timestamps
+TYPES = ("int", "float", "str", "bool")
 _GENERATOR_TIMESTAMP = "ts"
 """The built-in generator's timestamp field."""
 
@@ -105,14 +105,14 @@ def _timestamp(
     unit = "us"
     if given.is_map:
         inner = reader.fields(given, ("field", "unit"), "{field: ts, unit: ms}")
-        unit = reader.choice(inner.get("unit"), _UNITS, "us")
+        unit = reader.choice(inner.get("unit"), UNITS, "us")
         if "field" not in inner:
             reader.missing(given, "field", "write for example {field: ts, unit: ms}")
         given = inner.get("field")
     text = reader.text(given, "ts")
     if given is not None and ":" in text and not OBJECT_NAME.fullmatch(text):
         reader.bad(given, f"{text[:80]!r} is neither a field nor module:function")
-    return text, _UNITS[unit]
+    return text, UNITS[unit]
 
 
 def _id(reader: NodeReader, node: YamlNode | None) -> tuple[str, int]:
@@ -128,4 +128,4 @@ def _id(reader: NodeReader, node: YamlNode | None) -> tuple[str, int]:
 
 def _fields(reader: NodeReader, node: YamlNode | None) -> dict[str, str]:
     entries = reader.entries(node, "{ad_id: int, cost: float}")
-    return {name: reader.choice(child, _TYPES, "str") for name, child in entries.items()}
+    return {name: reader.choice(child, TYPES, "str") for name, child in entries.items()}

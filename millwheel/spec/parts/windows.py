@@ -12,7 +12,7 @@ from millwheel.spec.reading.nodes import YamlNode
 from millwheel.spec.reading.problems import did_you_mean, unknown
 from millwheel.spec.reading.reader import NAME, NodeReader
 
-_EXTRA: Mapping[str, tuple[str, ...]] = {
+KINDS: Mapping[str, tuple[str, ...]] = {
     "tumbling": ("offset", "time_zone"),
     "sliding": ("every", "offset", "emit"),
     "session": (),
@@ -24,7 +24,7 @@ _EXTRA: Mapping[str, tuple[str, ...]] = {
 """Kinds of windows, and the settings beside the kind itself."""
 _SIZES = {"tumbling": "size_us", "sliding": "size_us", "cumulative": "size_us", "session": "gap_us"}
 _EXAMPLE = "{tumbling: 1m}"
-_LATE = ("drop", "refire")
+LATE = ("drop", "refire")
 
 
 def read_window(reader: NodeReader, node: YamlNode) -> WindowSpec | None:
@@ -32,13 +32,13 @@ def read_window(reader: NodeReader, node: YamlNode) -> WindowSpec | None:
     if isinstance(node.value, str) and node.value == "global":
         return WindowSpec("global")
     entries = reader.entries(node, _EXAMPLE)
-    kinds = [kind for kind in _EXTRA if kind in entries]
+    kinds = [kind for kind in KINDS if kind in entries]
     if len(kinds) != 1:
         _no_kind(reader, node, entries, kinds)
         return None
     kind = kinds[0]
     before = len(reader.problems.found)
-    fields = reader.fields(node, (kind, *_EXTRA[kind]), _EXAMPLE)
+    fields = reader.fields(node, (kind, *KINDS[kind]), _EXAMPLE)
     spec = WindowSpec(kind, _options(reader, node, kind, fields))
     if len(reader.problems.found) > before:
         return None
@@ -52,7 +52,7 @@ def _no_kind(reader: NodeReader, node: YamlNode, entries: Mapping[str, YamlNode]
         reader.bad(node, f"names {len(kinds)} kinds of windows ({', '.join(kinds)}); keep one")
     elif entries:
         name, first = next(iter(entries.items()))
-        reader.bad(first, unknown("window", name, list(_EXTRA)))
+        reader.bad(first, unknown("window", name, list(KINDS)))
     elif node.is_map or node.value is None:
         reader.bad(node, f"is empty; write for example window: {_EXAMPLE}")
 
@@ -69,7 +69,7 @@ def _options(reader: NodeReader, node: YamlNode, kind: str, fields: Mapping[str,
         options.update(_custom(reader, fields))
     elif not reader.flag(fields[kind], True):
         reader.bad(fields[kind], "must be true: {global: true} is one window for all of time")
-    if "every" in _EXTRA[kind] and "every" not in fields:
+    if "every" in KINDS[kind] and "every" not in fields:
         reader.missing(
             node, "every", f"{kind} windows need the time between their outputs; write for example every: 1m"
         )
@@ -133,8 +133,8 @@ def read_late(reader: NodeReader, node: YamlNode | None) -> str:
         return f"side:{stream}" if stream else "drop"
     text = reader.text(node, "drop")
     policy, _, stream = text.partition(":")
-    if text in _LATE or (policy == "side" and NAME.fullmatch(stream.strip())):
+    if text in LATE or (policy == "side" and NAME.fullmatch(stream.strip())):
         return text.replace(" ", "")
     if text:
-        reader.bad(node, f"must be drop, refire or side:STREAM, not {text[:80]!r}{did_you_mean(text, _LATE)}")
+        reader.bad(node, f"must be drop, refire or side:STREAM, not {text[:80]!r}{did_you_mean(text, LATE)}")
     return "drop"

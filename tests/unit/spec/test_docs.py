@@ -44,7 +44,7 @@ def test_every_example_is_a_right_pipeline(check: Any, folder: Path, example: st
     [
         *computations.FIELDS,
         *streams.FIELDS,
-        *(word for kind in windows._EXTRA.items() for word in (kind[0], *kind[1])),
+        *(word for kind in windows.KINDS.items() for word in (kind[0], *kind[1])),
         *FUNCTIONS,
         *EXPRESSION_FUNCTIONS,
         *TRIGGERS,

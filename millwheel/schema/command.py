@@ -1,0 +1,39 @@
+"""``millwheel schema``: the JSON Schema of the pipeline file as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from millwheel.connectors.lookups import known_lookups
+from millwheel.errors import SetupError
+from millwheel.schema.ends import LOOKUP_FORMS, SINK_FORMS, SOURCE_FORMS
+from millwheel.schema.parts import Installed, pipeline_schema
+from millwheel.schema.words import Schema
+from millwheel.sinks import known_sinks
+from millwheel.sources import known_sources
+
+
+def schema_text() -> str:
+    """The schema as a file has it, with the kinds of sources, sinks and lookups that are installed here."""
+    more = Installed(
+        sorted({*known_sources()} - SOURCE_FORMS.keys()),
+        sorted({*known_sinks()} - SINK_FORMS.keys()),
+        sorted({*known_lookups()} - LOOKUP_FORMS.keys()),
+    )
+    return text_of(pipeline_schema(more))
+
+
+def text_of(schema: Schema) -> str:
+    """A schema as text."""
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
+
+
+def write_schema(file: str) -> str:
+    """Write it, and return the line that a pipeline begins with to be checked by editors. Raises SetupError."""
+    try:
+        Path(file).write_text(schema_text(), encoding="utf-8")
+    except OSError as error:
+        raise SetupError(f"{file} cannot be written: {error.strerror}; name a file in a folder that exists") from error
+    return f"# yaml-language-server: $schema={file}"
