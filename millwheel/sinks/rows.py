@@ -28,8 +28,19 @@ def rows_of(records: Sequence[SinkRecord], with_key: bool, with_timestamp: bool)
     return rows
 
 
+def has_tuple_keys(batch: ColumnBatch) -> bool:
+    """Whether the keys are tuples, which no column of a result file holds."""
+    return isinstance(batch.keys.dtype, pl.Struct)
+
+
+def records_of(batch: ColumnBatch) -> list[SinkRecord]:
+    """The records of a batch in columns, one by one."""
+    rows = batch.rows()
+    return list(map(SinkRecord, rows.keys, rows.values, rows.timestamps))
+
+
 def frame_of(batches: Sequence[ColumnBatch], with_key: bool, with_timestamp: bool) -> pl.DataFrame:
-    """:func:`rows_of` for records in columns, of one stream."""
+    """:func:`rows_of` for records in columns, of one stream. Their keys are no tuples, or not wanted."""
     frames = []
     for batch in batches:
         extra = [batch.keys.alias("key")] if with_key else []

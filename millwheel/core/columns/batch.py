@@ -14,6 +14,7 @@ import xxhash
 
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.model.damage import DAMAGE
+from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import CorruptionError
@@ -32,7 +33,8 @@ class ColumnBatch:
     """The column form of a :class:`Batch`; see there for what the parts mean.
 
     ``frame`` has the fields (Int64, Float64, String, Boolean; null where a value is None), ``keys`` is Int64 or
-    String. ``seqs`` is empty for unnumbered records. There are no external ids in this form.
+    String, or a Struct of them for keys that are tuples. ``seqs`` is empty for unnumbered records. There are no
+    external ids in this form.
     """
 
     stream: str
@@ -136,7 +138,7 @@ class ColumnBatch:
             self.stream,
             self.seqs.tolist(),
             self.timestamps.tolist(),
-            self.keys.to_list(),
+            key_list(self.keys),
             self.frame.to_dicts(),
             None,
             self.born_us,
@@ -144,6 +146,18 @@ class ColumnBatch:
 
 
 AnyBatch = Batch | ColumnBatch
+
+
+def key_column(parts: Sequence[pl.Series]) -> pl.Series:
+    """A column of keys that are read from one field or, as tuples, from several."""
+    return parts[0] if len(parts) == 1 else pl.DataFrame(parts).to_struct(_KEY)
+
+
+def key_list(keys: pl.Series) -> list[Key]:
+    """The keys of a column, as :class:`Batch` has them."""
+    if isinstance(keys.dtype, pl.Struct):
+        return list(zip(*(part.to_list() for part in keys.struct.unnest()), strict=True))
+    return keys.to_list()
 
 
 def joined(batches: Sequence[ColumnBatch]) -> ColumnBatch:

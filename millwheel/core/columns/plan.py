@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from millwheel.core.columns.aggregates import ColumnAggregate, column_aggregate
 from millwheel.core.columns.arrays import assign_array, can_assign
-from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.batch import ColumnBatch, key_list
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import dtype, pl
@@ -26,7 +26,7 @@ from millwheel.core.windows.windows import Cumulative, Sliding, Window, WindowFu
 
 KEY, START, END, COUNT = "key", "start", "end", "count"
 _PLACE, _INT64 = "place", 2**63
-_KEYS = ("int", "str")
+_KEYS = {"int", "str"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ColumnPlan:
     aggregates: tuple[ColumnAggregate, ...]
     condition: pl.Expr | None
     needs: tuple[str, ...]
-    key_name: str
+    key_names: tuple[str, ...]
     key_dtype: Any
     floats: tuple[str, ...]
     fires_once: bool = True
@@ -118,22 +118,24 @@ class ColumnPlan:
     def results(self, groups: pl.DataFrame) -> pl.DataFrame:
         """The records that the panes of closed windows become, see ``panes.pane_row``. Raises Unfit."""
         said = {aggregate: aggregate.result(groups) for aggregate in self.aggregates}
-        columns = {self.key_name: groups[KEY], "window_start": groups[START], "window_end": groups[END]}
+        columns = dict(zip(self.key_names, key_parts(groups[KEY]), strict=True))
+        columns |= {"window_start": groups[START], "window_end": groups[END]}
         for name, aggregate in zip(self.names, self.aggregates, strict=True):
             columns[name] = said[aggregate]
         return pl.DataFrame([column.alias(name) for name, column in columns.items()])
 
     def row_groups(self, groups: pl.DataFrame) -> Iterator[tuple[Key, Group]]:
         """Groups with the accumulators of the row form."""
-        for row in groups.iter_rows(named=True):
+        for key, row in zip(key_list(groups[KEY]), groups.iter_rows(named=True), strict=True):
             acc = [aggregate.to_acc(row) for aggregate in self.aggregates]
-            yield row[KEY], Group(Window(row[START], row[END]), acc, row[COUNT], None, None)
+            yield key, Group(Window(row[START], row[END]), acc, row[COUNT], None, None)
 
     def from_row_groups(self, groups: Sequence[tuple[Key, Group]]) -> pl.DataFrame:
         """The inverse of :meth:`row_groups`. Raises Unfit."""
         rows = []
         for key, group in groups:
-            parts: list[Any] = [key, group.window.start, group.window.end, group.count]
+            named = dict(zip(self.key_names, key, strict=True)) if len(self.key_names) > 1 else key
+            parts: list[Any] = [named, group.window.start, group.window.end, group.count]
             for aggregate, acc in zip(self.aggregates, group.acc, strict=True):
                 parts += aggregate.from_acc(acc)
             rows.append(parts)
@@ -141,6 +143,13 @@ class ColumnPlan:
             return pl.DataFrame(rows, self.schema, orient="row", strict=True)
         except (TypeError, OverflowError, pl.exceptions.PolarsError):
             raise Unfit from None
+
+    def of_key(self, key: Key) -> pl.Expr:
+        """Whether a group is one of ``key``."""
+        if len(self.key_names) == 1:
+            return pl.col(KEY) == key
+        parts = zip(self.key_names, key, strict=True)
+        return pl.all_horizontal(pl.col(KEY).struct.field(name) == part for name, part in parts)
 
     def typed(self, row: dict[str, Any]) -> dict[str, Any]:
         """A row of the row form with the types that columns have: the sum of no floats is 0.0."""
@@ -152,16 +161,26 @@ class ColumnPlan:
 def _place(frame: pl.DataFrame) -> pl.Series | None:
     """One whole number for each (key, window), which takes three quarters of the time of grouping by all three. None
     where there is none: for texts, for numbers too far apart, and where the start of a window does not tell its end."""
-    if frame.schema[KEY] != pl.Int64 or not frame.height:
+    parts = key_parts(frame[KEY])
+    if not frame.height or any(part.dtype != pl.Int64 for part in parts):
         return None
-    keys, starts = frame[KEY].to_numpy(), frame[START].to_numpy()
+    starts = frame[START].to_numpy()
     if np.ptp(frame[END].to_numpy() - starts):
         return None
-    first, start = int(keys.min()), int(starts.min())
-    windows = int(starts.max()) - start + 1
-    if (int(keys.max()) - first + 1) * windows >= _INT64:
-        return None
-    return pl.Series(_PLACE, (keys - first) * windows + (starts - start))
+    place, size = np.zeros(frame.height, np.int64), 1
+    for numbers in (*(part.to_numpy() for part in parts), starts):
+        first = int(numbers.min())
+        width = int(numbers.max()) - first + 1
+        size *= width
+        if size >= _INT64:
+            return None
+        place = place * width + (numbers - first)
+    return pl.Series(_PLACE, place)
+
+
+def key_parts(keys: pl.Series) -> list[pl.Series]:
+    """The fields that keys were read from, as columns."""
+    return keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]
 
 
 def column_plan(
@@ -176,7 +195,7 @@ def column_plan(
         return None
     given = spec.inputs[0]
     fields = pipeline.stream(given.stream).fields
-    if given.key.kind is not KeyKind.FIELD or fields.get(given.key.names[0]) not in _KEYS:
+    if given.key.kind not in (KeyKind.FIELD, KeyKind.FIELDS) or {fields.get(name) for name in given.key.names} - _KEYS:
         return None
     try:
         plan = _plan(spec, windowing.window, fields, compile_expression)
@@ -215,16 +234,21 @@ def _plan(
     ]
     texts = [spec.condition, *(text for part in spec.aggregates for text in (part.condition, part.argument))]
     used = {name for text in texts if text for name in compile_expression(text).fields}
-    key = spec.inputs[0].key.names[0]
-    used = used or {key}
+    key = spec.inputs[0].key.names
+    used = used or {key[0]}
     condition = condition_over_columns(compile_expression(spec.condition).tree, fields) if spec.condition else None
     floats = (part.name for part in spec.aggregates if part.function == "sum" and fields.get(part.argument) == "float")
     names = tuple(part.name for part in spec.aggregates)
-    if {key, "window_start", "window_end"} & set(names):
+    if {*key, "window_start", "window_end"} & set(names):
         raise NoColumns
     return ColumnPlan(
-        window, names, tuple(aggregates), condition, tuple(sorted(used)), key, dtype(fields[key]), tuple(floats)
+        window, names, tuple(aggregates), condition, tuple(sorted(used)), key, _key_dtype(key, fields), tuple(floats)
     )
+
+
+def _key_dtype(key: Sequence[str], fields: Mapping[str, str]) -> Any:
+    types = {name: dtype(fields[name]) for name in key}
+    return pl.Struct(types) if len(types) > 1 else types[key[0]]
 
 
 def is_clean(frame: pl.DataFrame, needs: Sequence[str], fields: Mapping[str, str]) -> bool:

@@ -12,7 +12,7 @@ from millwheel.formats.csv_rows import CsvRows
 from millwheel.sinks.base import Refused, SinkBatch, SinkRecord
 from millwheel.sinks.changes import change_rows
 from millwheel.sinks.files.parquet_rows import ParquetRows
-from millwheel.sinks.rows import frame_of, json_lines, json_lines_of, rows_of
+from millwheel.sinks.rows import frame_of, has_tuple_keys, json_lines, json_lines_of, records_of, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class Content:
         """The content of a file with the records of a batch."""
         if not batch.columns:
             return self.encode(batch.records)
+        if self._shape.with_key and any(has_tuple_keys(columns) for columns in batch.columns):
+            return self.encode([record for columns in batch.columns for record in records_of(columns)])
         return json_lines_of(frame_of(batch.columns, self._shape.with_key, self._shape.with_timestamp))
 
     def encode(self, records: Sequence[SinkRecord]) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_list
 from millwheel.core.formats.store_layout import pack
 from millwheel.core.model.damage import checked
 from millwheel.core.model.keys import KeyHash, key_hash
@@ -54,7 +54,7 @@ class HighWaterMarks:
         if not len(batch) or batch.seqs[0] > self.highest:
             return batch
         if isinstance(batch, ColumnBatch):
-            pairs = zip(batch.keys.to_list(), batch.seqs.tolist(), strict=True)
+            pairs = zip(key_list(batch.keys), batch.seqs.tolist(), strict=True)
             mask = [self._is_fresh(k, s, hashed) for k, s in pairs]
             return batch.where(np.array(mask, np.bool_))
         # Between the lowest mark and the highest, only the key tells: both halves send under the same numbers.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_column, key_list
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.model.keys import Key, KeyHash, fitting_key, key_hash
 from millwheel.core.model.limits import DEFAULTS
@@ -31,6 +31,10 @@ _FEW_ROWS = 32  # up to here a loop is faster than arrays
 _BYTES_PER_CHARACTER = 4  # Fixed: at most, in UTF-8
 _KEY_HEAD = 5
 """So many bytes go before those of a text, at most."""
+_PART_HEAD = 2 * _KEY_HEAD
+"""The same for a part of a tuple, with its share of the tuple's own head."""
+_INT_BYTES = 8  # Fixed: of a number
+_FOUND = "\0found"  # no field of a record has this name
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +49,12 @@ class Keyless:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A consumer of a stream: ``field`` is set when its key is one plain field, ``extract`` None when it takes
-    the key the producer gave. ``wants_late`` when it has a policy of its own for late records. ``columns`` are
-    all the fields that it looks at, None for one that may look at any."""
+    """A consumer of a stream: ``fields`` are those of its key when it consists of plain fields, ``extract`` is None
+    when it takes the key the producer gave. ``wants_late`` when it has a policy of its own for late records.
+    ``columns`` are all the fields that it looks at, None for one that may look at any."""
 
     node: NodeName
-    field: str
+    fields: tuple[str, ...]
     extract: Extractor | None
     wants_late: bool = False
     columns: Sequence[str] | None = None
@@ -71,10 +75,10 @@ class Fanout:
         for stream, names in graph.consumers.items():
             for name in names:
                 spec = next(given.key for given in graph.nodes[name].inputs if given.stream == stream)
-                field = spec.names[0] if spec.kind is KeyKind.FIELD else ""
+                fields = spec.names if spec.kind in (KeyKind.FIELD, KeyKind.FIELDS) else ()
                 extract = None if spec.kind is KeyKind.RECORD else load_extractor(spec)
                 wants_late = _wants_late(graph.nodes[name])
-                consumer = Consumer(NodeName(name), field, extract, wants_late, (columns or {}).get(name))
+                consumer = Consumer(NodeName(name), fields, extract, wants_late, (columns or {}).get(name))
                 self._consumers.setdefault(stream, []).append(consumer)
 
     def consumed(self, stream: str) -> bool:
@@ -86,7 +90,7 @@ class Fanout:
         return any(not consumer.wants_late for consumer in self._consumers.get(stream, ()))
 
     def split_columns(self, batch: ColumnBatch) -> tuple[list[tuple[NodeName, AnyBatch]], list[Keyless]]:
-        """:meth:`split` for records in columns, none of them late. A consumer whose key is not a column of its own
+        """:meth:`split` for records in columns, none of them late. A consumer whose key does not consist of columns
         gets them as rows."""
         out: list[tuple[NodeName, AnyBatch]] = []
         rows: Batch | None = None
@@ -94,7 +98,7 @@ class Fanout:
         for consumer in self._consumers.get(batch.stream, ()):
             if consumer.extract is None:
                 out.append((consumer.node, batch))
-            elif (keys := _key_column(batch, consumer.field, self._most_key)) is not None:
+            elif (keys := _key_column(batch, consumer.fields, self._most_key)) is not None:
                 frame = batch.frame if consumer.columns is None else batch.frame.select(consumer.columns)
                 out.append((consumer.node, replace(batch, keys=keys, frame=frame)))
             else:
@@ -140,16 +144,21 @@ def _indexes(batch: Batch, consumer: Consumer, late: Collection[int]) -> list[in
     return [index for index in range(len(batch)) if index not in late]
 
 
-def _key_column(batch: ColumnBatch, field: str, most: int) -> pl.Series | None:
-    """A field as a column of keys; None when its values cannot all be keys, or not all of up to ``most`` bytes."""
-    if field not in batch.frame.columns:
+def _key_column(batch: ColumnBatch, fields: Sequence[str], most: int) -> pl.Series | None:
+    """Fields as a column of keys; None when their values cannot all be keys, or not all of up to ``most`` bytes."""
+    if not fields or not set(fields) <= set(batch.frame.columns):
         return None
-    column = batch.frame[field]
-    if column.dtype not in (pl.Int64, pl.String) or column.null_count():
+    parts = [batch.frame[name] for name in fields]
+    if any(part.dtype not in (pl.Int64, pl.String) or part.null_count() for part in parts):
         return None
-    if column.dtype == pl.String and len(column) and int(column.str.len_bytes().to_numpy().max()) > most - _KEY_HEAD:
-        return None
-    return column
+    if len(batch) and sum(_most_bytes(part) + _PART_HEAD for part in parts) > most:
+        return None  # perhaps: rows are measured exactly
+    return key_column(parts)
+
+
+def _most_bytes(part: pl.Series) -> int:
+    """The bytes of the longest text of a column, or those of a number."""
+    return int(part.str.len_bytes().to_numpy().max()) if part.dtype == pl.String else _INT_BYTES
 
 
 def _wants_late(node: Node) -> bool:
@@ -163,7 +172,7 @@ def _keyed(consumer: Consumer, batch: Batch, decoded: Sequence[Any], most: int) 
     """The batch under a consumer's keys, and its records that have none."""
     if consumer.extract is None:
         return batch, []
-    keys = plain_column(decoded, consumer.field) if consumer.field else None
+    keys = plain_column(decoded, consumer.fields[0]) if len(consumer.fields) == 1 else None
     if keys and len(keys) > _FEW_ROWS and type(keys[0]) is int:
         ints = ints_of(keys)
         if ints and (numbers := numbers_of(ints)) is not None:
@@ -221,9 +230,18 @@ class _Edges:
         """:meth:`indexes` of a column, whose different keys are looked up once."""
         if keys.dtype == pl.Int64 and _are_dense(numbers := keys.to_numpy()):
             return self._dense_places(numbers)
+        if isinstance(keys.dtype, pl.Struct):
+            return self._tuple_indexes(keys.struct.unnest())
         different = keys.unique()
         found = pl.Series(self.indexes(different.to_list()), dtype=pl.Int32)
         indexes: npt.NDArray[np.int32] = keys.replace_strict(different, found, return_dtype=pl.Int32).to_numpy()
+        return indexes
+
+    def _tuple_indexes(self, parts: pl.DataFrame) -> npt.NDArray[np.int32]:
+        different = parts.unique()
+        found = pl.Series(_FOUND, self.indexes(key_list(different.to_struct())), dtype=pl.Int32)
+        looked_up = parts.join(different.with_columns(found), on=parts.columns, how="left", maintain_order="left")
+        indexes: npt.NDArray[np.int32] = looked_up[_FOUND].to_numpy()
         return indexes
 
     def _dense_places(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

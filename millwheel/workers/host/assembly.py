@@ -13,7 +13,14 @@ import numpy as np
 from millwheel.api import Computation, sets_timers
 from millwheel.connectors.external.absence import BackOff, absence_of
 from millwheel.connectors.lookups import lookup_of
-from millwheel.core.columns.batch import ColumnBatch, decode_columns, encode_columns, frame_bytes, frame_from
+from millwheel.core.columns.batch import (
+    ColumnBatch,
+    decode_columns,
+    encode_columns,
+    frame_bytes,
+    frame_from,
+    key_column,
+)
 from millwheel.core.columns.plan import ColumnPlan, column_plan
 from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.codec import stream_decoder
@@ -170,7 +177,7 @@ class Assembly:
         for plan in plans:
             if plan is None:
                 return None
-            needs |= {plan.key_name, *plan.needs}
+            needs |= {*plan.key_names, *plan.needs}
         return frozenset(needs)
 
     def waits_for_time(self) -> bool:
@@ -197,7 +204,8 @@ class Assembly:
             (given,) = self.graph.nodes[name].inputs
             frame = example_frame(self.spec.stream(given.stream).fields, _WARM_ROWS)
             order = np.arange(frame.height)
-            whole = ColumnBatch(given.stream, order, order, frame[plan.key_name], frame.select(plan.needs))
+            keys = key_column([frame[name] for name in plan.key_names])
+            whole = ColumnBatch(given.stream, order, order, keys, frame.select(plan.needs))
             parts = [decode_columns(encode_columns(part)) for _, part in whole.split((order % 4).astype(np.int32))]
             groups = [plan.group(part) for part in parts]
             if plan.fires_once:

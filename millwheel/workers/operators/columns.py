@@ -17,7 +17,7 @@ import numpy as np
 
 from millwheel.core.aggregates.aggregation import FILTERED
 from millwheel.core.aggregates.specs import compile_aggregation
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch, frame_bytes, frame_from, joined
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, frame_bytes, frame_from, joined, key_list
 from millwheel.core.columns.fixed_sums import Unfit
 from millwheel.core.columns.lazy_polars import pl
 from millwheel.core.columns.plan import END, KEY, START, ColumnPlan
@@ -99,7 +99,7 @@ class ColumnOperator(Operator):
 
     def open_windows(self, key: Key) -> list[Window]:
         """The windows of a key that hold state, ordered by end."""
-        mine = self._windows.all_groups().filter(pl.col(KEY) == key) if self._windows else None
+        mine = self._windows.all_groups().filter(self._plan.of_key(key)) if self._windows else None
         found = [] if mine is None else [Window(*place) for place in mine.select(START, END).iter_rows()]
         return sorted([*found, *self._rows.open_windows(key)], key=lambda window: (window.end, window.start))
 
@@ -156,7 +156,9 @@ class ColumnOperator(Operator):
         """Results of which no column can hold all: a sum beyond 64 bits, say."""
         for key, group in self._plan.row_groups(closed):
             start, end = group.window
-            row = {self._plan.key_name: key, "window_start": start, "window_end": end}
+            names = self._plan.key_names
+            row = dict(zip(names, key, strict=True)) if len(names) > 1 else {names[0]: key}
+            row |= {"window_start": start, "window_end": end}
             row.update(self._aggregation.result(group.acc))
             for stream in self._spec.outputs:
                 bundle.outputs.produce(stream, key, self._plan.typed(row), end - 1)
@@ -218,7 +220,7 @@ def segments_within(store: StateStore, within: KeyRange, closed: int) -> Iterato
     for _, data in store.scan(COLUMNS):
         stored = _decode(data)
         frame = frame_from(stored.frame)
-        mine = [key_hash(key) in within for key in frame[KEY].to_list()]
+        mine = [key_hash(key) in within for key in key_list(frame[KEY])]
         frame = frame.filter(pl.Series(mine, dtype=pl.Boolean), pl.col(END) > closed)
         if frame.height:
             yield stored.level, frame

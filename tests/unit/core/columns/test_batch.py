@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.columns.batch import ColumnBatch
+from millwheel.core.columns.batch import ColumnBatch, joined, key_column
 from millwheel.core.formats.codec import decode_batch, encode_batch
 from millwheel.core.model.times import MAX_TIME
 from millwheel.errors import CorruptionError
@@ -52,6 +54,22 @@ def test_a_split_gives_each_place_its_records_in_order(places: list[int], number
     for place, part in parts:
         assert part.rows() == batch.where(where == place).rows()
         assert (part.keys.name, part.frame.columns) == (batch.keys.name, batch.frame.columns)
+
+
+def test_keys_of_several_fields_are_tuples_in_rows_and_travel_and_split_as_others_do() -> None:
+    batch = batch_of([1, 2, 3], [10, 20, 30])
+    keyed = replace(batch, keys=key_column([batch.frame["ad"], pl.Series("type", ["x", "x", "y"])]))
+    assert keyed.rows().keys == [(0, "x"), (1, "x"), (2, "y")]
+    got = decode_batch(encode_batch(keyed))
+    assert isinstance(got, ColumnBatch)
+    assert got.rows() == keyed.rows()
+    places = np.array([1, 0, 1], np.int32)
+    assert [(place, part.rows().keys) for place, part in got.split(places)] == [
+        (0, [(1, "x")]),
+        (1, [(0, "x"), (2, "y")]),
+    ]
+    assert joined([got, got.after(2)]).rows().keys == [(0, "x"), (1, "x"), (2, "y"), (2, "y")]
+    assert got.after(3).rows().keys == []
 
 
 def test_an_empty_batch_says_so() -> None:

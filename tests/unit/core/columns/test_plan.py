@@ -39,7 +39,7 @@ def test_groups_are_in_the_order_in_which_they_come_so_that_the_same_records_giv
         {"aggregates": (AggregateSpec("s", "sum", "kind"),)},
         {"aggregates": (AggregateSpec("s", "sum", "cost * 2"),)},
         {"aggregates": (AggregateSpec("s", "count", condition="size > 0.5"),)},
-        {"inputs": (InputSpec("events", KeySpec(KeyKind.FIELDS, ("ad", "kind"))),)},
+        {"inputs": (InputSpec("events", KeySpec(KeyKind.FIELDS, ("ad", "cost"))),)},
         {"inputs": (InputSpec("others", KeySpec(KeyKind.FIELD, ("ad",))),)},
     ],
     ids=lambda changes: next(iter(changes)),

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import numpy as np
+import polars as pl
 import pytest
 
+from millwheel.core.columns.batch import ColumnBatch, key_column
 from millwheel.sinks.base import SinkBatch, SinkRecord
+from millwheel.sinks.files.content import Content, Shape
 from millwheel.sinks.files.sink import build_files
+from millwheel.sinks.rows import records_of
 
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}
 AVRO = {"avro": {"schema": SCHEMA}}
@@ -47,3 +53,13 @@ def test_rows_that_do_not_fit_are_refused_and_the_others_are_a_file(tmp_path: Pa
 def test_options_that_cannot_work_are_sentences(tmp_path: Path, options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         build_files({"path": "out", **options}, str(tmp_path))
+
+
+def test_keys_of_several_fields_in_columns_are_lists_as_they_are_in_rows() -> None:
+    frame = pl.DataFrame({"a": ["x", "y"], "n": [1, 2]})
+    order = np.arange(2)
+    batch = ColumnBatch("s", order, order, key_column([frame["a"], frame["n"]]), frame)
+    content = Content(Shape("jsonl", True, True, {}, None))
+    in_columns = content.of(SinkBatch(1, "1-1", [], [batch]))
+    assert in_columns == content.encode(records_of(batch))
+    assert json.loads(in_columns.splitlines()[1]) == {"key": ["y", 2], "timestamp": 1, "a": "y", "n": 2}

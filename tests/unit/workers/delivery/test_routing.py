@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from millwheel.core.columns.batch import ColumnBatch
 from millwheel.core.model.keys import key_hash
+from millwheel.core.model.limits import DEFAULTS
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
 from millwheel.core.model.records import Batch
@@ -42,7 +43,7 @@ def router(*tables: RangeTable) -> TableRouter:
     return made
 
 
-def fanout(load: Callable[[KeySpec], Any] | None = None, **keys: KeySpec) -> Fanout:
+def fanout(load: Callable[[KeySpec], Any] | None = None, most_key: int = DEFAULTS.key, **keys: KeySpec) -> Fanout:
     """Consumers by name with their keys; those whose name begins with ``late_`` want late records."""
     nodes = {
         name: Node(
@@ -55,7 +56,7 @@ def fanout(load: Callable[[KeySpec], Any] | None = None, **keys: KeySpec) -> Fan
         for name, key in keys.items()
     }
     graph = Graph(nodes, {"s": tuple(nodes)}, {})
-    return Fanout(graph, load or (lambda spec: load_extractor(spec, "/nowhere")))
+    return Fanout(graph, load or (lambda spec: load_extractor(spec, "/nowhere")), most_key=most_key)
 
 
 def by(*fields: str) -> KeySpec:
@@ -166,6 +167,30 @@ def test_columns_go_where_rows_go(batches: list[list[int]]) -> None:
             routed = columns.route("n", ColumnBatch("s", order, order, frame["a"], frame))
             found = [(shard, part.seqs.tolist(), part.keys.to_list()) for shard, part in routed]
             assert found == [(shard, part.seqs, part.keys) for shard, part in rows.route("n", batch(keys))]
+
+
+@given(st.lists(st.tuples(st.text(max_size=3), st.integers(-(2**63), 2**63 - 1)), min_size=1))
+def test_columns_keyed_by_several_fields_go_where_rows_go(values: list[tuple[str, int]]) -> None:
+    records = [{"a": text, "b": number} for text, number in values]
+    order = np.arange(1, len(values) + 1)
+    frame = pl.DataFrame(records, schema={"a": pl.String, "b": pl.Int64})
+    made = fanout(n=KeySpec(KeyKind.FIELDS, ("b", "a")))
+    [(_, columns)], _ = made.split_columns(ColumnBatch("s", order, order, frame["a"], frame))
+    [(_, rows)], _ = made.split(batch(["p"] * len(values), records), records)
+    assert isinstance(columns, ColumnBatch)
+    assert columns.rows().keys == rows.keys
+    found = [(shard, part.rows().keys, part.rows().seqs) for shard, part in router(table(3)).route("n", columns)]
+    assert found == [(shard, part.keys, part.seqs) for shard, part in router(table(3)).route("n", rows)]
+
+
+@pytest.mark.parametrize(("texts", "dead"), [([None, "b"], 1), (["a", "x" * 90], 1), (["a", "b" * 80], 0)])
+def test_fields_of_which_one_may_be_no_key_are_looked_at_as_rows(texts: list[Any], dead: int) -> None:
+    frame = pl.DataFrame({"a": texts, "b": [1, 2]}, schema={"a": pl.String, "b": pl.Int64})
+    order = np.arange(1, 3)
+    made = fanout(n=KeySpec(KeyKind.FIELDS, ("a", "b")), most_key=92)
+    parts, refused = made.split_columns(ColumnBatch("s", order, order, frame["b"], frame))
+    assert [type(part) for _, part in parts] == [Batch]
+    assert len(refused) == dead
 
 
 @given(st.lists(st.lists(st.one_of(st.integers(0, 5_000), st.integers(-(2**63), 2**64 - 1)), min_size=1), min_size=1))

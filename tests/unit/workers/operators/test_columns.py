@@ -24,7 +24,7 @@ streams:
     watermark: {{max_delay: 3s, max_future: null}}
 computations:
   minutes:
-    input: {{events: {{key: ad}}}}
+    input: {{events: {{key: {key}}}}}
     window: {{tumbling: 10s}}
     {windowing}
     aggregate:
@@ -34,7 +34,7 @@ computations:
       most: {{max: cost}}
     output: minutes
   totals:
-    input: {{minutes: {{key: ad}}}}
+    input: {{minutes: {{key: {key}}}}}
     window: {{tumbling: 1m}}
     aggregate: {{rows: count, spend: {{sum: spend}}}}
     output: totals
@@ -64,14 +64,14 @@ def written(folder: Path, files: Mapping[str, list[Any]]) -> Path:
     return folder
 
 
-def pipeline(folder: Path, declared: bool, windowing: str = "") -> str:
+def pipeline(folder: Path, declared: bool, windowing: str = "", key: str = "ad") -> str:
     path = folder / f"pipeline-{declared}.yaml"
-    path.write_text(PIPELINE.format(folder=folder, fields=FIELDS if declared else "", windowing=windowing))
+    path.write_text(PIPELINE.format(folder=folder, fields=FIELDS if declared else "", windowing=windowing, key=key))
     return str(path)
 
 
-def results(folder: Path, declared: bool, **options: Any) -> dict[str, Any]:
-    with PipelineHarness(pipeline(folder, declared), run_sources=True, **options) as harness:
+def results(folder: Path, declared: bool, key: str = "ad", **options: Any) -> dict[str, Any]:
+    with PipelineHarness(pipeline(folder, declared, key=key), run_sources=True, **options) as harness:
         harness.advance_processing_time(10**9)
         assert (
             any(isinstance(shard.operator, ColumnOperator) for shard in harness._cluster.shards_of("minutes"))
@@ -92,11 +92,12 @@ DIRTY: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.parametrize("key", ["ad", "[ad, type]"])
 @pytest.mark.parametrize("dirt", DIRTY.values(), ids=DIRTY)
-def test_results_are_those_of_rows(tmp_path: Path, dirt: list[Any]) -> None:
+def test_results_are_those_of_rows(tmp_path: Path, dirt: list[Any], key: str) -> None:
     first, second = events(300, 1), events(250, 2)
     folder = written(tmp_path, {"a": [*first[:150], *dirt, *first[150:]], "b": second})
-    columns, rows = results(folder, True), results(folder, False)
+    columns, rows = results(folder, True, key), results(folder, False, key)
     assert columns["minutes"] == rows["minutes"]
     assert columns["totals"] == rows["totals"]
     assert len(columns["dead_letters"]) == len(rows["dead_letters"])
@@ -105,14 +106,15 @@ def test_results_are_those_of_rows(tmp_path: Path, dirt: list[Any]) -> None:
     assert rows["counters"]["late"] > 0
 
 
-def test_a_crash_at_any_place_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("key", ["ad", "[type, ad]"])
+def test_a_crash_at_any_place_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setattr(ReadSize, "told", lambda self, was_full: setattr(self, "bytes", 4096))
     folder = written(tmp_path, {"a": events(120, 3), "b": [*events(60, 4), "{no json", *events(60, 5)]})
 
     def story(harness: PipelineHarness) -> None:
         harness.advance_processing_time(10**9)
 
-    assert assert_survives_crashes(pipeline(folder, True), story, every=3, run_sources=True) > 10
+    assert assert_survives_crashes(pipeline(folder, True, key=key), story, every=3, run_sources=True) > 10
 
 
 def test_pushed_rows_are_aggregated_on_columns_too(tmp_path: Path) -> None:
@@ -146,7 +148,7 @@ def test_a_bundle_that_no_column_can_hold_has_its_dead_letters_once(tmp_path: Pa
 @pytest.mark.parametrize("declared", [True, False], ids=["columns", "rows"])
 @pytest.mark.parametrize("function", ["min", "sum", "mean"])
 def test_a_missing_field_is_a_dead_letter_whoever_counts_it(tmp_path: Path, declared: bool, function: str) -> None:
-    text = PIPELINE.format(folder=tmp_path, fields=FIELDS if declared else "", windowing="")
+    text = PIPELINE.format(folder=tmp_path, fields=FIELDS if declared else "", windowing="", key="ad")
     text = text.replace("spend: {sum: cost}", "all: {count: cost}").replace(
         "mean: {mean: cost}", f"r: {{{function}: cost}}"
     )
@@ -176,7 +178,7 @@ def test_results_of_a_key_come_in_the_order_of_time_however_the_watermark_rises(
 
 def test_results_that_no_column_can_hold_come_in_the_order_of_time_too(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
-    text = PIPELINE.format(folder=tmp_path, fields=FIELDS.replace("cost: float", "cost: int"), windowing="")
+    text = PIPELINE.format(folder=tmp_path, fields=FIELDS.replace("cost: float", "cost: int"), windowing="", key="ad")
     path.write_text(text)
     with PipelineHarness(path) as harness:
         for second in (21, 22, 1, 2, 12):

@@ -50,9 +50,13 @@ MORE = """
 
 @pytest.mark.parametrize("windowing", WINDOWING.values(), ids=WINDOWING)
 @pytest.mark.parametrize("dirt", [[], ["{no json"]], ids=["clean", "dirty"])
-@pytest.mark.parametrize("more", ["    output: minutes", MORE], ids=["own columns", "gathered"])
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [("    output: minutes", "ad"), (MORE, "ad"), (MORE, "[type, ad]")],
+    ids=["own columns", "gathered", "by two fields"],
+)
 def test_windows_that_fire_again_give_what_they_give_in_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windowing: str, dirt: list[Any], more: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windowing: str, dirt: list[Any], more: str, key: str
 ) -> None:
     """Both forms get the same bundles, because an early pane depends on what a bundle holds."""
     lines = 40
@@ -70,7 +74,7 @@ def test_windows_that_fire_again_give_what_they_give_in_rows(
     monkeypatch.setattr(ShardLimits, "__init__", partialmethod(ShardLimits.__init__, bundle=lines))
     said = []
     for declared in (True, False):
-        path = Path(pipeline(folder, declared, windowing))
+        path = Path(pipeline(folder, declared, windowing, key))
         path.write_text(path.read_text().replace("    output: minutes", more, 1))
         with PipelineHarness(str(path), run_sources=True, shards=1) as harness:
             harness.advance_processing_time(10**9)

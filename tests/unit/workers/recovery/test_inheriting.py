@@ -5,6 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from millwheel.core.columns.batch import key_list
 from millwheel.core.columns.plan import END, KEY
 from millwheel.core.formats.store_layout import (
     CHANNEL,
@@ -121,6 +122,16 @@ def test_columnar_segments_are_cut_down_to_the_range_and_to_what_their_own_shard
     found = pl.concat([segment for _, segment in segments_within(child, KeyRange(0, SPACE), -1)])
     wanted = [*((key, 70) for key in IN_LOWER), *((key, end) for key in IN_UPPER for end in (50, 70))]
     assert sorted(found.iter_rows()) == sorted(wanted)
+
+
+def test_columnar_segments_of_keys_of_two_fields_are_cut_down_as_others_are() -> None:
+    keys = [(text, number) for text in ("a", "b") for number in range(4)]
+    groups = pl.DataFrame({"k": [text for text, _ in keys], "n": [number for _, number in keys]})
+    segment = pl.DataFrame([groups.to_struct(KEY), pl.Series(END, [50] * len(keys))])
+    parents = Parents((KeyRange(0, SPACE), content("n-0", [], Meta(number=5, counters={}, watermark=40), 1, segment)))
+    for half in (LOWER, UPPER):
+        [(_, found)] = segments_within(parents.child(half), half, -1)
+        assert key_list(found[KEY]) == [key for key in keys if key_hash(key) in half]
 
 
 def recovered(snapshots: SimSnapshots, last_commit: int) -> Any:
