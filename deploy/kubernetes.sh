@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run a pipeline on Kubernetes, driver included, in an image that holds Spark, Python and this package.
 #
-#   IMAGE=registry/millwheel:0.1 CLAIM=millwheel-root \
+#   IMAGE=registry/millwheel-spark:0.1 CLAIM=millwheel-root \
 #   deploy/kubernetes.sh k8s://https://HOST:6443 /opt/pipelines/ads/pipeline.yaml \
 #     --set input=/root-volume/input --root /root-volume/ads --zookeeper zookeeper:2181/millwheel
 #
@@ -18,7 +18,9 @@ volume() {
   printf '%s\n' --conf "$prefix.mount.path=/root-volume" --conf "$prefix.options.claimName=$CLAIM"
 }
 mapfile -t volumes < <(volume driver; volume executor)
-exec "${SPARK_SUBMIT:-spark-submit}" \
+submit=("${SPARK_SUBMIT:-spark-submit}")
+[ -z "${DRY_RUN:-}" ] || submit=(printf '%s\n' "${submit[@]}")
+exec "${submit[@]}" \
   --master "$master" \
   --deploy-mode cluster \
   --name millwheel \

@@ -14,7 +14,9 @@ package=${MILLWHEEL_ZIP:-$here/../build/millwheel.zip}
 master=$1
 shift
 light="-XX:+UseSerialGC -XX:TieredStopAtLevel=1" # the JVMs only carry Python; extraJavaOptions of yours stand above
-exec "${SPARK_SUBMIT:-spark-submit}" \
+submit=("${SPARK_SUBMIT:-spark-submit}")
+[ -z "${DRY_RUN:-}" ] || submit=(printf '%s\n' "${submit[@]}")
+exec "${submit[@]}" \
   --master "$master" \
   --deploy-mode client \
   --conf spark.ui.showConsoleProgress=false \

