@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from millwheel.cli.ask.commands import asking
 from millwheel.cli.durations import seconds
 from millwheel.cli.look.arguments import AsJson, Pipeline, RootArgument, RunningRoot, Sets
 from millwheel.cli.look.commands import looking
@@ -223,6 +224,7 @@ def certs(folder: Annotated[str, typer.Argument(metavar="FOLDER", help="a new or
 
 app.add_typer(looking)
 app.add_typer(writing)
+app.add_typer(asking)
 
 ranges = typer.Typer(help="Show, split, merge and move the key ranges of a running pipeline.", no_args_is_help=True)
 app.add_typer(ranges, name="ranges")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import accumulate, count, islice
+
+import msgspec
 
 from millwheel.core.slices.slots import slot_of
 from millwheel.queries import resp
 from millwheel.queries.asked import Elsewhere, Found
 from millwheel.queries.cluster import ClusterMap, node_id
 from millwheel.queries.model import Answer, Query, QueryError
-from millwheel.queries.names import Catalog
+from millwheel.queries.names import Catalog, QueryPlan
 from millwheel.queries.rendering import get_reply, hash_reply, json_reply
 
 MAX_KEYS = 10_000
@@ -26,7 +28,15 @@ class Pending:
     """A reply that needs answers first."""
 
     queries: Sequence[Query]
-    reply: Callable[[Sequence[Found]], bytes]
+    reply: Callable[[Sequence[Found]], bytes | Gather]
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """A reply that needs answers of other workers, too: ``questions`` with the addresses of their owners."""
+
+    questions: Sequence[tuple[str, Query]]
+    reply: Callable[[Sequence[Answer | QueryError]], bytes]
 
 
 Reply = bytes | Pending
@@ -40,6 +50,35 @@ class QueryService:
     cluster: ClusterMap
     now_us: Callable[[], int]
     password: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How the answers to ``names`` become a reply: by their ``plans``, then ``write``."""
+
+    names: Sequence[bytes]
+    plans: Sequence[QueryPlan]
+    write: Callable[[Sequence[Answer]], bytes]
+
+    def reply(self, found: Sequence[Found]) -> bytes:
+        """The reply to all questions of the plans in order, which are answered. An error where a formula has no
+        value."""
+        answers = [each for each in found if isinstance(each, Answer)]
+        if len(self.plans) == len(answers) and all(plan.formula is None for plan in self.plans):
+            return self.write(answers)
+        place, made = 0, []
+        try:
+            for plan in self.plans:
+                made.append(plan.answer(answers[place : place + len(plan.questions)]))
+                place += len(plan.questions)
+        except QueryError as ex:
+            return error_reply(ex)
+        return self.write(made)
+
+    def firsts(self, found: Sequence[Found]) -> list[Found]:
+        """What became of the first question of each plan."""
+        places = accumulate((len(plan.questions) for plan in self.plans), initial=0)
+        return [found[place] for place in islice(places, len(self.plans))]
 
 
 class Session:
@@ -82,28 +121,27 @@ class Session:
         names = words[1:]
         if len(names) > MAX_KEYS:
             raise QueryError("too_much", f"one command asks for {MAX_KEYS} names at most, this one for {len(names)}")
-        queries = [self._now(self._service.catalog.query(name)) for name in names]
-
-        def reply(found: Sequence[Found]) -> bytes:
-            if all(isinstance(each, Answer) for each in found):
-                return resp.array([get_reply(each, self.protocol) for each in found if isinstance(each, Answer)])
-            return self._refusal(names, found)
-
-        return Pending(queries, reply)
+        plans = [self._service.catalog.plan(name) for name in names]
+        form = _Form(names, plans, lambda answers: resp.array([get_reply(each, self.protocol) for each in answers]))
+        return self._pending(form)
 
     def query(self, words: Sequence[bytes]) -> Reply:
-        """Everything about an answer, as JSON."""
+        """Everything about an answer, as JSON. The indicator may be a formula."""
         options = _options(words[3:])
         texts = [word.decode(errors="replace") for word in words[1:3]]
-        query = self._now(self._service.catalog.asked(texts[0], texts[1], options))
-        return Pending([query], lambda found: self._single(words[2], found[0], json_reply))
+        plan = self._service.catalog.planned(texts[0], texts[1], options)
+        return self._pending(_Form([words[2]], [plan], lambda answers: json_reply(answers[0])))
+
+    def indicators(self, words: Sequence[bytes]) -> Reply:
+        """What can be asked, as JSON."""
+        return resp.bulk(msgspec.json.encode(self._service.catalog.document()))
 
     def exists(self, words: Sequence[bytes]) -> Reply:
         """How many of the names can be asked for."""
         found = 0
         for name in words[1 : MAX_KEYS + 1]:
             try:
-                self._service.catalog.query(name)
+                self._service.catalog.plan(name)
                 found += 1
             except QueryError:
                 continue
@@ -112,33 +150,61 @@ class Session:
     def type(self, words: Sequence[bytes]) -> Reply:
         """Names that can be asked for are hashes."""
         try:
-            self._service.catalog.query(words[1])
+            self._service.catalog.plan(words[1])
         except QueryError:
             return resp.simple("none")
         return resp.simple("hash")
 
     def _one(self, name: bytes, form: Callable[[Answer], bytes]) -> Reply:
-        query = self._now(self._service.catalog.query(name))
-        return Pending([query], lambda found: self._single(name, found[0], form))
+        plan = self._service.catalog.plan(name)
+        return self._pending(_Form([name], [plan], lambda answers: form(answers[0])))
 
-    def _now(self, query: Query) -> Query:
-        return query if query.until_us is not None else replace(query, until_us=self._service.now_us())
+    def _pending(self, form: _Form) -> Pending:
+        now_us = self._service.now_us()  # one for all: a formula asks for one span
+        queries = [
+            query if query.until_us is not None else replace(query, until_us=now_us)
+            for plan in form.plans
+            for query in plan.questions
+        ]
+        return Pending(queries, lambda found: self._reply(form, queries, found))
 
-    def _single(self, name: bytes, found: Found, form: Callable[[Answer], bytes]) -> bytes:
-        return form(found) if isinstance(found, Answer) else self._refusal([name], [found])
-
-    def _refusal(self, names: Sequence[bytes], found: Sequence[Found]) -> bytes:
-        """Why there are not all answers."""
+    def _reply(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
+        if all(isinstance(each, Answer) for each in found):
+            return form.reply(found)
         for each in found:
             if isinstance(each, QueryError):
                 return error_reply(each)
+        firsts = form.firsts(found)
+        if any(isinstance(each, Elsewhere) for each in firsts):
+            return self._refusal(form.names, firsts)
+        return self._gather(form, queries, found)
+
+    def _gather(self, form: _Form, queries: Sequence[Query], found: Sequence[Found]) -> bytes | Gather:
+        """Whoever has the first computation of a formula asks the others for theirs."""
+        addresses = self._service.cluster.addresses
+        places = {place: each.owner for place, each in enumerate(found) if isinstance(each, Elsewhere)}
+        if any(owner not in addresses for owner in places.values()):
+            return _UNKNOWN
+
+        def reply(answers: Sequence[Answer | QueryError]) -> bytes:
+            whole = list(found)
+            for place, answer in zip(places, answers, strict=True):
+                if isinstance(answer, QueryError):
+                    return error_reply(answer)
+                whole[place] = answer
+            return form.reply(whole)
+
+        return Gather([(addresses[owner], queries[place]) for place, owner in places.items()], reply)
+
+    def _refusal(self, names: Sequence[bytes], found: Sequence[Found]) -> bytes:
+        """Where the names are that are not here."""
         owners = {each.owner if isinstance(each, Elsewhere) else "" for each in found}
         if len(owners) > 1:
             return resp.error("the keys are with more than one worker: ask by slots, or one by one", "CROSSSLOT")
         moved = found[0]
         address = self._service.cluster.addresses.get(moved.owner) if isinstance(moved, Elsewhere) else None
         if address is None:
-            return resp.error("the key's worker is not known yet; ask again", "TRYAGAIN")
+            return _UNKNOWN
         kind = "ASK" if isinstance(moved, Elsewhere) and moved.for_now else "MOVED"
         return f"-{kind} {slot_of(names[0])} {address}\r\n".encode()
 
@@ -242,6 +308,7 @@ class Session:
         return resp.OK
 
 
+_UNKNOWN = resp.error("the key's worker is not known yet; ask again", "TRYAGAIN")
 _WRONG = resp.error("invalid username-password pair: the password is the token of the pipeline", "WRONGPASS")
 
 
@@ -286,6 +353,7 @@ _COMMANDS: Mapping[bytes, _Command] = {
     b"MW.QUERY": _Command(Session.query, 3, (2, 2, 1)),
     b"EXISTS": _Command(Session.exists, 2, _ALL),
     b"TYPE": _Command(Session.type, 2, _ONE),
+    b"MW.INDICATORS": _Command(Session.indicators),
     b"PING": _Command(Session.ping),
     b"HELLO": _Command(Session.hello),
     b"AUTH": _Command(Session.auth, 2),

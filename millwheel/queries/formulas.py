@@ -14,9 +14,14 @@ from functools import lru_cache
 from typing import Any
 
 from millwheel.core.expressions.language import Expression, compile_expression
+from millwheel.core.model.keys import Key
 from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.errors import RecordError
-from millwheel.queries.model import Answer, Query, QueryError
+from millwheel.queries.model import Answer, Consistency, Query, QueryError
+
+LITERAL = "value"
+"""What the value of a formula without a name is called."""
+_WEAKNESS = (Consistency.DURABLE, Consistency.STANDBY, Consistency.LATEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +37,20 @@ class Formula:
         """The computations that are asked, each once."""
         return tuple(dict.fromkeys(computation for computation, _ in self.used))
 
-    def questions(self, query: Query) -> list[Query]:
-        """The questions whose answers the formula needs, one per computation. Raises QueryError."""
+    def questions(self, query: Query, keys: Mapping[str, Key] | None = None) -> list[Query]:
+        """The questions whose answers the formula needs, one per computation. ``keys`` by computation, where they are
+        known already. Raises QueryError."""
         window_us = self.spec.window_us if query.window_us is None else query.window_us
-        return [
-            replace(query, indicator=name, key=self._key(name, query.key), window_us=window_us)
-            for name in self.computations
-        ]
+        found = {name: self.key_for(name, query.key) for name in self.computations} if keys is None else keys
+        return [replace(query, indicator=name, key=found[name], window_us=window_us) for name in self.computations]
 
     def result(self, answers: Sequence[Answer]) -> Answer:
         """The answer of the formula, from those of :attr:`computations` in their order. It covers what any of them
-        covers, and is complete when all are and cover the same. It names the shard and commit of the first."""
+        covers, and is complete when all are and cover the same. It is as consistent as the weakest, and names the shard
+        and commit of the first."""
         values = {name: answer.values for name, answer in zip(self.computations, answers, strict=True)}
+        weakest = max(answers, key=lambda answer: _WEAKNESS.index(answer.consistency))
+        lags = [answer.lag_us for answer in answers if answer.lag_us is not None]
         starts = {answer.covered_start_us for answer in answers}
         ends = {answer.covered_end_us for answer in answers}
         return replace(
@@ -53,6 +60,8 @@ class Formula:
             covered_end_us=max((end for end in ends if end is not None), default=None),
             watermark_us=min(answer.watermark_us for answer in answers),
             complete=len(starts) == len(ends) == 1 and all(answer.complete for answer in answers),
+            consistency=weakest.consistency,
+            lag_us=max(lags, default=None),
         )
 
     def value(self, values: Mapping[str, Mapping[str, object]]) -> Any:
@@ -69,7 +78,7 @@ class Formula:
                 return None
             raise QueryError("bad_value", f"the query {self.spec.name} has no value: {ex}") from None
 
-    def _key(self, computation: str, key: Any) -> Any:
+    def key_for(self, computation: str, key: Any) -> Any:
         """The key of a computation, of the parts that the question's key has."""
         wanted = self.spec.keys.get(computation)
         if wanted is None:
@@ -96,6 +105,15 @@ def _read(record: Mapping[str, Any], computation: str, value: str) -> Any:
 def formula_of(spec: QuerySpec) -> Formula:
     """The formula of a query. ValueError for what is no expression over computations."""
     return Formula(spec, compile_expression(spec.formula), _used(spec.formula))
+
+
+@lru_cache(maxsize=1_000)
+def literal(text: str) -> Formula:
+    """The formula that a question itself gives. QueryError for what is no expression over computations."""
+    try:
+        return formula_of(QuerySpec(LITERAL, text))
+    except ValueError as ex:
+        raise QueryError("bad_formula", f"{text[:80]!r} is no formula: {ex}") from None
 
 
 @lru_cache(maxsize=1_000)

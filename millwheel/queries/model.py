@@ -113,14 +113,15 @@ CODES = (
     "not_asked",
     "beyond_keep",
     "bad_value",
+    "bad_formula",
     "too_much",
     "not_here",
     "unavailable",
 )
 """The kinds of errors, in the words that programs compare: no such name; a key of another type; a window that is
 negative, missing, not on edges or not for this computation; a computation that cannot be asked; a window longer than
-what is kept; a formula whose values do not fit; a question over the bounds; a key of another worker; nobody who could
-answer at the moment."""
+what is kept; a formula whose values do not fit; text that is no formula; a question over the bounds; a key of another
+worker; nobody who could answer at the moment."""
 
 
 class QueryError(Exception):

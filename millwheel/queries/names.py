@@ -1,6 +1,7 @@
 """Names of the Redis protocol and the queries that they are: ``clicks:42:3h``, ``clicks.n:{a:b}:3h@1700000000000000``.
 
     INDICATOR ":" KEY [":" WINDOW ["@" MICROS]]
+    QUERY ":" KEY ["@" MICROS]
 
 The indicator ends at the first colon. What follows the last colon is the window if it is a duration; else the key goes
 on to the end. Braces around the whole key are none of it: with them, clients of Redis Cluster compute the slot of the
@@ -10,25 +11,29 @@ key, whatever window is asked for, and a key may end like a window. In double qu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from millwheel.core.model.keys import Key, check_key
-from millwheel.core.model.times import duration_us
-from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec
+from millwheel.core.model.times import duration_text, duration_us
+from millwheel.core.pipeline.spec import ComputationSpec, KeyKind, PipelineSpec, QuerySpec
 from millwheel.errors import MillwheelError
-from millwheel.queries.model import Consistency, Mode, Query, QueryError
+from millwheel.queries.formulas import Formula, literal
+from millwheel.queries.model import Answer, Consistency, Mode, Query, QueryError
+from millwheel.queries.named import NamedQueries
 
 MAX_NAME_BYTES = 4_096
 """A name is so long at most: names come from outside, and a key is 1 KiB by default."""
 _NAMES_KEPT = 50_000  # parsed names that are remembered: a dashboard asks for the same ones again
 _WINDOW = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?[a-z]*)(?:@(-?[0-9]{1,19}))?")
 _Kind = TypeVar("_Kind", bound=Enum)
+_TIMED = re.compile(r"(.+)@([0-9]{1,19})", re.DOTALL)
+_PLAIN = re.compile(r"[\w.-]+")  # names of computations and queries are that; a formula has more
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,19}")
 
 
@@ -76,52 +81,141 @@ def _bare(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """What a name asks: ``questions``, and the ``formula`` over their answers; None: the only question's answer."""
+
+    questions: tuple[Query, ...]
+    formula: Formula | None = None
+
+    def answer(self, found: Sequence[Answer]) -> Answer:
+        """The answer, from those of the questions. Raises QueryError."""
+        return found[0] if self.formula is None else self.formula.result(found)
+
+
+@dataclass(frozen=True, slots=True)
 class Catalog:
-    """What can be asked: the types of the keys of each computation; None where it does not declare one."""
+    """What can be asked: the types of the keys of each computation; None where it does not declare one; and named
+    queries. ``about`` tells people of the computations."""
 
     keys: Mapping[str, str | None]
     windowed: frozenset[str]
+    named: NamedQueries = field(default_factory=NamedQueries)
+    about: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @staticmethod
     def of(spec: PipelineSpec) -> Catalog:
         """Of a pipeline."""
         keys = {each.name: _key_type(each, spec) for each in spec.computations}
-        return Catalog(keys, frozenset(each.name for each in spec.computations if each.slices is not None))
+        windowed = frozenset(each.name for each in spec.computations if each.slices is not None)
+        about = {each.name: _about(each, keys[each.name]) for each in spec.computations}
+        return Catalog(keys, windowed, NamedQueries(spec.queries, frozenset(keys)), about)
+
+    def plan(self, name: bytes) -> QueryPlan:
+        """What a name asks. ``until_us`` may be None: now. Raises QueryError."""
+        parts = parse_name(name)
+        formula = self.named.formulas.get(parts.indicator)
+        if formula is None:
+            return QueryPlan((self.query(name),))
+        key, until_us = parts.key, parts.until_us
+        if parts.window_us is None:
+            key, until_us = _timed(parts.key)
+        return self._planned(formula, key, Query(parts.indicator, 0, parts.window_us, until_us))
+
+    def planned(self, indicator: str, key: str, options: Mapping[str, str]) -> QueryPlan:
+        """What a command with options asks, of a computation, a named query, or a formula. Raises QueryError."""
+        formula = self.named.formulas.get(indicator)
+        if formula is None and not _PLAIN.fullmatch(indicator):
+            formula = literal(indicator)
+        if formula is None:
+            return QueryPlan((self.asked(indicator, key, options),))
+        return self._planned(formula, key, _with_options(indicator, 0, options))
+
+    def _planned(self, formula: Formula, text: str, query: Query) -> QueryPlan:
+        keys = {name: self._key_of(formula, name, text) for name in formula.computations}
+        return QueryPlan(tuple(formula.questions(query, keys)), formula)
+
+    def _key_of(self, formula: Formula, computation: str, text: str) -> Key:
+        if not formula.spec.keys:
+            return self.key(computation, text)
+        self._known(computation)
+        return self._typed(computation, formula.key_for(computation, _checked(_guessed(text))))
+
+    def _typed(self, computation: str, key: Key) -> Key:
+        return key if isinstance(key, tuple) else self.key(computation, str(key)) if self.keys[computation] else key
 
     def query(self, name: bytes) -> Query:
-        """The query that a name is. ``until_us`` may be None: now. Raises QueryError."""
+        """The query of a computation that a name is. ``until_us`` may be None: now. Raises QueryError."""
         parts = parse_name(name)
         return Query(parts.indicator, self.key(parts.indicator, parts.key), parts.window_us, parts.until_us)
 
     def asked(self, indicator: str, key: str, options: Mapping[str, str]) -> Query:
         """The query of a command with options: window, until, mode, consistency."""
-        window, until = options.get("window"), options.get("until")
-        if until is not None and not re.fullmatch(r"-?[0-9]{1,19}", until):
-            raise QueryError("bad_window", f"until is a time in µs UTC, not {until[:40]!r}")
-        return Query(
-            indicator,
-            self.key(indicator, key),
-            None if window is None else window_of(window),
-            None if until is None else int(until),
-            _choice(Mode, "mode", options.get("mode", "covering")),
-            _choice(Consistency, "consistency", options.get("consistency", "durable")),
-        )
+        return _with_options(indicator, self.key(indicator, key), options)
 
     def key(self, indicator: str, text: str) -> Key:
         """The key that a text is for an indicator. Without a declared type, digits are a number."""
         computation = indicator.partition(".")[0]
-        if computation not in self.keys:
-            there = ", ".join(sorted(self.keys)) or "none"
-            raise QueryError("unknown_indicator", f"there is no indicator {computation[:60]!r}; there are: {there}")
-        kind = self.keys[computation]
+        kind = self._known(computation)
         if kind == "str":
             return text
         if kind == "int" and not _NUMBER.fullmatch(text):
             raise QueryError("wrong_key", f"keys of {computation} are whole numbers, {text[:60]!r} is none")
-        try:
-            return check_key(_guessed(text))
-        except MillwheelError as ex:
-            raise QueryError("wrong_key", str(ex)) from None
+        return _checked(_guessed(text))
+
+    def text(self, computation: str, key: Key) -> str:
+        """The text that :meth:`key` reads as that key."""
+        if self.keys.get(computation) == "str" and isinstance(key, str):
+            return key
+        return str(key) if isinstance(key, int) else msgspec.json.encode(key).decode()
+
+    def _known(self, computation: str) -> str | None:
+        if computation not in self.keys:
+            there = ", ".join(sorted([*self.keys, *self.named.formulas])) or "none"
+            raise QueryError("unknown_indicator", f"there is no indicator {computation[:60]!r}; there are: {there}")
+        return self.keys[computation]
+
+    def document(self) -> Mapping[str, Any]:
+        """All that can be asked, for people and programs."""
+        formulas = self.named.formulas
+        return {
+            "computations": self.about,
+            "queries": {name: query_document(each.spec) for name, each in sorted(formulas.items())},
+            "number": self.named.number,
+        }
+
+
+def query_document(spec: QuerySpec) -> Mapping[str, Any]:
+    """A named query, for people and programs."""
+    window = None if spec.window_us is None else duration_text(spec.window_us)
+    keys = {name: list(parts) for name, parts in spec.keys.items()}
+    return {"formula": spec.formula, "window": window, "key": list(spec.key), "keys": keys}
+
+
+def _with_options(indicator: str, key: Key, options: Mapping[str, str]) -> Query:
+    window, until = options.get("window"), options.get("until")
+    if until is not None and not re.fullmatch(r"-?[0-9]{1,19}", until):
+        raise QueryError("bad_window", f"until is a time in µs UTC, not {until[:40]!r}")
+    return Query(
+        indicator,
+        key,
+        None if window is None else window_of(window),
+        None if until is None else int(until),
+        _choice(Mode, "mode", options.get("mode", "covering")),
+        _choice(Consistency, "consistency", options.get("consistency", "durable")),
+    )
+
+
+def _timed(key: str) -> tuple[str, int | None]:
+    """A key of a named query, which needs no window, without the time behind it; in braces, it has none."""
+    match = _TIMED.fullmatch(key)
+    return (key, None) if match is None else (_bare(match[1]), int(match[2]))
+
+
+def _checked(key: object) -> Key:
+    try:
+        return check_key(key)
+    except MillwheelError as ex:
+        raise QueryError("wrong_key", str(ex)) from None
 
 
 def _guessed(text: str) -> object:
@@ -144,6 +238,15 @@ def _choice(kind: type[_Kind], what: str, text: str) -> _Kind:
 
 def _list(kind: type[_Kind]) -> str:
     return ", ".join(each.value for each in kind)
+
+
+def _about(spec: ComputationSpec, key: str | None) -> Mapping[str, Any]:
+    """What people want to know of a computation before they ask it."""
+    found: dict[str, Any] = {"key": key, "values": [each.name for each in spec.aggregates]}
+    if spec.slices is not None:
+        found["every"] = duration_text(spec.slices.levels_us[0])
+        found["keep"] = duration_text(spec.slices.keep_us)
+    return found
 
 
 def _key_type(spec: ComputationSpec, pipeline: PipelineSpec) -> str | None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
-from millwheel.queries.model import Answer
+from millwheel.queries.model import Answer, Consistency
 from millwheel.queries.resp import bulk, mapping, null
 
 _json = msgspec.json.Encoder(enc_hook=repr).encode
+_decode = msgspec.json.Decoder().decode
 
 
 def value_text(value: object) -> bytes | None:
@@ -68,7 +69,25 @@ def document(answer: Answer) -> Mapping[str, Any]:
         "token": answer.token,
         "commit": answer.commit,
         "consistency": answer.consistency.value,
+        "lag": answer.lag_us,
     }
+
+
+def answer_of(data: bytes) -> Answer:
+    """The answer that a :func:`document` tells."""
+    told = _decode(data)
+    return Answer(
+        told["values"],
+        told["covered_start"],
+        told["covered_end"],
+        told["watermark"],
+        told["complete"],
+        told["shard"],
+        told["token"],
+        told["commit"],
+        Consistency(told["consistency"]),
+        told.get("lag"),
+    )
 
 
 def json_reply(answer: Answer) -> bytes:

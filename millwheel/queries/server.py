@@ -20,9 +20,14 @@ from typing import Any
 from millwheel.errors import SetupError
 from millwheel.queries import resp
 from millwheel.queries.asked import AskedQueries, Found
-from millwheel.queries.commands import Pending, QueryService, Session
+from millwheel.queries.commands import Gather, Pending, QueryService, Session
 from millwheel.queries.model import Query, QueryError
+from millwheel.queries.peers.asking import Asking, Workers, command_of
+from millwheel.queries.peers.link import Links
+from millwheel.queries.rendering import answer_of
 
+GATHER_S = 1.0
+"""Other workers answer for their parts of a formula in this time, or the question is refused: ask again."""
 LEASE_S = 0.05
 """A look at the seal counts for so long."""
 MAX_CONNECTIONS = 10_000
@@ -91,13 +96,22 @@ class _Connection(asyncio.Protocol):
         """What became of the queries of a command."""
         assert slot.pending is not None
         try:
-            slot.data = slot.pending.reply(found)
+            reply = slot.pending.reply(found)
         except Exception:
             _log.exception("a reply failed")
-            slot.data = resp.error("the reply failed; the worker's log says why")
+            reply = resp.error("the reply failed; the worker's log says why")
+        if isinstance(reply, Gather):
+            self._server.gather(self, slot, reply)
+        else:
+            slot.data = reply
         before, self._waiting = self._waiting, self._waiting - len(found)
         if before > MAX_WAITING >= self._waiting and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def gathered(self, slot: _Slot, reply: bytes) -> None:
+        """What other workers had to say is there."""
+        slot.data = reply
+        self._flush()
 
     def flush(self) -> None:
         """Write what is complete."""
@@ -121,7 +135,7 @@ _Job = tuple[_Connection, _Slot, int]
 
 class QueryServer:
     """Serves one worker. ``post`` gives a batch to the worker's loop, ``check`` looks at the journal's seal and raises
-    when this worker was replaced."""
+    when this worker was replaced, ``links`` lead to the other workers."""
 
     def __init__(
         self,
@@ -130,6 +144,7 @@ class QueryServer:
         post: Callable[[AskedQueries], None],
         check: Callable[[], None],
         tls: Any = None,
+        links: Links | None = None,
     ) -> None:
         """Bind ``listen`` (host:port; port 0 takes a free one). Raises SetupError when that cannot be had."""
         resp.hiredis_reader()
@@ -146,6 +161,8 @@ class QueryServer:
         self._checked_s = 0.0
         self._checking = False
         self._loop = _new_loop()
+        self._workers = Workers(links or Links())
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Answer from now on, until the process ends."""
@@ -165,6 +182,9 @@ class QueryServer:
             self._loop.run_forever()
         finally:
             server.close()
+            self._workers.links.close()
+            for task in self._tasks:
+                task.cancel()
             for connection in list(self._connections):
                 connection._transport.abort()
             self._loop.run_until_complete(asyncio.sleep(0))
@@ -185,6 +205,21 @@ class QueryServer:
             self._loop.call_soon(self._send)
         self._jobs.append((connection, slot, len(queries)))
         self._queries.extend(queries)
+
+    def gather(self, connection: _Connection, slot: _Slot, wanted: Gather) -> None:
+        """Ask other workers for what a reply needs of them."""
+        task = self._loop.create_task(self._gathered(connection, slot, wanted))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _gathered(self, connection: _Connection, slot: _Slot, wanted: Gather) -> None:
+        text = self.service.catalog.text
+        asked = [
+            Asking(command_of(query, text(query.computation, query.key)), owner) for owner, query in wanted.questions
+        ]
+        await self._workers.ask(asked, GATHER_S)
+        found = [answer_of(each.reply) if isinstance(each.reply, bytes) else each.reply for each in asked]
+        connection.gathered(slot, wanted.reply([each for each in found if each is not None]))
 
     def _send(self) -> None:
         jobs, queries, self._jobs, self._queries = self._jobs, self._queries, [], []

@@ -18,6 +18,7 @@ from millwheel.adapters.durable_store import open_journals, open_snapshots, open
 from millwheel.adapters.grpc.security import load_security
 from millwheel.adapters.spaces.files import PosixFiles
 from millwheel.adapters.spaces.hang_notes import HangNotes
+from millwheel.adapters.spaces.query_table import QueryTable
 from millwheel.adapters.spaces.replay_orders import ReplayOrders
 from millwheel.adapters.stores.growing import GrowingStores
 from millwheel.adapters.stores.rocksdb import RocksStores
@@ -88,6 +89,7 @@ def _run(root: str, zookeeper: str, pipeline: str, security: str, settings: Work
             open_snapshots,
             HangNotes(open_space(root)),
             ReplayOrders(open_space(root)),
+            QueryTable(open_space(root)),
         )
         process = WorkerProcess(settings, assembly, coordination, storage)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -19,6 +19,7 @@ from millwheel.adapters.grpc.security import Security
 from millwheel.adapters.grpc.watermark_client import InjectorClient
 from millwheel.core.model.names import ShardName, Token, WorkerName
 from millwheel.core.model.range_table import RangeTable
+from millwheel.core.pipeline.query_changes import QUERIES_ROLE
 from millwheel.ports import Coordination, Journals, Snapshots, StateStores
 from millwheel.processes.logs import follow
 from millwheel.savepoints.orders import ORDERS
@@ -39,7 +40,7 @@ from millwheel.workers.host.background import (
     StandbyThread,
 )
 from millwheel.workers.host.observed import Observed
-from millwheel.workers.host.queried import Queried
+from millwheel.workers.host.queried import ChangesRead, Queried
 from millwheel.workers.host.transport import ExchangeTransport
 from millwheel.workers.host.watchdog import Watchdog
 from millwheel.workers.loop.pace import RuntimeLimits
@@ -85,6 +86,7 @@ class WorkerStorage:
     savepoints: Callable[[str], Snapshots]
     notes: Notes
     replays: PendingReplays
+    queries: ChangesRead
 
 
 class WorkerProcess:
@@ -142,7 +144,9 @@ class WorkerProcess:
         ReplayThread(storage.replays, _REPLAYS_S[writer.quick], post)
         self._check_seal = journal.check
         where = settings.queries
-        self._queried = Queried(where, self.incarnation, assembly.spec, settings.security) if where else None
+        self._queried = (
+            Queried(where, self.incarnation, assembly.spec, settings.security, storage.queries) if where else None
+        )
         limits = RuntimeLimits(reports=ReportPace.for_pipeline(assembly.waits_for_time()))
         self._runtime = WorkerRuntime(self.incarnation, assembly.graph, assembly.make_shard, ports, limits)
 
@@ -164,6 +168,9 @@ class WorkerProcess:
         self._coordination.watch_tables(self._table_changed)
         self._coordination.watch_members(ORDERS, lambda members: self._events.put(ev.OrdersChanged(members)))
         self._coordination.join("workers", self.incarnation, json.dumps(self._facts(address)).encode())
+        if self._queried is not None:
+            told = self._queried.changed
+            self._coordination.watch_members(QUERIES_ROLE, lambda _: told())
         if self._watchdog is not None:
             self._watchdog.start()
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +35,12 @@ computations:
     input: {events: {key: key}}
     slices: {every: 10s, keep: 30d, levels: [10s, 1m]}
     aggregate: {n: count, spend: {sum: cost}}
+  costly:
+    input: {events: {key: key}}
+    slices: {every: 10s, keep: 30d}
+    aggregate: {n: {count: {where: cost > 3}}}
+queries:
+  cpc: {formula: clicks.spend / clicks.n, window: 10m}
 """
 
 
@@ -82,6 +90,7 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
 
         until(lambda: count() == RECORDS)
         check(client)
+        check_named(client, run.root)
         owners = {client.nodes_manager.get_node_from_slot(slot_of_key(key)).port for key in range(KEYS)}
         assert len(owners) == 2  # both workers answer
         victim = run.processes("--slot 1")[0]
@@ -93,9 +102,38 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
             answers += 1
         until(lambda: count() == RECORDS)
         check(client)
+        assert client.get(f"share:{{3}}@{END_US}") == str(share_of(3))  # whoever serves now knows it, too
     finally:
         run.end()
         run.wait()
+
+
+def share_of(key: int) -> float:
+    costs = [each["cost"] for each in map(record, range(key, RECORDS, KEYS))]
+    return sum(cost > 3 for cost in costs) / len(costs)
+
+
+def check_named(client: Any, root: Path) -> None:
+    """A query of the file, and one that is set and removed while the pipeline runs."""
+    right = expected(3, END_US - 600_000_000, END_US, RECORDS)
+    assert client.get(f"cpc:{{3}}@{END_US}") == str(right["spend"] / right["n"])
+    assert client.hgetall(f"cpc:3:10m@{END_US}")["covered_end"] == str(END_US)
+    with pytest.raises(redis.ResponseError, match="no indicator 'share'"):
+        client.get("share:{3}")
+    millwheel("queries", "set", root, "share", "--formula", "costly.n / clicks.n", "--window", "10m")
+    assert client.get(f"share:{{3}}@{END_US}") == str(share_of(3))
+    assert "share: costly.n / clicks.n, of 10m" in millwheel("queries", "list", root)
+    millwheel("queries", "remove", root, "cpc")
+    with pytest.raises(redis.ResponseError, match="no indicator 'cpc'"):
+        client.get("cpc:{3}")
+
+
+def millwheel(*words: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "millwheel", *map(str, words)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def _connected(port: int) -> Any:

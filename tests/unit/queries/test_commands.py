@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import hiredis
@@ -9,11 +10,13 @@ import hiredis
 from millwheel.core.model.names import WorkerName
 from millwheel.core.model.range_table import RangeTable, ShardEntry
 from millwheel.core.model.ranges import tile
+from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.core.slices.slots import slot_of
 from millwheel.queries.asked import Elsewhere, Found
 from millwheel.queries.cluster import ClusterMap
-from millwheel.queries.commands import MAX_KEYS, Pending, QueryService, Session
+from millwheel.queries.commands import MAX_KEYS, Gather, Pending, QueryService, Session
 from millwheel.queries.model import Answer, QueryError
+from millwheel.queries.named import NamedQueries
 from millwheel.queries.names import Catalog
 
 ANSWER = Answer({"n": 3, "spend": 1.5}, 10, 70, 65, True, "clicks-0", 4, 9)
@@ -108,3 +111,38 @@ def test_clients_find_what_they_look_for() -> None:
     assert commands["mw.query"][3:6] == [2, 2, 1]
     assert told(one, "QUIT") == "OK"
     assert one.over
+
+
+def formulas() -> Session:
+    cluster = ClusterMap("w1", "clicks", {"w0": "10.0.0.1:6380", "w1": "10.0.0.2:7000"}, TABLE)
+    named = NamedQueries([QuerySpec("cpc", "clicks.spend / clicks.n"), QuerySpec("ctr", "clicks.n / views.n", 1)])
+    catalog = Catalog({"clicks": "int", "views": "int"}, frozenset({"clicks"}), named)
+    return Session(QueryService(catalog, cluster, lambda: 1_000))
+
+
+def test_named_queries_are_asked_by_every_command() -> None:
+    assert told(formulas(), "GET cpc:42:3h", ANSWER) == "0.5"
+    assert told(formulas(), "MGET cpc:42:3h clicks.n:42:3h ctr:42", ANSWER, ONE, ONE, ONE) == ["0.5", "3", "1.0"]
+    flat = told(formulas(), "HGETALL ctr:42", ONE, ONE)
+    assert flat[:6] == ["ctr", "1.0", "covered_start", "10", "covered_end", "70"]
+    assert '"values":{"value":6}' in told(formulas(), "MW.QUERY clicks.n*2 42 WINDOW 3h", ONE)
+    nothing = replace(ONE, values={"n": 0})
+    assert told(formulas(), "GET ctr:42", ONE, nothing) is None
+    assert str(told(formulas(), "GET ctr:42", ONE, replace(ONE, values={"m": 0}))).startswith("ERR unknown_indicator: ")
+    assert told(formulas(), "MW.INDICATORS").startswith('{"computations":')
+
+
+def test_a_formula_is_answered_by_who_has_its_first_computation_and_it_asks_the_others() -> None:
+    moved = told(formulas(), "GET ctr:42", Elsewhere(WorkerName("w0")), ONE)
+    assert str(moved) == f"MOVED {slot_of(b'ctr:42')} 10.0.0.1:6380"
+    reply = formulas().execute([b"MGET", b"ctr:42", b"ctr:43"])
+    assert isinstance(reply, Pending)
+    there = Elsewhere(WorkerName("w0"))
+    wanted = reply.reply([ONE, there, ONE, there])
+    assert isinstance(wanted, Gather)
+    assert [(owner, query.indicator, query.key) for owner, query in wanted.questions] == [
+        ("10.0.0.1:6380", "views", 42),
+        ("10.0.0.1:6380", "views", 43),
+    ]
+    assert parsed(wanted.reply([replace(ONE, values={"n": 6}), ONE])) == ["0.5", "1.0"]
+    assert str(parsed(wanted.reply([ONE, QueryError("unavailable", "soon")]))) == "TRYAGAIN soon"

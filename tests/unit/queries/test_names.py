@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.core.slices.slots import slot_of, slot_of_key
-from millwheel.queries.model import Consistency, Mode, Query, QueryError
-from millwheel.queries.names import Catalog, Name, parse_name
+from millwheel.queries.model import Answer, Consistency, Mode, Query, QueryError
+from millwheel.queries.named import NamedQueries
+from millwheel.queries.names import Catalog, Name, QueryPlan, parse_name
 
 HOUR = 3_600_000_000
 CATALOG = Catalog({"clicks": "int", "views": None, "users": "str"}, frozenset({"clicks"}))
@@ -82,3 +84,49 @@ def test_options_are_a_window_its_end_a_mode_and_a_consistency() -> None:
     for wrong in ({"window": "x"}, {"until": "now"}, {"mode": "most"}, {"consistency": "eventual"}):
         with pytest.raises(QueryError):
             CATALOG.asked("clicks", "42", wrong)
+
+
+def named() -> Catalog:
+    ctr = QuerySpec("ctr", "clicks.n / views.n", HOUR)
+    share = QuerySpec("share", "clicks.n / users.n", HOUR, ("site", "ad"), {"clicks": ("ad",), "users": ("site",)})
+    return Catalog(CATALOG.keys, CATALOG.windowed, NamedQueries([ctr, share]))
+
+
+def test_the_name_of_a_query_asks_what_its_formula_needs() -> None:
+    plan = named().plan(b"ctr:42")
+    assert plan.questions == (Query("clicks", 42, HOUR), Query("views", 42, HOUR))
+    assert named().plan(b"ctr:{42}@17").questions[1] == Query("views", 42, HOUR, 17)
+    assert named().plan(b"ctr:42:3h@17").questions[0] == Query("clicks", 42, 3 * HOUR, 17)
+    assert named().plan(b"clicks:42:3h") == QueryPlan((Query("clicks", 42, 3 * HOUR),))
+
+
+def test_each_computation_of_a_query_has_its_part_of_the_key() -> None:
+    (clicks, users) = named().plan(b'share:["s1",42]').questions
+    assert (clicks.key, users.key) == (42, "s1")
+    with pytest.raises(QueryError, match="2 parts"):
+        named().plan(b"share:42")
+    with pytest.raises(QueryError, match="keys of clicks are whole numbers"):
+        named().plan(b'share:["s1","x"]')
+
+
+def test_a_command_may_ask_a_formula_without_a_name() -> None:
+    plan = named().planned("clicks.n * 2", "42", {"window": "1h"})
+    assert plan.questions == (Query("clicks", 42, HOUR),)
+    assert plan.answer([Answer({"n": 4}, 0, 1, 1, True, "clicks-0", 1, 1)]).values == {"value": 8}
+    for formula, code in (("clicks.n *", "bad_formula"), ("other.n * 2", "unknown_indicator"), ("(1)", "bad_formula")):
+        with pytest.raises(QueryError) as caught:
+            named().planned(formula, "42", {})
+        assert caught.value.code == code
+
+
+@given(st.one_of(st.integers(-5, 5), st.text(min_size=1), st.tuples(st.text(), st.integers(0, 9))))
+def test_a_key_is_the_same_after_it_was_a_text(key: object) -> None:
+    computation = "users" if isinstance(key, str) else "views"
+    assert CATALOG.key(computation, CATALOG.text(computation, key)) == key  # type: ignore[arg-type]
+    if not isinstance(key, str) or key:
+        assert CATALOG.key("views", CATALOG.text("views", key)) == key  # type: ignore[arg-type]
+
+
+def test_people_are_told_what_can_be_asked() -> None:
+    document = named().document()
+    assert document["queries"]["ctr"] == {"formula": "clicks.n / views.n", "window": "1h", "key": [], "keys": {}}

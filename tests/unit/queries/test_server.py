@@ -5,19 +5,23 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from queue import SimpleQueue
 
 import pytest
 
+from millwheel.core.model.names import WorkerName
+from millwheel.core.pipeline.spec import QuerySpec
 from millwheel.errors import FencedError, SetupError
-from millwheel.queries.asked import AskedQueries
+from millwheel.queries.asked import AskedQueries, Elsewhere
 from millwheel.queries.cluster import ClusterMap
 from millwheel.queries.commands import QueryService
+from millwheel.queries.named import NamedQueries
 from millwheel.queries.names import Catalog
 from millwheel.queries.server import QueryServer
 from tests.unit.queries.test_commands import ONE
 
-SERVICE = QueryService(Catalog({"clicks": "int"}, frozenset()), ClusterMap("w0", "clicks"), lambda: 1)
+SERVICE = QueryService(Catalog({"clicks": "int", "views": "int"}, frozenset()), ClusterMap("w0", "clicks"), lambda: 1)
 WAIT_S = 20.0
 
 
@@ -85,3 +89,30 @@ def test_a_port_that_is_taken_is_a_sentence() -> None:
         taken.listen()
         with pytest.raises(SetupError, match="Queries cannot be served at"):
             QueryServer(f"127.0.0.1:{taken.getsockname()[1]}", SERVICE, lambda asked: None, fine)
+
+
+def test_a_worker_asks_another_one_for_its_part_of_a_formula() -> None:
+    named = NamedQueries([QuerySpec("ctr", "clicks.n / views.n", 1)])
+    catalog = Catalog({"clicks": "int", "views": "int"}, frozenset(), named)
+    asked: SimpleQueue[AskedQueries] = SimpleQueue()
+    cluster = ClusterMap("w1", "clicks")
+    with served() as (there, other):
+        cluster.addresses = {"w0": _address(there)}
+        server = QueryServer("127.0.0.1:0", QueryService(catalog, cluster, lambda: 9), asked.put, fine)
+        server.start()
+        host, port = server.address.split(":")
+        with socket.create_connection((host, int(port)), WAIT_S) as client:
+            client.sendall(b"GET ctr:5\r\nPING\r\n")
+            asked.get(timeout=WAIT_S).reply([ONE, Elsewhere(WorkerName("w0"))])
+            batch = other.get(timeout=WAIT_S)
+            assert [(each.indicator, each.key, each.window_us, each.until_us) for each in batch.queries] == [
+                ("views", 5, 1, 9)
+            ]
+            batch.reply([replace(ONE, values={"n": 6})])
+            assert read(client, 16) == b"$3\r\n0.5\r\n+PONG\r\n"
+        server.stop()
+
+
+def _address(client: socket.socket) -> str:
+    host, port = client.getpeername()
+    return f"{host}:{port}"

@@ -7,9 +7,20 @@ import socket
 
 import pytest
 
+from millwheel.core.pipeline.query_changes import QueryChanges, QueryRow
 from millwheel.errors import SetupError
 from millwheel.spec.pipelines import load_pipeline
 from millwheel.workers.host.queried import Queried
+
+
+class Changes:
+    """What was set while the pipeline runs."""
+
+    now = QueryChanges()
+
+    def read(self, known: QueryChanges | None = None) -> QueryChanges:
+        return self.now if known is None or known.number < self.now.number else known
+
 
 PIPELINE = """
 pipeline: asked
@@ -24,7 +35,7 @@ computations:
 def test_the_members_that_answer_are_told_to_clients(tmp_path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "p.yaml"
     path.write_text(PIPELINE)
-    queried = Queried("127.0.0.1:0", "w0", load_pipeline(path), None)
+    queried = Queried("127.0.0.1:0", "w0", load_pipeline(path), None, Changes())
     address = queried.begin(lambda asked: None, lambda: None, lambda: 0)
     queried.workers({"w0": json.dumps({"queries": address}).encode(), "w1": b"{}"})
     host, port = address.split(":")
@@ -39,4 +50,19 @@ def test_other_machines_may_not_ask_without_authentication(tmp_path) -> None:  #
     path = tmp_path / "p.yaml"
     path.write_text(PIPELINE)
     with pytest.raises(SetupError, match="refusing to listen on"):
-        Queried("0.0.0.0:0", "w0", load_pipeline(path), None)
+        Queried("0.0.0.0:0", "w0", load_pipeline(path), None, Changes())
+
+
+def test_queries_that_are_set_are_answered_once_workers_are_told(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "p.yaml"
+    path.write_text(PIPELINE)
+    changes = Changes()
+    queried = Queried("127.0.0.1:0", "w0", load_pipeline(path), None, changes)
+    host, port = queried.begin(lambda asked: None, lambda: None, lambda: 0).split(":")
+    changes.now = QueryChanges().changed([QueryRow("twice", "clicks.n * 2")], "1")
+    queried.changed()
+    with socket.create_connection((host, int(port)), 20) as client:
+        told = b""
+        while told != b"+hash\r\n":
+            client.sendall(b"TYPE twice:1\r\n")
+            told = client.recv(1000)

@@ -1,0 +1,1 @@
+"""Commands for those who ask a running pipeline: named queries, and the gateway."""

@@ -1,0 +1,50 @@
+"""The commands and their options. Their code is imported when they are called."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from millwheel.cli.look.arguments import AsJson
+
+asking = typer.Typer()
+queries = typer.Typer(
+    help="Named queries of a pipeline: set, remove and list them while it runs.", no_args_is_help=True
+)
+asking.add_typer(queries, name="queries")
+Root = Annotated[str, typer.Argument(metavar="ROOT", help="root of the run")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="name of the query")]
+
+
+@queries.command("set")
+def queries_set(
+    root: Root,
+    what: Annotated[
+        str, typer.Argument(metavar="FILE|NAME", help="a YAML file with `queries:`, or the name of one query")
+    ],
+    formula: Annotated[str, typer.Option(help="formula of the named query, such as clicks.spend / clicks.n")] = "",
+    window: Annotated[str, typer.Option(metavar="DURATION", help="window, unless the question has another")] = "",
+) -> None:
+    """Add or change named queries. Workers answer them at once, and so do later runs on this root."""
+    from millwheel.cli.ask.named import set_queries
+
+    set_queries(root, what, formula, window, Console(stderr=True))
+
+
+@queries.command("remove")
+def queries_remove(root: Root, name: Name) -> None:
+    """Remove a named query, also one of the pipeline's file."""
+    from millwheel.cli.ask.named import remove_query
+
+    remove_query(root, name, Console(stderr=True))
+
+
+@queries.command("list")
+def queries_list(root: Root, as_json: AsJson = False) -> None:
+    """Show the named queries of a root, with those that were set while it ran."""
+    from millwheel.cli.ask.named import list_queries
+
+    list_queries(root, as_json, Console(width=None if sys.stdout.isatty() else 200))

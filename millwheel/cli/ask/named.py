@@ -1,0 +1,121 @@
+"""``millwheel queries``: named queries in the root, and whether the workers know them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from uuid import uuid4
+
+import msgspec
+from rich.console import Console
+
+from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.grpc.security import load_security
+from millwheel.adapters.spaces.query_table import QueryTable
+from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.core.pipeline.query_changes import QUERIES_ROLE, QueryChanges, QueryRow
+from millwheel.core.pipeline.spec import PipelineSpec
+from millwheel.errors import SetupError
+from millwheel.queries.named import merged
+from millwheel.queries.names import query_document
+from millwheel.queries.peers.link import LinkClosed, Links, json_of, packed
+from millwheel.queries.peers.secured import secured_links
+from millwheel.roots.attaching import LiveMembers, attach, connected, find_root, is_driven
+from millwheel.roots.root import read_run
+from millwheel.roots.shipped import load_shipped
+from millwheel.spec.named import load_queries, one_query
+
+_KNOWN_S = 10.0  # for workers to follow a change: they look at once, and at the latest after this
+_PAUSE_S = 0.02  # between two looks whether they do: shorter than anybody notices
+_NOTHING = "The run answers no queries: start it with --query-port"
+
+
+def set_queries(place: str, what: str, formula: str, window: str, console: Console) -> None:
+    """Set the queries of a file, or one by its formula. Raises PipelineError for what is none."""
+    spec, table = _opened(place)
+    if formula:
+        found = one_query(what, formula, window, spec)
+    elif window or not Path(what).exists():
+        raise SetupError(f"Give a formula for {what}: --formula 'clicks.spend / clicks.n'; or a file with `queries:`")
+    else:
+        found = load_queries(what, spec)
+    changes = table.change([QueryRow.of(each) for each in found])
+    _told(place, f"Set {_list([each.name for each in found])}", changes, console)
+
+
+def remove_query(place: str, name: str, console: Console) -> None:
+    """Remove one. Raises SetupError when there is none of that name."""
+    spec, table = _opened(place)
+    there = merged(spec.queries, table.read())
+    if name not in there:
+        raise SetupError(f"There is no query {name!r}; there are: {', '.join(sorted(there)) or 'none'}")
+    _told(place, f"Removed {name}", table.change([QueryRow(name)]), console)
+
+
+def list_queries(place: str, as_json: bool, console: Console) -> None:
+    """Print them."""
+    spec, table = _opened(place)
+    found = {name: query_document(each) for name, each in sorted(merged(spec.queries, table.read()).items())}
+    if as_json:
+        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+        return
+    for name, each in found.items():
+        window = f", of {each['window']}" if each["window"] else ""
+        console.print(f"{name}: {each['formula']}{window}", markup=False, highlight=False, soft_wrap=True)
+    if not found:
+        console.print("There are no named queries.", highlight=False)
+
+
+def _opened(place: str) -> tuple[PipelineSpec, QueryTable]:
+    root = find_root(place)
+    if read_run(root) is None:
+        raise SetupError(f"{root} is not the root of a run: use the --root of its `millwheel run`")
+    return load_shipped(str(root)), QueryTable(open_space(place if is_s3(place) else str(root)))
+
+
+def _told(place: str, what: str, changes: QueryChanges, console: Console) -> None:
+    root = find_root(place)
+    when = _wait(root, changes.number) if is_driven(root) else "The next run on this root has that"
+    console.print(f"{what}. {when}.", markup=False, highlight=False, soft_wrap=True)
+
+
+def _wait(root: Path, number: int) -> str:
+    """Tell the workers, and wait until they know."""
+    run = attach(root)
+    with connected(run) as coordination:
+        coordination.join(QUERIES_ROLE, f"change-{uuid4().hex}", b"")
+        members = LiveMembers(coordination, "workers")
+        addresses = _addresses(members.some())
+        if not addresses:
+            return _NOTHING
+        behind = asyncio.run(_behind(addresses, number, secured_links(load_security(run.security, "client"))))
+    if behind:
+        return f"{_list(behind)} did not say within {_KNOWN_S:.0f} s that they know it; they look every 10 s"
+    return "All workers answer accordingly"
+
+
+def _addresses(members: Mapping[str, bytes]) -> list[str]:
+    return [address for data in members.values() if (address := json.loads(data).get("queries"))]
+
+
+async def _behind(addresses: Sequence[str], number: int, links: Links) -> list[str]:
+    """The workers that do not know the change in time."""
+    end_s, waiting = monotonic() + _KNOWN_S, list(addresses)
+    while waiting and monotonic() < end_s:
+        for address in list(waiting):
+            with suppress(LinkClosed, asyncio.TimeoutError):
+                (reply,) = await asyncio.wait_for(links.call(address, [packed("MW.INDICATORS")]), 1.0)
+                if isinstance(reply, bytes) and json_of(reply)["number"] >= number:
+                    waiting.remove(address)
+        await asyncio.sleep(_PAUSE_S if waiting else 0)
+    links.close()
+    return waiting
+
+
+def _list(words: Sequence[str]) -> str:
+    return ", ".join(words) or "nothing"

@@ -1,0 +1,152 @@
+"""Connections to workers: one for each address, shared by all who ask, pipelined. For one asyncio loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from millwheel.queries.resp import array, bulk, hiredis_reader
+
+_CONNECT_S = 1.0
+"""A connection is there in this time, or its worker is not: all of them are near."""
+
+
+class LinkClosed(ConnectionError):
+    """The worker has ended the connection, or refused it. Whatever was asked may be asked again: nothing is written."""
+
+
+class _Call:
+    """Commands whose replies one caller waits for."""
+
+    __slots__ = ("done", "missing", "replies")
+
+    def __init__(self, missing: int, done: asyncio.Future[list[Any]]) -> None:
+        self.missing = missing
+        self.replies: list[Any] = []
+        self.done = done
+
+
+class Link(asyncio.Protocol):
+    """One connection. Replies come in the order of commands; an error is a reply, too (an exception as a value)."""
+
+    def __init__(self) -> None:
+        self._reader = hiredis_reader()
+        self._nothing = self._reader.gets()
+        self._calls: deque[_Call] = deque()
+        self._transport: Any = None
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def usable(self) -> bool:
+        """Whether commands can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        calls, self._calls = self._calls, deque()
+        for call in calls:
+            if not call.done.done():
+                call.done.set_exception(LinkClosed(str(exc or "the worker ended the connection")))
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is not self._nothing:
+                self._replied(reply)
+        except Exception:  # hiredis raises kinds of its own for what is no reply
+            self._transport.abort()
+
+    def _replied(self, reply: Any) -> None:
+        if not self._calls:
+            self._transport.abort()  # a reply that nobody asked for: the order is lost
+            return
+        call = self._calls[0]
+        call.replies.append(reply)
+        call.missing -= 1
+        if not call.missing:
+            self._calls.popleft()
+            if not call.done.done():  # else nobody waits any more
+                call.done.set_result(call.replies)
+
+    async def call(self, commands: Sequence[bytes]) -> list[Any]:
+        """The replies to packed commands. Raises LinkClosed. Who stops waiting leaves the order as it is."""
+        if not self.usable:
+            raise LinkClosed("the connection is closed")
+        call = _Call(len(commands), self._loop.create_future())
+        self._calls.append(call)
+        self._transport.write(b"".join(commands))
+        return await call.done
+
+    def close(self) -> None:
+        """End it; whoever waits gets LinkClosed."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Links:
+    """Connections by address (host:port), opened when they are needed. ``token`` "" shows none. Hosts that
+    are ``plain`` are asked without both."""
+
+    def __init__(
+        self, token: str = "", tls: ssl.SSLContext | None = None, plain: Callable[[str], bool] = lambda host: False
+    ) -> None:
+        self._token = token
+        self._tls = tls
+        self._plain = plain
+        self._links: dict[str, asyncio.Task[Link]] = {}
+
+    async def call(self, address: str, commands: Sequence[bytes]) -> list[Any]:
+        """The replies of the worker at ``address``. Raises LinkClosed."""
+        opening = self._links.get(address)
+        if opening is None or (opening.done() and not _usable(opening)):
+            opening = self._links[address] = asyncio.ensure_future(self._open(address))
+        link = await asyncio.shield(opening)
+        return await link.call(commands)
+
+    def keep(self, addresses: frozenset[str]) -> None:
+        """Close the connections to all other addresses."""
+        for address in self._links.keys() - addresses:
+            opening = self._links.pop(address)
+            if _usable(opening):
+                opening.result().close()
+
+    def close(self) -> None:
+        """Close all."""
+        self.keep(frozenset())
+
+    async def _open(self, address: str) -> Link:
+        host, _, port = address.rpartition(":")
+        loop = asyncio.get_running_loop()
+        plain = self._plain(host)
+        connecting = loop.create_connection(Link, host.strip("[]"), int(port), ssl=None if plain else self._tls)
+        try:
+            _, link = await asyncio.wait_for(connecting, _CONNECT_S)
+            if self._token and not plain:
+                (reply,) = await asyncio.wait_for(link.call([packed("AUTH", self._token)]), _CONNECT_S)
+                if isinstance(reply, Exception):
+                    link.close()
+                    raise LinkClosed(f"{address} refuses our token: {reply}")
+        except (OSError, asyncio.TimeoutError) as ex:
+            raise LinkClosed(f"{address} cannot be reached: {ex or 'it does not answer'}") from ex
+        return link
+
+
+def _usable(opening: asyncio.Task[Link]) -> bool:
+    return opening.done() and not opening.cancelled() and opening.exception() is None and opening.result().usable
+
+
+def packed(*words: str) -> bytes:
+    """A command as bytes."""
+    return array([bulk(word.encode()) for word in words])
+
+
+def json_of(reply: bytes) -> Any:
+    """What a reply that is JSON says."""
+    return msgspec.json.decode(reply)
