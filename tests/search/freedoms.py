@@ -381,6 +381,8 @@ def _fired(base: Facts, c: ComputationSpec, spec: PipelineSpec, free: Free) -> L
     changes = bool(c.window.options.get("changes"))
     loose = loose or ("default" in words and c.allowed_lateness_us > 0) or c.late == "refire"
     loose = loose or (changes and c.allowed_lateness_us > 0)
+    # Behind its end a window that waits for it fires for the first bundle and closes: the next record is late.
+    loose = loose or ("after_watermark" in words and _closes(c.trigger) and c.allowed_lateness_us > 0)
     if not loose:
         return Level.ALL
     percentile = "after_percentile_watermark" in words
