@@ -150,7 +150,22 @@ class ListState(State, Generic[T]):
 
 
 class MapState(State, Generic[K, T]):
-    """A map per key, each entry stored by itself. Map keys are str, int, bytes or tuples of them."""
+    """A map per key, each entry stored by itself. Map keys are str, int, bytes or tuples of them.
+
+    ``MapState(str, int)`` names the types of keys and values, ``MapState(int)`` that of values alone."""
+
+    @overload
+    def __init__(self, types: type[K], type: type[T], /, *, ttl: str | int | None = None) -> None: ...
+    @overload
+    def __init__(self: MapState[Any, T], types: type[T], /, *, ttl: str | int | None = None) -> None: ...
+    @overload
+    def __init__(self: MapState[Any, T], *, type: type[T], ttl: str | int | None = None) -> None: ...
+    @overload
+    def __init__(self: MapState[Any, Any], *, ttl: str | int | None = None) -> None: ...
+    def __init__(self, *types: Any, type: Any = Any, ttl: str | int | None = None) -> None:
+        if len(types) > 2:
+            raise TypeError(f"MapState takes the types of keys and values, not {len(types)} types")
+        super().__init__(types[-1] if types else type, ttl=ttl)
 
     @overload
     def __get__(self, instance: None, owner: type) -> MapState[K, T]: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from millwheel.fluent.code import CodeShelf, own_name
 from millwheel.fluent.fusing import fused
@@ -54,6 +54,22 @@ class Dials:
             "on_error": self.on_error,
         }
         return {name: value for name, value in named.items() if value is not None}
+
+
+class DialOptions(TypedDict, total=False):
+    """The same as arguments of methods. Type checkers know them."""
+
+    delivery: Literal["exactly_once", "at_least_once"] | None
+    productions: Literal["strong", "weak"] | None
+    max_attempts: int | None
+    on_error: OnError | None
+    shards: int | None
+    standby: int | None
+
+
+def given_dials(given: DialOptions) -> dict[str, Any]:
+    """Those that are not None. Raises TypeError for a name that is none of them."""
+    return Dials(**given).fields()
 
 
 @dataclass

@@ -12,7 +12,7 @@ from millwheel.fluent.code import CodeShelf
 from millwheel.fluent.draft import Draft, Input, OnError
 from millwheel.fluent.ends import DeclaredSource, Duration, kind_of
 from millwheel.fluent.places import here
-from millwheel.fluent.streams import Flow, KeyedStream, Stream, Unkeyed, merged
+from millwheel.fluent.streams import Flow, KeyedStream, Row, Stream, T, U, Unkeyed, merged
 from millwheel.spec.pipelines import check_document
 from millwheel.spec.python_files import Document
 
@@ -75,6 +75,40 @@ class Pipeline:
 
     # --- streams -----------------------------------------------------------------------------------------
 
+    @overload
+    def read(
+        self,
+        stream: str,
+        source: DeclaredSource,
+        *,
+        timestamp: str | Callable[[Any], Any] | None = None,
+        timestamp_unit: Literal["us", "ms", "s"] = "us",
+        id: str = "",
+        id_horizon: Duration | None = None,
+        max_delay: Duration | None = None,
+        idle_after: Duration | None = None,
+        max_future: Duration | None = None,
+        schema: type[T],
+        fields: Fields | None = None,
+        on_error: OnError | None = None,
+    ) -> Stream[T]: ...
+    @overload
+    def read(
+        self,
+        stream: str,
+        source: DeclaredSource,
+        *,
+        timestamp: str | Callable[[Any], Any] | None = None,
+        timestamp_unit: Literal["us", "ms", "s"] = "us",
+        id: str = "",
+        id_horizon: Duration | None = None,
+        max_delay: Duration | None = None,
+        idle_after: Duration | None = None,
+        max_future: Duration | None = None,
+        schema: str | None = None,
+        fields: Fields | None = None,
+        on_error: OnError | None = None,
+    ) -> Stream: ...
     def read(
         self,
         stream: str,
@@ -120,6 +154,10 @@ class Pipeline:
         self._draft.add_stream(stream, {**found, **self._types(stream, schema, fields)})
         return self._stream(stream)
 
+    @overload
+    def stream(self, name: str, *, schema: type[T], fields: Fields | None = None) -> Stream[T]: ...
+    @overload
+    def stream(self, name: str, *, schema: str | None = None, fields: Fields | None = None) -> Stream: ...
     def stream(self, name: str, *, schema: type | str | None = None, fields: Fields | None = None) -> Stream:
         """A stream by its name: one that is defined further down (for cycles), the late records of a window, an output
         whose types you declare by ``schema`` or ``fields``."""
@@ -128,19 +166,20 @@ class Pipeline:
         return self._stream(name)
 
     @property
-    def dead_letters(self) -> Stream:
+    def dead_letters(self) -> Stream[Row]:
         """The records that could not be used, with the reason. Without a sink they are stored below the root."""
         return self._stream(DEAD_LETTERS)
 
     @overload
-    def flatten(self, first: Unkeyed, *others: Unkeyed) -> Unkeyed: ...
+    def flatten(self, first: Unkeyed[T], *others: Unkeyed[U]) -> Unkeyed[T | U]: ...
     @overload
-    def flatten(self, first: KeyedStream, *others: Flow) -> KeyedStream: ...
+    def flatten(self, first: KeyedStream[T], *others: Flow[U]) -> KeyedStream[T | U]: ...
     def flatten(self, first: Flow, *others: Flow) -> Flow:
         """Several streams as one input of the next computation. Keyed ones keep their keys."""
         inputs = merged(self._draft, (first, *others))
         keyed = any(isinstance(flow, KeyedStream) for flow in (first, *others))
-        return KeyedStream(self._draft, inputs) if keyed else Unkeyed(self._draft, inputs)
+        found: Flow = KeyedStream(self._draft, inputs) if keyed else Unkeyed(self._draft, inputs)
+        return found
 
     # --- running it -------------------------------------------------------------------------------------
 

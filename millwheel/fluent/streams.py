@@ -14,83 +14,89 @@ Functions may be named functions, lambdas or nested ones. They must be pure: the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from millwheel.api import Computation
 from millwheel.core.windows.windows import WindowFunction
 from millwheel.fluent.agg import Aggregate
-from millwheel.fluent.draft import Dials, Draft, Input, OnError
+from millwheel.fluent.draft import DialOptions, Draft, Input, given_dials
 from millwheel.fluent.ends import DeclaredSink, Duration, kind_of
 from millwheel.fluent.places import here
 from millwheel.fluent.windowed import Accumulation, Late, Opened, WindowedStream, aggregates_tree
 from millwheel.fluent.windowing import window_tree
 
-Delivery = Literal["exactly_once", "at_least_once"]
-Productions = Literal["strong", "weak"]
-Function = Callable[[Any], Any] | str
-"""A function of a record's value, or the text of an expression over its fields, or ``"module:function"``."""
+if TYPE_CHECKING:  # a type parameter with a default: ``Stream`` alone is a stream of anything
+    from typing_extensions import TypeVar, Unpack
+
+    T = TypeVar("T", default=Any)
+    U = TypeVar("U", default=Any)
+else:
+    from typing import TypeVar
+
+    T, U = TypeVar("T"), TypeVar("U")
+
+Row = dict[str, Any]
+"""A value that is a map of fields."""
 
 
-class Flow:
+class Flow(Generic[T]):
     """The operations on one stream or several, keyed or not."""
 
     def __init__(self, draft: Draft, inputs: Sequence[Input]) -> None:
         self._draft = draft
         self._inputs = tuple(inputs)
 
+    @overload
+    def map(
+        self, function: Callable[[T], U], *, name: str = "", output: str = "", **dials: Unpack[DialOptions]
+    ) -> Stream[U]: ...
+    @overload
+    def map(
+        self, function: Mapping[str, str], *, name: str = "", output: str = "", **dials: Unpack[DialOptions]
+    ) -> Stream[Row]: ...
+    @overload
+    def map(self, function: str, *, name: str = "", output: str = "", **dials: Unpack[DialOptions]) -> Stream: ...
     def map(
         self,
-        function: Function | Mapping[str, str],
+        function: Callable[[T], Any] | Mapping[str, str] | str,
         *,
         name: str = "",
         output: str = "",
-        delivery: Delivery | None = None,
-        productions: Productions | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
+        **dials: Unpack[DialOptions],
     ) -> Stream:
         """Replace each record's value by the result of ``function(value)``.
 
         A dict gives the fields of the new value, each as an expression: ``{"user": "user", "kb": "size / 1000"}``.
         """
-        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
         return self._step("map", function, name, output, dials)
 
+    @overload
+    def flat_map(
+        self, function: Callable[[T], Iterable[U]], *, name: str = "", output: str = "", **dials: Unpack[DialOptions]
+    ) -> Stream[U]: ...
+    @overload
+    def flat_map(self, function: str, *, name: str = "", output: str = "", **dials: Unpack[DialOptions]) -> Stream: ...
     def flat_map(
         self,
-        function: Function,
+        function: Callable[[T], Iterable[Any]] | str,
         *,
         name: str = "",
         output: str = "",
-        delivery: Delivery | None = None,
-        productions: Productions | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
+        **dials: Unpack[DialOptions],
     ) -> Stream:
         """Replace each record by any number of values: ``function(value)`` returns an iterable of them."""
-        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
         return self._step("flat_map", function, name, output, dials)
 
     def filter(
         self,
-        function: Function,
+        function: Callable[[T], object] | str,
         *,
         name: str = "",
         output: str = "",
-        delivery: Delivery | None = None,
-        productions: Productions | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
-    ) -> Stream:
+        **dials: Unpack[DialOptions],
+    ) -> Stream[T]:
         """Keep only the records for which ``function(value)``, or an expression such as ``"status < 500"``, is true."""
-        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
         return self._step("filter", function, name, output, dials)
 
     @overload
@@ -102,12 +108,7 @@ class Flow:
         options: Mapping[str, Any] | None = None,
         order_by: Literal["timestamp"] | None = None,
         name: str = "",
-        delivery: Delivery | None = None,
-        productions: Productions | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
+        **dials: Unpack[DialOptions],
     ) -> Stream: ...
     @overload
     def process(
@@ -118,12 +119,7 @@ class Flow:
         options: Mapping[str, Any] | None = None,
         order_by: Literal["timestamp"] | None = None,
         name: str = "",
-        delivery: Delivery | None = None,
-        productions: Productions | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
+        **dials: Unpack[DialOptions],
     ) -> tuple[Stream, ...]: ...
     def process(
         self,
@@ -133,12 +129,7 @@ class Flow:
         options: Mapping[str, Any] | None = None,
         order_by: Literal["timestamp"] | None = None,
         name: str = "",
-        delivery: Delivery | None = None,
-        productions: Productions | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
+        **dials: Unpack[DialOptions],
     ) -> Stream | tuple[Stream, ...]:
         """Runs a class derived from :class:`millwheel.Computation`, with state and timers per key.
 
@@ -160,8 +151,7 @@ class Flow:
             fields["order_by"] = order_by
         if outputs:
             fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
-        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
-        self._draft.add_computation(found, self._inputs, {**fields, **dials.fields()})
+        self._draft.add_computation(found, self._inputs, {**fields, **given_dials(dials)})
         streams = tuple(self._stream(each) for each in outputs)
         return streams[0] if isinstance(output, str) else streams
 
@@ -171,21 +161,15 @@ class Flow:
         within: Duration,
         name: str = "",
         output: str = "",
-        delivery: Delivery | None = None,
-        productions: Productions | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
-    ) -> Stream:
+        **dials: Unpack[DialOptions],
+    ) -> Stream[T]:
         """Keep the first of the records of a key that are equal in the fields ``by`` (none: in all fields).
 
         Equal records are dropped and counted, until one is ``within`` later than the record passed on.
         """
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_deduplicate")
         given = {"within": within, **({"by": list(by)} if by else {})}
-        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
-        fields = {"deduplicate": given, "output": output or found, **dials.fields()}
+        fields = {"deduplicate": given, "output": output or found, **given_dials(dials)}
         self._draft.add_computation(found, self._inputs, fields)
         return self._stream(output or found)
 
@@ -195,13 +179,8 @@ class Flow:
         *,
         match: Literal["first", "all"] = "first",
         name: str = "",
-        delivery: Delivery | None = None,
-        productions: Productions | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
-    ) -> tuple[Stream, ...]:
+        **dials: Unpack[DialOptions],
+    ) -> tuple[Stream[T], ...]:
         """A stream for each entry: ``errors, rest = hits.branch({"errors": "status >= 500", "rest": "otherwise"})``.
 
         A record goes to the first stream whose condition holds (``match="all"``: to every such stream). If none holds,
@@ -211,8 +190,7 @@ class Flow:
         fields: dict[str, Any] = {"branch": dict(conditions)}
         if match != "first":
             fields["match"] = match
-        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
-        self._draft.add_computation(found, self._inputs, {**fields, **dials.fields()})
+        self._draft.add_computation(found, self._inputs, {**fields, **given_dials(dials)})
         return tuple(self._stream(stream) for stream in conditions)
 
     def join(
@@ -223,13 +201,8 @@ class Flow:
         how: Literal["inner", "left", "outer"] = "inner",
         name: str = "",
         output: str = "",
-        delivery: Delivery | None = None,
-        productions: Productions | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
-    ) -> Stream:
+        **dials: Unpack[DialOptions],
+    ) -> Stream[Row]:
         """Pair the records of two streams that have the same key and window, when the window closes.
 
         A result has the fields of the key, ``window_start``, ``window_end`` (µs), and the two records, each under the
@@ -238,8 +211,7 @@ class Flow:
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_join")
         tree = window_tree(window, lambda thing, what: self._draft.keep(thing, found, what))
         given = {"window": tree, "join": how}
-        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
-        fields = {**given, "output": output or found, **dials.fields()}
+        fields = {**given, "output": output or found, **given_dials(dials)}
         self._draft.add_computation(found, (*self._inputs, *other._inputs), fields)
         return self._stream(output or found)
 
@@ -252,12 +224,7 @@ class Flow:
         as_of: Literal["timestamp", "arrival"] = "timestamp",
         name: str = "",
         output: str = "",
-        delivery: Delivery | None = None,
-        productions: Productions | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
+        **dials: Unpack[DialOptions],
     ) -> Stream:
         """Add the latest value of ``other`` for the record's key, as ``field`` (default: the name of ``other``).
 
@@ -269,8 +236,7 @@ class Flow:
         given: dict[str, Any] = {"with": other._inputs[0].stream}
         given.update({"as": field} if field else {}, **({"missing": missing} if missing != "keep" else {}))
         given.update({"as_of": as_of} if as_of != "timestamp" else {})
-        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
-        fields = {"enrich": given, "output": output or found, **dials.fields()}
+        fields = {"enrich": given, "output": output or found, **given_dials(dials)}
         self._draft.add_computation(found, (*self._inputs, *other._inputs), fields)
         return self._stream(output or found)
 
@@ -286,12 +252,7 @@ class Flow:
         batch: int | None = None,
         name: str = "",
         output: str = "",
-        delivery: Delivery | None = None,
-        productions: Productions | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
+        **dials: Unpack[DialOptions],
     ) -> Stream:
         """Look each record up in another system: ``{"redis": {"url": …, "key": "item:{item}"}}``.
 
@@ -303,8 +264,9 @@ class Flow:
         chosen = {"as": field or None, "fields": fields, "by": by, "cache": cache, "batch": batch}
         given: dict[str, Any] = {"lookup": lookup, **{key: value for key, value in chosen.items() if value is not None}}
         given.update({"missing": missing} if missing != "keep" else {})
-        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error)
-        self._draft.add_computation(found, self._inputs, {"enrich": given, "output": output or found, **dials.fields()})
+        self._draft.add_computation(
+            found, self._inputs, {"enrich": given, "output": output or found, **given_dials(dials)}
+        )
         return self._stream(output or found)
 
     def window(
@@ -315,7 +277,7 @@ class Flow:
         late: Late = "drop",
         output_time: Literal["end_of_window", "earliest", "latest"] | None = None,
         accumulation: Accumulation | None = None,
-    ) -> WindowedStream:
+    ) -> WindowedStream[T]:
         """Group the records of each key: ``Tumbling("1m")``, ``Sessions("30m")``, your own object
         with ``assign(timestamp)``, ….
 
@@ -348,10 +310,7 @@ class Flow:
         where: str = "",
         late: Late = "drop",
         name: str,
-        delivery: Delivery | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
+        **dials: Unpack[DialOptions],
     ) -> None:
         """Keep aggregates for each key and slice of time, to be asked for any window while the pipeline runs: see
         docs/queries.md. Nothing is emitted.
@@ -367,14 +326,13 @@ class Flow:
             **({"where": where} if where else {}),
             **({} if late == "drop" else {"late": late}),
         }
-        dials = Dials(delivery, None, None, shards, standby, on_error)
-        self._draft.add_computation(name, self._inputs, {**fields, **dials.fields()})
+        self._draft.add_computation(name, self._inputs, {**fields, **given_dials(dials)})
 
-    def _step(self, kind: str, function: Any, name: str, output: str, dials: Dials) -> Stream:
+    def _step(self, kind: str, function: Any, name: str, output: str, dials: DialOptions) -> Stream:
         found = self._draft.name_for(name, output, f"{self._inputs[0].stream}_{kind}")
         if callable(function):
             function = self._draft.keep(function, found, kind)
-        fields = {kind: function, "output": output or found, **dials.fields()}
+        fields = {kind: function, "output": output or found, **given_dials(dials)}
         self._draft.add_computation(found, self._inputs, fields)
         return self._stream(output or found)
 
@@ -382,14 +340,14 @@ class Flow:
         return Stream(self._draft, (Input(name, here()),))
 
 
-class Unkeyed(Flow):
+class Unkeyed(Flow[T]):
     """Streams whose records have the keys that their producers gave."""
 
     @overload
-    def key_by(self, key: str, *more: str) -> KeyedStream: ...
+    def key_by(self, key: str, *more: str) -> KeyedStream[T]: ...
     @overload
-    def key_by(self, key: Callable[[Any], Any]) -> KeyedStream: ...
-    def key_by(self, key: Any, *more: str) -> KeyedStream:
+    def key_by(self, key: Callable[[T], Any]) -> KeyedStream[T]: ...
+    def key_by(self, key: Any, *more: str) -> KeyedStream[T]:
         """The same records by another key: a field, several fields (a tuple), or a function of the value.
 
         A key is text, an integer, bytes, or a tuple of them. This adds no computation: the next one uses the key.
@@ -398,20 +356,20 @@ class Unkeyed(Flow):
         found = [key, *more] if more else key
         return KeyedStream(self._draft, [Input(each.stream, place, found) for each in self._inputs])
 
-    def flatten(self, *others: Unkeyed) -> Unkeyed:
+    def flatten(self, *others: Unkeyed[U]) -> Unkeyed[T | U]:
         """This stream and others as one input of the next computation."""
         return Unkeyed(self._draft, merged(self._draft, (self, *others)))
 
 
-class KeyedStream(Flow):
+class KeyedStream(Flow[T]):
     """Streams with the key by which the next computation processes their records."""
 
-    def flatten(self, *others: Flow) -> KeyedStream:
+    def flatten(self, *others: Flow[U]) -> KeyedStream[T | U]:
         """These records and others, each stream by its own key, as one input of the next computation."""
         return KeyedStream(self._draft, merged(self._draft, (self, *others)))
 
 
-class Stream(Unkeyed):
+class Stream(Unkeyed[T]):
     """One named stream."""
 
     @property
@@ -419,7 +377,7 @@ class Stream(Unkeyed):
         """Its name in errors, in ``millwheel status`` and for ``ctx.produce``."""
         return self._inputs[0].stream
 
-    def write(self, sink: DeclaredSink) -> Stream:
+    def write(self, sink: DeclaredSink) -> Stream[T]:
         """Write the stream to a sink; a stream has at most one. Returns the same stream."""
         if isinstance(sink, DeclaredSink):
             self._draft.add_sink(self.name, kind_of(sink), sink.options())

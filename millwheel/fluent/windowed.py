@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from millwheel.api import Computation
 from millwheel.core.triggers.triggers import Trigger
 from millwheel.fluent.agg import Aggregate
-from millwheel.fluent.draft import Dials, Draft, Input, OnError
+from millwheel.fluent.draft import DialOptions, Draft, Input, given_dials
 from millwheel.fluent.places import At, CodeKey, CodeLine, here
 from millwheel.fluent.windowing import trigger_tree, window_tree
 
 if TYPE_CHECKING:
-    from millwheel.fluent.streams import Stream
+    from typing_extensions import TypeVar, Unpack
+
+    from millwheel.fluent.streams import Row, Stream
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 Late = Literal["drop", "refire"] | str
 Accumulation = Literal["discarding", "accumulating", "retracting"]
@@ -34,13 +42,13 @@ class Opened:
     trigger_place: CodeLine | None = field(default=None)
 
 
-class WindowedStream:
+class WindowedStream(Generic[T]):
     """Records in windows. :meth:`aggregate` or :meth:`process` makes the computation."""
 
     def __init__(self, parts: Opened) -> None:
         self._parts = parts
 
-    def trigger(self, trigger: Trigger, *, accumulation: Accumulation | None = None) -> WindowedStream:
+    def trigger(self, trigger: Trigger, *, accumulation: Accumulation | None = None) -> WindowedStream[T]:
         """Choose when windows fire: ``AfterWatermark(early=AfterCount(100))``, ``Repeat(…)``, …. By default they fire
         once, as the watermark passes their end. ``accumulation`` as in ``window()``.
         """
@@ -56,13 +64,8 @@ class WindowedStream:
         where: str = "",
         name: str = "",
         output: str = "",
-        delivery: Literal["exactly_once", "at_least_once"] | None = None,
-        productions: Literal["strong", "weak"] | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
-    ) -> Stream:
+        **dials: Unpack[DialOptions],
+    ) -> Stream[Row]:
         """One record per key and pane, with the fields of the key, ``window_start``, ``window_end`` (µs) and the
         aggregates.
 
@@ -78,8 +81,7 @@ class WindowedStream:
         if where:
             fields["where"] = where
         fields["output"] = output or found
-        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error).fields()
-        parts.draft.add_computation(found, parts.inputs, {**fields, **dials})
+        parts.draft.add_computation(found, parts.inputs, {**fields, **given_dials(dials)})
         return parts.stream(output or found)
 
     @overload
@@ -91,12 +93,7 @@ class WindowedStream:
         options: Mapping[str, Any] | None = None,
         where: str = "",
         name: str = "",
-        delivery: Literal["exactly_once", "at_least_once"] | None = None,
-        productions: Literal["strong", "weak"] | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
+        **dials: Unpack[DialOptions],
     ) -> Stream: ...
     @overload
     def process(
@@ -107,12 +104,7 @@ class WindowedStream:
         options: Mapping[str, Any] | None = None,
         where: str = "",
         name: str = "",
-        delivery: Literal["exactly_once", "at_least_once"] | None = None,
-        productions: Literal["strong", "weak"] | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
+        **dials: Unpack[DialOptions],
     ) -> tuple[Stream, ...]: ...
     def process(
         self,
@@ -122,12 +114,7 @@ class WindowedStream:
         options: Mapping[str, Any] | None = None,
         where: str = "",
         name: str = "",
-        delivery: Literal["exactly_once", "at_least_once"] | None = None,
-        productions: Literal["strong", "weak"] | None = None,
-        max_attempts: int | None = None,
-        on_error: OnError | None = None,
-        shards: int | None = None,
-        standby: int | None = None,
+        **dials: Unpack[DialOptions],
     ) -> Stream | tuple[Stream, ...]:
         """Calls ``process_window`` of a class derived from :class:`millwheel.Computation` with the records of a window,
         whenever it fires. ``output`` and ``options`` are those of :meth:`KeyedStream.process`; records that do not
@@ -144,8 +131,7 @@ class WindowedStream:
         fields.update({"options": options} if options else {}, **({"where": where} if where else {}))
         if outputs:
             fields["output"] = outputs[0] if len(outputs) == 1 else list(outputs)
-        dials = Dials(delivery, productions, max_attempts, shards, standby, on_error).fields()
-        parts.draft.add_computation(found, parts.inputs, {**fields, **dials})
+        parts.draft.add_computation(found, parts.inputs, {**fields, **given_dials(dials)})
         streams = tuple(parts.stream(each) for each in outputs)
         return streams[0] if isinstance(output, str) else streams
 

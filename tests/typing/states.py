@@ -1,4 +1,4 @@
-"""Checked by mypy in ``tests/slow/test_typing.py``: what user code may leave out, and what is an error."""
+"""Checked by mypy and basedpyright in tests/slow/test_typing.py: what user code may leave out, and what is wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from typing_extensions import assert_type
 
-from millwheel import Computation, ListState, ValueState
+from millwheel import Computation, ListState, MapState, ValueState
 
 
 class Visit(msgspec.Struct):
@@ -20,6 +20,8 @@ class Typed(Computation):
     last = ValueState(Visit)
     sums = ValueState(dict[str, float], default=dict)
     pages = ListState(str)
+    counts = MapState(str, int)
+    values = MapState(float)
     anything = ValueState()
     annotated: ValueState[int] = ValueState(int)
 
@@ -28,8 +30,13 @@ class Typed(Computation):
         assert_type(self.last.get(), Visit)
         assert_type(self.sums.get(), dict[str, float])
         assert_type(list(self.pages), list[str])
+        assert_type(self.counts["a"], int)
+        assert_type(self.counts.get("a"), int | None)
+        assert_type(self.values["a"], float)
         assert_type(self.anything.get(), Any)
         self.seen.set(self.seen.get() + 1)
-        self.seen.set("one")  # error: arg-type
-        self.last.get().pgae  # error: attr-defined
-        self.pages.append(1)  # error: arg-type
+        self.seen.set("one")  # error
+        self.last.get().pgae  # error
+        self.pages.append(1)  # error
+        self.counts[1] = 1  # error
+        self.counts["a"] = "one"  # error

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
@@ -18,6 +18,13 @@ from millwheel.core.model.times import MAX_TIME
 if TYPE_CHECKING:  # `millwheel --help` loads this file, and numpy takes longer than all the rest of it
     import numpy as np
     import numpy.typing as npt
+    from typing_extensions import TypeVar
+
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    V = TypeVar("V")
 
 
 class Domain(Enum):
@@ -32,11 +39,12 @@ class Domain(Enum):
     __hash__ = object.__hash__
 
 
-class Record(msgspec.Struct, gc=False):
-    """What ``process_record`` receives: ``key``, ``value``, ``timestamp`` (µs UTC) and ``stream`` it came by."""
+class Record(msgspec.Struct, Generic[V], gc=False):
+    """What ``process_record`` receives: ``key``, ``value``, ``timestamp`` (µs UTC) and ``stream`` it came by. In
+    annotations ``Record[Click]`` says what its value is."""
 
     key: Key
-    value: Any
+    value: V
     timestamp: int
     stream: str
 
