@@ -214,6 +214,7 @@ LARGE_CLASSES = {
     "MemoryDisk": "a file system: one method per system call",
     "MemoryWorker": "all ports of a worker at once, for tests of users",
     "Part": "a value: how far one partition of a source has been read",
+    "Pipeline": "a public interface: how users write a pipeline",
     "PipelineHarness": "a public interface: what users ask of a pipeline under test",
     "Running": "one attribute per part of a run that is alive",
     "Shard": "one attribute per owner of a part of the shard, and no state besides",
