@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from millwheel.core.windows.windows import Cumulative, Global, Sliding, Tumbling, Window, WindowFunction
+from millwheel.core.columns.lazy_polars import pl
+from millwheel.core.model.times import MAX_TIME
+from millwheel.core.windows.windows import Cumulative, Global, Sessions, Sliding, Tumbling, Window, WindowFunction
 
 Times = npt.NDArray[np.int64]
 
@@ -30,17 +32,47 @@ def can_assign(function: WindowFunction) -> bool:
 
 
 def assign_array(function: WindowFunction, timestamps: Times) -> Assigned:
-    """What ``function.assign`` returns for each timestamp. ValueError for window functions without a column form."""
+    """What ``function.assign`` returns for each timestamp. ValueError for window functions without a column form.
+    Sessions are those of each record alone; see :func:`sessions_of`."""
     if isinstance(function, Tumbling):
         return _each_once(*_tumbling(function, timestamps))
     if isinstance(function, Sliding):
         return _sliding(function, timestamps)
     if isinstance(function, Cumulative):
         return _cumulative(function, timestamps)
+    if isinstance(function, Sessions):
+        return _each_once(timestamps, _after(timestamps, function.gap))
     if isinstance(function, Global):
         [window] = function.assign(0)
         return _each_once(np.full_like(timestamps, window.start), np.full_like(timestamps, window.end))
     raise ValueError(f"{type(function).__name__} windows are not assigned by column")
+
+
+def sessions_of(keys: pl.Series, timestamps: Times, gap: int) -> Assigned:
+    """The windows that the records of each key make among themselves: each begins with a record, and ends ``gap`` µs
+    behind the last of those that follow at less than that."""
+    parts = keys.struct.unnest().get_columns() if isinstance(keys.dtype, pl.Struct) else [keys]
+    names = [str(place) for place in range(len(parts))]
+    columns = [part.alias(name) for part, name in zip(parts, names, strict=True)]
+    whole = pl.DataFrame([*columns, pl.Series("t", timestamps), pl.Series("row", np.arange(len(timestamps)))])
+    ordered = whole.sort([*names, "t"])
+    times, rows = ordered["t"].to_numpy(), ordered["row"].to_numpy()
+    begins = np.ones(len(times), np.bool_)
+    if len(times) > 1:
+        other = ordered.select(pl.any_horizontal(pl.col(name) != pl.col(name).shift() for name in names)).to_series()
+        begins[1:] = other.to_numpy()[1:] | (np.diff(times) >= gap)
+    firsts = np.flatnonzero(begins)
+    sizes = np.diff(np.append(firsts, len(times)))
+    lasts = times[firsts + sizes - 1]
+    starts, ends = np.empty_like(timestamps), np.empty_like(timestamps)
+    starts[rows] = np.repeat(times[firsts], sizes)
+    ends[rows] = np.repeat(_after(lasts, gap), sizes)
+    return _each_once(starts, ends)
+
+
+def _after(timestamps: Times, gap: int) -> Times:
+    """As :func:`within_time` ends a window."""
+    return np.minimum(timestamps, MAX_TIME - gap) + gap
 
 
 def _each_once(starts: Times, ends: Times) -> Assigned:

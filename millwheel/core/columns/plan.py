@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millwheel.core.columns.aggregates import ColumnAggregate, column_aggregate
-from millwheel.core.columns.arrays import assign_array, can_assign
+from millwheel.core.columns.arrays import Assigned, assign_array, can_assign, sessions_of
 from millwheel.core.columns.batch import ColumnBatch, key_list
 from millwheel.core.columns.expressions import NoColumns, condition_over_columns
 from millwheel.core.columns.fixed_sums import Unfit
@@ -22,7 +22,7 @@ from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Windowing
 from millwheel.core.windows.lateness import still_open
 from millwheel.core.windows.panes import Accumulation, OutputTime
-from millwheel.core.windows.windows import Cumulative, Sliding, Window, WindowFunction
+from millwheel.core.windows.windows import Cumulative, Sessions, Sliding, Window, WindowFunction
 
 KEY, START, END, COUNT = "key", "start", "end", "count"
 _PLACE, _INT64 = "place", 2**63
@@ -68,12 +68,17 @@ class ColumnPlan:
             stamps, keys = stamps[kept.to_numpy()], keys.filter(kept)
         names = [name for aggregate in self.aggregates for name in aggregate.dtypes]
         bundle = frame.with_columns(prepared).select(names).collect(engine="in-memory")
-        assigned = assign_array(self.window, stamps)
+        assigned = self._assign(keys, stamps)
         if len(assigned.rows) != len(stamps) or isinstance(self.window, (Sliding, Cumulative)):
             keys, bundle = keys[assigned.rows], bundle[assigned.rows]
         places = [keys.alias(KEY), pl.Series(START, assigned.starts), pl.Series(END, assigned.ends)]
         whole = pl.DataFrame([*places, *bundle.get_columns()])
         return self._together(whole, pl.len().cast(pl.Int64).alias(COUNT))
+
+    def _assign(self, keys: pl.Series, timestamps: npt.NDArray[np.int64]) -> Assigned:
+        if isinstance(self.window, Sessions):
+            return sessions_of(keys, timestamps, self.window.gap)
+        return assign_array(self.window, timestamps)
 
     def count_late(self, batch: ColumnBatch, watermark: int) -> int:
         """How many records have no window that ends after ``watermark``."""
@@ -147,7 +152,7 @@ class ColumnPlan:
     def of_key(self, key: Key) -> pl.Expr:
         """Whether a group is one of ``key``."""
         if len(self.key_names) == 1:
-            return pl.col(KEY) == key
+            return pl.col(KEY).eq(key)
         parts = zip(self.key_names, key, strict=True)
         return pl.all_horizontal(pl.col(KEY).struct.field(name) == part for name, part in parts)
 
@@ -201,22 +206,22 @@ def column_plan(
         plan = _plan(spec, windowing.window, fields, compile_expression)
     except NoColumns:
         return None
-    return replace(plan, fires_once=_fires_once(spec, windowing) and all(each.holds for each in plan.aggregates))
+    once = _fires_once(windowing) and spec.late == "drop" and not isinstance(windowing.window, Sessions)
+    return replace(plan, fires_once=once and all(each.holds for each in plan.aggregates))
 
 
-def _fires_once(spec: ComputationSpec, windowing: Windowing) -> bool:
+def _fires_once(windowing: Windowing) -> bool:
     return (
         isinstance(windowing.trigger, Default)
         and windowing.accumulation is not Accumulation.RETRACTING
         and windowing.allowed_lateness == 0
-        and spec.late == "drop"
     )
 
 
 def _takes_groups(spec: ComputationSpec, windowing: Windowing) -> bool:
     window = windowing.window
     return (
-        can_assign(window)
+        (can_assign(window) or (isinstance(window, Sessions) and _fires_once(windowing)))
         and not isinstance(window, Cumulative)
         and not (isinstance(window, Sliding) and window.changes)
         and not windowing.trigger.needs_bytes

@@ -10,7 +10,7 @@ window lies nearby. Closed windows (their trigger has finished) do not merge; re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from millwheel.core.aggregates.aggregation import Aggregation
@@ -18,13 +18,14 @@ from millwheel.core.aggregates.arrival_order import InOrder
 from millwheel.core.machines.triggered import TriggeredMachine
 from millwheel.core.model.keys import Key
 from millwheel.core.model.records import Domain
-from millwheel.core.windowing.calls import Call, Gone, Taken
+from millwheel.core.windowing.calls import Call, Gone, Group, Taken
 from millwheel.core.windowing.contract import Effects, KeyState, Slot, Times, Windowing
 from millwheel.core.windowing.state import CLOSED, SPOKEN, WindowState, as_state
 from millwheel.core.windows.lateness import is_complete, too_late
 from millwheel.core.windows.panes import OutputTime, Retraction
 from millwheel.core.windows.tags import without_share
 from millwheel.core.windows.windows import Window
+from millwheel.errors import invariant
 
 INDEX = "open"
 
@@ -91,9 +92,9 @@ class MergingMachine(TriggeredMachine):
         if not groups and not gone:
             return
         changed = self._join(call, index, groups)
-        for entry, taken in changed:
+        for entry, parts in changed:
             own = self._stored(call, entry)
-            self._take(own, window_at(entry), taken, call)
+            self._take(own, window_at(entry), _together([groups[window] for window in parts]), call)
             call.state[entry[2]] = own
         entries = [entry for entry, _ in changed]
         for entry in self._unmerge(call, index, gone):
@@ -102,6 +103,25 @@ class MergingMachine(TriggeredMachine):
         for entry in entries:
             if any(entry is other for other in index.entries):
                 self._settle_entry(index, entry, self._stored(call, entry), call)
+        index.save()
+
+    def on_groups(self, state: KeyState, key: Key, groups: Sequence[Group], times: Times, effects: Effects) -> None:
+        """The column path: a bundle's records of one key, already aggregated by the windows that they make among
+        themselves.
+
+        The caller has left out records whose own window is :meth:`expired`. Only for windows that fire once, as the
+        watermark passes their end: an early pane would tell how records were bundled.
+        """
+        call = Call(state, key, times, effects)
+        index = Index(state)
+        index.arrived += sum(group.count for group in groups)
+        brought = {group.window: group for group in groups}
+        for entry, parts in self._join(call, index, brought):
+            own = self._stored(call, entry)
+            for window in parts:
+                self._take_group(own, brought[window], call)
+            call.state[entry[2]] = own
+            self._settle_entry(index, entry, own, call)
         index.save()
 
     def _unmerge(self, call: Call, index: Index, gone: Sequence[Gone]) -> list[Entry]:
@@ -160,12 +180,14 @@ class MergingMachine(TriggeredMachine):
             for window in live:
                 groups.setdefault(window, Taken()).rows.append((index.arrived, timestamp, prepared, value))
 
-    def _join(self, call: Call, index: Index, groups: dict[Window, Taken]) -> list[tuple[Entry, Taken]]:
-        """Merge the records' own windows with the open ones; each changed window with its new records."""
+    def _join(
+        self, call: Call, index: Index, groups: Mapping[Window, Taken | Group]
+    ) -> list[tuple[Entry, list[Window]]]:
+        """Merge the records' own windows with the open ones; each changed window, and whose records it gets."""
         opened = {window_at(entry): entry for entry in index.entries if not entry[3]}
         changed = []
         for members in self._function.merge(sorted({*opened, *groups})):
-            new = [groups[window] for window in members if window in groups]
+            new = [window for window in members if window in groups]
             if not new:
                 parts = [opened[window] for window in members]
                 if len(parts) > 1:
@@ -178,16 +200,18 @@ class MergingMachine(TriggeredMachine):
                 own = self._stored(call, entry)
                 own.index = own.nonspeculative = 0
                 call.state[entry[2]] = own
-            changed.append((entry, _together(new)))
+            changed.append((entry, new))
         return changed
 
-    def _meets_another(self, call: Call, part: Entry, members: Sequence[Window], groups: dict[Window, Taken]) -> bool:
+    def _meets_another(
+        self, call: Call, part: Entry, members: Sequence[Window], groups: Mapping[Window, Taken | Group]
+    ) -> bool:
         """True when the records of this bundle, one by one, would have made a window of their own that then merged with
         the one they go to: how they were bundled must not show in the number of its next pane."""
         if not self._stored(call, part).index:
             return False
         apart = [window_at(part)]
-        for window in sorted((w for w in members if w in groups), key=lambda window: groups[window].rows[0][0]):
+        for window in sorted((w for w in members if w in groups), key=lambda window: _first(groups[window])):
             merged = self._function.merge(sorted({*apart, window}))
             if any(len([other for other in group if other != window]) > 1 for group in merged):
                 return True
@@ -270,6 +294,14 @@ def window_at(entry: Entry) -> Window:
 def span(windows: Sequence[Window]) -> Window:
     """From the earliest start to the latest end."""
     return Window(min(window.start for window in windows), max(window.end for window in windows))
+
+
+def _first(taken: Taken | Group) -> int:
+    """The number of the first record."""
+    invariant(isinstance(taken, Taken), "a window that has fired takes groups, whose records have no order")
+    assert isinstance(taken, Taken)
+    number: int = taken.rows[0][0]
+    return number
 
 
 def _together(parts: Sequence[Taken]) -> Taken:

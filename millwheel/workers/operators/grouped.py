@@ -18,6 +18,7 @@ from millwheel.core.windowing.calls import Group
 from millwheel.core.windowing.contract import Times
 from millwheel.core.windowing.state import CLOSED, as_state
 from millwheel.core.windows.lateness import is_complete
+from millwheel.core.windows.windows import Sessions
 from millwheel.workers.bundle.bundle import Bundle
 from millwheel.workers.operators.callbacks import Decode
 from millwheel.workers.operators.windowed import WindowedOperator
@@ -75,5 +76,7 @@ class GroupedOperator(WindowedOperator):
         return None if any(self._closed(key, group) for key, group in found) else found
 
     def _closed(self, key: Key, group: Group) -> bool:
+        if isinstance(self._plan.window, Sessions):
+            return False  # they fire once here: a closed one is gone
         own = as_state(self._cells.load(key, group.window))
         return own is not None and bool(own.flags & CLOSED)

@@ -16,6 +16,7 @@ from millwheel.core.expressions.language import compile_expression
 from millwheel.core.formats.store_layout import HOLD, WINDOW, key_prefix, number8, number_from8, parse_timer, unpack
 from millwheel.core.machines.counted import CountMachine
 from millwheel.core.machines.fixed import AlignedMachine
+from millwheel.core.machines.sessions import MergingMachine
 from millwheel.core.machines.specs import machine_from_spec
 from millwheel.core.model.keys import Key, key_from_bytes, key_hash
 from millwheel.core.model.records import DeadLetter, Domain
@@ -85,11 +86,12 @@ class WindowedOperator(Operator):
         self._write_holds()
 
     def take_groups(self, groups: Iterable[tuple[Key, Group]], bundle: Bundle) -> None:
-        """Take records that were aggregated elsewhere, of windows that are open. For machines of windows that do not
-        merge."""
+        """Take records that were aggregated elsewhere, of windows that are open."""
         machine, times, effects = self._machine, Times(bundle.watermark, bundle.now_us), Effects()
-        invariant(isinstance(machine, AlignedMachine), f"{self._spec.name}: its windows take no groups")
-        assert isinstance(machine, AlignedMachine)
+        invariant(
+            isinstance(machine, AlignedMachine | MergingMachine), f"{self._spec.name}: its windows take no groups"
+        )
+        assert isinstance(machine, AlignedMachine | MergingMachine)
         for key, group in groups:
             machine.on_groups(self._cells.of(key), key, [group], times, effects)
         self._perform(effects, None, bundle)

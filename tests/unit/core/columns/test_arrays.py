@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millwheel.core.columns.arrays import assign_array
+from millwheel.core.columns.arrays import assign_array, sessions_of
+from millwheel.core.model.times import MAX_TIME
 from millwheel.core.windows.windows import (
     Cumulative,
     Global,
+    Sessions,
     Sliding,
     Tumbling,
     WindowFunction,
@@ -26,6 +29,7 @@ functions = st.sampled_from(
         Sliding(9, 9),
         Cumulative(20, 5, 2),
         Cumulative("1d", "6h", time_zone="Europe/Berlin"),
+        Sessions(7),
         Global(),
     ]
 )
@@ -39,3 +43,27 @@ def test_arrays_of_timestamps_get_the_same_windows(function: WindowFunction, tim
         found[int(row)].append((int(start), int(end)))
     assert found == [[tuple(window) for window in function.assign(t)] for t in times]
     assert list(assigned.rows) == sorted(assigned.rows)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from("ab"), st.integers(-20, 40)), max_size=30), st.integers(1, 9)
+)
+def test_sessions_of_columns_are_those_that_the_windows_of_each_key_merge_to(
+    made: list[tuple[int, str, int]], gap: int
+) -> None:
+    numbers, texts, times = ([each[part] for each in made] for part in range(3))
+    frame = pl.DataFrame({"n": numbers, "t": texts}, schema={"n": pl.Int64, "t": pl.String})
+    function = Sessions(gap)
+    for keys, known in ((frame["n"], numbers), (frame.to_struct("k"), list(zip(numbers, texts, strict=True)))):
+        assigned = sessions_of(keys, np.array(times, np.int64), gap)
+        assert assigned.rows.tolist() == list(range(len(made)))
+        for place, (key, at) in enumerate(zip(known, times, strict=True)):
+            own = [function.assign(t)[0] for other, t in zip(known, times, strict=True) if other == key]
+            [group] = [group for group in function.merge(own) if group[0].start <= at < max(each.end for each in group)]
+            span = (group[0].start, max(each.end for each in group))
+            assert (assigned.starts[place], assigned.ends[place]) == span
+
+
+def test_a_session_does_not_end_behind_all_times() -> None:
+    assigned = sessions_of(pl.Series([1]), np.array([MAX_TIME - 3]), 2**60)
+    assert assigned.ends.tolist() == [MAX_TIME]

@@ -57,6 +57,7 @@ def test_what_has_no_column_form_stays_in_rows(changes: dict[str, Any]) -> None:
         {"late": "side:too_late"},
         {"late": "refire"},
         {"aggregates": (AggregateSpec("k", "top_k", "cost", options={"k": 2}),)},
+        {"window": WindowSpec("session", {"gap_us": 5})},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -67,7 +68,9 @@ def test_windows_that_fire_again_or_keep_more_than_columns_hold_take_groups(chan
 
 
 def test_other_windows_stay_in_rows() -> None:
-    assert plan_of(WindowSpec("session", {"gap_us": 5})) is None
+    session = WindowSpec("session", {"gap_us": 5})
+    assert plan_of(session, trigger={"repeat": {"after_count": 2}}) is None
+    assert plan_of(session, allowed_lateness_us=5) is None
     assert plan_of(WindowSpec("sliding", {"size_us": 9, "every_us": 3, "changes": True})) is None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from millwheel.core.columns.batch import AnyBatch, ColumnBatch
+from millwheel.core.columns.batch import AnyBatch, ColumnBatch, key_column
 from millwheel.core.columns.plan import ColumnPlan
 from millwheel.core.model.names import ChannelName
 from millwheel.core.model.records import Batch, Domain
 from millwheel.core.model.timers import TimerQueue
 from millwheel.core.model.times import MAX_TIME
-from millwheel.core.pipeline.spec import ComputationSpec, PipelineSpec, WindowSpec
+from millwheel.core.pipeline.spec import ComputationSpec, InputSpec, KeyKind, KeySpec, PipelineSpec, WindowSpec
 from millwheel.sources.base import FrameChunk
 from millwheel.sources.files.lines import LineReader
 from millwheel.sources.frames import frame_of
@@ -114,6 +116,42 @@ def test_late_records_in_columns_go_where_they_go_in_rows(
         for operator, form in ((grouped, lambda batch: batch), (grouped, by_rows), (in_rows, by_rows))
     ]
     assert made[0] == made[1] == made[2]
+
+
+@pytest.mark.parametrize("key", [("ad",), ("kind", "ad")], ids=["one field", "two fields"])
+@pytest.mark.parametrize("late", ["drop", "side:behind", "refire"])
+@given(bundles=bundles, gap=st.integers(1, 12))
+@settings(max_examples=60)
+def test_sessions_in_columns_are_those_of_rows(
+    key: tuple[str, ...], late: str, bundles: list[tuple[list[Row], int]], gap: int
+) -> None:
+    kind = KeyKind.FIELD if len(key) == 1 else KeyKind.FIELDS
+    changes: dict[str, Any] = {"late": late, "inputs": (InputSpec("events", KeySpec(kind, key)),)}
+    window = WindowSpec("session", {"gap_us": gap})
+    spec, pipeline = spec_of(window, **changes)
+    plan = plan_of(window, **changes)
+    assert plan is not None
+    made = [
+        produced(operator(spec, pipeline, plan), bundles, lambda batch, form=form: form(keyed(batch, key)))
+        for operator, form in ((grouped, lambda batch: batch), (grouped, by_rows), (in_rows, by_rows))
+    ]
+    assert made[0] == made[1] == made[2]
+
+
+def keyed(batch: ColumnBatch, fields: tuple[str, ...]) -> ColumnBatch:
+    return replace(batch, keys=key_column([batch.frame[name] for name in fields]))
+
+
+def test_a_bundle_of_sessions_is_grouped_and_its_late_records_alone_go_by_rows() -> None:
+    window = WindowSpec("session", {"gap_us": 5})
+    spec, pipeline = spec_of(window)
+    plan = plan_of(window)
+    assert plan is not None
+    operator = grouped(spec, pipeline, plan)
+    found = produced(operator, [([Row(1, "click", 1.0, 1, at) for at in (3, 25, 27)], 20)], lambda batch: batch)
+    assert operator.bundles_grouped == 1
+    assert [(row["window_start"], row["window_end"], row["n"]) for row in found[1]["out"]] == [(25, 32, 2)]
+    assert found[0]["late"] == 1
 
 
 def test_one_late_record_sends_no_other_by_rows() -> None:
