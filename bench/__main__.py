@@ -8,7 +8,7 @@ python -m bench A --resume            go on with a campaign that was interrupted
 python -m bench report                tables and plots of docs/performance.md from the figures
 python -m bench profile B             where a microsecond goes
 python -m bench key_windows, soak, failover, availability, nodes, start   with options of their own
-python -m bench ads_kafka, kafka_rates, debezium                          the same, beside a real broker
+python -m bench ads_kafka, kafka_rates, kafka_latency, debezium           the same, beside a real broker
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bench.rounds import Wanted
 
 TOOLS = (
     "ads_kafka",
+    "kafka_latency",
     "kafka_rates",
     "key_windows",
     "soak",

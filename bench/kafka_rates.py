@@ -1,11 +1,13 @@
-"""Topic in, windows by ad and minute, topic out, each with one worker, in turns over one broker: ours, exactly once,
-beside PyFlink's SQL, exactly once, and Bytewax, whose sink has no transactions; and what a transaction adds.
+"""Topic in, windows by ad and minute, topic out, in turns over one broker: ours, exactly once, beside Quix Streams and
+PyFlink's SQL, exactly once, and Bytewax, whose sink has no transactions; and what a transaction adds.
 
-    python -m bench kafka_rates [--records 1000000] [--rounds 3] [--peers bytewax,flink] [--form avro]
+    python -m bench kafka_rates [--records 1000000] [--rounds 3] [--peers bytewax,quix,flink] [--form avro]
 
-Prints one JSON line per run: seconds from start to end, and microseconds of processor time per record, which other work
-on the machine disturbs less. Both hold what a process costs to start. So each system also reads a fifth of the records,
-and ``records_per_s`` is what the other four fifths took. Avro is for ours and PyFlink.
+Each has one worker; ``ours 2`` are two of ours. Prints one JSON line per run: seconds from start to end, microseconds of
+processor time per record, which other work disturbs less, and how many rows are not those of the events. Both hold what
+a process costs to start. So each system also reads a fifth of its records, and ``records_per_s`` is what the other four
+fifths took. Quix Streams gets a fifth of the records of the others. Avro is for ours and PyFlink. At the end come a
+table of medians, and ours against each peer.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,9 +71,16 @@ FLINK_JARS = (
     "org.apache.flink:flink-sql-avro:2.3.0",
     "org.apache.flink:flink-json:2.3.0",
 )
+QUIX = Environment("quix-kafka", ("quixstreams==3.28.1",))
 BYTEWAX = Environment("bytewax-kafka", ("bytewax[kafka]==0.21.1", "orjson"), before=13)
+MINUTE_MS = 60_000
+FEWER = 5
+"""So many times fewer records are read to know what a start costs, and by who would take minutes for all of them."""
+_SLOW = frozenset({"quix"})
 _CHILDREN_OF_CHILDREN_ARE_MINE = 36  # PR_SET_CHILD_SUBREAPER: else the time of PyFlink's JVM would count for nobody
 _BATCHES, _ROWS, _LONGEST_S = 60, 100, 600
+
+Rows = Counter[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +94,7 @@ class Task:
     folder: Path
 
 
-def ours(broker: Broker, task: Task) -> list[str]:
+def ours(broker: Broker, task: Task, workers: int = 1) -> list[str]:
     """The command of a run of ours."""
     folder = task.folder
     formats = {"form": "json", "out": "json"}
@@ -97,7 +107,7 @@ def ours(broker: Broker, task: Task) -> list[str]:
         text = text.replace(f"${{{name}}}", form)
     (folder / "p.yaml").write_text(text)
     command = [sys.executable, "-m", "millwheel", "run", str(folder / "p.yaml"), "--launcher", "processes"]
-    command += ["--workers", "1", "--root", str(folder / f"root-{task.topic}")]
+    command += ["--workers", str(workers), "--root", str(folder / f"root-{task.topic}")]
     for name, value in (("brokers", broker.address), ("input", task.source), ("output", task.topic)):
         command += ["--set", f"{name}={value}"]
     return command
@@ -108,24 +118,16 @@ def _schema(name: str) -> dict[str, Any]:
     return {"type": "record", "name": name, "fields": fields}
 
 
-def bytewax(broker: Broker, task: Task) -> list[str]:
-    """That of Bytewax."""
-    return [python_of(BYTEWAX), "-m", "bytewax.run", str(PEERS / "bytewax_kafka.py")]
-
-
-def flink(broker: Broker, task: Task) -> list[str]:
-    """That of PyFlink."""
-    return [python_of(FLINK), str(PEERS / "flink_kafka.py")]
-
-
 CONTESTANTS: dict[str, Callable[[Any, Task], list[str]]] = {
     "ours": ours,
-    "bytewax": bytewax,
-    "flink": flink,
+    "ours 2": lambda broker, task: ours(broker, task, 2),
+    "bytewax": lambda broker, task: [python_of(BYTEWAX), "-m", "bytewax.run", str(PEERS / "bytewax_kafka.py")],
+    "quix": lambda broker, task: [python_of(QUIX), str(PEERS / "quix_kafka.py")],
+    "flink": lambda broker, task: [python_of(FLINK), str(PEERS / "flink_kafka.py")],
 }
 
 
-def measured(name: str, broker: Broker, task: Task) -> dict[str, Any]:
+def measured(name: str, broker: Broker, task: Task, expected: Rows) -> dict[str, Any]:
     """One run into a new topic."""
     broker.make_topic(task.topic, PARTITIONS)
     command = CONTESTANTS[name](broker, task)
@@ -147,14 +149,15 @@ def measured(name: str, broker: Broker, task: Task) -> dict[str, Any]:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    rows = rows_in(broker, task)
+    found = Counter(map(row_of, rows_in(broker, task)))
     return {
         "who": name,
         "records": task.records,
-        "seconds": round(seconds, 1),
+        "seconds": round(seconds, 2),
         "cpu_us_per_record": round(used / task.records * 1e6, 2),
-        "rows": len(rows),
-        "events_in_rows": sum(row["impressions"] + row["clicks"] for row in rows),
+        "rows": sum(found.values()),
+        "rows_missing": sum((expected - found).values()),
+        "rows_wrong": sum((found - expected).values()),
     }
 
 
@@ -175,19 +178,50 @@ def rows_in(broker: Broker, task: Task) -> list[dict[str, Any]]:
     import fastavro
 
     # PyFlink writes its own schema: fields that may be null, and without the end of the window.
-    return committed(
-        broker, task.topic, lambda data: fastavro.schemaless_reader(io.BytesIO(data), _schema("ctr"), None)
-    )
+    names = [name for name, _ in AVRO["ctr"] if name != "window_end"]
+    kinds = dict(AVRO["ctr"])
+    nullable = {"type": "record", "name": "ctr", "fields": [{"name": n, "type": ["null", kinds[n]]} for n in names]}
+    schema = nullable if task.topic.startswith("flink") else _schema("ctr")
+    return committed(broker, task.topic, lambda data: fastavro.schemaless_reader(io.BytesIO(data), schema, None))
 
 
-def both(name: str, broker: Broker, number: int, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def row_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Ours tells windows in µs, the others in ms; the last digits of a sum depend on its order."""
+    start = row["window_start"]
+    start_ms = start // 1000 if start > 1 << 45 else start
+    return row["ad_id"], start_ms, row["impressions"], row["clicks"], round(row["spend"], 4)
+
+
+class Expected:
+    """What the events themselves give."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[int, int], list[Any]] = {}
+
+    def add(self, _: int, line: str) -> None:
+        """One event."""
+        event = json.loads(line)
+        row = self._open.setdefault((event["ad_id"], event["ts"] - event["ts"] % MINUTE_MS), [0, 0, 0.0])
+        row[event["type"] == "click"] += 1
+        row[2] += event["cost"]
+
+    def rows(self) -> Rows:
+        """All windows."""
+        return Counter((*place, row[0], row[1], round(row[2], 4)) for place, row in self._open.items())
+
+
+def both(name: str, broker: Broker, number: int, topics: list[tuple[str, int, Rows]], given: Any, folder: Path) -> Any:
     """A run over a fifth of the records and one over all; what the difference takes is free of the start."""
-    few = measured(name, broker, Task("few", given.records // 5, f"{name}-{number}-few", given.form, folder))
-    all_of_them = measured(name, broker, Task("events", given.records, f"{name}-{number}", given.form, folder))
-    more = given.records - given.records // 5
-    rate = more / max(all_of_them["seconds"] - few["seconds"], 0.1)
-    cpu_us = (all_of_them["cpu_us_per_record"] * given.records - few["cpu_us_per_record"] * few["records"]) / more
-    return {**all_of_them, "records_per_s": round(rate), "cpu_us_per_record_beyond_start": round(cpu_us, 2)}
+    sizes = topics[:2] if name in _SLOW else topics[1:]
+    found = []
+    for topic, records, expected in sizes:
+        out = f"{name.replace(' ', '-')}-{number}-{topic}"
+        found.append(measured(name, broker, Task(topic, records, out, given.form, folder), expected))
+    few, most = found
+    more = most["records"] - few["records"]
+    cpu_us = most["cpu_us_per_record"] * most["records"] - few["cpu_us_per_record"] * few["records"]
+    rate = more / max(most["seconds"] - few["seconds"], 0.1)
+    return {**most, "records_per_s": round(rate), "cpu_us_per_record_beyond_start": round(cpu_us / more, 2)}
 
 
 def transactions(broker: Broker) -> dict[str, float]:
@@ -210,36 +244,79 @@ def transactions(broker: Broker) -> dict[str, float]:
     return {f"{guarantee}_ms": round(statistics.median(each[5:]), 1) for guarantee, each in took.items()}
 
 
+def table(runs: dict[str, list[dict[str, Any]]]) -> str:
+    """Medians, with the least and the greatest, as Markdown."""
+    lines = [
+        "| | records/s, without the start | µs of processor per record, the same | seconds, with it | ours against it |"
+    ]
+    lines.append("|---|---|---|---|---|")
+    best = {name: [run["records_per_s"] for run in found] for name, found in runs.items() if found}
+    for name, found in runs.items():
+        if found:
+            cells = [_spread([run[each] for run in found], digits) for each, digits in _SHOWN]
+            against = "" if name.startswith("ours") else _spread(_against(best, name), 1) + "×"
+            lines.append(f"| {name}, {found[0]['records']:,} records | {' | '.join(cells)} | {against} |")
+    return "\n".join(lines)
+
+
+_SHOWN = (("records_per_s", 0), ("cpu_us_per_record_beyond_start", 2), ("seconds", 1))
+
+
+def _against(rates: dict[str, list[float]], name: str) -> list[float]:
+    mine = max((rates[each] for each in rates if each.startswith("ours")), key=statistics.median)
+    return [one / other for one, other in zip(mine, rates[name], strict=False)]
+
+
+def _spread(values: list[float], digits: int) -> str:
+    low, high = min(values), max(values)
+    return f"{statistics.median(values):,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
+
+
 def main() -> int:
     from tests.servers.kafka import Broker
 
     parser = argparse.ArgumentParser(prog="python -m bench kafka_rates", description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", default="bytewax,flink")
+    parser.add_argument("--peers", default="bytewax,quix,flink")
     parser.add_argument("--form", choices=("json", "avro"), default="json")
     given = parser.parse_args()
     ctypes.CDLL(None).prctl(_CHILDREN_OF_CHILDREN_ARE_MINE, 1, 0, 0, 0)
-    names = ["ours", *(name for name in given.peers.split(",") if name)]
     with tempfile.TemporaryDirectory(prefix="kafka-rates-") as place:
         folder = Path(place)
         (folder / "broker").mkdir()
         broker = Broker(folder / "broker")
         broker.start()
         try:
-            broker.make_topic("batches", PARTITIONS)
-            for topic, records in (("few", given.records // 5), ("events", given.records)):
-                produce(broker, topic, records, late=0.0, duplicates=0.0, keyed=True, encode=encoder(given.form))
-            print(json.dumps(transactions(broker)), flush=True)
-            for number in range(given.rounds):
-                for name in names:
-                    try:
-                        print(json.dumps(both(name, broker, number, given, folder)), flush=True)
-                    except (UnavailableEnvironmentError, subprocess.SubprocessError, AssertionError) as ex:
-                        print(json.dumps({"who": name, "left_out": str(ex)[-1500:]}), flush=True)
+            campaign(broker, given, folder)
         finally:
             broker.kill()
     return 0
+
+
+def campaign(broker: Broker, given: argparse.Namespace, folder: Path) -> None:
+    """All rounds, and the table."""
+    topics = []
+    for topic, records in (
+        ("fewest", given.records // FEWER**2),
+        ("few", given.records // FEWER),
+        ("all", given.records),
+    ):
+        expected = Expected()
+        produce(broker, topic, records, 0.0, 0.0, keyed=True, seen=expected.add, encode=encoder(given.form))
+        topics.append((topic, records, expected.rows()))
+    broker.make_topic("batches", PARTITIONS)
+    print(json.dumps(transactions(broker)), flush=True)
+    names = ["ours", "ours 2", *(name for name in given.peers.split(",") if name)]
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    for number in range(given.rounds):
+        for name, found in runs.items():
+            try:
+                found.append(both(name, broker, number, topics, given, folder))
+                print(json.dumps(found[-1]), flush=True)
+            except (UnavailableEnvironmentError, subprocess.SubprocessError, AssertionError) as ex:
+                print(json.dumps({"who": name, "left_out": str(ex)[-1500:]}), flush=True)
+    print(table(runs))
 
 
 if __name__ == "__main__":
