@@ -3,11 +3,11 @@ PyFlink's SQL, exactly once, and Bytewax, whose sink has no transactions; and wh
 
     python -m bench kafka_rates [--records 1000000] [--rounds 3] [--peers bytewax,quix,flink] [--form avro]
 
-Each has one worker; ``ours 2`` are two of ours. Prints one JSON line per run: seconds from start to end, microseconds of
-processor time per record, which other work disturbs less, and how many rows are not those of the events. Both hold what
-a process costs to start. So each system also reads a fifth of its records, and ``records_per_s`` is what the other four
-fifths took. Quix Streams gets a fifth of the records of the others. Avro is for ours and PyFlink. At the end come a
-table of medians, and ours against each peer.
+Each has one worker; ``ours 2`` are two of ours. Prints one JSON line per run: seconds from start to end, microseconds
+of processor time per record, which other work disturbs less, and how many rows are not those of the events. Both hold
+what a process costs to start. So each system also reads a fifth of its records, and ``records_per_s`` is what the
+other four fifths took. Quix Streams gets a fifth of the records of the others. Avro is for ours and PyFlink. At the
+end come a table of medians, and ours against each peer.
 """
 
 from __future__ import annotations

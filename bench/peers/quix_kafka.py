@@ -1,8 +1,8 @@
 """Windows from topic to topic on Quix Streams, exactly once: its own tumbling windows, in RocksDB, with a changelog.
 
-Windows close by the newest timestamp of their partition, less ten seconds, and only when a later event comes: those that
-are open at the end of the input are never written. The app itself stops at a number of *results* only, so its extractor
-of timestamps counts events.
+Windows close by the newest timestamp of their partition, less ten seconds, and only when a later event comes: those
+that are open at the end of the input are never written. The app itself stops at a number of *results* only, so its
+extractor of timestamps counts events.
 """
 
 import os

@@ -233,6 +233,16 @@ def test_a_topic_that_takes_less_than_the_sink_sends_is_a_sentence(broker: Broke
     assert rows(broker, "narrow") == [(0, 0)]
 
 
+def test_a_compacted_topic_needs_the_key_that_the_sink_would_not_write(broker: Broker) -> None:
+    broker.make_topic("by-key", **{"cleanup.policy": "compact,delete"})
+    given = {"brokers": broker.address, "topic": "by-key"}
+    with pytest.raises(
+        SetupError, match=r"topic 'by-key'.* is compacted, so each of its messages needs a key.*key: id"
+    ):
+        build_kafka_sink(given, "r").check("r")
+    build_kafka_sink({**given, "key": "id"}, "r").check("r")
+
+
 def test_rows_go_to_the_topic_that_they_name_all_in_one_transaction(broker: Broker) -> None:
     shard = Shard(broker, "to-de")
     broker.make_topic("to-fr")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from millwheel.connectors.external.absence import absence_of
@@ -57,30 +58,42 @@ class KafkaSink(Sink):
                     f"Kafka at {options.brokers} has no topic {name!r}; create it with as many partitions as its "
                     "readers need"
                 )
-        self._check_size(admin)
+        self._check_topics(admin)
         if options.guarantee == EXACTLY_ONCE and options.marks_topic not in topics:
             self._make_marks_topic(admin)
         if self._encoder is not None:
             self._encoder.check()
 
-    def _check_size(self, admin: Any) -> None:
-        """A row that we send and the brokers refuse would hold up all rows behind it."""
+    def _check_topics(self, admin: Any) -> None:
+        """What the settings of the topics forbid. Not everybody may ask for them."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # it has no __all__
 
-        ours = most_bytes(self._options)
         asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in self._options.topics()]
         for resource, answer in admin.describe_configs(asked, request_timeout=ANSWER_S).items():
-            try:
-                theirs = int(answer.result(ANSWER_S)["max.message.bytes"].value)
-            except (KafkaException, KeyError, ValueError, TimeoutError):
-                continue  # not everybody may ask
-            if theirs < ours:
-                raise SetupError(
-                    f"Kafka at {self._options.brokers} takes messages of up to {theirs} bytes in topic "
-                    f"{resource.name!r}, the sink makes them up to {ours}. Raise max.message.bytes of the topic, or "
-                    f"write config: {{message.max.bytes: {theirs}}}: larger rows are dead letters then"
-                )
+            with suppress(KafkaException, KeyError, ValueError, TimeoutError):
+                told = answer.result(ANSWER_S)
+                self._check_size(resource.name, int(told["max.message.bytes"].value))
+                self._check_key(resource.name, told["cleanup.policy"].value)
+
+    def _check_size(self, topic: str, theirs: int) -> None:
+        """A row that we send and the brokers refuse would hold up all rows behind it."""
+        ours = most_bytes(self._options)
+        if theirs < ours:
+            raise SetupError(
+                f"Kafka at {self._options.brokers} takes messages of up to {theirs} bytes in topic "
+                f"{topic!r}, the sink makes them up to {ours}. Raise max.message.bytes of the topic, or "
+                f"write config: {{message.max.bytes: {theirs}}}: larger rows are dead letters then"
+            )
+
+    def _check_key(self, topic: str, policy: str) -> None:
+        """Brokers refuse each message without a key there, so every row would be a dead letter."""
+        if "compact" in policy and self._options.key is None:
+            raise SetupError(
+                f"topic {topic!r} of Kafka at {self._options.brokers} is compacted, so each of its messages needs a key, "
+                "and the sink writes none. Write for example key: id, with a field of the rows, or set "
+                "cleanup.policy=delete for the topic"
+            )
 
     def _make_marks_topic(self, admin: Any) -> None:
         from confluent_kafka import KafkaException
