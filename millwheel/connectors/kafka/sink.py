@@ -90,7 +90,7 @@ class KafkaSink(Sink):
         """Brokers refuse each message without a key there, so every row would be a dead letter."""
         if "compact" in policy and self._options.key is None:
             raise SetupError(
-                f"topic {topic!r} of Kafka at {self._options.brokers} is compacted, so each of its messages needs a key, "
+                f"topic {topic!r} of Kafka at {self._options.brokers} is compacted: each of its messages needs a key, "
                 "and the sink writes none. Write for example key: id, with a field of the rows, or set "
                 "cleanup.policy=delete for the topic"
             )

@@ -20,13 +20,13 @@ from millwheel.formats.avro.schema import Schema
 Ints = npt.NDArray[np.int64]
 _WORD = 8  # Fixed: bytes of one
 _SPARE = bytes(2 * _WORD)
-_STOPS, _ONE, _LOW7 = np.uint64(0x8080808080808080), np.uint64(1), np.uint64(0x7F)
+_STOPS, _ONE = np.uint64(0x8080808080808080), np.uint64(1)
 _SQUEEZED = (
     (np.uint64(0x007F007F007F007F), np.uint64(1)),
     (np.uint64(0x00003FFF00003FFF), np.uint64(2)),
     (np.uint64(0x000000000FFFFFFF), np.uint64(4)),
 )
-_SIZES = {"float": 4, "double": 8, "boolean": 1}
+_SIZES = {"float": 4, "double": 8, "boolean": 1}  # Fixed: bytes, by Avro
 _PLAIN_LOGICAL = frozenset({"", "uuid", "time-micros", "timestamp-micros", "local-timestamp-micros"})
 _TIMES = {
     ("int", "time-millis"): 1_000,
