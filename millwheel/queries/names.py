@@ -112,23 +112,35 @@ class Catalog:
 
     def plan(self, name: bytes) -> QueryPlan:
         """What a name asks. ``until_us`` may be None: now. Raises QueryError."""
-        parts = parse_name(name)
-        formula = self.named.formulas.get(parts.indicator)
+        formula = self.named.formulas.get(parse_name(name).indicator)
         if formula is None:
             return QueryPlan((self.query(name),))
-        key, until_us = parts.key, parts.until_us
-        if parts.window_us is None:
+        parts = self.parts(name)
+        return self._planned(formula, parts.key, Query(parts.indicator, 0, parts.window_us, parts.until_us))
+
+    def parts(self, name: bytes) -> Name:
+        """The parts of a name. Raises QueryError."""
+        parts = parse_name(name)
+        if parts.window_us is None and parts.indicator in self.named.formulas:
             key, until_us = _timed(parts.key)
-        return self._planned(formula, key, Query(parts.indicator, 0, parts.window_us, until_us))
+            return Name(parts.indicator, key, None, until_us)
+        return parts
+
+    def first(self, indicator: str) -> str:
+        """The computation that an indicator, a named query or a formula asks first. Raises QueryError."""
+        formula = self._formula(indicator)
+        return indicator.partition(".")[0] if formula is None else formula.computations[0]
 
     def planned(self, indicator: str, key: str, options: Mapping[str, str]) -> QueryPlan:
         """What a command with options asks, of a computation, a named query, or a formula. Raises QueryError."""
-        formula = self.named.formulas.get(indicator)
-        if formula is None and not _PLAIN.fullmatch(indicator):
-            formula = literal(indicator)
+        formula = self._formula(indicator)
         if formula is None:
             return QueryPlan((self.asked(indicator, key, options),))
         return self._planned(formula, key, _with_options(indicator, 0, options))
+
+    def _formula(self, indicator: str) -> Formula | None:
+        found = self.named.formulas.get(indicator)
+        return literal(indicator) if found is None and not _PLAIN.fullmatch(indicator) else found
 
     def _planned(self, formula: Formula, text: str, query: Query) -> QueryPlan:
         keys = {name: self._key_of(formula, name, text) for name in formula.computations}
@@ -164,7 +176,7 @@ class Catalog:
 
     def text(self, computation: str, key: Key) -> str:
         """The text that :meth:`key` reads as that key."""
-        if self.keys.get(computation) == "str" and isinstance(key, str):
+        if self.keys.get(computation) is not None and isinstance(key, str):
             return key
         return str(key) if isinstance(key, int) else msgspec.json.encode(key).decode()
 

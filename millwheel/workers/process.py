@@ -22,6 +22,7 @@ from millwheel.core.model.range_table import RangeTable
 from millwheel.core.pipeline.query_changes import QUERIES_ROLE
 from millwheel.ports import Coordination, Journals, Snapshots, StateStores
 from millwheel.processes.logs import follow
+from millwheel.queries.following import ChangesRead
 from millwheel.savepoints.orders import ORDERS
 from millwheel.workers import events as ev
 from millwheel.workers.bundle.hangs import Hangs, Notes
@@ -40,7 +41,7 @@ from millwheel.workers.host.background import (
     StandbyThread,
 )
 from millwheel.workers.host.observed import Observed
-from millwheel.workers.host.queried import ChangesRead, Queried
+from millwheel.workers.host.queried import Queried
 from millwheel.workers.host.transport import ExchangeTransport
 from millwheel.workers.host.watchdog import Watchdog
 from millwheel.workers.loop.pace import RuntimeLimits

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import redis
 from redis.exceptions import RedisClusterException
@@ -64,7 +65,7 @@ def until(what: Any, within_s: float = 60.0) -> Any:
     """What ``what`` returns once that is true."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
-        with suppress(redis.RedisError, RedisClusterException, OSError):
+        with suppress(redis.RedisError, RedisClusterException, httpx.HTTPError, OSError):
             if found := what():
                 return found
         time.sleep(0.05)
@@ -79,6 +80,7 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
     pipeline = tmp_path / "pipeline.yaml"
     pipeline.write_text(PIPELINE)
     run = Run(pipeline, tmp_path, params={"events": f"{events}/*.jsonl"}, more=("--query-port", str(port))).start()
+    gateway = None
     try:
         plain = until(lambda: _connected(port))
         until(lambda: len(plain.execute_command("CLUSTER SLOTS")) == 2)
@@ -91,10 +93,15 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
         until(lambda: count() == RECORDS)
         check(client)
         check_named(client, run.root)
+        gateway, url = gateway_of(run.root)
+        check_http(url)
         owners = {client.nodes_manager.get_node_from_slot(slot_of_key(key)).port for key in range(KEYS)}
         assert len(owners) == 2  # both workers answer
         victim = run.processes("--slot 1")[0]
         victim.kill()
+        # The gateway tries again until somebody has the shards of the dead worker.
+        batch = {"queries": [{"name": f"clicks.n:{key}:10m@{END_US}"} for key in range(KEYS)], "deadline_ms": 30_000}
+        assert [each["values"]["n"] for each in answers_of(url, batch)] == [RECORDS // KEYS] * KEYS
         answers = 0
         while victim.is_running() or answers < 50:
             with suppress(redis.RedisError, RedisClusterException, OSError):  # no answer is no wrong one
@@ -104,6 +111,9 @@ def test_cluster_clients_ask_a_running_pipeline_and_a_kill_makes_no_answer_wrong
         check(client)
         assert client.get(f"share:{{3}}@{END_US}") == str(share_of(3))  # whoever serves now knows it, too
     finally:
+        if gateway is not None:
+            gateway.kill()
+            gateway.communicate()
         run.end()
         run.wait()
 
@@ -126,6 +136,36 @@ def check_named(client: Any, root: Path) -> None:
     millwheel("queries", "remove", root, "cpc")
     with pytest.raises(redis.ResponseError, match="no indicator 'cpc'"):
         client.get("cpc:{3}")
+
+
+def gateway_of(root: Path) -> tuple[subprocess.Popen[str], str]:
+    """A gateway that is ready, and its address."""
+    words = [sys.executable, "-m", "millwheel", "serve", str(root), "--port", "0"]
+    gateway = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert gateway.stdout is not None
+    url = gateway.stdout.readline().removeprefix("Serving ").strip()
+    until(lambda: httpx.get(f"{url}/readyz").status_code == 200)
+    return gateway, url
+
+
+def answers_of(url: str, batch: dict[str, Any]) -> Any:
+    reply = httpx.post(f"{url}/v1/query", json=batch, timeout=40)
+    assert reply.status_code == 200, reply.text
+    return reply.json()["answers"]
+
+
+def check_http(url: str) -> None:
+    """The same questions by HTTP, one by one and together, with what is wrong among them."""
+    right = expected(3, END_US - 600_000_000, END_US, RECORDS)
+    one = httpx.get(f"{url}/v1/query", params={"indicator": "clicks", "key": 3, "window": "10m", "until": END_US})
+    assert one.json()["values"] == right
+    asked = {"key": 3, "window": "10m", "until": END_US}
+    questions = [{"formula": "clicks.spend / clicks.n"}, {"indicator": "share"}, {"indicator": "cpc"}]
+    values, share, unknown = answers_of(url, {"queries": [{**asked, **each} for each in questions]})
+    assert values["values"] == {"value": right["spend"] / right["n"]}
+    assert share["values"] == {"share": share_of(3)}
+    assert unknown["error"]["code"] == "unknown_indicator"
+    assert httpx.get(f"{url}/v1/query?indicator=clicks&key=3&window=40d").status_code == 400
 
 
 def millwheel(*words: object) -> str:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from millwheel.cli.look.arguments import AsJson
+from millwheel.processes.address import LOOPBACK
 
 asking = typer.Typer()
 queries = typer.Typer(
@@ -48,3 +49,27 @@ def queries_list(root: Root, as_json: AsJson = False) -> None:
     from millwheel.cli.ask.named import list_queries
 
     list_queries(root, as_json, Console(width=None if sys.stdout.isatty() else 200))
+
+
+@asking.command()
+def serve(
+    root: Root,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one")] = 8080,
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="address to listen on; other than the loopback needs --security")
+    ] = LOOPBACK,
+    security: Annotated[
+        str, typer.Option(metavar="FOLDER", help="certificates and token; default: those of the run")
+    ] = "",
+    cors: Annotated[
+        list[str] | None, typer.Option(metavar="ORIGIN", help="a site whose pages may ask, too; repeatable")
+    ] = None,
+    pages: Annotated[str, typer.Option(metavar="FOLDER", help="also serve these files, such as a dashboard")] = "",
+) -> None:
+    """Answer queries of a running pipeline by HTTP and JSON. Any number of these can run behind a balancer.
+
+    Needs `pip install 'millwheel-spark[serve]'`, and a run with --query-port. Its page is at /docs.
+    """
+    from millwheel.cli.ask.serving import serve as begin
+
+    begin(root, listen, port, security, cors or [], pages)

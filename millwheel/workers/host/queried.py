@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import json
-import logging
-import threading
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from millwheel.adapters.grpc.security import Security, check_listen, is_loopback
 from millwheel.core.model.range_table import RangeTable
-from millwheel.core.pipeline.query_changes import QueryChanges
 from millwheel.core.pipeline.spec import PipelineSpec
-from millwheel.errors import MillwheelError
 from millwheel.queries.asked import AskedQueries
 from millwheel.queries.cluster import ClusterMap
 from millwheel.queries.commands import QueryService
+from millwheel.queries.following import ChangesRead, NamedFollower
 from millwheel.queries.names import Catalog
 from millwheel.queries.peers.link import Links
 from millwheel.queries.server import QueryServer
-
-_LOOK_S = 10.0  # between two looks for changes, where the news got lost
-_log = logging.getLogger(__name__)
-
-
-class ChangesRead(Protocol):
-    """Where named queries that were set while the pipeline runs are read."""
-
-    def read(self, known: QueryChanges | None = None) -> QueryChanges:
-        """The newest ones; ``known`` itself if it is that."""
 
 
 class Queried:
@@ -38,11 +24,9 @@ class Queried:
         self, listen: str, me: str, spec: PipelineSpec, security: Security | None, changes: ChangesRead
     ) -> None:
         check_listen(listen, security)
-        self._changes = changes
-        self._known: QueryChanges | None = None
-        self._news = threading.Event()
         self._listen = listen
         self._catalog = Catalog.of(spec)
+        self._named = NamedFollower(self._catalog.named, changes)
         self._cluster = ClusterMap(me, _asked_first(spec))
         self._security = None if is_loopback(listen.rpartition(":")[0]) else security
 
@@ -56,31 +40,13 @@ class Queried:
             links = Links(token, client_context(self._security))
         service = QueryService(self._catalog, self._cluster, clock, token)
         server = QueryServer(self._listen, service, post, check, tls, links)
-        self._look()
-        threading.Thread(target=self._follow, name="named queries", daemon=True).start()
+        self._named.begin()
         server.start()
         return server.address
 
     def changed(self) -> None:
         """Named queries may have changed (any thread)."""
-        self._news.set()
-
-    def _follow(self) -> None:
-        while True:
-            self._news.wait(_LOOK_S)
-            self._news.clear()
-            self._look()
-
-    def _look(self) -> None:
-        try:
-            found = self._changes.read(self._known)
-        except (MillwheelError, OSError) as ex:  # what is known goes on to be asked
-            _log.warning("named queries are not followed: %s", ex)
-            return
-        if found is not self._known:
-            self._known = found
-            for problem in self._catalog.named.change(found):
-                _log.warning("%s", problem)
+        self._named.changed()
 
     def table(self, table: RangeTable) -> None:
         """A range table has changed."""

@@ -1,0 +1,21 @@
+"""``millwheel serve``: the gateway of a root."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+
+from millwheel.adapters.durable_store import open_space
+from millwheel.adapters.spaces.query_table import QueryTable
+from millwheel.adapters.spaces.s3_address import is_s3
+from millwheel.gateway.serving import ServeSettings
+from millwheel.gateway.serving import serve as run
+from millwheel.roots.attaching import find_root
+
+
+def serve(place: str, host: str, port: int, security: str, origins: Sequence[str], pages: str) -> None:
+    """Serve until Ctrl-C, and say where."""
+    root = find_root(place)
+    changes = QueryTable(open_space(place if is_s3(place) else str(root)))
+    run(ServeSettings(root, host, port, security, origins, pages), changes, lambda url: typer.echo(f"Serving {url}"))

@@ -1,0 +1,69 @@
+"""Who has a key: from the range tables and the members of a run. One thread tells it, others read."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from millwheel.core.model.keys import Key, key_hash
+from millwheel.core.model.range_table import RangeTable, ShardEntry
+from millwheel.core.slices.slots import slot_hash
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    """The shards of one computation in order."""
+
+    los: Sequence[int]
+    shards: Sequence[ShardEntry]
+
+
+@dataclass(slots=True)
+class Owners:
+    """Every change replaces a whole mapping. ``sliced`` are the computations whose hashes begin with slots."""
+
+    sliced: frozenset[str]
+    _tables: Mapping[str, _Ranges] = field(default_factory=dict)
+    _addresses: Mapping[str, str] = field(default_factory=dict)
+
+    def table(self, table: RangeTable) -> None:
+        """A table has changed."""
+        shards = sorted(table.shards, key=lambda entry: entry.range.lo)
+        self._tables = {**self._tables, table.computation: _Ranges([each.range.lo for each in shards], shards)}
+
+    def workers(self, members: Mapping[str, bytes]) -> None:
+        """Workers came or went."""
+        facts = {name: json.loads(data) for name, data in members.items()}
+        self._addresses = {name: each["queries"] for name, each in facts.items() if each.get("queries")}
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """Where workers answer."""
+        return frozenset(self._addresses.values())
+
+    def ready(self) -> str:
+        """ "" when questions can be asked, or a sentence that says why not."""
+        if not self._addresses:
+            return "no worker answers queries: start the run with --query-port"
+        return "" if self._tables else "the range tables of the run are not known yet"
+
+    def owner(self, computation: str, key: Key) -> str:
+        """The address of who has the key now, or of anybody, who will say; "" when nobody answers."""
+        entry = self._entry(computation, key)
+        found = None if entry is None else self._addresses.get(entry.owner)
+        return found or min(self._addresses.values(), default="")
+
+    def others(self, computation: str, key: Key) -> Sequence[str]:
+        """The address of the key's standby, if it has one."""
+        entry = self._entry(computation, key)
+        found = None if entry is None or not entry.standby else self._addresses.get(entry.standby)
+        return () if found is None else (found,)
+
+    def _entry(self, computation: str, key: Key) -> ShardEntry | None:
+        ranges = self._tables.get(computation)
+        if ranges is None:
+            return None
+        place = (slot_hash if computation in self.sliced else key_hash)(key)
+        return ranges.shards[bisect_right(ranges.los, place) - 1]

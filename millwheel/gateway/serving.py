@@ -1,0 +1,88 @@
+"""``millwheel serve``: the gateway as a server."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millwheel.adapters.grpc.security import check_listen, is_loopback, load_security
+from millwheel.errors import SetupError
+from millwheel.queries.following import ChangesRead
+from millwheel.queries.peers.asking import Workers
+from millwheel.queries.peers.secured import secured_links
+from millwheel.roots.root import read_run
+
+MAX_CONNECTIONS = 2_000
+"""Requests of one gateway at the same time; further ones are refused with 503. Start another gateway."""
+_ROLE = "worker"  # its certificate is for servers and clients
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """Where and how the gateway serves. See :class:`.GatewaySettings`."""
+
+    root: Path
+    host: str
+    port: int
+    security: str = ""
+    origins: Sequence[str] = ()
+    pages: str = ""
+
+
+def serve(settings: ServeSettings, changes: ChangesRead, told: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C. ``changes`` are the named queries of the root, ``told`` gets the address. Raises
+    SetupError when that cannot be."""
+    try:
+        import uvicorn
+
+        from millwheel.gateway.app import Gateway, GatewaySettings
+    except ImportError as ex:
+        raise SetupError("The gateway needs starlette and uvicorn: pip install 'millwheel-spark[serve]'") from ex
+    from millwheel.gateway.followed import FollowedRun
+
+    run = read_run(settings.root)
+    if run is None:
+        raise SetupError(f"{settings.root} is not the root of a run: give the --root of its `millwheel run`")
+    if settings.pages and not Path(settings.pages).is_dir():
+        raise SetupError(f"--pages {settings.pages} is no folder")
+    folder = settings.security or run.security
+    known = load_security(folder, _ROLE)
+    check_listen(f"{settings.host}:{settings.port}", known)
+    shown = None if is_loopback(settings.host) else known
+    followed = FollowedRun(settings.root, changes)
+    followed.start()
+    gateway = Gateway(
+        followed,
+        lambda: Workers(secured_links(known)),
+        GatewaySettings(shown.token if shown else "", settings.origins, settings.pages),
+    )
+    with _bound(settings.host, settings.port) as listening:
+        scheme = "https" if shown else "http"
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        told(f"{scheme}://{host}:{listening.getsockname()[1]}")
+        config = uvicorn.Config(
+            gateway.app(),
+            log_level="warning",
+            limit_concurrency=MAX_CONNECTIONS,
+            **(_tls(folder) if shown else {}),
+        )
+        uvicorn.Server(config).run(sockets=[listening])
+    followed.stop()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host.strip("[]"), port), family=family)
+    except OSError as error:
+        raise SetupError(
+            f"The gateway cannot listen on {host}:{port}: {error.strerror or error}; choose another --port"
+        ) from error
+
+
+def _tls(folder: str) -> dict[str, Any]:
+    own = _ROLE if (Path(folder) / f"{_ROLE}.pem").exists() else "process"
+    return {"ssl_certfile": str(Path(folder) / f"{own}.pem"), "ssl_keyfile": str(Path(folder) / f"{own}.key")}

@@ -1,0 +1,63 @@
+"""Follows the named queries that are set while a pipeline runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Protocol
+
+from millwheel.core.pipeline.query_changes import QueryChanges
+from millwheel.errors import MillwheelError
+from millwheel.queries.named import NamedQueries
+
+_LOOK_S = 10.0  # between two looks for changes, where the news got lost
+_log = logging.getLogger("millwheel.queries")
+
+
+class ChangesRead(Protocol):
+    """Where named queries that were set while the pipeline runs are read."""
+
+    def read(self, known: QueryChanges | None = None) -> QueryChanges:
+        """The newest ones; ``known`` itself if it is that."""
+
+
+class NamedFollower:
+    """Keeps named queries as the root has them, on a thread of its own."""
+
+    def __init__(self, named: NamedQueries, changes: ChangesRead) -> None:
+        self._named = named
+        self._changes = changes
+        self._known: QueryChanges | None = None
+        self._news = threading.Event()
+        self._over = False
+
+    def begin(self) -> None:
+        """Know them when this returns, unless the root does not answer, and follow them until :meth:`end`."""
+        self._look()
+        threading.Thread(target=self._follow, name="named queries", daemon=True).start()
+
+    def changed(self) -> None:
+        """They may have changed: look at once (any thread)."""
+        self._news.set()
+
+    def end(self) -> None:
+        """Follow no more."""
+        self._over = True
+        self._news.set()
+
+    def _follow(self) -> None:
+        while not self._over:
+            self._news.wait(_LOOK_S)
+            self._news.clear()
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            found = self._changes.read(self._known)
+        except (MillwheelError, OSError) as ex:  # what is known goes on to be asked
+            _log.warning("named queries are not followed: %s", ex)
+            return
+        if found is not self._known:
+            self._known = found
+            for problem in self._named.change(found):
+                _log.warning("%s", problem)
