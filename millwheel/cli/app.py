@@ -16,7 +16,7 @@ from millwheel.cli.look.commands import looking
 from millwheel.cli.write.commands import writing
 from millwheel.errors import SetupError
 from millwheel.launch.early import children_for, loading
-from millwheel.launch.settings import LauncherKind, RunSettings, parse_sets
+from millwheel.launch.settings import LauncherKind, RunSettings, launcher_for, parse_sets
 from millwheel.processes.address import LOOPBACK
 from millwheel.processes.logs import LogFormat
 
@@ -48,8 +48,7 @@ ZooKeeper = Annotated[
     str,
     typer.Option(
         metavar="HOST:PORT/CHROOT",
-        help="your ZooKeeper; `embedded` starts one here, which is the default with Spark; with "
-        "--launcher processes the default needs none",
+        help="your ZooKeeper; `embedded` starts one here, which is the default with Spark; plain processes need none",
     ),
 ]
 Listen = Annotated[
@@ -140,10 +139,14 @@ def run(
     workers: Workers = 2,
     spares: Spares = 0,
     launcher: Annotated[
-        LauncherKind, typer.Option(help="workers inside Spark executors, or as processes without a JVM")
-    ] = LauncherKind.SPARK,
+        LauncherKind | None,
+        typer.Option(
+            help="workers inside Spark executors, or as processes of this machine without a JVM; default: processes, "
+            "or spark with --spark-master"
+        ),
+    ] = None,
     spark_master: Annotated[
-        str, typer.Option(metavar="URL", help="a Spark master; default: executors on this machine")
+        str, typer.Option(metavar="URL", help="a Spark master; --launcher spark alone has executors on this machine")
     ] = "",
     root: RootFolder = "",
     zookeeper: ZooKeeper = "",
@@ -168,7 +171,7 @@ def run(
         params=parse_sets(sets or []),
         workers=workers,
         spares=spares,
-        launcher=launcher,
+        launcher=launcher_for(launcher, spark_master),
         spark_master=spark_master,
         root=root,
         zookeeper=zookeeper,

@@ -19,7 +19,7 @@ from millwheel.connectors.lookups import lookup_of
 from millwheel.core.pipeline.graph import build_graph
 from millwheel.core.pipeline.spec import PipelineSpec
 from millwheel.errors import BrokenError, SetupError
-from millwheel.launch.launchers.spark_master import check_installed, check_master
+from millwheel.launch.launchers.spark_master import check_installed, check_machines, check_master
 from millwheel.launch.launchers.warm_children import Children
 from millwheel.launch.progress.report import report
 from millwheel.launch.progress.summary import Summary
@@ -71,6 +71,7 @@ class Driver:
         check_reach(self._settings.listen, self._settings.zookeeper)
         if self._settings.launcher is LauncherKind.SPARK and not self._settings.submitted:
             check_installed()
+            check_machines(self._settings.spark_master, self._settings.zookeeper)
             check_master(self._settings.spark_master)
         check_listen(f"{self._settings.listen}:0", load_security(self._settings.security))
         spec = self._validated()

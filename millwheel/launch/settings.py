@@ -78,6 +78,11 @@ class RunSettings:
         return self.root or f"{DEFAULT_FOLDER}/{pipeline}"
 
 
+def launcher_for(given: LauncherKind | None, spark_master: str) -> LauncherKind:
+    """What is meant without ``--launcher``: Spark where a master is named, else plain processes, which need no Java."""
+    return given or (LauncherKind.SPARK if spark_master else LauncherKind.PROCESSES)
+
+
 def parse_sets(pairs: Sequence[str]) -> dict[str, str]:
     """``NAME=VALUE`` pairs as a mapping. Raises SetupError naming the one that is none."""
     found: dict[str, str] = {}

@@ -109,7 +109,7 @@ def java(needed: bool) -> Diagnosis:
     try:
         return Diagnosis("Java", GOOD, find_java())
     except MillwheelError as error:
-        words = str(error) if needed else f"none; only Spark needs it, --launcher processes does not ({error})"
+        words = str(error) if needed else f"none; only Spark needs it, plain processes do not ({error})"
         return Diagnosis("Java", BAD if needed else NOTE, words)
 
 

@@ -153,7 +153,7 @@ def _connect(settings: SparkSettings) -> SparkContext:
         from pyspark.java_gateway import launch_gateway
     except ImportError as error:
         raise SetupError(
-            "Spark is not installed: pip install 'millwheel-spark[spark]', or run with --launcher processes"
+            "Spark is not installed: pip install 'millwheel-spark[spark]', or run without --launcher spark"
         ) from error
     _prepare_environment(settings)
     conf = SparkConf().setAppName(settings.app_name).setAll(list(settings.configuration().items()))
@@ -233,7 +233,7 @@ def ask_executors(master: str) -> list[tuple[str, str, str]]:
     os.environ.update(java_environment(find_java()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # as a run does
     settings = {"spark.ui.enabled": "false", "spark.driver.defaultJavaOptions": LIGHT_JVM}
-    session = SparkSession.builder.master(master).config(map=settings).getOrCreate()
+    session = SparkSession.builder.master(master).config(map={**settings}).getOrCreate()
     try:
         slots = session.sparkContext.defaultParallelism
         answers: list[tuple[str, str, str]] = session.sparkContext.parallelize(range(slots), slots).map(look).collect()

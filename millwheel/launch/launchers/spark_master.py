@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from millwheel.errors import SetupError
+from millwheel.processes.address import EMBEDDED
 
 PATIENCE_S = 6.0
 """A master that has not answered by then counts as out of reach, whatever keeps its name or its packets."""
@@ -25,8 +26,8 @@ def check_installed() -> None:
     """Raises SetupError when Spark is not installed, before anybody looks for a Java or starts something."""
     if importlib.util.find_spec("pyspark") is None:
         raise SetupError(
-            "Spark is not installed: pip install 'millwheel-spark[spark]', or run on this machine with --launcher "
-            "processes, which needs neither Spark nor Java"
+            "Spark is not installed: pip install 'millwheel-spark[spark]', or leave out --launcher and "
+            "--spark-master: plain processes of this machine need neither Spark nor Java"
         )
 
 
@@ -53,6 +54,31 @@ def check_master(url: str, patience_s: float = PATIENCE_S, connect: Connect | No
         f"No Spark master can be reached at {url}: {'; '.join(dict.fromkeys(problems))}. Check that it runs, and that "
         "--spark-master is the URL that it shows (spark://HOST:7077). Without the option executors run on this machine"
     )
+
+
+def check_machines(url: str, zookeeper: str) -> None:
+    """Raises SetupError when workers will run on other machines and the run has no ZooKeeper that those reach."""
+    if zookeeper not in ("", EMBEDDED) or not url or url.startswith("local"):
+        return
+    hosts = [_place(url, text)[0] for text in _addresses(url)] if _STANDALONE.fullmatch(url) else []
+    if hosts and all(map(_is_here, hosts)):
+        return
+    raise SetupError(
+        f"--spark-master {url} has workers on several machines, and they share a ZooKeeper: that of a driver serves "
+        "its own machine only. Name one that all machines reach (--zookeeper HOST:PORT/CHROOT), with --listen auto and "
+        "--security FOLDER (docs/security.md)"
+    )
+
+
+def _is_here(host: str) -> bool:
+    """Whether a name or address is one of this machine: nobody else can listen there."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+    except OSError:
+        return False
+    return True
 
 
 def _addresses(url: str) -> list[str]:

@@ -71,7 +71,7 @@ def test_every_option_of_run_reaches_the_driver(asked: type[Asked], monkeypatch:
 
 def test_everything_has_a_default(asked: type[Asked], monkeypatch: pytest.MonkeyPatch) -> None:
     assert called(monkeypatch, "run", "p.yaml") == 0
-    assert asked.settings == [RunSettings(pipeline="p.yaml")]
+    assert asked.settings == [RunSettings(pipeline="p.yaml", launcher=LauncherKind.PROCESSES)]
 
 
 @pytest.mark.parametrize("error", [SetupError("No Java.\nInstall one."), PipelineError("p.yaml:3: bad")])

@@ -5,7 +5,7 @@ import pytest
 from millwheel.errors import SetupError
 from millwheel.launch.launchers.base import WorkerTemplate
 from millwheel.launch.services import ServiceTemplate
-from millwheel.launch.settings import RunSettings, parse_sets
+from millwheel.launch.settings import LauncherKind, RunSettings, launcher_for, parse_sets
 from millwheel.processes.address import check_reach
 
 
@@ -66,3 +66,10 @@ def test_other_machines_need_a_zookeeper_that_they_reach() -> None:
     check_reach("auto", "zookeeper:2181")
     with pytest.raises(SetupError, match="--zookeeper host:port/chroot"):
         check_reach("auto", "")
+
+
+def test_without_a_word_workers_are_processes_unless_a_spark_master_is_named() -> None:
+    assert launcher_for(None, "") is LauncherKind.PROCESSES
+    assert launcher_for(None, "spark://h:7077") is LauncherKind.SPARK
+    assert launcher_for(LauncherKind.SPARK, "") is LauncherKind.SPARK
+    assert launcher_for(LauncherKind.PROCESSES, "spark://h:7077") is LauncherKind.PROCESSES

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from millwheel.errors import SetupError
-from millwheel.launch.launchers.spark_master import check_installed, check_master
+from millwheel.launch.launchers.spark_master import check_installed, check_machines, check_master
 
 
 @pytest.fixture
@@ -59,5 +59,22 @@ def test_whatever_does_not_answer_is_given_up_in_time() -> None:
 
 def test_a_plain_install_is_told_how_to_get_spark_and_how_to_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(SetupError, match=r"millwheel-spark\[spark\].*--launcher processes, which needs neither"):
+    with pytest.raises(SetupError, match=r"millwheel-spark\[spark\].*plain processes of this machine need neither"):
         check_installed()
+
+
+@pytest.mark.parametrize(
+    "url", ["yarn", "k8s://https://127.0.0.1:6443", "spark://192.0.2.7:7077", "spark://127.0.0.1:7077,192.0.2.7:7077"]
+)
+def test_several_machines_need_a_zookeeper_that_all_reach(url: str) -> None:
+    for zookeeper in ("", "embedded"):
+        with pytest.raises(SetupError, match=r"several machines.*--zookeeper HOST:PORT/CHROOT.*--listen auto"):
+            check_machines(url, zookeeper)
+    check_machines(url, "zk:2181/clicks")
+
+
+@pytest.mark.parametrize(
+    "url", ["", "local[2]", "local-cluster[2,1,1024]", "spark://127.0.0.1:7077", "spark://localhost:1"]
+)
+def test_one_machine_needs_none(url: str) -> None:
+    check_machines(url, "")
