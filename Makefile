@@ -3,7 +3,7 @@
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run test test-fast test-slow test-search lint types package proto lock bench clean
+.PHONY: run test test-fast test-slow test-search lint types package proto lock bench site clean
 
 run: $(READY)
 	$(BIN)/python examples/weblog/check.py
@@ -48,6 +48,10 @@ lock: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m bench
+
+# The docs site, as pages that can be opened from build/site.
+site: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q -f docs/site/mkdocs.yml
 
 clean:
 	rm -rf .venv build out .millwheel

@@ -19,7 +19,7 @@ from tests.unit.fluent.twins import without_places
 
 REPO = Path(__file__).parents[2]
 PAGES = sorted(
-    page for folder in (".", "docs", "docs/design", "deploy", "examples/*") for page in REPO.glob(f"{folder}/*.md")
+    page for folder in (".", "docs", "docs/*", "deploy", "examples/*") for page in REPO.glob(f"{folder}/*.md")
 )
 CODE = sorted(path for folder in ("millwheel", "tests", "bench", "deploy") for path in (REPO / folder).rglob("*.py"))
 _FILE = re.compile(r"`([\w.]+)`[^`\n]*:\n\n```\w+\n(.*?)```", re.DOTALL)
@@ -115,7 +115,7 @@ def test_every_command_exists(page: Path) -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     for name, rest in _COMMAND.findall("\n".join(_FENCED.findall(page.read_text(encoding="utf-8")))):
         assert name in commands, f"{page.name} names a command {name}"
-        command = getattr(commands[name], "commands", {}).get(rest.split()[0], commands[name])
+        command = getattr(commands[name], "commands", {}).get((rest.split() or [""])[0], commands[name])
         options = {option for param in command.params for option in param.opts}
         assert set(re.findall(r"(?<![\w-])--[\w-]+", rest.partition(" #")[0])) <= options, f"{page.name}: {name}{rest}"
 
