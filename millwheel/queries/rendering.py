@@ -75,7 +75,11 @@ def document(answer: Answer) -> Mapping[str, Any]:
 
 def answer_of(data: bytes) -> Answer:
     """The answer that a :func:`document` tells."""
-    told = _decode(data)
+    return answer_from(_decode(data))
+
+
+def answer_from(told: Mapping[str, Any]) -> Answer:
+    """The inverse of :func:`document`."""
     return Answer(
         told["values"],
         told["covered_start"],

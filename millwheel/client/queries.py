@@ -1,0 +1,254 @@
+"""Queries of a running pipeline from any Python program, by HTTP (`pip install 'millwheel-spark[client]'`).
+
+with Queries("http://localhost:8080") as queries:
+    answer = queries.ask("clicks", 42, "3h")
+    print(answer.values["n"], answer.complete)
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from millwheel.client.asked import Ask, Instant, Window, body_of, pieces_of
+from millwheel.errors import SetupError
+from millwheel.queries.model import QueryAnswer, QueryError
+from millwheel.queries.rendering import answer_from
+
+if TYPE_CHECKING:
+    import httpx
+
+_DEADLINE_MS = 1_000
+_MARGIN_S = 5.0
+"""So long behind the deadline of a request its reply may come: for the way, and a busy gateway."""
+_decode = msgspec.json.Decoder().decode
+
+
+class _Client:
+    """What both clients have: how requests are made, and how replies are read."""
+
+    def __init__(
+        self, url: str, *, token: str = "", ca: str = "", deadline_ms: int = _DEADLINE_MS, stale: bool = True
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._given = {"deadline_ms": deadline_ms, "stale": stale}
+        self._options: dict[str, Any] = {
+            "headers": {"authorization": f"Bearer {token}"} if token else {},
+            "timeout": deadline_ms / 1_000 + _MARGIN_S,
+        }
+        if ca:
+            self._options["verify"] = _context(ca)
+
+    def _requests(self, asks: Sequence[Ask | str]) -> Iterator[bytes]:
+        for piece in pieces_of(asks):
+            yield body_of(piece, self._given)
+
+    def _answers(self, reply: httpx.Response) -> list[QueryAnswer | QueryError]:
+        return [_answer(each) for each in self._read(reply)["answers"]]
+
+    def _read(self, reply: httpx.Response) -> Any:
+        try:
+            told = _decode(reply.content)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            told = None
+        if reply.status_code != 200:
+            found = _answer(told) if isinstance(told, Mapping) and "error" in told else None
+            sentence = f"{self._url} answers with status {reply.status_code}"
+            raise found if isinstance(found, QueryError) else QueryError("unavailable", sentence)
+        if not isinstance(told, Mapping):
+            raise QueryError("unavailable", f"{self._url} is no gateway of queries: its reply is no JSON object")
+        return told
+
+    def _silent(self, ex: Exception) -> QueryError:
+        return QueryError("unavailable", f"{self._url} does not answer: {ex or type(ex).__name__}")
+
+
+class Queries(_Client):
+    """Asks a gateway (``millwheel serve``). Use it in a ``with`` block, or :meth:`close` it. Several threads may ask.
+
+    ``url`` is that of the gateway, ``token`` that of the pipeline's security folder and ``ca`` the path of its
+    ``ca.pem`` (the name in the certificate is not looked at: the CA is the identity). Until ``deadline_ms`` the gateway
+    asks again where a worker is dead; ``stale`` lets a standby answer meanwhile.
+
+    Every question without an answer is a :class:`QueryError` with a ``code`` for programs and a ``sentence``.
+    """
+
+    def __init__(
+        self, url: str, *, token: str = "", ca: str = "", deadline_ms: int = _DEADLINE_MS, stale: bool = True
+    ) -> None:
+        super().__init__(url, token=token, ca=ca, deadline_ms=deadline_ms, stale=stale)
+        self._http = _httpx().Client(**self._options)
+
+    def ask(
+        self,
+        indicator: str,
+        key: object,
+        window: Window = None,
+        *,
+        until: Instant = None,
+        mode: str = "covering",
+        consistency: str = "durable",
+    ) -> QueryAnswer:
+        """The answer to one question. All arguments as in :class:`Ask`. Raises QueryError.
+
+        queries.ask("clicks", 42, "3h", until=1_700_000_000_000_000, mode="inside")
+        """
+        return _only(self.ask_many([Ask(indicator, key, window, until, mode, consistency)]))
+
+    def value(
+        self,
+        indicator: str,
+        key: object,
+        window: Window = None,
+        *,
+        until: Instant = None,
+        mode: str = "covering",
+        consistency: str = "durable",
+    ) -> Any:
+        """The value of an indicator that has one: a named query, a formula, or ``COMPUTATION.NAME``. Raises
+        QueryError."""
+        return _value(self.ask(indicator, key, window, until=until, mode=mode, consistency=consistency))
+
+    def ask_many(self, asks: Sequence[Ask | str]) -> list[QueryAnswer | QueryError]:
+        """What became of each question, in order: an answer, or an error as a value. A text is a name as in the Redis
+        protocol: ``clicks:42:3h``. Raises QueryError when the gateway does not answer at all."""
+        found: list[QueryAnswer | QueryError] = []
+        for body in self._requests(asks):
+            found += self._answers(self._call("POST", "/v1/query", body))
+        return found
+
+    def indicators(self) -> Mapping[str, Any]:
+        """What can be asked: ``computations`` and ``queries``, by name. Raises QueryError."""
+        told: Mapping[str, Any] = self._read(self._call("GET", "/v1/indicators"))
+        return told
+
+    def close(self) -> None:
+        """End the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Queries:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, ex: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _call(self, verb: str, path: str, body: bytes | None = None) -> httpx.Response:
+        try:
+            reply: httpx.Response = self._http.request(verb, self._url + path, content=body)
+        except _httpx().HTTPError as ex:
+            raise self._silent(ex) from ex
+        return reply
+
+
+class AsyncQueries(_Client):
+    """As :class:`Queries`, for asyncio: every method is awaited, and it is used in an ``async with`` block.
+
+    async with AsyncQueries("http://localhost:8080") as queries:
+        ctr = await queries.value("ctr", 42)
+    """
+
+    def __init__(
+        self, url: str, *, token: str = "", ca: str = "", deadline_ms: int = _DEADLINE_MS, stale: bool = True
+    ) -> None:
+        super().__init__(url, token=token, ca=ca, deadline_ms=deadline_ms, stale=stale)
+        self._http = _httpx().AsyncClient(**self._options)
+
+    async def ask(
+        self,
+        indicator: str,
+        key: object,
+        window: Window = None,
+        *,
+        until: Instant = None,
+        mode: str = "covering",
+        consistency: str = "durable",
+    ) -> QueryAnswer:
+        """As :meth:`Queries.ask`."""
+        return _only(await self.ask_many([Ask(indicator, key, window, until, mode, consistency)]))
+
+    async def value(
+        self,
+        indicator: str,
+        key: object,
+        window: Window = None,
+        *,
+        until: Instant = None,
+        mode: str = "covering",
+        consistency: str = "durable",
+    ) -> Any:
+        """As :meth:`Queries.value`."""
+        return _value(await self.ask(indicator, key, window, until=until, mode=mode, consistency=consistency))
+
+    async def ask_many(self, asks: Sequence[Ask | str]) -> list[QueryAnswer | QueryError]:
+        """As :meth:`Queries.ask_many`."""
+        found: list[QueryAnswer | QueryError] = []
+        for body in self._requests(asks):
+            found += self._answers(await self._call("POST", "/v1/query", body))
+        return found
+
+    async def indicators(self) -> Mapping[str, Any]:
+        """As :meth:`Queries.indicators`."""
+        told: Mapping[str, Any] = self._read(await self._call("GET", "/v1/indicators"))
+        return told
+
+    async def close(self) -> None:
+        """End the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncQueries:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, ex: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _call(self, verb: str, path: str, body: bytes | None = None) -> httpx.Response:
+        try:
+            reply: httpx.Response = await self._http.request(verb, self._url + path, content=body)
+        except _httpx().HTTPError as ex:
+            raise self._silent(ex) from ex
+        return reply
+
+
+def _httpx() -> ModuleType:
+    try:
+        import httpx
+    except ImportError as ex:
+        raise SetupError("The client of queries needs httpx: pip install 'millwheel-spark[client]'") from ex
+    return httpx
+
+
+def _context(ca: str) -> ssl.SSLContext:
+    """Believes that CA alone. Names are not looked at, because addresses change: the CA is the identity."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    try:
+        context.load_verify_locations(ca)
+    except OSError as ex:
+        raise SetupError(f"{ca} is no certificate of a CA: {ex.strerror or ex}") from ex
+    return context
+
+
+def _answer(told: Mapping[str, Any]) -> QueryAnswer | QueryError:
+    if "error" in told:
+        return QueryError(str(told["error"].get("code")), str(told["error"].get("sentence")))
+    return answer_from(told)
+
+
+def _only(found: Sequence[QueryAnswer | QueryError]) -> QueryAnswer:
+    (one,) = found
+    if isinstance(one, QueryError):
+        raise one
+    return one
+
+
+def _value(answer: QueryAnswer) -> Any:
+    if len(answer.values) != 1:
+        names = ", ".join(answer.values)
+        raise QueryError("unknown_indicator", f"there are {len(answer.values)} values ({names}); name one, or use ask")
+    return next(iter(answer.values.values()))
